@@ -10,6 +10,7 @@ as the immutable Rust graph in :attr:`Graph.core`.
 from __future__ import annotations
 
 import json
+import math
 import operator
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,6 +35,7 @@ from arenaplan.effects import (
 )
 from arenaplan.errors import (
     InvalidDim,
+    InvalidEffect,
     InvalidOption,
     InvalidSize,
     PlannerError,
@@ -126,6 +128,14 @@ class Node:
     """Cost of one run, in units of work that all nodes have in common; 0 if it is unknown."""
     origin: Origin | None = None
     """Layer and line of source code that the node comes from, where the model carries them."""
+
+
+def _bytes(value: Value) -> int | None:
+    """Return the bytes of a value; None if NumPy does not know its element type."""
+    try:
+        return math.prod(value.shape) * np.dtype(value.dtype).itemsize
+    except TypeError:
+        return None
 
 
 class Graph:
@@ -345,9 +355,12 @@ class Graph:
             repeats,
             pure,
         )
+        operands = tuple(inputs)
+        for pair in effects.in_place:
+            self._refuse_growth(name or op, pair, operands, results)
         self.append(
             op,
-            tuple(inputs),
+            operands,
             results,
             name=name,
             effects=effects,
@@ -358,6 +371,27 @@ class Graph:
             cost=cost,
         )
         return results
+
+    def _refuse_growth(
+        self,
+        node: str,
+        pair: InPlace,
+        inputs: tuple[int | None, ...],
+        outputs: tuple[int | None, ...],
+    ) -> None:
+        """Refuse the permission to put an output into an input that is smaller: no plan uses it."""
+        if not (0 <= pair.input < len(inputs) and 0 <= pair.output < len(outputs)):
+            return  # The planner names the pair.
+        places = inputs[pair.input], outputs[pair.output]
+        if any(place is None or not 0 <= place < len(self.values) for place in places):
+            return
+        input_, output = (self.values[place] for place in places if place is not None)
+        room, needed = _bytes(input_), _bytes(output)
+        if room is not None and needed is not None and needed > room:
+            raise InvalidEffect(
+                f"node {node!r}: {output.name!r} of {needed} bytes cannot be in place of "
+                f"{input_.name!r}, which has {room}; ap.Problem(may_overlap=...) packs such buffers"
+            )
 
     def append(
         self,
