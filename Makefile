@@ -24,7 +24,7 @@ SERVER := --manifest-path examples/server/Cargo.toml --target-dir target/server
 SERVED := $(foreach name,keyword encoder,$(name)=examples/server/models/$(name))
 
 # One set of features, so that each crate is compiled once.
-CHECKED := --profile checked --workspace --exclude arenaplan-python --all-features
+CHECKED := --locked --profile checked --workspace --exclude arenaplan-python --all-features
 
 # -- set-up ------------------------------------------------------------------------
 
@@ -39,7 +39,7 @@ $(VENV)/.ready: pyproject.toml
 
 .PHONY: develop
 develop: $(VENV)/.ready ## build the extension into .venv
-	$(BIN)/maturin develop --release --quiet
+	$(BIN)/maturin develop --locked --release --quiet
 
 .PHONY: demo
 demo: develop ## plan ResNet-50 and run it inside its arena
@@ -58,11 +58,11 @@ test-rust: ## the core, the engine and the C interface: tests with all assertion
 
 .PHONY: test-server
 test-server: ## the example server: outputs, allocations, the process
-	cargo test $(SERVER)
+	cargo test --locked $(SERVER)
 
 .PHONY: test-capi
 test-capi: ## the C interface: its header, and programs in C and C++, under valgrind if it is there
-	cargo test --profile checked --package arenaplan-capi
+	cargo test --locked --profile checked --package arenaplan-capi
 
 .PHONY: test-python
 test-python: develop ## the package: tests, a file per processor at a time, and the examples of the docs
@@ -71,17 +71,39 @@ test-python: develop ## the package: tests, a file per processor at a time, and 
 .PHONY: asan
 asan: ## the core under AddressSanitizer and LeakSanitizer
 	ASAN_OPTIONS=allocator_may_return_null=1 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/asan \
-	    cargo test --package arenaplan --lib --tests --target $$(rustc -vV | sed -n 's/host: //p')
+	    cargo test --locked --package arenaplan --lib --tests --target $$(rustc -vV | sed -n 's/host: //p')
 
 .PHONY: valgrind
 valgrind: ## the tests of the unsafe code under valgrind
-	binary=$$(cargo test --profile checked --package arenaplan --lib --no-run --message-format=json \
+	binary=$$(cargo test --locked --profile checked --package arenaplan --lib --no-run --message-format=json \
 	    | $(PYTHON) -c 'import json, sys; print([m["executable"] for m in map(json.loads, sys.stdin) if m.get("executable")][-1])'); \
 	valgrind --quiet --error-exitcode=1 --leak-check=full "$$binary" arena
 
+# cargo-fuzz asks for flags that only nightly has; the variable makes them stable.
+FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
+TARGETS ?= plan forged pack csv graph_file graph_edit plan_file model_file
+SECONDS ?= 60
+MODELS ?= 2000
+
+.PHONY: fuzz
+fuzz: ## fuzz targets, SECONDS=60 each; cargo install --locked cargo-fuzz
+	$(FUZZ) build --sanitizer none
+	for target in $(TARGETS); do mkdir -p fuzz/corpus/$$target; \
+	    $(FUZZ) run --sanitizer none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
+	    -max_total_time=$(SECONDS) -max_len=4096 -timeout=30 -rss_limit_mb=4096 -print_final_stats=1; done
+
+.PHONY: fuzz-models
+fuzz-models: develop ## MODELS=2000 changed ONNX and TFLite files, of a new seed each day
+	cd tests/python && ../../$(BIN)/python tflite_mutations.py --models $(MODELS)
+	cd tests/python && ../../$(BIN)/python onnx_mutations.py --models $(MODELS)
+
+.PHONY: mutants
+mutants: ## change the checker in every way cargo-mutants knows; SHARD=0/8 for one part of eight
+	PROPTEST_CASES=0 cargo mutants --package arenaplan $(if $(SHARD),--shard $(SHARD))
+
 .PHONY: miri
 miri: ## the lending to several threads under Miri (a nightly toolchain with rust-src)
-	MIRIFLAGS="-Zmiri-disable-isolation" cargo +nightly miri test --package arenaplan --test it -- \
+	MIRIFLAGS="-Zmiri-disable-isolation" cargo +nightly miri test --locked --package arenaplan --test it -- \
 	    hazards::shared_steps hazards::steps_of hazards::leaked
 
 .PHONY: oracles
@@ -100,16 +122,16 @@ check: check-rust check-bare check-python check-generated ## format, lint, types
 check-rust: $(VENV)/.ready
 	cargo fmt --all --check
 	cargo fmt --manifest-path examples/server/Cargo.toml --check
-	cargo clippy --workspace --all-targets --all-features -- --deny warnings
-	cargo clippy $(SERVER) --all-targets -- --deny warnings
-	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --all-features --no-deps --document-private-items
+	cargo clippy --locked --workspace --all-targets --all-features -- --deny warnings
+	cargo clippy --locked $(SERVER) --all-targets -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" cargo doc --locked --workspace --all-features --no-deps --document-private-items
 
 BARE := thumbv7em-none-eabihf
 .PHONY: check-bare
 check-bare: ## the core without std, for a machine without an operating system
-	for features in "" std serde; do cargo clippy --package arenaplan --no-default-features --features "$$features" -- --deny warnings; done
+	for features in "" std serde; do cargo clippy --locked --package arenaplan --no-default-features --features "$$features" -- --deny warnings; done
 	if rustup target add $(BARE); then \
-	    for features in "" serde; do cargo check --package arenaplan --no-default-features --features "$$features" --target $(BARE); done; \
+	    for features in "" serde; do cargo check --locked --package arenaplan --no-default-features --features "$$features" --target $(BARE); done; \
 	else echo "skipped: the target $(BARE) cannot be installed" >&2; fi
 
 .PHONY: check-python
@@ -124,6 +146,8 @@ check-generated: develop
 	$(BIN)/python tools/readme.py --check
 	$(BIN)/python tools/operators.py --check
 	$(BIN)/python tools/maps.py --check
+	$(BIN)/python tools/tutorial_models.py --check
+	$(BIN)/python tools/errors.py --check
 	$(MAKE) --no-print-directory stubs STUB=$(VENV)/_core.pyi
 	diff -u python/arenaplan/_core.pyi $(VENV)/_core.pyi || { echo "run 'make stubs'" >&2; exit 1; }
 	cargo test $(CHECKED) --test it header
@@ -134,7 +158,7 @@ stubs: $(VENV)/.ready ## regenerate the types of the extension
 
 .PHONY: header
 header: ## regenerate the C header
-	ARENAPLAN_WRITE_HEADER=1 cargo test --profile checked --package arenaplan-capi --test it header
+	ARENAPLAN_WRITE_HEADER=1 cargo test --locked --profile checked --package arenaplan-capi --test it header
 
 .PHONY: readme
 readme: develop ## regenerate the table of arenas in README.md
@@ -143,6 +167,10 @@ readme: develop ## regenerate the table of arenas in README.md
 .PHONY: operators
 operators: develop ## regenerate the table of operators in docs/operators.md
 	$(BIN)/python tools/operators.py
+
+.PHONY: errors
+errors: develop ## regenerate docs/errors.md
+	$(BIN)/python tools/errors.py
 
 .PHONY: maps
 maps: develop ## draw the pictures of docs/maps.md
@@ -155,6 +183,22 @@ browser: ## tests of the map in Chromium, in an environment of their own
 	command -v chromium google-chrome >/dev/null || .venv-browser/bin/playwright install chromium
 	.venv-browser/bin/python -m pytest tests/python/test_map_browser.py tests/python/test_report.py
 
+.PHONY: site
+site: develop ## build the documentation site into target/site
+	test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print("\n".join(p["dependencies"] + p["optional-dependencies"]["docs"]))' > .venv-docs/docs.txt
+	.venv-docs/bin/python -m pip install --quiet --requirement .venv-docs/docs.txt
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=python .venv-docs/bin/mkdocs build
+
+.PHONY: figures
+figures: develop ## regenerate the tables and the picture of docs/comparison.md
+	$(BIN)/python tools/figures.py
+
+.PHONY: tutorials
+tutorials: develop ## run the tutorials, and write the output of their commands anew
+	$(BIN)/python tools/tutorial_models.py
+	$(BIN)/python tests/python/snippets.py docs/tutorials/*.md
+
 .PHONY: fmt
 fmt: $(VENV)/.ready ## format everything
 	cargo fmt --all
@@ -166,12 +210,12 @@ fmt: $(VENV)/.ready ## format everything
 
 .PHONY: bench
 bench: develop ## measure the core, and the executor against ONNX Runtime
-	cargo bench
+	cargo bench --locked
 	$(BIN)/python benches/executor.py
 
 .PHONY: load-test
 load-test: ## 64 clients for 20 seconds, the pool full and not: times, refusals, memory
-	cargo build --release $(SERVER)
+	cargo build --locked --release $(SERVER)
 	for cap in 512KiB 16MiB; do target/server/release/load --seconds 10 --cap $$cap --patience 100 $(SERVED); done
 
 .PHONY: server-models
@@ -180,7 +224,7 @@ server-models: develop ## make the models of the example server again
 
 .PHONY: capi
 capi: ## build the C library and its headers into target/capi
-	cargo build --release --package arenaplan-capi
+	cargo build --locked --release --package arenaplan-capi
 	mkdir -p target/capi/lib target/capi/include
 	cp target/release/libarenaplan.a target/capi/lib
 	for file in libarenaplan.so libarenaplan.dylib; do \
@@ -189,7 +233,7 @@ capi: ## build the C library and its headers into target/capi
 
 .PHONY: wheel
 wheel: $(VENV)/.ready ## build the wheel into dist/
-	$(BIN)/maturin build --release --out dist
+	$(BIN)/maturin build --locked --release --out dist
 
 .PHONY: clean
 clean: ## remove what was built

@@ -9,8 +9,9 @@ model is the median of the ratios of CPU time over several pairs. Run it with::
 A model is the name of a light model of the onnx package, of a network of ``time_models.py``, or a
 file; weights that a file lacks are drawn at random. Without names, all of them are timed.
 ``--numpy`` times the kernels of NumPy alone, without the compiled ones; ``--held-out`` the networks
-of ``held_out.py``. With ``--threads``, ONNX Runtime has so many threads and the executor so many
-workers, each with one thread of BLAS, and what counts is time on the clock.
+of ``held_out.py``. With ``--threads``, ONNX Runtime and the kernels of the executor have so many
+threads, and what counts is time on the clock; with ``--workers``, the executor has so many workers
+besides.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true", help="print a table for README.md")
     parser.add_argument("--numpy", action="store_true", help="use the kernels of NumPy alone")
     parser.add_argument("--held-out", action="store_true", help="time networks of held_out.py")
-    parser.add_argument("--threads", type=int, default=1, help="threads, and workers")
+    parser.add_argument("--threads", type=int, default=1, help="threads of both")
+    parser.add_argument("--workers", type=int, default=1, help="workers of the executor")
     parser.add_argument("--optimize", default="all", help="techniques of the plans")
     options = parser.parse_args()
     wanted = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
@@ -90,7 +92,7 @@ def main() -> int:
         print("| --- | ---: | ---: | ---: | ---: |")
     rows, full = [], {*FULL, *held_out.FULL}
     for name in names:
-        rows.append(measure(name, options.rounds, options.numpy, options.optimize, options.threads))
+        rows.append(measure(name, options))
         print(mark.format(*rows[-1]), flush=True)
     for label, group in (
         ("full size", [row.ratio for row in rows if row.name in full]),
@@ -138,8 +140,9 @@ def fill(model: onnx.ModelProto, folder: Path) -> None:
         tensor.CopyFrom(numpy_helper.from_array(data, tensor.name))
 
 
-def measure(name: str, rounds: int, numpy_only: bool, optimize: str, threads: int) -> Row:
+def measure(name: str, options: argparse.Namespace) -> Row:
     """Return the line of a model."""
+    rounds, threads, workers = options.rounds, options.threads, options.workers
     import executor as bench
 
     import arenaplan as ap
@@ -148,18 +151,19 @@ def measure(name: str, rounds: int, numpy_only: bool, optimize: str, threads: in
     model = model_of(name)
     inputs = bench.random_inputs(model)
     theirs = partial(light_models.onnx_runtime(model, threads).run, None, inputs)
-    spent = bench.cpu_time if threads == 1 else clock_time
+    spent = bench.cpu_time if threads == workers == 1 else clock_time
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         path = Path(folder, "model.onnx")
         onnx.save(model, path)
         del model
         graph = ap.load(path)
-        if numpy_only:
+        if options.numpy:
             from arenaplan.executor import compiled
 
             stack.enter_context(compiled.disabled())
-        plan = ap.plan(graph, workspace="auto", target="numpy", optimize=optimize, workers=threads)
-        executor = stack.enter_context(ap.Executor(graph, plan, workers=threads))
+        optimize = options.optimize
+        plan = ap.plan(graph, workspace="auto", target="numpy", optimize=optimize, workers=workers)
+        executor = stack.enter_context(ap.Executor(graph, plan, workers=workers, threads=threads))
         ours = partial(executor.run, inputs, borrow=True)
         error = worst([*ours().values()], theirs())
         times = [(spent(theirs), spent(ours)) for _ in range(rounds + 1)][1:]

@@ -96,6 +96,18 @@ pub use program::Program;
 #[doc = include_str!("../docs/serving.md")]
 struct Serving;
 
+/// The examples of the tutorial for compilers, as tests.
+#[cfg(doctest)]
+#[allow(rustdoc::invalid_codeblock_attributes, reason = "titles of files, for the site")]
+#[doc = include_str!("../docs/tutorials/compiler.md")]
+struct Compiler;
+
+/// The examples of the tutorial for servers, as tests.
+#[cfg(doctest)]
+#[allow(rustdoc::invalid_codeblock_attributes, reason = "titles of files, for the site")]
+#[doc = include_str!("../docs/tutorials/server.md")]
+struct Server;
+
 /// The examples of the README, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -190,9 +190,9 @@ impl Problem {
     }
 
     pub(crate) fn solve(&self, options: Options, watch: &Watch<'_>) -> Result<Packing> {
-        let (problem, packing) = self.ask(options, watch, solve)?;
-        let peak_of_staying = packing.peak();
-        Ok(Packing { problem, packing, peak_of_staying })
+        let (problem, found) = self.ask(options, watch, solve)?;
+        let peak_of_staying = found.peak();
+        Ok(Packing { problem, found, peak_of_staying })
     }
 
     /// Packs so that few buffers leave their `old` offsets.
@@ -206,7 +206,7 @@ impl Problem {
         let again = |problem: &pack::Problem, budget: &Budget<'_>| repack(problem, &old, budget);
         let (problem, again) = self.ask(options, watch, again)?;
         let peak_of_staying = again.peak_of_staying;
-        Ok(Packing { problem, packing: again.packing, peak_of_staying })
+        Ok(Packing { problem, found: again.packing, peak_of_staying })
     }
 
     /// Returns the buffers that prove that a space is too small.
@@ -245,21 +245,21 @@ impl Subset {
 #[derive(Debug)]
 pub struct Packing {
     problem: pack::Problem,
-    packing: pack::Packing,
+    found: pack::Packing,
     peak_of_staying: u64,
 }
 
 impl Packing {
     pub(crate) fn offsets(&self) -> &[u64] {
-        self.packing.offsets()
+        self.found.offsets()
     }
 
     pub(crate) fn status(&self) -> Status {
-        self.packing.status().into()
+        self.found.status().into()
     }
 
     pub(crate) fn peak(&self) -> u64 {
-        self.packing.peak()
+        self.found.peak()
     }
 
     pub(crate) const fn peak_of_staying(&self) -> u64 {
@@ -267,15 +267,15 @@ impl Packing {
     }
 
     pub(crate) fn lower_bound(&self) -> u64 {
-        self.packing.lower_bound()
+        self.found.lower_bound()
     }
 
     pub(crate) fn nodes(&self) -> u64 {
-        self.packing.nodes()
+        self.found.nodes()
     }
 
     pub(crate) fn space(&self, index: u32) -> Result<SpacePacking> {
-        let space = self.packing.spaces().get(position(index));
+        let space = self.found.spaces().get(position(index));
         let space = space.ok_or_else(|| Failure::argument(format!("there is no space {index}")))?;
         let (status, peak) = (space.status.into(), space.peak);
         Ok(SpacePacking { size: 0, status, peak, lower_bound: space.lower_bound })
@@ -283,7 +283,7 @@ impl Packing {
 
     /// Verifies the offsets against the problem as it was when it was solved.
     pub(crate) fn check(&self) -> Result<()> {
-        self.packing.check(&self.problem)?;
+        self.found.check(&self.problem)?;
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! Prints the rate of convolutions of several sizes: `cargo bench --package arenaplan-kernels`.
+//! Prints the rate of convolutions of several sizes: `cargo bench --package arenaplan-kernels`,
+//! on as many threads as the variable `THREADS` says.
 
 #![allow(
     missing_docs,
@@ -12,7 +13,7 @@
 use std::time::Instant;
 
 use arenaplan_kernels::{
-    Conv, Depthwise, Planes, PlanesMut, Side, Sliding, Start, packed_weights_len,
+    Conv, Depthwise, Planes, PlanesMut, Side, Sliding, Start, Team, packed_weights_len,
 };
 
 const BOUNDS: (f32, f32) = (0.0, 6.0);
@@ -41,6 +42,8 @@ fn report(name: &str, operations: usize, mut run: impl FnMut()) {
 }
 
 fn main() {
+    let threads = std::env::var("THREADS").map_or(1, |threads| threads.parse().unwrap());
+    let team = Team::new(threads).unwrap();
     for (fan_in, fan_out, size, kernel, stride) in [
         (3, 64, 224, 7, 2),
         (64, 64, 56, 3, 1),
@@ -67,6 +70,7 @@ fn main() {
         let mut made = vec![0.0; fan_out * window.positions()];
         let mut scratch = vec![0.0; conv.scratch_len()];
         let image = Planes::new(&image, [1, fan_in], window.plane()).unwrap();
+        let schedule = conv.schedule(1, scratch.len(), team.threads());
         let operations = 2 * fan_out * conv.depth() * window.positions();
         report(
             &format!("{fan_in} to {fan_out}, {size}², {kernel}² / {stride}"),
@@ -74,8 +78,19 @@ fn main() {
             || {
                 let mut output =
                     PlanesMut::new(&mut made, [1, fan_out], window.positions()).unwrap();
-                conv.run(&image, &weights, None, Start::Nothing, BOUNDS, &mut output, &mut scratch)
-                    .unwrap();
+                let (start, scratch) = (Start::Nothing, &mut scratch);
+                conv.run(
+                    &schedule,
+                    &image,
+                    &weights,
+                    None,
+                    start,
+                    BOUNDS,
+                    &mut output,
+                    scratch,
+                    &team,
+                )
+                .unwrap();
             },
         );
     }
@@ -98,7 +113,7 @@ fn main() {
         let operations = 2 * channels * window.taps() * window.positions();
         report(&format!("each of {channels}, {size}², {kernel}² / {stride}"), operations, || {
             let mut output = PlanesMut::new(&mut made, [1, channels], window.positions()).unwrap();
-            sizes.run(&image, &weights, None, BOUNDS, &mut output, &mut scratch).unwrap();
+            sizes.run(&image, &weights, None, BOUNDS, &mut output, &mut scratch, &team).unwrap();
         });
     }
 }

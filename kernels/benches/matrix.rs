@@ -1,13 +1,16 @@
-//! Prints the rate of products with a packed matrix: `cargo bench --package arenaplan-kernels`.
+//! Prints the rate of products with a packed matrix: `cargo bench --package arenaplan-kernels`,
+//! on as many threads as the variable `THREADS` says.
 
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark")]
 #![allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "rates need no last bit")]
 
 use std::time::Instant;
 
-use arenaplan_kernels::{Matrix, Planes, PlanesMut};
+use arenaplan_kernels::{Matrix, Planes, PlanesMut, Team};
 
 fn main() {
+    let threads = std::env::var("THREADS").map_or(1, |threads| threads.parse().unwrap());
+    let team = Team::new(threads).unwrap();
     for (count, depth, columns) in [
         (1, 512, 512),
         (1, 768, 50257),
@@ -30,7 +33,7 @@ fn main() {
         while start.elapsed().as_secs_f64() < 0.3 {
             let one = Instant::now();
             let mut output = PlanesMut::new(&mut made, [1, count], columns).unwrap();
-            matrix.run(&rows, &packed, None, &mut output).unwrap();
+            matrix.run(&rows, &packed, None, &mut output, &team).unwrap();
             best = best.min(one.elapsed().as_secs_f64());
         }
         let rate = (2 * count * depth * columns) as f64 / best / 1e9;

@@ -3,12 +3,15 @@
 //! A chain is a short program over registers of 512 elements, which stay in a first-level
 //! cache. Operands are broadcast as in NumPy.
 
+use std::ops::Range;
+
 use rten_simd::ops::{BitOps, FloatOps, NumOps};
 use rten_simd::{Isa, SimdOp, SimdUnaryOp};
 use rten_vecmath::{Exp, Sigmoid, Tanh};
 
 use crate::error::{Error, Result};
 use crate::raw::Elements;
+use crate::team::{Team, even, ranges};
 
 /// Elements of a register.
 const BLOCK: usize = 512;
@@ -122,6 +125,8 @@ pub struct Chain {
     result: usize,
     operands: usize,
     walk: Loop,
+    /// About how many cycles a block takes.
+    cycles: usize,
 }
 
 impl Chain {
@@ -168,18 +173,40 @@ impl Chain {
             return Err(Error::OutOfRange { what: "the register of the result" });
         }
         let walk = merged(shape, strides)?;
-        Ok(Self { steps, result, operands, walk })
+        let cycles = steps.iter().map(Step::cycles).sum();
+        Ok(Self { steps, result, operands, walk, cycles })
     }
 
-    /// Computes all elements of the result, which may be the memory of an operand with the
-    /// same strides.
+    /// Computes all elements of the result in order. It may be the memory of an operand with the same
+    /// strides, or begin before the memory of a contiguous one with wider elements.
     ///
     /// # Errors
     ///
     /// [`Error::WrongSize`] if there are more or fewer operands.
-    pub fn run<'m>(&self, operands: &[Elements<'m>], output: &mut Elements<'m>) -> Result<()> {
+    pub fn run<'m>(
+        &self,
+        operands: &[Elements<'m>],
+        output: &mut Elements<'m>,
+        team: &Team,
+    ) -> Result<()> {
         crate::error::check("the list of operands", operands.len(), self.operands)?;
-        Pass { chain: self, operands, output }.dispatch();
+        let (outer, inner) = self.walk.rows();
+        let blocks = inner.div_ceil(BLOCK);
+        let cycles = outer * blocks * self.cycles;
+        let by_rows = outer > blocks;
+        // A result that is written over elements of another size must follow what was read.
+        let is_ordered = !operands.iter().all(|operand| operand.is_same_or_apart(output));
+        let (count, unit) = if by_rows { (outer, 1) } else { (blocks, BLOCK) };
+        let output = *output;
+        let length = if is_ordered { count.max(1) } else { even(team, count, cycles) };
+        let parts = ranges(count, length).map(move |some| {
+            let some = some.start * unit..some.end * unit;
+            if by_rows { (some, 0..inner) } else { (0..outer, some.start..inner.min(some.end)) }
+        });
+        // Each element of the result is read and written in one part.
+        team.run(parts, &mut [], |(rows, columns), _| {
+            Pass { chain: self, operands, output, rows, columns }.dispatch();
+        });
         Ok(())
     }
 }
@@ -228,11 +255,35 @@ fn merged(shape: &[usize], strides: &[Vec<usize>]) -> Result<Loop> {
     Ok(walk)
 }
 
-/// A run of a chain.
+impl Step {
+    /// Returns about how many cycles a block of elements takes.
+    fn cycles(&self) -> usize {
+        let each = match self {
+            Self::Apply {
+                function: Function::Tanh | Function::Sigmoid | Function::Erf, ..
+            } => 16,
+            Self::Apply { function: Function::Exp | Function::Div, .. } => 8,
+            _ => 2,
+        };
+        each * BLOCK / 16
+    }
+}
+
+impl Loop {
+    /// Returns the number of rows, and the elements of each.
+    fn rows(&self) -> (usize, usize) {
+        let outer = self.count - 1;
+        (self.sizes[..outer].iter().product(), self.sizes[outer])
+    }
+}
+
+/// A run of a chain over some rows, and some elements of each.
 struct Pass<'a, 'm> {
     chain: &'a Chain,
     operands: &'a [Elements<'m>],
-    output: &'a mut Elements<'m>,
+    output: Elements<'m>,
+    rows: Range<usize>,
+    columns: Range<usize>,
 }
 
 type Registers = [[f32; BLOCK]; REGISTERS];
@@ -242,19 +293,21 @@ impl SimdOp for Pass<'_, '_> {
 
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
-        let Self { chain, operands, output } = self;
+        let Self { chain, operands, mut output, rows, columns } = self;
         let walk = &chain.walk;
         let outer = walk.count - 1;
-        let inner = walk.sizes[outer];
-        let rows: usize = walk.sizes[..outer].iter().product();
         let mut registers: Registers = [[0.0; BLOCK]; REGISTERS];
         let mut index = [0_usize; DIMENSIONS];
+        let mut first = rows.start;
+        for axis in (0..outer).rev() {
+            (first, index[axis]) = (first / walk.sizes[axis], first % walk.sizes[axis]);
+        }
         let offset = |operand: usize, index: &[usize; DIMENSIONS]| -> usize {
             index[..outer].iter().zip(&walk.steps[operand]).map(|(&at, &step)| at * step).sum()
         };
-        for _ in 0..rows {
-            for start in (0..inner).step_by(BLOCK) {
-                let count = BLOCK.min(inner - start);
+        for _ in rows {
+            for start in columns.clone().step_by(BLOCK) {
+                let count = BLOCK.min(columns.end - start);
                 for step in &chain.steps {
                     match *step {
                         Step::Load { from, to } => {
@@ -295,7 +348,6 @@ enum Source<'a> {
 
 /// Applies a function to the first elements of registers.
 #[inline(always)]
-#[allow(clippy::too_many_lines, reason = "one row per function")]
 fn apply<I: Isa>(
     isa: I,
     registers: &mut Registers,
@@ -315,117 +367,43 @@ fn apply<I: Isa>(
         Argument::Register(at) => Source::Register(&after[at - to - 1]),
     };
     let (a, b) = (source(first), source(second));
+    macro_rules! apply {
+        (|$x:ident| $made:expr) => {
+            one(
+                isa,
+                a,
+                target,
+                count,
+                #[inline(always)]
+                |$x| $made,
+            )
+        };
+        (|$x:ident, $y:ident| $made:expr) => {
+            two(
+                isa,
+                a,
+                b,
+                target,
+                count,
+                #[inline(always)]
+                |$x, $y| $made,
+            )
+        };
+    }
     match function {
-        Function::Add => two(
-            isa,
-            a,
-            b,
-            target,
-            count,
-            #[inline(always)]
-            |x, y| ops.add(x, y),
-        ),
-        Function::Sub => two(
-            isa,
-            a,
-            b,
-            target,
-            count,
-            #[inline(always)]
-            |x, y| ops.sub(x, y),
-        ),
-        Function::Mul => two(
-            isa,
-            a,
-            b,
-            target,
-            count,
-            #[inline(always)]
-            |x, y| ops.mul(x, y),
-        ),
-        Function::Div => two(
-            isa,
-            a,
-            b,
-            target,
-            count,
-            #[inline(always)]
-            |x, y| ops.div(x, y),
-        ),
-        Function::Max => two(
-            isa,
-            a,
-            b,
-            target,
-            count,
-            #[inline(always)]
-            |x, y| ops.max(x, y),
-        ),
-        Function::Min => two(
-            isa,
-            a,
-            b,
-            target,
-            count,
-            #[inline(always)]
-            |x, y| ops.min(x, y),
-        ),
-        Function::Neg => one(
-            isa,
-            a,
-            target,
-            count,
-            #[inline(always)]
-            |x| ops.neg(x),
-        ),
-        Function::Abs => one(
-            isa,
-            a,
-            target,
-            count,
-            #[inline(always)]
-            |x| ops.abs(x),
-        ),
-        Function::Exp => one(
-            isa,
-            a,
-            target,
-            count,
-            #[inline(always)]
-            |x| Exp::apply(isa, x),
-        ),
-        Function::Tanh => one(
-            isa,
-            a,
-            target,
-            count,
-            #[inline(always)]
-            |x| Tanh::apply(isa, x),
-        ),
-        Function::Sigmoid => one(
-            isa,
-            a,
-            target,
-            count,
-            #[inline(always)]
-            |x| Sigmoid::apply(isa, x),
-        ),
-        Function::Erf => one(
-            isa,
-            a,
-            target,
-            count,
-            #[inline(always)]
-            |x| erf(isa, x),
-        ),
-        Function::Copy => one(
-            isa,
-            a,
-            target,
-            count,
-            #[inline(always)]
-            |x| x,
-        ),
+        Function::Add => apply!(|x, y| ops.add(x, y)),
+        Function::Sub => apply!(|x, y| ops.sub(x, y)),
+        Function::Mul => apply!(|x, y| ops.mul(x, y)),
+        Function::Div => apply!(|x, y| ops.div(x, y)),
+        Function::Max => apply!(|x, y| ops.max(x, y)),
+        Function::Min => apply!(|x, y| ops.min(x, y)),
+        Function::Neg => apply!(|x| ops.neg(x)),
+        Function::Abs => apply!(|x| ops.abs(x)),
+        Function::Exp => apply!(|x| Exp::apply(isa, x)),
+        Function::Tanh => apply!(|x| Tanh::apply(isa, x)),
+        Function::Sigmoid => apply!(|x| Sigmoid::apply(isa, x)),
+        Function::Erf => apply!(|x| erf(isa, x)),
+        Function::Copy => apply!(|x| x),
     }
 }
 

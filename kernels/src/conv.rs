@@ -11,11 +11,13 @@ use std::ops::Range;
 use rten_simd::ops::BitOps;
 use rten_simd::{Isa, SimdOp};
 
+use crate::division::{Cut, Part, Parts};
 use crate::error::{Error, Result, check, check_at_least};
 use crate::frame::{Frame, Lines};
 use crate::pack::{Segments, Sliding, pack};
 use crate::product::{Framed, Made, Pass, Place, Run, Unrolled, VECTORS};
 use crate::raw::{Planes, PlanesMut};
+use crate::team::Team;
 
 /// Rows of weights in one panel.
 pub const ROWS: usize = 8;
@@ -74,10 +76,10 @@ pub fn packed_weights(
 /// The sizes of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conv {
-    window: Sliding,
-    groups: usize,
-    fan_in: usize,
-    fan_out: usize,
+    pub(crate) window: Sliding,
+    pub(crate) groups: usize,
+    pub(crate) fan_in: usize,
+    pub(crate) fan_out: usize,
 }
 
 impl Conv {
@@ -142,6 +144,15 @@ impl Conv {
         self.way(FRAMED.max(COLUMNS * DEPTH)).scratch_len()
     }
 
+    /// Returns how some threads compute the convolution of some images fastest, each within some
+    /// elements of scratch memory, at least [`COLUMNS`].
+    pub fn schedule(&self, images: usize, room: usize, threads: usize) -> Schedule {
+        let way = self.way(room);
+        let cycles = way.cycles.saturating_mul(self.groups * images);
+        let cut = Cut::fastest(self, images, room, threads, cycles);
+        Schedule { form: way.form, room, cut }
+    }
+
     /// Computes the convolution.
     ///
     /// # Arguments
@@ -150,7 +161,7 @@ impl Conv {
     /// * `bias`: one number per channel of the result.
     /// * `start`: numbers that are added, one per element of the result.
     /// * `bounds`: results below the first or above the second become that number.
-    /// * `scratch`: see [`Conv::scratch_len`].
+    /// * `scratch`: as much as the schedule is for, and each helper of the team has as much.
     ///
     /// # Errors
     ///
@@ -158,13 +169,15 @@ impl Conv {
     #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
     pub fn run(
         &self,
+        schedule: &Schedule,
         image: &Planes<'_>,
         weights: &[f32],
         bias: Option<&[f32]>,
-        start: Start<'_, '_>,
+        start: Start<'_>,
         bounds: (f32, f32),
         output: &mut PlanesMut<'_>,
         scratch: &mut [f32],
+        team: &Team,
     ) -> Result<()> {
         let [images, channels] = image.counts();
         let made = self.groups * self.fan_out;
@@ -183,18 +196,48 @@ impl Conv {
             check("the addend's channels", numbers.counts()[1], made)?;
             check("a plane of the addend", numbers.size(), output.size())?;
         }
-        check_at_least("the scratch memory", scratch.len(), COLUMNS)?;
-        let way = self.way(scratch.len());
-        for n in 0..images {
-            for (group, weights) in weights.chunks_exact(packed / self.groups).enumerate() {
-                let result = Made { n, first: group * self.fan_out, bias, start, bounds, output };
-                let channels = Channels { image, n, first: group * self.fan_in };
-                Product { conv: self, form: way.form, channels, weights, result, scratch }
-                    .dispatch();
-            }
+        check_at_least("the scratch memory", scratch.len(), schedule.room.max(COLUMNS))?;
+        let output = output.reborrow();
+        let whole = Part { conv: *self, image: *image, weights, bias, start, bounds, output };
+        match schedule.cut {
+            None => whole.run(schedule.form, scratch),
+            Some(cut) => team.run(Parts::new(whole, cut, images), scratch, |part, scratch| {
+                let form = match schedule.form {
+                    // Another part of the columns has another frame.
+                    Form::Framed(_) => part.conv.way(schedule.room.min(scratch.len())).form,
+                    form => form,
+                };
+                part.run(form, scratch);
+            }),
         }
         Ok(())
     }
+}
+
+impl Part<'_> {
+    /// Computes all results.
+    fn run(mut self, form: Form, scratch: &mut [f32]) {
+        let Self { conv, image, bias, start, bounds, .. } = self;
+        let packed = packed_weights_len(1, conv.fan_out, conv.depth());
+        for n in 0..image.counts()[0] {
+            for (group, weights) in self.weights.chunks_exact(packed).enumerate() {
+                let output = &mut self.output;
+                let result = Made { n, first: group * conv.fan_out, bias, start, bounds, output };
+                let channels = Channels { image: &image, n, first: group * conv.fan_in };
+                Product { conv: &conv, form, channels, weights, result, scratch: &mut *scratch }
+                    .dispatch();
+            }
+        }
+    }
+}
+
+/// The way to compute a convolution, and its division among threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    form: Form,
+    /// Elements of scratch memory that it is for.
+    room: usize,
+    cut: Option<Cut>,
 }
 
 /// A way to compute a convolution.
@@ -231,13 +274,13 @@ enum Form {
 
 /// What a product is added to.
 #[derive(Clone, Copy, Debug)]
-pub enum Start<'a, 'm> {
+pub enum Start<'m> {
     /// Nothing.
     Nothing,
     /// What the memory of the result holds.
     Result,
     /// As many numbers as the result has.
-    Numbers(&'a Planes<'m>),
+    Numbers(Planes<'m>),
 }
 
 /// Returns about how many cycles a product takes: vectors of columns by rows of weights.

@@ -6,7 +6,8 @@ use rten_simd::{Isa, SimdOp};
 use crate::error::{Error, Result, check, check_at_least};
 use crate::pack::{Sliding, every_second};
 use crate::product::bounded;
-use crate::raw::{Planes, PlanesMut, store_part};
+use crate::raw::{Axis, Planes, PlanesMut, store_part};
+use crate::team::{Team, even, ranges};
 
 /// Vectors of results of one row that are made at a time, at most.
 const VECTORS: usize = 4;
@@ -73,11 +74,12 @@ impl Depthwise {
     /// * `weights`: one window per channel of the result.
     /// * `bias`: one number per channel of the result.
     /// * `bounds`: results below the first or above the second become that number.
-    /// * `scratch`: see [`Depthwise::scratch_len`].
+    /// * `scratch`: see [`Depthwise::scratch_len`]; each helper of the team has as much.
     ///
     /// # Errors
     ///
     /// [`Error::WrongSize`] if an operand is of another size.
+    #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
     pub fn run(
         &self,
         image: &Planes<'_>,
@@ -86,6 +88,7 @@ impl Depthwise {
         bounds: (f32, f32),
         output: &mut PlanesMut<'_>,
         scratch: &mut [f32],
+        team: &Team,
     ) -> Result<()> {
         let [images, channels] = image.counts();
         let made = self.channels * self.fan_out;
@@ -99,28 +102,43 @@ impl Depthwise {
             check("the bias", bias.len(), made)?;
         }
         check_at_least("the scratch memory", scratch.len(), self.scratch_len())?;
-        Sweep { sizes: self, image, weights, bias, bounds, output, scratch }.dispatch();
+        let cycles = images * (made * self.window.positions() * self.window.taps() / 8);
+        let length = even(team, channels, cycles);
+        let mut rest = output.reborrow();
+        let parts = ranges(channels, length).map(move |channels| {
+            let made = channels.start * self.fan_out..channels.end * self.fan_out;
+            Sweep {
+                sizes: Self { channels: channels.len(), ..*self },
+                image: image.part(0..images, channels, 0..image.size()),
+                weights: &weights[made.start * self.window.taps()..made.end * self.window.taps()],
+                bias: bias.map(|bias| &bias[made.clone()]),
+                bounds,
+                output: rest.split_off(Axis::Channels, made.len()),
+                scratch: &mut [],
+            }
+        });
+        team.run(parts, scratch, |part, scratch| Sweep { scratch, ..part }.dispatch());
         Ok(())
     }
 }
 
 /// All planes, one after another.
-struct Sweep<'a, 'i, 'o> {
-    sizes: &'a Depthwise,
-    image: &'a Planes<'i>,
+struct Sweep<'a, 's> {
+    sizes: Depthwise,
+    image: Planes<'a>,
     weights: &'a [f32],
     bias: Option<&'a [f32]>,
     bounds: (f32, f32),
-    output: &'a mut PlanesMut<'o>,
-    scratch: &'a mut [f32],
+    output: PlanesMut<'a>,
+    scratch: &'s mut [f32],
 }
 
-impl SimdOp for Sweep<'_, '_, '_> {
+impl SimdOp for Sweep<'_, '_> {
     type Output = ();
 
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
-        let Self { sizes, image, weights, bias, bounds, output, scratch } = self;
+        let Self { ref sizes, image, weights, bias, bounds, mut output, scratch } = self;
         let taps = sizes.window.taps();
         let scratch = &mut scratch[..sizes.scratch_len()];
         // What lies around the image is zero for all planes.

@@ -3,6 +3,8 @@
 use rten_simd::{Isa, SimdOp};
 
 use crate::error::{Error, Result, check};
+use crate::raw::{Axis, PlanesMut};
+use crate::team::{Team, even, ranges};
 
 /// Columns of a panel of weights.
 pub const BYTE_COLUMNS: usize = 64;
@@ -79,6 +81,7 @@ pub fn multiply_bytes<T: Byte>(
     depth: usize,
     columns: usize,
     output: &mut [i32],
+    team: &Team,
 ) -> Result<()> {
     if depth == 0 || columns == 0 {
         return Err(Error::OutOfRange { what: "a size of the product" });
@@ -87,7 +90,28 @@ pub fn multiply_bytes<T: Byte>(
     check("the rows", rows.len(), count * depth)?;
     check("the packed weights", weights.len(), packed_bytes_len(depth, columns))?;
     check("the result", output.len(), count * columns)?;
-    Product { rows, zero: zero.wide(), weights, depth, columns, output }.dispatch();
+    let zero = zero.wide();
+    let panel = packed_bytes_len(depth, 1);
+    let panels = columns.div_ceil(BYTE_COLUMNS);
+    let mut rest = PlanesMut::new(output, [1, count], columns)?;
+    let cycles = panels * panel / 16 * count;
+    // Weights are read once per part if the rows are divided.
+    let by_rows = count >= 2 * ROWS * team.threads();
+    let (axis, units) =
+        if by_rows { (Axis::Channels, count.div_ceil(ROWS)) } else { (Axis::Elements, panels) };
+    let parts = ranges(units, even(team, units, cycles)).map(move |some| match axis {
+        Axis::Elements => {
+            let weights = &weights[some.start * panel..some.end * panel];
+            let taken = columns.min(some.end * BYTE_COLUMNS) - some.start * BYTE_COLUMNS;
+            Product { rows, zero, weights, depth, output: rest.split_off(axis, taken) }
+        }
+        _ => {
+            let some = some.start * ROWS..count.min(some.end * ROWS);
+            let rows = &rows[some.start * depth..some.end * depth];
+            Product { rows, zero, weights, depth, output: rest.split_off(axis, some.len()) }
+        }
+    });
+    team.run(parts, &mut [], |part, _| part.dispatch());
     Ok(())
 }
 
@@ -96,8 +120,7 @@ struct Product<'a, T> {
     zero: i16,
     weights: &'a [i16],
     depth: usize,
-    columns: usize,
-    output: &'a mut [i32],
+    output: PlanesMut<'a, i32>,
 }
 
 impl<T: Byte> SimdOp for Product<'_, T> {
@@ -105,18 +128,18 @@ impl<T: Byte> SimdOp for Product<'_, T> {
 
     #[inline(always)]
     fn eval<I: Isa>(self, _: I) {
-        let Self { rows, zero, weights, depth, columns, output } = self;
-        let panel = depth.div_ceil(2) * BYTE_COLUMNS * 2;
+        let Self { rows, zero, weights, depth, mut output } = self;
+        let (panel, columns) = (packed_bytes_len(depth, 1), output.size());
         for (at, weights) in weights.chunks_exact(panel).enumerate() {
             let first = at * BYTE_COLUMNS;
             let made = BYTE_COLUMNS.min(columns - first);
-            let blocks = rows.chunks(ROWS * depth).zip(output.chunks_mut(ROWS * columns));
-            for (rows, output) in blocks {
+            for (block, rows) in rows.chunks(ROWS * depth).enumerate() {
                 let mut sums = [[0_i32; BYTE_COLUMNS]; ROWS];
                 for (sums, row) in sums.iter_mut().zip(rows.chunks_exact(depth)) {
                     accumulate(row, zero, weights, sums);
                 }
-                for (sums, line) in sums.iter().zip(output.chunks_exact_mut(columns)) {
+                for (r, sums) in sums.iter().enumerate().take(rows.len() / depth) {
+                    let line = output.plane(0, block * ROWS + r);
                     line[first..first + made].copy_from_slice(&sums[..made]);
                 }
             }

@@ -1,9 +1,10 @@
 //! Kernels that NumPy has no fast equal of, on memory that was planned for them.
 //!
 //! Every kernel is a function over views of memory that its caller owns. A kernel allocates nothing:
-//! scratch memory is an argument, and a function tells its size beforehand. A kernel starts no
-//! thread. An element of a result depends on its operands alone, and on no other element that the
-//! same call makes: so a tile has the bits of the same part of the whole, whatever the tiles are.
+//! scratch memory is an argument, and a function tells its size beforehand. An element of a result
+//! depends on its operands alone, and on no other element that the same call makes: so a tile has
+//! the bits of the same part of the whole, whatever the tiles are. A kernel starts no thread; a
+//! [`Team`] of threads, which its caller has, divides it into such parts.
 //!
 //! Vector instructions come from [`rten_simd`], which chooses AVX-512, AVX2, NEON, WebAssembly or
 //! plain code when a kernel is called; exponential functions from `rten_vecmath`. The
@@ -19,6 +20,7 @@
 mod chain;
 mod conv;
 mod depthwise;
+mod division;
 mod error;
 mod frame;
 mod int8;
@@ -27,15 +29,19 @@ mod pack;
 mod pool;
 mod product;
 mod raw;
+mod recurrent;
 mod rows;
+mod team;
 
 pub use chain::{Argument, Chain, Function, OPERANDS, REGISTERS, Step};
-pub use conv::{COLUMNS, Conv, ROWS, Start, Way, packed_weights, packed_weights_len};
+pub use conv::{COLUMNS, Conv, ROWS, Schedule, Start, Way, packed_weights, packed_weights_len};
 pub use depthwise::Depthwise;
 pub use error::{Error, Result};
 pub use int8::{BYTE_COLUMNS, Byte, multiply_bytes, packed_bytes, packed_bytes_len};
 pub use matrix::Matrix;
 pub use pack::{Side, Sliding};
 pub use pool::{Pooling, pool};
-pub use raw::{Elements, Planes, PlanesMut};
+pub use raw::{Elements, Kind, Planes, PlanesMut};
+pub use recurrent::{Cell, Recurrence, State};
 pub use rows::{Normalization, softmax};
+pub use team::Team;

@@ -9,7 +9,8 @@ use rten_simd::{Isa, SimdOp};
 use crate::conv::{LANES, next_vectors};
 use crate::error::{Error, Result, check};
 use crate::product::VECTORS;
-use crate::raw::{Planes, PlanesMut, store_part};
+use crate::raw::{Axis, Planes, PlanesMut, store_part};
+use crate::team::{Team, even, ranges};
 
 /// Rows that are worked on at a time.
 const ROWS: usize = 8;
@@ -17,6 +18,10 @@ const ROWS: usize = 8;
 const DEPTH: usize = 192;
 /// Elements of the left operand that stay in a second-level cache.
 const CACHED: usize = 1 << 18;
+/// Elements between two that have one place in a first-level cache.
+const PAGE: usize = 1024;
+/// Columns of a panel, but for the last ones.
+const PANEL: usize = VECTORS * LANES;
 
 /// The sizes of a constant matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +85,42 @@ impl Matrix {
         Ok(())
     }
 
+    /// Returns the number of columns.
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Adds the product to the rows of the output.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongSize`] if an operand is of another size.
+    pub(crate) fn add(
+        &self,
+        rows: &Planes<'_>,
+        packed: &[f32],
+        output: &mut PlanesMut<'_>,
+    ) -> Result<()> {
+        self.check_operands(rows, packed, output)?;
+        let (matrix, rows, output) = (*self, *rows, output.reborrow());
+        let (bias, evicts) = (None, false);
+        Multiplication { matrix, rows, packed, bias, adds: true, evicts, output }.dispatch();
+        Ok(())
+    }
+
+    fn check_operands(
+        &self,
+        rows: &Planes<'_>,
+        packed: &[f32],
+        output: &PlanesMut<'_>,
+    ) -> Result<()> {
+        check("the packed matrix", packed.len(), self.packed_len())?;
+        check("a row", rows.size(), self.depth)?;
+        check("a row of the result", output.size(), self.columns)?;
+        check("the rows of the result", output.counts()[0], rows.counts()[0])?;
+        check("the rows of the result", output.counts()[1], rows.counts()[1])
+    }
+
     /// Returns the columns of the panel that begins with a column, zeros included.
     #[inline(always)]
     fn panel(&self, first: usize) -> usize {
@@ -103,27 +144,79 @@ impl Matrix {
         packed: &[f32],
         bias: Option<&[f32]>,
         output: &mut PlanesMut<'_>,
+        team: &Team,
     ) -> Result<()> {
-        check("the packed matrix", packed.len(), self.packed_len())?;
-        check("a row", rows.size(), self.depth)?;
-        check("a row of the result", output.size(), self.columns)?;
-        check("the rows of the result", output.counts()[0], rows.counts()[0])?;
-        check("the rows of the result", output.counts()[1], rows.counts()[1])?;
+        self.check_operands(rows, packed, output)?;
         if let Some(bias) = bias {
             check("the bias", bias.len(), self.columns)?;
         }
-        Multiplication { matrix: self, rows, packed, bias, output }.dispatch();
+        let [images, count] = rows.counts();
+        let Self { depth, columns } = *self;
+        let cycles = (images * count).div_ceil(4) * 4 * depth * columns.div_ceil(LANES) / 2;
+        // Whichever operand is larger is read by one thread only. Panels of less than three vectors
+        // are in the last part.
+        let panels = (columns.div_ceil(LANES) - 1) / VECTORS;
+        let is_high = images * count > columns && count >= ROWS * team.threads();
+        let axis = if is_high || panels < team.threads() { Axis::Channels } else { Axis::Elements };
+        let (units, unit, all) = match axis {
+            Axis::Elements => (panels, PANEL, columns),
+            _ => (count.div_ceil(ROWS), ROWS, count),
+        };
+        let length = even(team, units, cycles);
+        let evicts = rows.step().is_multiple_of(PAGE) && rows.step() > 0;
+        let mut rest = output.reborrow();
+        let parts = ranges(units, length).map(move |some| {
+            let stop = if some.end == units { all } else { some.end * unit };
+            let some = some.start * unit..stop;
+            let output = rest.split_off(axis, some.len());
+            match axis {
+                Axis::Elements => {
+                    let packed = &packed[some.start * depth..];
+                    let bias = bias.map(|bias| &bias[some.clone()]);
+                    let matrix = Self { depth, columns: some.len() };
+                    Multiplication {
+                        matrix,
+                        rows: *rows,
+                        packed,
+                        bias,
+                        adds: false,
+                        evicts,
+                        output,
+                    }
+                }
+                _ => {
+                    let rows = rows.part(0..images, some, 0..depth);
+                    Multiplication {
+                        matrix: *self,
+                        rows,
+                        packed,
+                        bias,
+                        adds: false,
+                        evicts,
+                        output,
+                    }
+                }
+            }
+        });
+        team.run(parts, &mut [], |part, _| part.dispatch());
         Ok(())
     }
 }
 
-struct Multiplication<'a, 'i, 'o> {
-    matrix: &'a Matrix,
-    rows: &'a Planes<'i>,
+struct Multiplication<'a> {
+    matrix: Matrix,
+    rows: Planes<'a>,
     packed: &'a [f32],
     bias: Option<&'a [f32]>,
-    output: &'a mut PlanesMut<'o>,
+    /// Whether sums begin with what the memory of the result holds.
+    adds: bool,
+    /// Whether elements of successive rows evict each other from a first-level cache.
+    evicts: bool,
+    output: PlanesMut<'a>,
 }
+
+/// Parts of a few rows whose elements would evict each other.
+type Copies = Option<[[f32; DEPTH]; ROWS]>;
 
 /// The part of a panel that is worked on.
 struct Part<'p> {
@@ -140,13 +233,14 @@ struct Part<'p> {
     depth: usize,
 }
 
-impl SimdOp for Multiplication<'_, '_, '_> {
+impl SimdOp for Multiplication<'_> {
     type Output = ();
 
     #[inline(always)]
     fn eval<I: Isa>(mut self, isa: I) {
-        let Matrix { depth, columns } = *self.matrix;
+        let Matrix { depth, columns } = self.matrix;
         let [images, rows] = self.rows.counts();
+        let mut copies: Copies = self.evicts.then(|| [[0.0; DEPTH]; ROWS]);
         // A panel that is read once need not stay in cache.
         let block = if rows <= ROWS { depth } else { depth.div_ceil(depth.div_ceil(DEPTH)) };
         let some = (CACHED / depth).max(64).next_multiple_of(ROWS);
@@ -163,7 +257,7 @@ impl SimdOp for Multiplication<'_, '_, '_> {
                         let depth = block.min(depth - first);
                         let elements = &panel[first * width..(first + depth) * width];
                         let part = Part { elements, width, column, count, first, depth };
-                        self.part(isa, image, start, stop, &part);
+                        self.part(isa, image, start, stop, &part, &mut copies);
                     }
                     rest = behind;
                     column += width;
@@ -173,10 +267,18 @@ impl SimdOp for Multiplication<'_, '_, '_> {
     }
 }
 
-impl Multiplication<'_, '_, '_> {
+impl Multiplication<'_> {
     /// Adds the products of some rows and a part of a panel.
     #[inline(always)]
-    fn part<I: Isa>(&mut self, isa: I, image: usize, start: usize, stop: usize, part: &Part<'_>) {
+    fn part<I: Isa>(
+        &mut self,
+        isa: I,
+        image: usize,
+        start: usize,
+        stop: usize,
+        part: &Part<'_>,
+        copies: &mut Copies,
+    ) {
         let lanes = isa.f32().len();
         // Sums of eight rows take more registers than AVX2 has.
         let is_wide = lanes >= 16 || cfg!(target_arch = "aarch64");
@@ -188,21 +290,21 @@ impl Multiplication<'_, '_, '_> {
             while at < part.count {
                 let vectors = next_vectors((part.count - at).div_ceil(lanes)).min(VECTORS);
                 match (made, vectors) {
-                    (ROWS, 3) => self.tile::<I, ROWS, 3>(isa, image, row, at, part),
-                    (ROWS, 2) => self.tile::<I, ROWS, 2>(isa, image, row, at, part),
-                    (ROWS, _) => self.tile::<I, ROWS, 1>(isa, image, row, at, part),
-                    (4, 3) => self.tile::<I, 4, 3>(isa, image, row, at, part),
-                    (4, 2) => self.tile::<I, 4, 2>(isa, image, row, at, part),
-                    (4, _) => self.tile::<I, 4, 1>(isa, image, row, at, part),
-                    (3, 3) => self.tile::<I, 3, 3>(isa, image, row, at, part),
-                    (3, 2) => self.tile::<I, 3, 2>(isa, image, row, at, part),
-                    (3, _) => self.tile::<I, 3, 1>(isa, image, row, at, part),
-                    (2, 3) => self.tile::<I, 2, 3>(isa, image, row, at, part),
-                    (2, 2) => self.tile::<I, 2, 2>(isa, image, row, at, part),
-                    (2, _) => self.tile::<I, 2, 1>(isa, image, row, at, part),
-                    (_, 3) => self.tile::<I, 1, 3>(isa, image, row, at, part),
-                    (_, 2) => self.tile::<I, 1, 2>(isa, image, row, at, part),
-                    (_, _) => self.tile::<I, 1, 1>(isa, image, row, at, part),
+                    (ROWS, 3) => self.tile::<I, ROWS, 3>(isa, image, row, at, part, copies),
+                    (ROWS, 2) => self.tile::<I, ROWS, 2>(isa, image, row, at, part, copies),
+                    (ROWS, _) => self.tile::<I, ROWS, 1>(isa, image, row, at, part, copies),
+                    (4, 3) => self.tile::<I, 4, 3>(isa, image, row, at, part, copies),
+                    (4, 2) => self.tile::<I, 4, 2>(isa, image, row, at, part, copies),
+                    (4, _) => self.tile::<I, 4, 1>(isa, image, row, at, part, copies),
+                    (3, 3) => self.tile::<I, 3, 3>(isa, image, row, at, part, copies),
+                    (3, 2) => self.tile::<I, 3, 2>(isa, image, row, at, part, copies),
+                    (3, _) => self.tile::<I, 3, 1>(isa, image, row, at, part, copies),
+                    (2, 3) => self.tile::<I, 2, 3>(isa, image, row, at, part, copies),
+                    (2, 2) => self.tile::<I, 2, 2>(isa, image, row, at, part, copies),
+                    (2, _) => self.tile::<I, 2, 1>(isa, image, row, at, part, copies),
+                    (_, 3) => self.tile::<I, 1, 3>(isa, image, row, at, part, copies),
+                    (_, 2) => self.tile::<I, 1, 2>(isa, image, row, at, part, copies),
+                    (_, _) => self.tile::<I, 1, 1>(isa, image, row, at, part, copies),
                 }
                 at += vectors * lanes;
             }
@@ -219,12 +321,13 @@ impl Multiplication<'_, '_, '_> {
         row: usize,
         at: usize,
         part: &Part<'_>,
+        copies: &mut Copies,
     ) {
         let ops = isa.f32();
         let column = part.column + at;
         let count = (V * ops.len()).min(part.count - at);
         let mut sums = [[ops.zero(); V]; R];
-        if part.first > 0 {
+        if part.first > 0 || self.adds {
             for (r, sums) in sums.iter_mut().enumerate() {
                 let line = &self.output.plane(image, row + r)[column..column + count];
                 for (v, sum) in sums.iter_mut().enumerate() {
@@ -241,10 +344,22 @@ impl Multiplication<'_, '_, '_> {
         }
         // All rows have one length that the compiler knows, so that it checks no index below.
         let depth = part.depth;
-        let rows: [&[f32]; R] = std::array::from_fn(
+        let mut rows: [&[f32]; R] = std::array::from_fn(
             #[inline(always)]
             |r| &self.rows.plane(image, row + r)[part.first..][..depth],
         );
+        if R > 1
+            && depth <= DEPTH
+            && let Some(copies) = copies
+        {
+            for (copy, row) in copies.iter_mut().zip(rows) {
+                copy[..depth].copy_from_slice(row);
+            }
+            rows = std::array::from_fn(
+                #[inline(always)]
+                |r| &copies[r][..depth],
+            );
+        }
         let mut total = sums;
         for (k, columns) in (0..depth).zip(part.elements.chunks_exact(part.width)) {
             let vectors: [I::F32; V] = ops.load_many(&columns[at..]);

@@ -1,5 +1,7 @@
 //! Windows that slide over images, and their elements as the columns of a matrix.
 
+use std::ops::Range;
+
 use rten_simd::Isa;
 use rten_simd::ops::BitOps;
 
@@ -51,6 +53,21 @@ impl Side {
         }
     }
 
+    /// Returns the dimension at some of its positions, and the elements of the input that are left:
+    /// those under the window there, or one if there are none.
+    pub(crate) fn part(&self, positions: Range<usize>) -> (Self, Range<usize>) {
+        let first = positions.start * self.stride;
+        let reach = (positions.len() - 1) * self.stride + (self.kernel - 1) * self.dilation + 1;
+        let start = first.saturating_sub(self.before);
+        let stop = self.size.min((first + reach).saturating_sub(self.before));
+        let (before, elements) = if start < stop {
+            (self.before.saturating_sub(first), start..stop)
+        } else {
+            (reach, 0..1) // Padding alone: the element lies behind all positions.
+        };
+        (Self { size: elements.len(), out: positions.len(), before, ..*self }, elements)
+    }
+
     fn is_valid(&self) -> bool {
         const MOST: usize = 1 << 28;
         let sizes = [self.size, self.out, self.kernel, self.stride, self.dilation];
@@ -87,6 +104,11 @@ impl Sliding {
     /// Returns the elements of a plane of the input.
     pub fn plane(&self) -> usize {
         self.rows.size * self.columns.size
+    }
+
+    /// Returns the elements of a row of the input.
+    pub fn width(&self) -> usize {
+        self.columns.size
     }
 
     /// Returns the positions of the window.

@@ -1,10 +1,16 @@
 //! Pooling: the largest element of every window, or the mean.
 
+use rten_simd::ops::{BitOps, FloatOps, NumOps};
 use rten_simd::{Isa, SimdOp};
 
+use crate::conv::LANES;
 use crate::error::{Result, check, check_at_least};
-use crate::pack::Sliding;
-use crate::raw::{Planes, PlanesMut};
+use crate::pack::{Sliding, every_second};
+use crate::raw::{Axis, Planes, PlanesMut, store_part};
+use crate::team::{Team, even, ranges};
+
+/// Elements of a row with its padding that are worked on as vectors.
+const SHORT: usize = 512;
 
 /// The combination of the elements of a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +30,7 @@ pub enum Pooling<'a> {
 ///
 /// # Arguments
 ///
-/// * `scratch`: one row of the image.
+/// * `scratch`: one row of the image; each helper of the team has one, too.
 ///
 /// # Errors
 ///
@@ -35,6 +41,7 @@ pub fn pool(
     image: &Planes<'_>,
     output: &mut PlanesMut<'_>,
     scratch: &mut [f32],
+    team: &Team,
 ) -> Result<()> {
     for at in 0..2 {
         check("the planes of the result", output.counts()[at], image.counts()[at])?;
@@ -47,29 +54,44 @@ pub fn pool(
         check("the numbers per column", columns.len(), window.columns.out)?;
     }
     let line = &mut scratch[..window.columns.size];
-    Sweep { window, pooling, image, output, line }.dispatch();
+    let [images, channels] = image.counts();
+    let cycles = images * channels * (window.positions() * window.taps() / 4);
+    let mut rest = output.reborrow();
+    let parts = ranges(channels, even(team, channels, cycles)).map(move |some| {
+        let output = rest.split_off(Axis::Channels, some.len());
+        (image.part(0..images, some, 0..image.size()), output)
+    });
+    team.run(parts, line, |(image, output), line| {
+        let line = &mut line[..window.columns.size];
+        Sweep { window, pooling, image, output, line }.dispatch();
+    });
     Ok(())
 }
 
-struct Sweep<'a, 'i, 'o> {
+struct Sweep<'a, 'l> {
     window: &'a Sliding,
     pooling: Pooling<'a>,
-    image: &'a Planes<'i>,
-    output: &'a mut PlanesMut<'o>,
-    line: &'a mut [f32],
+    image: Planes<'a>,
+    output: PlanesMut<'a>,
+    line: &'l mut [f32],
 }
 
-impl SimdOp for Sweep<'_, '_, '_> {
+impl SimdOp for Sweep<'_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn eval<I: Isa>(self, _: I) {
-        let Self { window, pooling, image, output, line } = self;
+    fn eval<I: Isa>(self, isa: I) {
+        let Self { window, pooling, image, mut output, line } = self;
         let [images, channels] = image.counts();
+        let mut short = is_short(window).then_some(Short::new());
         for n in 0..images {
             for channel in 0..channels {
                 let (source, target) = (image.plane(n, channel), output.plane(n, channel));
                 for (row, target) in target.chunks_exact_mut(window.columns.out).enumerate() {
+                    if let Some(short) = &mut short {
+                        short.reduce(isa, window, pooling, source, row, target);
+                        continue;
+                    }
                     match pooling {
                         Pooling::Max => {
                             reduce(window, source, row, line, target, f32::NEG_INFINITY, larger);
@@ -92,6 +114,121 @@ impl SimdOp for Sweep<'_, '_, '_> {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Whether rows are worked on as vectors.
+fn is_short(window: &Sliding) -> bool {
+    let side = &window.columns;
+    let reach = (side.out - 1) * side.stride + (side.kernel - 1) * side.dilation;
+    side.stride <= 2 && reach.max(side.before + side.size) + 3 * LANES <= SHORT
+}
+
+/// The combined elements of the columns of a row, in between padding.
+struct Short {
+    all: [f32; SHORT],
+    /// Every second one, from the first and from the second one on.
+    halves: [[f32; SHORT / 2]; 2],
+}
+
+impl Short {
+    const fn new() -> Self {
+        Self { all: [0.0; SHORT], halves: [[0.0; SHORT / 2]; 2] }
+    }
+
+    /// Combines the elements of all windows of a row.
+    #[inline(always)]
+    fn reduce<I: Isa>(
+        &mut self,
+        isa: I,
+        window: &Sliding,
+        pooling: Pooling<'_>,
+        source: &[f32],
+        row: usize,
+        target: &mut [f32],
+    ) {
+        let ops = isa.f32();
+        match pooling {
+            Pooling::Max => self.combine(
+                isa,
+                window,
+                source,
+                row,
+                target,
+                f32::NEG_INFINITY,
+                #[inline(always)]
+                |a, b| {
+                    let larger = ops.select(b, a, ops.gt(b, a));
+                    ops.select(larger, b, ops.eq(b, b))
+                },
+                #[inline(always)]
+                |sum, _| sum,
+            ),
+            Pooling::Mean { rows, columns } => {
+                let rows = ops.splat(rows[row]);
+                self.combine(
+                    isa,
+                    window,
+                    source,
+                    row,
+                    target,
+                    0.0,
+                    #[inline(always)]
+                    |a, b| ops.add(a, b),
+                    #[inline(always)]
+                    |sum, x| ops.div(sum, ops.mul(rows, ops.load_pad(&columns[x..]).0)),
+                );
+            }
+        }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
+    fn combine<I: Isa>(
+        &mut self,
+        isa: I,
+        window: &Sliding,
+        source: &[f32],
+        row: usize,
+        target: &mut [f32],
+        identity: f32,
+        combine: impl Fn(I::F32, I::F32) -> I::F32,
+        finish: impl Fn(I::F32, usize) -> I::F32,
+    ) {
+        let (ops, side) = (isa.f32(), &window.columns);
+        let (width, before, padding) = (side.size, side.before, ops.splat(identity));
+        let reach = (side.out - 1) * side.stride + (side.kernel - 1) * side.dilation + 2 * LANES;
+        for x in (0..width).step_by(ops.len()) {
+            let mut sum = padding;
+            for tap in 0..window.rows.kernel {
+                let Some(y) = window.rows.element(row, tap) else { continue };
+                let line = &source[y * width..(y + 1) * width];
+                sum = combine(sum, ops.load_pad(&line[x..]).0);
+            }
+            ops.store(sum, &mut self.all[before + x..]);
+        }
+        self.all[..before].fill(identity);
+        let end = before + width;
+        self.all[end..end.max(reach)].fill(identity);
+        if side.stride == 2 {
+            let half = reach.div_ceil(2);
+            for (first, half_line) in self.halves.iter_mut().enumerate() {
+                every_second(&self.all[first..], &mut half_line[..half.min(SHORT / 2 - 1)]);
+            }
+        }
+        for x in (0..side.out).step_by(ops.len()) {
+            let mut sum = padding;
+            for tap in 0..side.kernel {
+                let at = tap * side.dilation;
+                let elements = if side.stride == 2 {
+                    &self.halves[at % 2][x + at / 2..]
+                } else {
+                    &self.all[x + at..]
+                };
+                sum = combine(sum, ops.load(elements));
+            }
+            store_part(isa, finish(sum, x), &mut target[x..]);
         }
     }
 }
@@ -136,10 +273,14 @@ fn reduce(
                 }
             }
             2 => {
-                // Of two elements beside each other, the first one counts; the last may be alone.
-                let pairs = elements.chunks(2);
-                for (sum, pair) in target.iter_mut().zip(pairs) {
-                    *sum = combine(*sum, pair[0]);
+                // Of two elements beside each other, the first one counts.
+                let pairs = elements.as_chunks::<2>().0;
+                for (sum, [element, _]) in target.iter_mut().zip(pairs) {
+                    *sum = combine(*sum, *element);
+                }
+                let (last, alone) = (target.get_mut(pairs.len()), elements.get(2 * pairs.len()));
+                if let Some((sum, element)) = last.zip(alone) {
+                    *sum = combine(*sum, *element);
                 }
             }
             _ => {

@@ -28,6 +28,25 @@ pub(crate) trait Columns {
     );
 }
 
+/// Adds the products of `R` weights and `V` vectors of one row of the right operand.
+#[inline(always)]
+fn add_products<I: Isa, const R: usize, const V: usize>(
+    isa: I,
+    weights: &[f32; ROWS],
+    row: usize,
+    elements: &[f32],
+    total: &mut [[I::F32; V]; R],
+) {
+    let ops = isa.f32();
+    let vectors: [I::F32; V] = ops.load_many(elements);
+    for r in 0..R {
+        let weight = ops.splat(weights[row + r]);
+        for v in 0..V {
+            total[r][v] = ops.mul_add(weight, vectors[v], total[r][v]);
+        }
+    }
+}
+
 /// A matrix of [`COLUMNS`] columns.
 pub(crate) struct Unrolled<'a>(pub(crate) &'a [[f32; COLUMNS]]);
 
@@ -41,16 +60,9 @@ impl Columns for Unrolled<'_> {
         at: usize,
         sums: &mut [[I::F32; V]; R],
     ) {
-        let ops = isa.f32();
         let mut total = *sums;
         for (weights, columns) in weights.iter().zip(self.0) {
-            let vectors: [I::F32; V] = ops.load_many(&columns[at..]);
-            for r in 0..R {
-                let weight = ops.splat(weights[row + r]);
-                for v in 0..V {
-                    total[r][v] = ops.mul_add(weight, vectors[v], total[r][v]);
-                }
-            }
+            add_products(isa, weights, row, &columns[at..], &mut total);
         }
         *sums = total;
     }
@@ -76,19 +88,12 @@ impl Columns for Framed<'_> {
         at: usize,
         sums: &mut [[I::F32; V]; R],
     ) {
-        let ops = isa.f32();
         let mut total = *sums;
         let mut first = at;
         for weights in weights.chunks_exact(self.taps.len()) {
             let elements = &self.elements[first..];
             for (weights, tap) in weights.iter().zip(self.taps) {
-                let vectors: [I::F32; V] = ops.load_many(&elements[*tap..]);
-                for r in 0..R {
-                    let weight = ops.splat(weights[row + r]);
-                    for v in 0..V {
-                        total[r][v] = ops.mul_add(weight, vectors[v], total[r][v]);
-                    }
-                }
+                add_products(isa, weights, row, &elements[*tap..], &mut total);
             }
             first += self.plane;
         }
@@ -130,7 +135,7 @@ pub(crate) struct Made<'a, 'i, 'o> {
     /// The first channel of the group.
     pub(crate) first: usize,
     pub(crate) bias: Option<&'a [f32]>,
-    pub(crate) start: Start<'a, 'i>,
+    pub(crate) start: Start<'i>,
     pub(crate) bounds: (f32, f32),
     pub(crate) output: &'a mut PlanesMut<'o>,
 }

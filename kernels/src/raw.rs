@@ -2,9 +2,16 @@
 
 #![allow(unsafe_code, reason = "operands are addresses that Python gives")]
 
+use std::any::Any;
+use std::hint::spin_loop;
 use std::marker::PhantomData;
+use std::mem::transmute;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::slice;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::yield_now;
 
 use rten_simd::Isa;
 use rten_simd::ops::BitOps;
@@ -48,12 +55,57 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// Returns the layout of some of the planes, or of some elements of each, and its first element.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many.
+    fn part(&self, images: Range<usize>, channels: Range<usize>, elements: Range<usize>) -> Self {
+        let all = [self.counts[0], self.counts[1], self.size];
+        for (part, all) in [&images, &channels, &elements].into_iter().zip(all) {
+            assert!(part.start <= part.end && part.end <= all, "no such part");
+        }
+        let span = |count: usize, step: usize| count.saturating_sub(1) * step;
+        let end = span(images.len(), self.steps[0])
+            + span(channels.len(), self.steps[1])
+            + elements.len();
+        Self {
+            counts: [images.len(), channels.len()],
+            steps: self.steps,
+            size: elements.len(),
+            end,
+        }
+    }
+
+    /// Returns the first element of such a part. That of a part without planes, which may lie
+    /// behind the last plane, is 0.
+    fn start(&self, image: usize, channel: usize, element: usize) -> usize {
+        if image < self.counts[0] && channel < self.counts[1] {
+            image * self.steps[0] + channel * self.steps[1] + element
+        } else {
+            0
+        }
+    }
+}
+
 /// Planes that a kernel reads: images, each of some channels.
 #[derive(Clone, Copy, Debug)]
 pub struct Planes<'a, T = f32> {
     first: *const T,
     layout: Layout,
     memory: PhantomData<&'a [T]>,
+}
+
+/// A way to divide planes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Axis {
+    /// By images.
+    Images,
+    /// By channels.
+    Channels,
+    /// By the elements of every plane.
+    Elements,
 }
 
 /// Planes that a kernel writes.
@@ -107,9 +159,33 @@ impl<'a, T> Planes<'a, T> {
         Ok(Self { first: data.as_ptr(), layout, memory: PhantomData })
     }
 
+    /// Returns some elements of some planes.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many.
+    pub(crate) fn part(
+        &self,
+        images: Range<usize>,
+        channels: Range<usize>,
+        elements: Range<usize>,
+    ) -> Self {
+        let start = self.layout.start(images.start, channels.start, elements.start);
+        let layout = self.layout.part(images, channels, elements);
+        // SAFETY: `start` does not exceed `end` elements, which are in one piece of memory: see
+        // `Planes::plane`.
+        let first = unsafe { self.first.add(start) };
+        Self { first, layout, memory: PhantomData }
+    }
+
     /// Returns the number of images, and that of channels of each.
     pub fn counts(&self) -> [usize; 2] {
         self.layout.counts
+    }
+
+    /// Returns the elements from one channel to the next.
+    pub(crate) fn step(&self) -> usize {
+        self.layout.steps[1]
     }
 
     /// Returns the number of elements of a plane.
@@ -169,6 +245,56 @@ impl<'a, T> PlanesMut<'a, T> {
         Ok(Self { first: data.as_mut_ptr(), layout, memory: PhantomData })
     }
 
+    /// Returns some elements of some planes.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many.
+    pub(crate) fn part(
+        &mut self,
+        images: Range<usize>,
+        channels: Range<usize>,
+        elements: Range<usize>,
+    ) -> PlanesMut<'_, T> {
+        let start = self.layout.start(images.start, channels.start, elements.start);
+        let layout = self.layout.part(images, channels, elements);
+        // SAFETY: as in `Planes::part`; the result borrows `self` mutably.
+        let first = unsafe { self.first.add(start) };
+        PlanesMut { first, layout, memory: PhantomData }
+    }
+
+    /// Returns the same planes for a shorter time.
+    pub(crate) fn reborrow(&mut self) -> PlanesMut<'_, T> {
+        PlanesMut { first: self.first, layout: self.layout, memory: PhantomData }
+    }
+
+    /// Returns the first of all images, channels or elements of planes, and keeps the others.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many.
+    pub(crate) fn split_off(&mut self, axis: Axis, count: usize) -> Self {
+        let Layout { counts, size, .. } = self.layout;
+        let mut front = [0..counts[0], 0..counts[1], 0..size];
+        let mut back = front.clone();
+        let (first, rest) = match axis {
+            Axis::Images => (&mut front[0], &mut back[0]),
+            Axis::Channels => (&mut front[1], &mut back[1]),
+            Axis::Elements => (&mut front[2], &mut back[2]),
+        };
+        (first.end, rest.start) = (count, count);
+        let [images, channels, elements] = front;
+        let taken = self.layout.part(images, channels, elements);
+        let [images, channels, elements] = back;
+        let start = self.layout.start(images.start, channels.start, elements.start);
+        let taken = Self { first: self.first, layout: taken, memory: PhantomData };
+        // SAFETY: `start` does not exceed `end` elements, which are in one piece of memory: see
+        // `Planes::plane`. The two parts have no element in common, since no two planes do.
+        self.first = unsafe { self.first.add(start) };
+        self.layout = self.layout.part(images, channels, elements);
+        taken
+    }
+
     /// Returns the number of images, and that of channels of each.
     pub fn counts(&self) -> [usize; 2] {
         self.layout.counts
@@ -212,19 +338,50 @@ fn contiguous(found: usize, counts: [usize; 2], size: usize) -> Result<Layout> {
     Ok(layout)
 }
 
+/// Bytes that are converted at a time: there are vector instructions for that.
+const BYTES: usize = 64;
+/// The numbers next to this one are the integers: the lowest bits of a sum with it are an integer, in
+/// two's complement.
+const MIDDLE: f32 = 12_582_912.0;
+
+/// The type of elements that chains compute with as single-precision numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Single-precision numbers.
+    Single,
+    /// Signed integers of 8 bits.
+    Signed,
+    /// Unsigned integers of 8 bits.
+    Unsigned,
+}
+
+impl Kind {
+    /// Returns the bytes of an element.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Single => size_of::<f32>(),
+            Self::Signed | Self::Unsigned => 1,
+        }
+    }
+}
+
 /// Elements at an address that may be read and written through other views, too.
 ///
 /// Elements are copied in and out, so no reference to them exists: the result of an elementwise kernel
 /// may be the memory of an operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Elements<'a> {
-    first: *mut f32,
+    first: *mut u8,
+    kind: Kind,
     len: usize,
     memory: PhantomData<&'a [f32]>,
 }
 
-// SAFETY: elements are copied by the thread that has the view, under the contract of `from_raw`.
+// SAFETY: elements are copied by threads that have the view, under the contract of `from_raw`.
 unsafe impl Send for Elements<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Elements<'_> {}
 
 impl Elements<'_> {
     /// Returns a view of elements at an address.
@@ -235,42 +392,266 @@ impl Elements<'_> {
     ///
     /// # Safety
     ///
-    /// For the lifetime of the result, `len` elements at `first` are initialized memory, aligned for
-    /// `f32`; only this thread writes them while one of the methods runs, and no reference of Rust
-    /// to them is in use then. `Elements::write` is called only where they can be written.
-    pub unsafe fn from_raw(first: *mut f32, len: usize) -> Result<Self> {
+    /// For the lifetime of the result, `len` elements of this kind at `first` are initialized memory,
+    /// aligned for it; while one of the methods runs, no other thread writes the elements that it
+    /// copies, and no reference of Rust to them is in use. `Elements::write` is called only where
+    /// they can be written.
+    pub unsafe fn from_raw(first: *mut u8, kind: Kind, len: usize) -> Result<Self> {
         if len > isize::MAX.unsigned_abs() / size_of::<f32>() {
             return Err(Error::OutOfRange { what: "the number of elements" });
         }
-        Ok(Self { first, len, memory: PhantomData })
+        Ok(Self { first, kind, len, memory: PhantomData })
     }
 
-    /// Copies elements from `start` on to `target`.
+    /// Whether each element is also one of `other`, at the same index, or shares no byte with any.
+    pub(crate) fn is_same_or_apart(&self, other: &Elements<'_>) -> bool {
+        let span = |elements: &Elements<'_>| {
+            let first = elements.first.addr();
+            first..first + elements.len * elements.kind.bytes()
+        };
+        let (own, others) = (span(self), span(other));
+        (self.first == other.first && self.kind == other.kind)
+            || own.end <= others.start
+            || others.end <= own.start
+    }
+
+    /// Returns the address of an element, of which `count` are there from that one on.
     ///
     /// # Panics
     ///
     /// If there are not as many.
     #[inline(always)]
-    pub(crate) fn read(&self, start: usize, target: &mut [f32]) {
-        assert!(start <= self.len && target.len() <= self.len - start, "elements out of range");
+    fn at(&self, start: usize, count: usize) -> *mut u8 {
+        assert!(start <= self.len && count <= self.len - start, "elements out of range");
         // SAFETY: `start` is not behind the end of the elements.
-        let first = unsafe { self.first.add(start) };
-        // SAFETY: so many elements are there. `target` is memory of the caller, and no reference
-        // to the elements is in use (contract of `from_raw`), so the two do not overlap.
-        unsafe { first.copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
+        unsafe { self.first.add(start * self.kind.bytes()) }
     }
 
-    /// Copies `source` to the elements from `start` on.
+    /// Copies elements from `start` on to `target`, as numbers.
     ///
     /// # Panics
     ///
     /// If there are not as many.
     #[inline(always)]
+    #[allow(clippy::cast_ptr_alignment, reason = "elements are aligned for their kind")]
+    pub(crate) fn read(&self, start: usize, target: &mut [f32]) {
+        let first = self.at(start, target.len());
+        match self.kind {
+            // SAFETY: so many elements are there. `target` is memory of the caller, and no reference
+            // to the elements is in use (contract of `from_raw`), so the two do not overlap.
+            Kind::Single => unsafe {
+                first.cast::<f32>().copy_to_nonoverlapping(target.as_mut_ptr(), target.len());
+            },
+            Kind::Signed => self.read_bytes(start, target, |byte| f32::from(byte.cast_signed())),
+            Kind::Unsigned => self.read_bytes(start, target, f32::from),
+        }
+    }
+
+    /// Copies `source` to the elements from `start` on. Integers are the nearest ones, and bounded.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many.
+    #[inline(always)]
+    #[allow(clippy::cast_ptr_alignment, reason = "elements are aligned for their kind")]
     pub(crate) fn write(&mut self, start: usize, source: &[f32]) {
-        assert!(start <= self.len && source.len() <= self.len - start, "elements out of range");
-        // SAFETY: as in `read`.
-        let first = unsafe { self.first.add(start) };
-        // SAFETY: as in `read`; the elements can be written (contract of `from_raw`).
-        unsafe { first.copy_from_nonoverlapping(source.as_ptr(), source.len()) };
+        let first = self.at(start, source.len());
+        match self.kind {
+            // SAFETY: as in `read`; the elements can be written (contract of `from_raw`).
+            Kind::Single => unsafe {
+                first.cast::<f32>().copy_from_nonoverlapping(source.as_ptr(), source.len());
+            },
+            Kind::Signed => self.write_bytes(start, source, [-128.0, 127.0]),
+            Kind::Unsigned => self.write_bytes(start, source, [0.0, 255.0]),
+        }
+    }
+
+    /// Copies elements of one byte from `start` on to `target`, converted.
+    #[inline(always)]
+    fn read_bytes(&self, start: usize, target: &mut [f32], convert: impl Fn(u8) -> f32) {
+        let mut bytes = [0; BYTES];
+        for (index, part) in target.chunks_mut(BYTES).enumerate() {
+            let first = self.at(start + index * BYTES, part.len());
+            // SAFETY: so many elements of at least a byte are there; `bytes` is memory of this function,
+            // so the two do not overlap.
+            unsafe { first.copy_to_nonoverlapping(bytes.as_mut_ptr(), part.len()) };
+            for (number, &byte) in part.iter_mut().zip(&bytes) {
+                *number = convert(byte);
+            }
+        }
+    }
+
+    /// Copies `source` to the elements of one byte from `start` on, as integers between two bounds.
+    #[inline(always)]
+    fn write_bytes(&mut self, start: usize, source: &[f32], [low, high]: [f32; 2]) {
+        let mut bytes = [0; BYTES];
+        for (index, part) in source.chunks(BYTES).enumerate() {
+            for (byte, &number) in bytes.iter_mut().zip(part) {
+                // Vector instructions have no conversion to bytes that bounds; the lowest byte is the
+                // integer.
+                [*byte, ..] = (number.max(low).min(high) + MIDDLE).to_bits().to_le_bytes();
+            }
+            let first = self.at(start + index * BYTES, part.len());
+            // SAFETY: as in `read_bytes`; the elements can be written (contract of `from_raw`).
+            unsafe { first.copy_from_nonoverlapping(bytes.as_ptr(), part.len()) };
+        }
+    }
+}
+
+/// A function that is called with the number of a thread.
+type Function<'f> = dyn Fn(usize) + Sync + 'f;
+
+/// A function that a thread lends to others, and takes back before it goes on.
+#[derive(Clone, Copy, Debug)]
+struct Lent(*const Function<'static>);
+
+// SAFETY: the function may be called by any thread, since it is `Sync`.
+unsafe impl Send for Lent {}
+
+/// A place where one thread lends functions to others that attend.
+#[derive(Debug)]
+pub(crate) struct Board {
+    state: Mutex<State>,
+    /// Told when there is a function, or none will come any more.
+    lent: Condvar,
+    /// Told when no thread is in a function any more.
+    returned: Condvar,
+    /// Number of functions so far; written under the lock.
+    rounds: AtomicUsize,
+    /// Threads that are in the function; written under the lock.
+    inside: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct State {
+    function: Option<Lent>,
+    /// Threads that sleep until there is a function.
+    asleep: usize,
+    is_closed: bool,
+    /// The panic of a thread that was in the function.
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+/// Looks at a counter in a row: some tens of microseconds, the time between two kernels.
+const LOOKS: usize = 1 << 10;
+/// Looks in between which others may have the processor: about a millisecond.
+const POLITE_LOOKS: usize = 1 << 11;
+
+/// Waits a while for a condition, and returns whether it came true.
+///
+/// A thread that sleeps is woken on the processor of the one that wakes it, so two that sleep in turns
+/// may never run at the same time.
+fn looked(is_true: impl Fn() -> bool) -> bool {
+    for look in 0..LOOKS + POLITE_LOOKS {
+        if is_true() {
+            return true;
+        }
+        if look < LOOKS { spin_loop() } else { yield_now() }
+    }
+    false
+}
+
+impl Board {
+    /// Returns an empty place.
+    pub(crate) const fn new() -> Self {
+        let state = State { function: None, asleep: 0, is_closed: false, panic: None };
+        Self {
+            state: Mutex::new(state),
+            lent: Condvar::new(),
+            returned: Condvar::new(),
+            rounds: AtomicUsize::new(0),
+            inside: AtomicUsize::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // All changes are made in one piece: a panic leaves nothing half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lends a function to the threads that attend while `own` runs. One thread lends at a time.
+    ///
+    /// # Panics
+    ///
+    /// If `own` does, or the function did in another thread.
+    pub(crate) fn lend(&self, function: &Function<'_>, own: impl FnOnce()) {
+        // SAFETY: the two types differ in a lifetime alone. The function is called only while it is
+        // in `state`, or `inside` counts the caller. `Loan` ends both before this method returns or
+        // unwinds, which the borrow outlives.
+        #[allow(
+            clippy::transmute_ptr_to_ptr,
+            reason = "a cast changes no lifetime of a trait object"
+        )]
+        let lent =
+            Lent(unsafe { transmute::<*const Function<'_>, *const Function<'static>>(function) });
+        let loan = Loan(self);
+        let mut state = self.lock();
+        state.function = Some(lent);
+        self.rounds.fetch_add(1, Ordering::Release);
+        let is_awaited = state.asleep > 0;
+        drop(state);
+        if is_awaited {
+            self.lent.notify_all();
+        }
+        own();
+        drop(loan);
+        let panic = self.lock().panic.take();
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+
+    /// Waits for a function other than that of round `seen`, and calls it with a number unless it
+    /// was taken back meanwhile. Returns the round, or `None` if no function will come any more.
+    pub(crate) fn attend(&self, seen: usize, number: usize) -> Option<usize> {
+        let _: bool = looked(|| self.rounds.load(Ordering::Acquire) != seen);
+        let mut state = self.lock();
+        while self.rounds.load(Ordering::Relaxed) == seen && !state.is_closed {
+            state.asleep += 1;
+            state = self.lent.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.asleep -= 1;
+        }
+        if state.is_closed {
+            return None;
+        }
+        let round = self.rounds.load(Ordering::Relaxed);
+        let Some(lent) = state.function else { return Some(round) };
+        self.inside.fetch_add(1, Ordering::Relaxed);
+        drop(state);
+        // SAFETY: the function is there until `inside` is zero: see `Board::lend`.
+        let function = unsafe { &*lent.0 };
+        let result = catch_unwind(AssertUnwindSafe(|| function(number)));
+        let mut state = self.lock();
+        if let Err(panic) = result {
+            state.panic = Some(panic);
+        }
+        if self.inside.fetch_sub(1, Ordering::Release) == 1 {
+            self.returned.notify_all();
+        }
+        Some(round)
+    }
+
+    /// Lets all threads that attend go.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+        self.lent.notify_all();
+    }
+}
+
+/// Takes a function back, and waits until no thread is in it.
+struct Loan<'b>(&'b Board);
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        let board = self.0;
+        board.lock().function = None;
+        // From here on no thread enters.
+        if looked(|| board.inside.load(Ordering::Acquire) == 0) {
+            return;
+        }
+        let mut state = board.lock();
+        while board.inside.load(Ordering::Acquire) > 0 {
+            state = board.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 }

@@ -4,7 +4,12 @@ use rten_simd::SimdOp;
 use rten_vecmath::{Normalize, NormalizeOptions, Softmax, Sum, SumSquare, SumSquareSub};
 
 use crate::error::{Result, check};
-use crate::raw::{Planes, PlanesMut};
+use crate::raw::{Axis, Planes, PlanesMut};
+use crate::team::{Team, even, ranges};
+
+/// Cycles per element of a row.
+const SOFTMAX: usize = 2;
+const NORMALIZATION: usize = 1;
 
 /// Writes the exponentials of each row, divided by their sum.
 ///
@@ -13,8 +18,8 @@ use crate::raw::{Planes, PlanesMut};
 /// # Errors
 ///
 /// [`Error::WrongSize`](crate::Error::WrongSize) if there are more or fewer rows than results.
-pub fn softmax(source: Option<&Planes<'_>>, output: &mut PlanesMut<'_>) -> Result<()> {
-    each(source, output, |row| {
+pub fn softmax(source: Option<&Planes<'_>>, output: &mut PlanesMut<'_>, team: &Team) -> Result<()> {
+    each(source, output, team, SOFTMAX, |row| {
         Softmax::new_mut(row).dispatch();
     })
 }
@@ -38,7 +43,12 @@ impl Normalization<'_> {
     /// # Errors
     ///
     /// [`Error::WrongSize`](crate::Error::WrongSize) if an operand is of another size.
-    pub fn run(&self, source: Option<&Planes<'_>>, output: &mut PlanesMut<'_>) -> Result<()> {
+    pub fn run(
+        &self,
+        source: Option<&Planes<'_>>,
+        output: &mut PlanesMut<'_>,
+        team: &Team,
+    ) -> Result<()> {
         for (what, operand) in [("the scale", self.scale), ("the shift", self.shift)] {
             if let Some(operand) = operand {
                 check(what, operand.len(), output.size())?;
@@ -46,7 +56,7 @@ impl Normalization<'_> {
         }
         #[allow(clippy::cast_precision_loss, clippy::as_conversions, reason = "as NumPy has it")]
         let count = output.size() as f32;
-        each(source, output, |row| {
+        each(source, output, team, NORMALIZATION, |row| {
             let mean = if self.is_centered { Sum::new(row).dispatch() / count } else { 0.0 };
             let squares = if self.is_centered {
                 SumSquareSub::new(row, mean).dispatch()
@@ -69,7 +79,9 @@ impl Normalization<'_> {
 fn each(
     source: Option<&Planes<'_>>,
     output: &mut PlanesMut<'_>,
-    mut function: impl FnMut(&mut [f32]),
+    team: &Team,
+    cycles: usize,
+    function: impl Fn(&mut [f32]) + Sync,
 ) -> Result<()> {
     let counts = output.counts();
     if let Some(source) = source {
@@ -77,14 +89,27 @@ fn each(
         check("the rows", source.counts()[1], counts[1])?;
         check("a row", source.size(), output.size())?;
     }
-    for n in 0..counts[0] {
-        for at in 0..counts[1] {
-            let row = output.plane(n, at);
-            if let Some(source) = source {
-                row.copy_from_slice(source.plane(n, at));
+    let (axis, count) =
+        if counts[0] > counts[1] { (Axis::Images, counts[0]) } else { (Axis::Channels, counts[1]) };
+    let length = even(team, count, counts[0] * counts[1] * output.size() * cycles);
+    let mut rest = output.reborrow();
+    let parts = ranges(count, length).map(move |some| {
+        let output = rest.split_off(axis, some.len());
+        (some.start, output)
+    });
+    team.run(parts, &mut [], |(first, mut output), _| {
+        let [images, rows] = output.counts();
+        for n in 0..images {
+            for at in 0..rows {
+                let row = output.plane(n, at);
+                if let Some(source) = source {
+                    let (n, at) =
+                        if axis == Axis::Images { (first + n, at) } else { (n, first + at) };
+                    row.copy_from_slice(source.plane(n, at));
+                }
+                function(row);
             }
-            function(row);
         }
-    }
+    });
     Ok(())
 }

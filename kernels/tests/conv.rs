@@ -8,7 +8,8 @@
 )]
 
 use arenaplan_kernels::{
-    Conv, Depthwise, Planes, PlanesMut, Side, Sliding, Start, packed_weights, packed_weights_len,
+    Conv, Depthwise, Planes, PlanesMut, Side, Sliding, Start, Team, packed_weights,
+    packed_weights_len,
 };
 
 /// Numbers that look random, between -1 and 1.
@@ -88,6 +89,23 @@ fn near(found: &[f32], wanted: &[f32]) {
     }
 }
 
+/// Runs a convolution on one thread.
+#[allow(clippy::too_many_arguments, reason = "those of the kernel")]
+fn run(
+    conv: &Conv,
+    image: &Planes<'_>,
+    weights: &[f32],
+    bias: Option<&[f32]>,
+    start: Start<'_>,
+    bounds: (f32, f32),
+    output: &mut PlanesMut<'_>,
+    scratch: &mut [f32],
+) {
+    let schedule = conv.schedule(image.counts()[0], scratch.len(), 1);
+    let team = Team::alone();
+    conv.run(&schedule, image, weights, bias, start, bounds, output, scratch, &team).unwrap();
+}
+
 /// Sizes of one dimension: with and without padding, strides, gaps, and more padding than image.
 fn sides() -> Vec<Side> {
     vec![
@@ -133,7 +151,7 @@ fn convolutions_of_all_sizes_are_those_of_the_definition() {
                 let mut scratch = vec![f32::NAN; scratch];
                 let bounds = (f32::NEG_INFINITY, f32::INFINITY);
                 let (bias, start) = (Some(&*bias), Start::Nothing);
-                conv.run(&planes, &packed, bias, start, bounds, &mut output, &mut scratch).unwrap();
+                run(&conv, &planes, &packed, bias, start, bounds, &mut output, &mut scratch);
                 near(&made, &wanted);
                 bits.push(made.iter().map(|x| x.to_bits()).collect());
             }
@@ -145,13 +163,12 @@ fn convolutions_of_all_sizes_are_those_of_the_definition() {
                 let mut apart = vec![f32::NAN; wanted.len()];
                 let mut over = addend.clone();
                 for (start, made) in
-                    [(Start::Numbers(&numbers), &mut apart), (Start::Result, &mut over)]
+                    [(Start::Numbers(numbers), &mut apart), (Start::Result, &mut over)]
                 {
                     let mut output = PlanesMut::new(made, counts, window.positions()).unwrap();
                     let (bias, mut scratch) = (Some(&*bias), vec![f32::NAN; len]);
                     let bounds = (-0.75, f32::INFINITY);
-                    conv.run(&planes, &packed, bias, start, bounds, &mut output, &mut scratch)
-                        .unwrap();
+                    run(&conv, &planes, &packed, bias, start, bounds, &mut output, &mut scratch);
                 }
                 let sums = wanted.iter().zip(&addend).map(|(a, b)| (a + b).max(-0.75));
                 near(&apart, &sums.collect::<Vec<_>>());
@@ -185,7 +202,7 @@ fn wide_images_are_convolved_as_the_definition_says() {
                 let mut scratch = vec![f32::NAN; conv.way(room).scratch_len()];
                 let (bias, start) = (Some(&*bias), Start::Nothing);
                 let bounds = (f32::NEG_INFINITY, f32::INFINITY);
-                conv.run(&planes, &packed, bias, start, bounds, &mut output, &mut scratch).unwrap();
+                run(&conv, &planes, &packed, bias, start, bounds, &mut output, &mut scratch);
                 near(&made, &wanted);
             }
         }
@@ -215,7 +232,9 @@ fn depthwise_convolutions_of_all_sizes_are_those_of_the_definition() {
             let mut output = PlanesMut::new(&mut made, counts, window.positions()).unwrap();
             let mut scratch = vec![f32::NAN; sizes.scratch_len()];
             let (bias, bounds) = (Some(&*bias), (-0.5, 0.75));
-            sizes.run(&planes, &weights, bias, bounds, &mut output, &mut scratch).unwrap();
+            sizes
+                .run(&planes, &weights, bias, bounds, &mut output, &mut scratch, &Team::alone())
+                .unwrap();
             near(&made, &wanted);
         }
     }
@@ -232,7 +251,7 @@ fn operands_of_other_sizes_are_refused() {
     let bounds = (f32::NEG_INFINITY, f32::INFINITY);
     let mut run = |weights: &[f32], scratch: &mut [f32]| {
         let mut output = PlanesMut::new(&mut made, [1, 2], 16).unwrap();
-        sizes.run(&planes, weights, None, bounds, &mut output, scratch)
+        sizes.run(&planes, weights, None, bounds, &mut output, scratch, &Team::alone())
     };
     assert!(run(&weights, &mut scratch).is_ok());
     assert!(run(&weights[1..], &mut scratch).is_err());

@@ -7,7 +7,7 @@
     reason = "a test"
 )]
 
-use arenaplan_kernels::{Byte, multiply_bytes, packed_bytes, packed_bytes_len};
+use arenaplan_kernels::{Byte, Team, multiply_bytes, packed_bytes, packed_bytes_len};
 
 fn wanted<A: Byte, B: Byte>(
     a: &[A],
@@ -41,9 +41,11 @@ fn products_of_bytes_are_exact_for_all_sizes_and_signs() {
         let signed: Vec<i8> = bytes(depth * columns, 2).iter().map(|&b| b.cast_signed()).collect();
         let mut packed = vec![1_i16; packed_bytes_len(depth, columns)];
         packed_bytes(&signed, columns, -128, &mut packed).unwrap();
-        let mut made = vec![-1; rows * columns];
-        multiply_bytes(&unsigned, 255, &packed, depth, columns, &mut made).unwrap();
+        let (team, mut made) = (Team::alone(), vec![-1; rows * columns]);
+        multiply_bytes(&unsigned, 255, &packed, depth, columns, &mut made, &team).unwrap();
         assert_eq!(made, wanted(&unsigned, &signed, (255, -128), depth, columns));
-        assert!(multiply_bytes(&unsigned, 0, &packed, depth, columns + 64, &mut made).is_err());
+        assert!(
+            multiply_bytes(&unsigned, 0, &packed, depth, columns + 64, &mut made, &team).is_err()
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use arenaplan_kernels::{Matrix, Planes, PlanesMut};
+use arenaplan_kernels::{Matrix, Planes, PlanesMut, Team};
 
 fn numbers(count: usize, seed: u32) -> Vec<f32> {
     let mut state = seed;
@@ -23,7 +23,7 @@ fn product(
     let mut made = vec![f32::NAN; count * columns];
     let rows = Planes::new(rows, [1, count], depth).unwrap();
     let mut output = PlanesMut::new(&mut made, [1, count], columns).unwrap();
-    matrix.run(&rows, packed, bias, &mut output).unwrap();
+    matrix.run(&rows, packed, bias, &mut output, &Team::alone()).unwrap();
     made
 }
 
@@ -63,6 +63,20 @@ fn products_of_all_sizes_are_those_of_the_definition() {
     }
 }
 
+/// Rows that are 4096 bytes apart are copied, but not a single one.
+#[test]
+fn copied_rows_have_the_same_bits() {
+    let (count, depth, columns) = (13, 1024, 50);
+    let (rows, elements) = (numbers(count * depth, 1), numbers(depth * columns, 2));
+    let matrix = Matrix::new(depth, columns).unwrap();
+    let mut packed = vec![f32::NAN; matrix.packed_len()];
+    matrix.pack(&elements, false, &mut packed).unwrap();
+    let made = product(&rows, &matrix, &packed, None, (count, depth, columns));
+    for (row, made) in rows.chunks(depth).zip(made.chunks(columns)) {
+        assert_eq!(product(row, &matrix, &packed, None, (1, depth, columns)), made);
+    }
+}
+
 #[test]
 fn operands_of_other_sizes_are_refused() {
     let matrix = Matrix::new(4, 5).unwrap();
@@ -74,7 +88,7 @@ fn operands_of_other_sizes_are_refused() {
     let mut made = [0.0; 10];
     let mut run = |packed: &[f32], bias: Option<&[f32]>| {
         let mut output = PlanesMut::new(&mut made, [1, 2], 5).unwrap();
-        matrix.run(&rows, packed, bias, &mut output)
+        matrix.run(&rows, packed, bias, &mut output, &Team::alone())
     };
     assert!(run(&packed, None).is_ok());
     assert!(run(&packed[1..], None).is_err());

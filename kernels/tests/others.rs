@@ -9,7 +9,7 @@
 
 use arenaplan_kernels::{
     Argument, Chain, Function, Normalization, Planes, PlanesMut, Pooling, Side, Sliding, Step,
-    pool, softmax,
+    Team, pool, softmax,
 };
 
 fn side(size: usize, kernel: usize, stride: usize, before: usize, after: usize) -> Side {
@@ -23,9 +23,10 @@ fn rows_are_divided_by_the_sum_of_their_exponentials() {
         (0..3 * 37).map(|at| f32::from(i16::try_from(at % 19).unwrap())).collect();
     let mut made = vec![0.0; source.len()];
     let planes = Planes::new(&source, [1, 3], 37).unwrap();
-    softmax(Some(&planes), &mut PlanesMut::new(&mut made, [1, 3], 37).unwrap()).unwrap();
+    softmax(Some(&planes), &mut PlanesMut::new(&mut made, [1, 3], 37).unwrap(), &Team::alone())
+        .unwrap();
     let mut replaced = source.clone();
-    softmax(None, &mut PlanesMut::new(&mut replaced, [1, 3], 37).unwrap()).unwrap();
+    softmax(None, &mut PlanesMut::new(&mut replaced, [1, 3], 37).unwrap(), &Team::alone()).unwrap();
     assert_eq!(made, replaced);
     for (row, source) in made.chunks(37).zip(source.chunks(37)) {
         let sum: f64 = source.iter().map(|&x| f64::from(x).exp()).sum();
@@ -46,7 +47,7 @@ fn normalized_rows_have_mean_and_deviation_of_scale_and_shift() {
         let mut output = PlanesMut::new(&mut made, [2, 1], 50).unwrap();
         let normalization =
             Normalization { is_centered, epsilon: 1e-5, scale: Some(&scale), shift: Some(&shift) };
-        normalization.run(Some(&planes), &mut output).unwrap();
+        normalization.run(Some(&planes), &mut output, &Team::alone()).unwrap();
         for (row, source) in made.chunks(50).zip(source.chunks(50)) {
             let mean = if is_centered { source.iter().sum::<f32>() / 50.0 } else { 0.0 };
             let variance = source.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / 50.0;
@@ -81,7 +82,7 @@ fn windows_are_pooled_whatever_their_size_stride_and_padding() {
                 let mut made = vec![0.0; 2 * rows.out * columns.out];
                 let mut output = PlanesMut::new(&mut made, [1, 2], rows.out * columns.out).unwrap();
                 let mut scratch = vec![0.0; columns.size];
-                pool(&window, pooling, &image, &mut output, &mut scratch).unwrap();
+                pool(&window, pooling, &image, &mut output, &mut scratch, &Team::alone()).unwrap();
                 for (at, found) in made.iter().enumerate() {
                     let (plane, rest) =
                         (at / (rows.out * columns.out), at % (rows.out * columns.out));
@@ -114,7 +115,7 @@ fn what_is_no_number_stays_that() {
     let mut made = [0.0; 3];
     let image = Planes::new(&source, [1, 1], 4).unwrap();
     let mut output = PlanesMut::new(&mut made, [1, 1], 3).unwrap();
-    pool(&window, Pooling::Max, &image, &mut output, &mut [0.0; 4]).unwrap();
+    pool(&window, Pooling::Max, &image, &mut output, &mut [0.0; 4], &Team::alone()).unwrap();
     assert!(made[0].is_nan() && made[1].is_nan());
     assert_eq!(made[2].to_bits(), 3.0_f32.to_bits());
 }

@@ -21,6 +21,7 @@ from ._core import (
     Live,
     MoveCost,
     Packing,
+    Paging,
     PlacedWorkspace,
     Placement,
     Plan,
@@ -36,6 +37,7 @@ from ._core import (
     Strips,
     Target,
     Timetable,
+    Transfer,
     __version__,
     graph_schema,
     hazards_schema,
@@ -54,6 +56,7 @@ from .dynamic import (
 )
 from .errors import PlannerError
 from .executor import Executor
+from .gating import Gate, GateRow, GrowthCause, gate
 from .gradients import TrainingGraph, adam, gradient, sgd
 from .graph import (
     Choice,
@@ -74,6 +77,7 @@ from .importers.live import from_exported_program, from_jaxpr, from_joint_graph,
 from .model import Model
 from .options import PlanOptions, targets
 from .packing import Buffer, Problem, Repacking, pack
+from .places import place_nodes
 from .planning import Explanation, explain, plan, plan_together, recompute_curve
 from .proving import Proof, check_proof, proof_schema, prove
 from .report import map_page, map_svg, map_trace, plot, report_of, report_schema
@@ -99,6 +103,7 @@ from .storage import (
 )
 from .symbols import Symbol, group, op, variable
 from .training import StepReport, Trainer
+from .whatif import WhatIf, WhatIfs, what_if
 
 __all__ = [
     "Allocation",
@@ -118,7 +123,10 @@ __all__ = [
     "Executor",
     "Explanation",
     "Flow",
+    "Gate",
+    "GateRow",
     "Graph",
+    "GrowthCause",
     "Hazard",
     "Hazards",
     "InPlace",
@@ -136,6 +144,7 @@ __all__ = [
     "Outcome",
     "Overlap",
     "Packing",
+    "Paging",
     "Place",
     "PlacedWorkspace",
     "Placement",
@@ -174,8 +183,11 @@ __all__ = [
     "Timetable",
     "Trainer",
     "TrainingGraph",
+    "Transfer",
     "Value",
     "View",
+    "WhatIf",
+    "WhatIfs",
     "Window",
     "__version__",
     "adam",
@@ -192,6 +204,7 @@ __all__ = [
     "from_runtime_json",
     "from_train_step",
     "fuse",
+    "gate",
     "gradient",
     "graph_schema",
     "group",
@@ -205,6 +218,7 @@ __all__ = [
     "op",
     "order_mutations",
     "pack",
+    "place_nodes",
     "plan",
     "plan_family",
     "plan_many",
@@ -224,4 +238,5 @@ __all__ = [
     "targets",
     "techniques",
     "variable",
+    "what_if",
 ]

@@ -49,6 +49,7 @@ __all__ = [
     "StoragePlan",
     "Strips",
     "Target",
+    "ThreadTeam",
     "Timetable",
     "Verdict",
     "WindowSide",
@@ -307,7 +308,8 @@ class CompiledKernel:
     """
     A kernel of the executor that is bound to its arrays; calling it does the work.
 
-    It keeps the arrays alive, allocates nothing, and runs without the interpreter lock.
+    It keeps the arrays alive, allocates nothing, and runs without the interpreter lock. One that is
+    made in a block of a :class:`ThreadTeam` is divided among its threads.
     """
 
     def __call__(self, /) -> None:
@@ -346,11 +348,12 @@ class CompiledKernel:
             Function, register of the result, and arguments: the number of a register, or a constant.
             The function ``"load"`` has the position of an operand as its first argument.
         result : int
-            The register that is written.
+            The register that is written. Integers are the nearest ones, and bounded.
         operands : list of array
-            Broadcast to the shape of the output.
+            Of single precision or integers of 8 bits, broadcast to the shape of the output.
         output : array
-            May be the memory of an operand of its shape.
+            One like these. May be the memory of an operand of its shape, or begin before one of
+            wider elements if both are contiguous.
         """
     @staticmethod
     def conv(
@@ -484,6 +487,38 @@ class CompiledKernel:
         output : array, shape (..., columns)
         bias : array, optional
             One number per column, which is added.
+        """
+    @staticmethod
+    def recurrent(
+        cell: str,
+        sums: ndarray[Any, Any],
+        state: ndarray[Any, Any],
+        memory: ndarray[Any, Any],
+        early: ndarray[Any, Any],
+        late: ndarray[Any, Any] | None,
+        bias: ndarray[Any, Any] | None,
+        output: ndarray[Any, Any] | None,
+        backward: bool,
+    ) -> CompiledKernel:
+        """
+        Return some steps of a recurrent layer.
+
+        Parameters
+        ----------
+        cell : {"RNN", "GRU", "late GRU", "LSTM"}
+            The resets of a late GRU come after the product with the hidden state.
+        sums : array, shape (steps, sequences, gates * hidden)
+            The gates' products with the input, and their biases; overwritten.
+        state, memory : array, shape (sequences, hidden)
+            The hidden state, and the cell of an LSTM; scratch memory of a GRU.
+        early, late : array
+            Those of :func:`pack_matrix`; the second is the matrix of the last gate of a GRU.
+        bias : array, optional
+            That of the product with ``late``, of a late GRU.
+        output : array, shape (steps, sequences, hidden), optional
+            The hidden state after each step.
+        backward : bool
+            Whether the last step comes first.
         """
     @staticmethod
     def softmax(source: ndarray[Any, Any] | None, output: ndarray[Any, Any]) -> CompiledKernel:
@@ -2444,6 +2479,35 @@ class Target:
         """
 
 @final
+class ThreadTeam:
+    """
+    Threads that divide compiled kernels among them.
+
+    Kernels that are made in a block (``with team:``) by the thread that entered it are divided, as
+    far as they are long enough; they keep the threads alive. Results are the same, bit for bit.
+
+    Parameters
+    ----------
+    threads : int
+        Number of threads, the caller's among them.
+    """
+
+    def __enter__(self, /) -> ThreadTeam: ...
+    def __exit__(self, /, *_exception: object) -> None: ...
+    def __new__(cls, /, threads: int) -> ThreadTeam: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def scratch_bytes(self, /) -> int:
+        """
+        Bytes of scratch memory of all threads but the caller's.
+        """
+    @property
+    def threads(self, /) -> int:
+        """
+        Number of threads, the caller's among them.
+        """
+
+@final
 class Timetable:
     """
     When several workers run the steps of a plan.
@@ -2577,7 +2641,12 @@ def color_nodes(graph: Graph, num_temp: int) -> tuple[list[int], int]:
     Return the color of every node, at most ``num_temp`` colors, and the number of colors.
     """
 
-def explain(graph: Graph, options: Incomplete) -> Explained:
+def explain(
+    graph: Graph,
+    options: Incomplete,
+    on_progress: Any | None = None,
+    time_limit: float | None = None,
+) -> Explained:
     """
     Return a plan, and the bytes that other choices of techniques need.
     """
@@ -2777,7 +2846,13 @@ def plan_schema() -> str:
     Return the JSON Schema of plan files.
     """
 
-def plan_together(graphs: Sequence[Graph], together: str, options: Incomplete) -> SharedPlan:
+def plan_together(
+    graphs: Sequence[Graph],
+    together: str,
+    options: Incomplete,
+    on_progress: Any | None = None,
+    time_limit: float | None = None,
+) -> SharedPlan:
     """
     Plan ``graphs`` for one arena with the given options, a dict; ``together`` is
     ``"never-together"`` or ``"concurrent"``.

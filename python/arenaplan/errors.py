@@ -254,6 +254,18 @@ class ArenaGrew(PlanError):
     """An arena needs more bytes than the one it is compared with."""
 
 
+class GateFailed(PlanError):
+    """A plan needs more bytes than its budget, or than its baseline."""
+
+
+class BaselineError(PlannerError):
+    """The plan or report to compare with is not there, damaged, or of several plans."""
+
+
+class InvalidConfig(InvalidOption):
+    """A configuration file cannot be read, or a key of it has no meaning or a wrong value."""
+
+
 class StorageError(PlannerError):
     """Storage ids, arrays or parameters do not fit together."""
 

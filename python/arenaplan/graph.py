@@ -3,25 +3,23 @@ The graph that is planned: values, nodes, and the effects of each node on memory
 
 A :class:`Graph` is built by an importer or by hand. It holds the facts for the planner (sizes and
 :class:`Effects`) and further facts for an executor (operators, attributes, constant data). The
-planner sees only the first part,
-as the immutable Rust graph in :attr:`Graph.core`.
+planner sees only the first part, as the immutable Rust graph in :attr:`Graph.core`. Building is in
+:mod:`arenaplan.building`, values and nodes are in :mod:`arenaplan.values`.
 """
 
 from __future__ import annotations
 
 import json
-import math
-import operator
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from arenaplan import _core
-from arenaplan.backend import Scratch, backend_of, composer
+from arenaplan.backend import Scratch, backend_of
+from arenaplan.building import GraphBuilder
 from arenaplan.effects import (
     NO_EFFECTS,
     Choice,
@@ -34,18 +32,13 @@ from arenaplan.effects import (
     effects_of,
 )
 from arenaplan.errors import (
-    InvalidDim,
-    InvalidEffect,
     InvalidOption,
-    InvalidSize,
     PlannerError,
     UndefinedValue,
     UnsupportedModel,
 )
 from arenaplan.origin import Origin
-
-if TYPE_CHECKING:
-    from arenaplan.symbols import Operators
+from arenaplan.values import ConstantData, Node, Value, ValueKind, ValueSpec
 
 __all__ = [
     "MAX_FILE",
@@ -66,79 +59,11 @@ __all__ = [
     "Window",
 ]
 
-ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
-ConstantData: TypeAlias = np.ndarray | Callable[[], np.ndarray]
-ValueSpec: TypeAlias = "tuple[str, Sequence[int], str]"
-
-_TOO_LARGE = 1 << 64
-
 MAX_FILE = 1 << 30
 """Most bytes of a graph file."""
 
-_NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
-
-@dataclass(slots=True)
-class Value:
-    """
-    A tensor that one node produces and other nodes read.
-
-    To be read only: the planner works on a copy that the graph has made.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    """NumPy's name of the element type, or one of ``bfloat16``, ``float8_*``, ``int4``…"""
-    kind: ValueKind
-    index: int
-    """Position in :attr:`Graph.values`."""
-    alignment: int | None = None
-    """Alignment in bytes, where it must be stricter than the plan's."""
-    space: str | None = None
-    """Name of the memory space, where it is not the default one."""
-
-
-@dataclass(slots=True)
-class Node:
-    """
-    One operator of the graph.
-
-    To be read only: the planner works on a copy that the graph has made.
-    """
-
-    name: str
-    op: str
-    inputs: tuple[int | None, ...]
-    """Indices of the values read; ``None`` for an optional operand left out."""
-    outputs: tuple[int | None, ...]
-    """Indices of the values written; ``None`` for an optional result left out."""
-    index: int
-    """Position in :attr:`Graph.nodes`."""
-    effects: Effects = NO_EFFECTS
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    """Properties of the operator, for kernels; ``None`` for a value that a graph file lacks."""
-    domain: str = ""
-    """Operator set of ``op``; empty for ONNX's default one."""
-    version: int = 0
-    """Version of the operator set."""
-    after: tuple[int, ...] = ()
-    """Indices of nodes that must run before this one although it reads nothing of theirs."""
-    cost: int = 0
-    """Cost of one run, in units of work that all nodes have in common; 0 if it is unknown."""
-    origin: Origin | None = None
-    """Layer and line of source code that the node comes from, where the model carries them."""
-
-
-def _bytes(value: Value) -> int | None:
-    """Return the bytes of a value; None if NumPy does not know its element type."""
-    try:
-        return math.prod(value.shape) * np.dtype(value.dtype).itemsize
-    except TypeError:
-        return None
-
-
-class Graph:
+class Graph(GraphBuilder):
     """
     A neural network as a planner sees it.
 
@@ -160,17 +85,7 @@ class Graph:
     """
 
     def __init__(self, name: str = "") -> None:
-        self.name = name
-        self.values: list[Value] = []
-        """Every value, in order of declaration."""
-        self.nodes: list[Node] = []
-        """Every node; a topological order of them is the execution order."""
-        self.inputs: list[int] = []
-        """Indices of the values that the caller supplies."""
-        self.outputs: list[int] = []
-        """Indices of the values that the caller receives."""
-        self.write_backs: list[tuple[int, int]] = []
-        """Values that replace an input or state at its address, with that input or state."""
+        super().__init__(name)
         self.warnings: list[str] = []
         """What an importer had to assume, one sentence each."""
         self.target = "nodes"
@@ -182,333 +97,10 @@ class Graph:
         self._variants: dict[str, Callable[[], Graph]] = {}
         self._made: dict[str, Graph] = {}
         self._refusal: PlannerError | None = None
-        self._constants: dict[int, ConstantData] = {}
-        self._initials: dict[int, np.ndarray] = {}
-        self._core: _core.Graph | None = None
-        self._is_tied = False
         self._has_weights = True
-        self._pins: dict[int, int] = {}
-        self._op: Operators | None = None
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.values)} values, {len(self.nodes)} nodes)"
-
-    # -- building ------------------------------------------------------------
-
-    def input(
-        self,
-        name: str,
-        shape: Sequence[int],
-        dtype: str = "float32",
-        *,
-        alignment: int | None = None,
-        space: str | None = None,
-    ) -> int:
-        """Declare a value that the caller supplies, and return its index."""
-        index = self._declare(name, shape, dtype, "input", alignment, space)
-        self.inputs.append(index)
-        return index
-
-    def constant(
-        self,
-        name: str,
-        shape: Sequence[int],
-        dtype: str = "float32",
-        data: ConstantData | None = None,
-    ) -> int:
-        """
-        Declare a value that never changes, and return its index.
-
-        Constants are not part of the arena. ``data`` is the array itself, or a
-        function that loads it when an executor first asks for it.
-        """
-        index = self._declare(name, shape, dtype, "constant", None, None)
-        if data is not None:
-            self._constants[index] = data
-        return index
-
-    def state(
-        self,
-        name: str,
-        shape: Sequence[int],
-        dtype: str = "float32",
-        *,
-        alignment: int | None = None,
-        space: str | None = None,
-        initial: np.ndarray | None = None,
-    ) -> int:
-        """
-        Declare a variable that keeps its bytes between runs, and return its index.
-
-        An executor with an arena of its own begins with the content ``initial``, with zeros if it
-        is left out.
-        """
-        index = self._declare(name, shape, dtype, "state", alignment, space)
-        if initial is not None:
-            self._initials[index] = initial
-        return index
-
-    def parameter(self, name: str, initial: np.ndarray) -> int:
-        """
-        Declare a state of the shape, type and first content of an array, and return its index.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import arenaplan as ap
-        >>> graph = ap.Graph()
-        >>> w = graph.parameter("w", np.ones((3, 4), np.float32))
-        >>> graph.values[w].kind, graph.values[w].shape
-        ('state', (3, 4))
-        """
-        array = np.asarray(initial)
-        return self.state(name, array.shape, array.dtype.name, initial=array)
-
-    def value(
-        self,
-        name: str,
-        shape: Sequence[int],
-        dtype: str = "float32",
-        *,
-        alignment: int | None = None,
-        space: str | None = None,
-    ) -> int:
-        """Declare a value that some node will produce, and return its index."""
-        return self._declare(name, shape, dtype, "activation", alignment, space)
-
-    @property
-    def op(self) -> Operators:
-        """
-        Operators as functions that append nodes, with inferred shapes, types and effects.
-
-        See :class:`arenaplan.symbols.Operators`. Needs the package ``onnx``.
-
-        Examples
-        --------
-        >>> import arenaplan as ap
-        >>> graph = ap.Graph("two layers")
-        >>> x = graph.input("x", (1, 64))
-        >>> graph.output(graph.op.Neg(graph.op.Relu(x)))
-        >>> ap.plan(graph).arena_bytes
-        512
-        """
-        if self._op is None:
-            self._op = composer(self)
-        return self._op
-
-    def node(
-        self,
-        op: str,
-        inputs: Iterable[int | None],
-        outputs: Iterable[int | ValueSpec | None],
-        *,
-        name: str = "",
-        attributes: Mapping[str, Any] | None = None,
-        domain: str = "",
-        version: int = 0,
-        in_place: Iterable[InPlace | tuple[int, int]] = (),
-        views: Iterable[View | tuple[int, int]] = (),
-        ignores: Iterable[int] = (),
-        mutates: Iterable[int] = (),
-        workspaces: Iterable[Iterable[Choice | tuple[int, float]]] = (),
-        flows: Iterable[Flow | tuple[int, int, tuple[int, ...]]] = (),
-        loads: Iterable[int] = (),
-        overlaps: Iterable[Overlap | tuple[int, int, int]] = (),
-        windows: Iterable[Window | tuple[int, int, int, int, int, int, int]] = (),
-        repeats: bool = False,
-        pure: bool = False,
-        after: Iterable[int] = (),
-        cost: int = 0,
-    ) -> tuple[int | None, ...]:
-        """
-        Append a node, and return the indices of its outputs.
-
-        Parameters
-        ----------
-        op : str
-            Operator; the planner never looks at it.
-        inputs : iterable of int or None
-            Indices of the values read, ``None`` for an absent optional operand.
-        outputs : iterable of int, (name, shape, dtype) or None
-            Values written: an index from :meth:`value`, or a new value.
-        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows, repeats
-            The node's :class:`Effects`.
-        pure : bool, default False
-            Of :class:`Effects`, too: whether a plan may run the node again.
-        after : iterable of int
-            Indices of nodes that must run first.
-        cost : int, default 0
-            Cost of one run, in units of work that all nodes have in common: the larger one of
-            floating-point operations and 8 times the bytes moved, or a measured time. 0 if unknown.
-        """
-        results = tuple(self.value(*spec) if isinstance(spec, tuple) else spec for spec in outputs)
-        effects = Effects(
-            tuple(InPlace(*pair) for pair in in_place),
-            tuple(View(*view) for view in views),
-            tuple(ignores),
-            tuple(mutates),
-            tuple(tuple(Choice(*choice) for choice in choices) for choices in workspaces),
-            tuple(Flow(*flow) for flow in flows),
-            tuple(loads),
-            tuple(Overlap(*overlap) for overlap in overlaps),
-            tuple(Window(*window) for window in windows),
-            repeats,
-            pure,
-        )
-        operands = tuple(inputs)
-        for pair in effects.in_place:
-            self._refuse_growth(name or op, pair, operands, results)
-        self.append(
-            op,
-            operands,
-            results,
-            name=name,
-            effects=effects,
-            attributes=attributes,
-            domain=domain,
-            version=version,
-            after=tuple(after),
-            cost=cost,
-        )
-        return results
-
-    def _refuse_growth(
-        self,
-        node: str,
-        pair: InPlace,
-        inputs: tuple[int | None, ...],
-        outputs: tuple[int | None, ...],
-    ) -> None:
-        """Refuse the permission to put an output into an input that is smaller: no plan uses it."""
-        if not (0 <= pair.input < len(inputs) and 0 <= pair.output < len(outputs)):
-            return  # The planner names the pair.
-        places = inputs[pair.input], outputs[pair.output]
-        if any(place is None or not 0 <= place < len(self.values) for place in places):
-            return
-        input_, output = (self.values[place] for place in places if place is not None)
-        room, needed = _bytes(input_), _bytes(output)
-        if room is not None and needed is not None and needed > room:
-            raise InvalidEffect(
-                f"node {node!r}: {output.name!r} of {needed} bytes cannot be in place of "
-                f"{input_.name!r}, which has {room}; ap.Problem(may_overlap=...) packs such buffers"
-            )
-
-    def append(
-        self,
-        op: str,
-        inputs: tuple[int | None, ...],
-        outputs: tuple[int | None, ...],
-        *,
-        name: str = "",
-        effects: Effects = NO_EFFECTS,
-        attributes: Mapping[str, Any] | None = None,
-        domain: str = "",
-        version: int = 0,
-        after: tuple[int, ...] = (),
-        cost: int = 0,
-    ) -> Node:
-        """Append a node whose values and effects are already made; importers call this."""
-        self._change()
-        index = len(self.nodes)
-        node = Node(
-            name or f"{op}_{index}",
-            op,
-            inputs,
-            outputs,
-            index,
-            effects,
-            _NO_ATTRIBUTES if attributes is None else attributes,
-            domain,
-            version,
-            after,
-            cost,
-        )
-        self.nodes.append(node)
-        return node
-
-    def replace_node(self, index: int, outputs: tuple[int | None, ...], effects: Effects) -> None:
-        """Give a node other outputs and effects, before a plan is made."""
-        self._change()
-        self.nodes[index] = replace(self.nodes[index], outputs=outputs, effects=effects)
-
-    def rename(self, value: int, name: str) -> None:
-        """Give a value another name."""
-        self._change()
-        self.values[value] = replace(self.values[value], name=name)
-        self._op = None  # It knows the names that are taken.
-
-    def output(self, value: int) -> None:
-        """Declare that the caller receives ``value``."""
-        self._change()
-        self.outputs.append(value)
-
-    def drop_output(self, value: int) -> None:
-        """Take back the declaration that the caller receives ``value``."""
-        self._change()
-        self.outputs.remove(value)
-
-    def write_back(self, value: int, into: int) -> None:
-        """
-        Declare that ``value`` replaces the input or state ``into`` at its address: donation.
-
-        The two have one address in every plan. The producer of ``value`` runs after all other nodes
-        that read the previous content of ``into``, and may read that content itself only where its
-        effects let ``value`` take over ``into``. After a run, ``into`` has the bytes of ``value``.
-
-        Examples
-        --------
-        >>> import arenaplan as ap
-        >>> graph = ap.Graph("update")
-        >>> p, g = graph.state("p", (1024,)), graph.input("g", (1024,))
-        >>> (new,) = graph.node("Sub", [p, g], [("new p", (1024,), "float32")], in_place=[(0, 0)])
-        >>> graph.write_back(new, p)
-        >>> plan = ap.plan(graph)
-        >>> plan.arena_bytes, plan.placements[new].offset == plan.placements[p].offset
-        (8192, True)
-        """
-        self._change()
-        self.write_backs.append((value, into))
-
-    def pin(self, value: int, offset: int) -> None:
-        """
-        Fix the offset of a value in its space, in bytes; plans respect it.
-
-        Values that are pinned to the same bytes must be dead at different times, or share them
-        by an effect of their node.
-
-        Examples
-        --------
-        >>> import arenaplan as ap
-        >>> graph = ap.Graph()
-        >>> x = graph.input("x", (16,))
-        >>> (y,) = graph.node("MatMul", [x], [("y", (16,), "float32")])
-        >>> graph.output(y)
-        >>> graph.pin(x, 128)
-        >>> [place.offset for place in ap.plan(graph).placements]
-        [128, 0]
-        """
-        self._change()
-        self._pins[value] = offset
-
-    def _declare(
-        self,
-        name: str,
-        shape: Sequence[int],
-        dtype: str,
-        kind: ValueKind,
-        alignment: int | None,
-        space: str | None,
-    ) -> int:
-        self._change()
-        index = len(self.values)
-        dims = tuple(shape)
-        # Nearly every dimension is a plain int; importers declare values by the thousand.
-        for dim in dims:
-            if type(dim) is not int or not 0 <= dim < _TOO_LARGE:
-                dims = tuple(_checked_dim(dim, name) for dim in dims)
-                break
-        self.values.append(Value(name, dims, dtype, kind, index, alignment, space))
-        return index
 
     def with_after(self, after: Iterable[Iterable[int]]) -> Graph:
         """Return a copy whose nodes run after other nodes, by index, than here."""
@@ -517,19 +109,27 @@ class Graph:
         copy.nodes = [replace(node, after=tuple(nodes)) for node, nodes in rows]
         return copy
 
-    def scheduled(self, schedule: Iterable[int]) -> Graph:
+    def scheduled(
+        self,
+        schedule: Iterable[int | _core.Transfer],
+        paging: _core.Paging | None = None,
+    ) -> Graph:
         """
         Return the graph in which each execution of a schedule is a node.
 
         The first execution of a node is the node itself; the second one of ``n`` is a node ``n#2``
         that makes values ``v#2``, behind all others. A reader reads the latest value that was made
-        before. A kernel runs all of them in the same way.
+        before. A kernel runs all of them in the same way. A value ``v`` that is copied to a slow
+        memory ``host`` is ``v@host`` there, and ``v#in`` when it has come back; the nodes that copy
+        are ``v.out`` and ``v.in``.
 
         Parameters
         ----------
-        schedule : iterable of int
-            Indices of nodes, in order; those of pure nodes may come several times. As
-            :attr:`Plan.schedule`.
+        schedule : iterable of int or Transfer
+            Indices of nodes, in order; those of pure nodes may come several times. And values
+            that are copied, each out once. As :attr:`Plan.schedule`.
+        paging : Paging, optional
+            The slow memory, for schedules that copy. As :attr:`Plan.paging`.
 
         Examples
         --------
@@ -543,8 +143,8 @@ class Graph:
         >>> [again.values[i].name for i in again.nodes[2].inputs], again.nodes[3].name
         (['a#2', 'b'], 'exp#2')
         """
-        order = [int(index) for index in schedule]
-        scheduled = self.core.scheduled(order)
+        order = [it if isinstance(it, _core.Transfer) else int(it) for it in schedule]
+        scheduled = self.core.scheduled(order, paging)
         copy = self.copy()
         nodes = json.loads(scheduled.to_json())
         copy.nodes, copy.values = list(self.nodes), list(self.values)
@@ -555,15 +155,21 @@ class Graph:
             facts = (row["shape"], row["dtype"], row["kind"], row.get("alignment"), space)
             copy._declare(row["name"], *facts)
         for index, row in enumerate(nodes["nodes"]):
-            origin = self.nodes[origins[index]]
-            node = replace(
-                origin,
-                name=row["name"],
-                inputs=tuple(row["inputs"]),
-                outputs=tuple(row["outputs"]),
-                index=index,
-                after=tuple(row.get("after", ())),
-            )
+            made_of = origins[index]
+            operands = tuple(row["inputs"]), tuple(row["outputs"])
+            if made_of is None:
+                effects, facts = effects_of(row), (row.get("domain", ""), row.get("version", 0))
+                node = Node(row["name"], row["op"], *operands, index, effects, {}, *facts)
+                node = replace(node, cost=row.get("cost", 0))
+            else:
+                node = replace(
+                    self.nodes[made_of],
+                    name=row["name"],
+                    inputs=operands[0],
+                    outputs=operands[1],
+                    index=index,
+                    after=tuple(row.get("after", ())),
+                )
             if index < count:
                 copy.nodes[index] = node
             else:
@@ -580,7 +186,8 @@ class Graph:
 
         It is this one, or the graph of :attr:`Plan.schedule` if nodes run again.
         """
-        return self if plan.schedule is None else self.scheduled(plan.schedule)
+        schedule = plan.schedule
+        return self if schedule is None else self.scheduled(schedule, plan.paging)
 
     def copy(self) -> Graph:
         """Return a graph of the same values and nodes; a change of one is none of the other."""
@@ -638,19 +245,6 @@ class Graph:
         if target not in self._made:
             self._made[target] = make()
         return self._made[target]
-
-    def _change(self) -> None:
-        """Forget the Rust graph; the next use makes it anew."""
-        self._refuse_if_tied()
-        self._core = None
-
-    def _refuse_if_tied(self) -> None:
-        """Refuse to change a graph whose file says more than values and nodes do here."""
-        if self._is_tied:
-            raise InvalidOption(
-                f"graph {self.name!r} cannot be changed: its file has pins, properties of spaces "
-                "or staging buffers"
-            )
 
     # -- files ---------------------------------------------------------------
 
@@ -869,14 +463,21 @@ class Graph:
         return data
 
 
-def _origins(schedule: Sequence[int], nodes: int) -> list[int]:
-    """Return, by node of a graph with repetitions, the node that it is an execution of."""
+def _origins(schedule: Sequence[int | _core.Transfer], nodes: int) -> list[int | None]:
+    """
+    Return, by node of a graph with repetitions, the node that it is an execution of.
+
+    It is ``None`` for nodes that copy a value.
+    """
     ran: set[int] = set()
-    origins = list(range(nodes))
-    for node in schedule:
-        if node in ran:
-            origins.append(node)
-        ran.add(node)
+    origins: list[int | None] = list(range(nodes))
+    for entry in schedule:
+        if isinstance(entry, _core.Transfer):
+            origins.append(None)
+        elif entry in ran:
+            origins.append(entry)
+        else:
+            ran.add(entry)
     return origins
 
 
@@ -897,18 +498,3 @@ def _rows(scratch: Scratch) -> list[tuple[int, list[list[tuple[int, float]]]]]:
         (node, [[(choice.bytes, choice.cost) for choice in slot] for slot in slots])
         for node, slots in scratch.items()
     ]
-
-
-def _checked_dim(dim: object, name: str) -> int:
-    """Return ``dim`` as an int; refuse values that only look like one."""
-    if isinstance(dim, (bool, np.bool_)):
-        raise TypeError(f"a dimension of value {name!r} is {dim!r}, not a whole number")
-    try:
-        number = operator.index(dim)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"a dimension of value {name!r} is {dim!r}, not a whole number") from None
-    if number < 0:
-        raise InvalidDim(f"value {name!r} has the negative dimension {number}")
-    if number >= _TOO_LARGE:
-        raise InvalidSize(f"value {name!r} has dimension {number}, more than 64 bits hold")
-    return number

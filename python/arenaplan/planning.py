@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
-from typing import Literal, NamedTuple, TypeAlias, Unpack
+from typing import Any, Literal, NamedTuple, TypeAlias, Unpack
 
 from arenaplan import _core
-from arenaplan._core import Plan, RecomputeCurve, SharedPlan, Strips, Target
+from arenaplan._core import Paging, Plan, RecomputeCurve, SharedPlan, Strips, Target
 from arenaplan.backend import backend_of
-from arenaplan.errors import CapacityExceeded, InvalidOption
+from arenaplan.errors import CapacityExceeded, InvalidOption, RecomputeExceeded
 from arenaplan.graph import Graph
 from arenaplan.options import (
     PlanKeywords,
@@ -22,7 +22,7 @@ from arenaplan.options import (
     target_of,
     whole_number,
 )
-from arenaplan.spaces import homes_of, parse_size, parse_spaces
+from arenaplan.spaces import Space, homes_of, parse_size, parse_spaces
 from arenaplan.tradeoff import Maker, Point, chosen
 from arenaplan.watch import Progress, Watch, checked_seconds
 
@@ -40,6 +40,7 @@ def plan(
     strips: Sequence[Strips] = (),
     costs: Sequence[int] | None = None,
     recompute: str | int | None = None,
+    page_to: str | Space | None = None,
     time_limit: float | None = None,
     on_progress: Progress | None = None,
     **overrides: Unpack[PlanKeywords],
@@ -64,17 +65,24 @@ def plan(
     recompute : str or int, optional
         Lets nodes that are pure run again. Bytes of the arena, such as ``"512MiB"``: the least
         extra work within them. A part of the work, such as ``"5%"``: the fewest bytes at so much
-        extra work. ``"sqrt-n"`` or ``"mxnet-mirror"``: what the strategy of this name repeats. The
-        steps then run one node each, and :attr:`Plan.schedule`, :attr:`Plan.extra_cost` and
-        :attr:`Plan.extra_bound` tell about the extra work.
+        extra work. ``"sqrt-n"`` or ``"mxnet-mirror"``: what the strategy of this name repeats.
+        Bytes include scratch memory if the plan has it. The steps then run one node each, and
+        :attr:`Plan.schedule`, :attr:`Plan.extra_cost` and :attr:`Plan.extra_bound` tell about the
+        extra work.
+    page_to : str or Space, optional
+        With ``recompute``: a slow memory such as ``"host=64GiB@480"`` that values may be copied to
+        and back from, wherever that costs less than running their nodes again. Copying a byte in
+        one direction costs the units of the nodes' costs behind ``@``. The bytes of
+        ``recompute`` are those of the other spaces. :attr:`Plan.schedule` has the copies, too.
     time_limit : float, optional
         Seconds after which the best plan so far is returned; techniques for which no time was
         left are in ``search.skipped`` of the plan file. Without a limit, equal graphs and
         options give equal plans.
     on_progress : callable, optional
         Called with dictionaries of ``stage`` (``"fusion"``, ``"order"``, then those of the
-        packer), ``seconds``, ``peak``, ``lower_bound`` and ``nodes``. If it returns ``False``,
-        the best plan so far is returned.
+        packer; ``"start"`` before any), ``seconds``, ``peak`` (``None`` before there is one),
+        ``lower_bound`` and ``nodes``: at each progress, and about 20 times a second in between. If
+        it returns ``False``, the best plan so far is returned.
     **overrides
         Single options by name, such as ``target="tflm"``: the fields of :class:`PlanOptions`.
 
@@ -140,14 +148,24 @@ def plan(
             raise InvalidOption(
                 "option recompute: steps, spaces and workers are not chosen together with it"
             )
-        return _core.recompute(
-            graph.core,
-            {**arguments, "workspace": "none"},
-            goal[:2],
-            goal[2],
-            on_progress=watch.tell,
-            time_limit=watch.seconds_left,
-        )
+        paging = paging_of(page_to)
+
+        def scheduled(goal: Goal) -> Plan:
+            return _core.recompute(
+                graph.core,
+                {**arguments, "workspace": "none"},
+                (goal.kind, goal.number),
+                goal.name,
+                on_progress=watch.tell,
+                time_limit=watch.seconds_left,
+                paging=paging,
+            )
+
+        if backend is None:
+            return scheduled(goal)
+        return _with_scratch(graph, arguments, target.name, goal, scheduled)
+    if page_to is not None:
+        raise InvalidOption("option page_to: it needs a goal, which is the option recompute")
     if backend is None:
 
         def made() -> Plan:
@@ -184,6 +202,7 @@ def recompute_curve(
     graph: Graph,
     options: PlanOptions | None = None,
     *,
+    page_to: str | Space | None = None,
     time_limit: float | None = None,
     on_progress: Progress | None = None,
     **overrides: Unpack[PlanKeywords],
@@ -197,6 +216,8 @@ def recompute_curve(
         The graph, whose nodes have costs and say which of them are pure.
     options : PlanOptions, optional
         Options of every plan.
+    page_to : str or Space, optional
+        As for :func:`plan`: no point is dearer than without.
     time_limit : float, optional
         Seconds after which the search ends.
     on_progress : callable, optional
@@ -234,15 +255,46 @@ def recompute_curve(
     arguments = {**core_options(options, target), "workspace": "none"}
     watch = Watch(on_progress, checked_seconds(time_limit))
     return _core.recompute_curve(
-        graph.core, arguments, on_progress=watch.tell, time_limit=watch.seconds_left
+        graph.core,
+        arguments,
+        on_progress=watch.tell,
+        time_limit=watch.seconds_left,
+        paging=paging_of(page_to),
     )
 
 
-def goal_of(recompute: str | int) -> tuple[str, int, str]:
-    """Return the aim of a recomputation as the core takes it: a kind, a number and a name."""
+def paging_of(page_to: str | Space | None) -> Paging | None:
+    """Return the slow memory that values may be copied to, as the core takes it."""
+    if page_to is None:
+        return None
+    if isinstance(page_to, str):
+        spaces = parse_spaces(page_to)
+        if len(spaces) != 1:
+            raise InvalidOption("option page_to: values are copied to one memory, not to several")
+        page_to = spaces[0]
+    if page_to.cost is None:
+        raise InvalidOption(
+            f"option page_to: memory {page_to.name!r} needs the cost of copying a byte, such as "
+            f"{page_to.name}=64GiB@480"
+        )
+    return Paging(page_to.name, page_to.cost, page_to.capacity)
+
+
+class Goal(NamedTuple):
+    """The aim of a recomputation."""
+
+    kind: Literal["bytes", "extra", "strategy"]
+    number: int = 0
+    """Bytes, or millionths of the work."""
+    name: str = ""
+    """Name of the strategy."""
+
+
+def goal_of(recompute: str | int) -> Goal:
+    """Return the aim that an option describes."""
     text = str(recompute).strip()
     if text in ("sqrt-n", "mxnet-mirror"):
-        return "strategy", 0, text
+        return Goal("strategy", name=text)
     if text.endswith("%"):
         try:
             part = float(text[:-1])
@@ -250,8 +302,64 @@ def goal_of(recompute: str | int) -> tuple[str, int, str]:
             part = -1.0
         if not 0 <= part < 1e9:
             raise InvalidOption(f"option recompute: {text!r} is no part such as '5%'")
-        return "extra", round(part * 10_000), ""
-    return "bytes", parse_size(text), ""
+        return Goal("extra", round(part * 10_000))
+    return Goal("bytes", parse_size(text))
+
+
+_ATTEMPTS = 6
+"""Budgets of values that are tried for a budget of values and scratch memory."""
+_MOST_EXTRA = 1_000_000
+"""Extra work of the smallest arena that is looked for, in millionths."""
+
+
+def _with_scratch(
+    graph: Graph,
+    arguments: dict[str, Any],
+    target: str,
+    goal: Goal,
+    scheduled: Callable[[Goal], Plan],
+) -> Plan:
+    """
+    Return a plan of values and scratch memory that meets a goal.
+
+    The search for schedules counts values. So the budget of the values follows from the scratch
+    memory that the kernels of the executions turn out to need.
+    """
+
+    def planned(goal: Goal) -> Plan:
+        plan = scheduled(goal)
+        executions = graph.for_plan(plan).core_for("auto", plan.steps, (), target)
+        if plan.schedule is None:
+            return _core.plan(executions, arguments, plan.steps, None, [])
+        return _core.recompute_with_scratch(graph.core, executions, arguments, plan)
+
+    if goal.kind == "strategy":
+        return planned(goal)
+    if goal.kind == "extra":
+        return min(planned(Goal("extra")), planned(goal), key=fast_bytes)
+    budget, found = goal.number, []
+    for _ in range(_ATTEMPTS):
+        try:
+            found.append(planned(Goal("bytes", budget)))
+        except RecomputeExceeded:
+            found.append(planned(Goal("extra", _MOST_EXTRA)))
+        excess = fast_bytes(found[-1]) - goal.number
+        if excess <= 0:
+            return found[-1]
+        budget -= excess
+        if budget <= 0:
+            break
+    least = fast_bytes(min(found, key=fast_bytes))
+    raise RecomputeExceeded(
+        f"no schedule was found whose arena has {goal.number} bytes, scratch memory included; the "
+        f"smallest one has {least}"
+    )
+
+
+def fast_bytes(plan: Plan) -> int:
+    """Return the bytes of all spaces but that of a slow memory that values are copied to."""
+    spaces = plan.spaces if plan.paging is None else plan.spaces[:-1]
+    return sum(space.arena_bytes for space in spaces)
 
 
 class _Memories(NamedTuple):
@@ -265,6 +373,9 @@ def plan_together(
     graphs: Sequence[Graph],
     together: Together,
     options: PlanOptions | None = None,
+    *,
+    time_limit: float | None = None,
+    on_progress: Progress | None = None,
     **overrides: Unpack[PlanKeywords],
 ) -> SharedPlan:
     """
@@ -282,6 +393,8 @@ def plan_together(
         Options of every plan; the capacity is that of the shared arena. The default target is
         that of the graphs, or ``"nodes"`` if they differ. With workspaces, every node runs by
         itself.
+    time_limit, on_progress
+        As for :func:`plan`.
     **overrides
         Single options by name.
 
@@ -326,7 +439,10 @@ def plan_together(
     seen = [graph.for_target(target.name) for graph in graphs]
     policy = "auto" if counted else "none"
     cores = [graph.core_for(policy, target=target.name) for graph in seen]
-    result = _core.plan_together(cores, together, arguments)
+    watch = Watch(on_progress, checked_seconds(time_limit))
+    result = _core.plan_together(
+        cores, together, arguments, on_progress=watch.tell, time_limit=watch.seconds_left
+    )
     result.fits()
     return result
 
@@ -364,7 +480,12 @@ class TimedExplanation(NamedTuple):
 
 
 def explain(
-    graph: Graph, options: PlanOptions | None = None, **overrides: Unpack[PlanKeywords]
+    graph: Graph,
+    options: PlanOptions | None = None,
+    *,
+    time_limit: float | None = None,
+    on_progress: Progress | None = None,
+    **overrides: Unpack[PlanKeywords],
 ) -> Explanation:
     """
     Return the worth of each technique for ``graph``.
@@ -376,6 +497,10 @@ def explain(
     options : PlanOptions, optional
         Options of the plans, as for :func:`plan`; scratch memory, spaces and the capacity are
         left out of the comparison.
+    time_limit : float, optional
+        Seconds after which searches end; the figures are then those of the best plans so far.
+    on_progress : callable, optional
+        As for :func:`plan`.
     **overrides
         Single options by name.
 
@@ -406,15 +531,16 @@ def explain(
     target = target_of(options, graph.target)
     graph = graph.for_target(target.name)
     arguments = {**core_options(options, target), "workspace": "none", "capacity": None}
-    found = _core.explain(graph.core, arguments)
+    watch = Watch(on_progress, checked_seconds(time_limit))
+    found = _core.explain(
+        graph.core, arguments, on_progress=watch.tell, time_limit=watch.seconds_left
+    )
     backend = None if options.workspace == "none" else backend_of(target.name)
     timed = None
     if backend is not None:
         graph.require_weights(target.name)
         arguments["workspace"] = "auto"
-        maker = Maker(
-            graph, arguments, target.techniques, _Memories(None, []), backend, Watch(None)
-        )
+        maker = Maker(graph, arguments, target.techniques, _Memories(None, []), backend, watch)
         timed = _timed(maker, slowdown_of(options))
     levels, switched = (
         {level.technique: level.bytes for level in rows} for rows in (found.levels, found.switched)

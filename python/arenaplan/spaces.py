@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Final
 
+from arenaplan.close import did_you_mean
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.graph import Graph
+
+ARENA: Final = "arena"
+"""Name of the memory of a plan that has one, unless it is given another name."""
 
 _UNITS = {"": 1, "B": 1} | {
     name: 1 << (10 * power)
@@ -66,11 +71,15 @@ def parse_spaces(text: str) -> list[Space]:
     """
     Return the spaces that a text such as ``sram=64KiB,psram=8MiB@3`` stands for.
 
-    After ``@`` comes the cost of moving a byte.
+    After ``@`` comes the cost of moving a byte. A size alone is that of the only memory, the arena.
 
     >>> parse_spaces("sram=64K,psram=8M@3")[1]
     Space(name='psram', capacity=8388608, cost=3, alignment=None)
+    >>> parse_spaces("64KiB")
+    [Space(name='arena', capacity=65536, cost=None, alignment=None)]
     """
+    if "=" not in text and "," not in text:
+        return [Space(ARENA, parse_size(text))]
     spaces = []
     for part in text.split(","):
         name, separator, rest = part.strip().partition("=")
@@ -119,6 +128,10 @@ def homes_of(
             and (value.name == pattern or fnmatchcase(value.name, pattern))
         ]
         if not found:
-            raise InvalidOption(f"option pins: no value that has a place is called {pattern!r}")
+            names = (value.name for value in graph.values if value.kind != "constant")
+            raise InvalidOption(
+                f"option pins: no value that has a place is called {pattern!r}"
+                f"{did_you_mean(pattern, names)}"
+            )
         homes.update(dict.fromkeys(found, position[name]))
     return sorted(homes.items())

@@ -50,7 +50,14 @@ class Way(NamedTuple):
     seconds: float
 
 
-def regions_of(graph: Graph, plan: Plan, regions: Regions, sizes: Sequence[int]) -> list[Region]:
+def regions_of(
+    graph: Graph,
+    plan: Plan,
+    regions: Regions,
+    sizes: Sequence[int],
+    below: float = inf,
+    limit: float = inf,
+) -> list[Region]:
     """
     Return regions of a plan's steps that might lower its peak.
 
@@ -58,11 +65,15 @@ def regions_of(graph: Graph, plan: Plan, regions: Regions, sizes: Sequence[int])
     ----------
     sizes : sequence of int
         Bytes of each value.
+    below : float, optional
+        Regions with as many bytes are left out.
+    limit : float, optional
+        Regions that take more seconds are left out.
     """
     around = _Around(graph, plan, sizes)
     steps = plan.steps
     live = plan.live_bytes[: len(steps)]
-    most = max(live, default=0)
+    most = min(max(live, default=0), below - 1)
     least = int(_COLD * around.boundary())
     hot = [at for at, held in enumerate(live) if held > least]
     found: list[Region] = []
@@ -70,16 +81,21 @@ def regions_of(graph: Graph, plan: Plan, regions: Regions, sizes: Sequence[int])
         return found
     ends = [at for at in range(hot[0], len(live)) if _is_near(at, hot)]
     for last in ends[:_MOST_ENDINGS]:
-        for first, costs in regions.ending(steps, last, _LONGEST, most):
+        room = most - around.held_in_all(last)
+        if room < 0:
+            continue
+        for first, costs in regions.ending(steps, last, _LONGEST, int(room)):
             if first == last:
                 continue  # Steps by themselves run tile by tile anyway.
             warmest = max(live[first : last + 1])
+            if warmest <= least:
+                continue
             held = around.held(first, last)
-            best = inf
+            best = limit
             for cost in sorted(costs, key=lambda cost: (cost.bytes, cost.seconds)):
-                if warmest > least and held + cost.bytes < warmest and cost.seconds < best:
+                bytes_ = held + cost.bytes
+                if bytes_ < min(warmest, below) and cost.seconds < best:
                     best = cost.seconds
-                    bytes_ = held + cost.bytes
                     found.append(Region(first, last, cost.rows, bytes_, cost.seconds))
     return found
 
@@ -114,13 +130,13 @@ class _Around:
             made[[v for v in graph.nodes[nodes[-1]].outputs if v is not None]] = at
         self._exits = [nodes[-1] for nodes in steps]
         placed = [(v, place) for v, place in enumerate(plan.placements) if place is not None]
-        self._values = np.array([value for value, _ in placed], np.int64)
+        self._position = {value: at for at, (value, _) in enumerate(placed)}
         self._starts = np.array([place.live.start for _, place in placed], np.int64)
         self._ends = np.array([place.live.end for _, place in placed], np.int64)
         self._offsets = np.array([place.offset for _, place in placed], np.int64)
         self._bytes = np.array([-(-sizes[v] // plan.alignment) for v, _ in placed], np.int64)
         self._bytes *= plan.alignment
-        self._made = made[self._values]
+        self._made = made[list(self._position)]
         roots = np.array([find(value) for value, _ in placed], np.int64)
         _, self._roots, counts = np.unique(roots, return_inverse=True, return_counts=True)
         self._share = counts[self._roots] > 1
@@ -131,10 +147,22 @@ class _Around:
         ends = (self._graph.inputs, self._graph.outputs)
         return max(sum(self._sizes[value] for value in values) for values in ends)
 
+    def _exits_of(self, step: int) -> list[int]:
+        """Return the positions of the results of a step that have a place."""
+        outputs = self._graph.nodes[self._exits[step]].outputs
+        return [self._position[v] for v in outputs if v is not None and v in self._position]
+
+    def held_in_all(self, last: int) -> int:
+        """Return bytes that every region holds that ends with a step."""
+        is_outside = self._made <= last - _LONGEST
+        is_outside[self._exits_of(last)] = True
+        held = (self._starts <= last) & (self._ends > last) & is_outside & ~self._share
+        return int(self._bytes[held].sum())
+
     def held(self, first: int, last: int) -> int:
         """Return the bytes of the values that a region of steps reads, makes, or leaves alone."""
-        exits = [v for v in self._graph.nodes[self._exits[last]].outputs if v is not None]
-        inside = (first <= self._made) & (self._made <= last) & ~np.isin(self._values, exits)
+        inside = (first <= self._made) & (self._made <= last)
+        inside[self._exits_of(last)] = False
         held = (self._starts <= last) & (self._ends > first) & ~inside
         spans: dict[int, list[tuple[int, int]]] = {}
         for at in np.flatnonzero(held & self._share).tolist():

@@ -265,7 +265,7 @@ def _in_strips(maker: Maker, plain: Timed, limit: float, below: float) -> list[T
         return found
     draft = maker.draft([name for name in maker.names if name not in _SLOW])
     timed = maker.finish(draft)
-    known = regions_of(maker.graph, timed.plan, regions, maker.sizes)
+    known = regions_of(maker.graph, timed.plan, regions, maker.sizes, below, limit)
     if not known:
         return found
     ways = [[Way(way.bytes, way.seconds) for way in step.ways] for step in _steps(maker, timed)]

@@ -13,18 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from arenaplan._core import Plan, write_files
-from arenaplan.errors import InputMismatch, InvalidOption, ModelCorrupt, RecomputeExceeded
+from arenaplan.errors import InputMismatch, InvalidOption, ModelCorrupt
 from arenaplan.executor import Executor
 from arenaplan.gradients import TrainingGraph
-from arenaplan.graph import Graph
 from arenaplan.options import PlanKeywords, PlanOptions
-from arenaplan.planning import goal_of
 from arenaplan.planning import plan as make_plan
+from arenaplan.spaces import Space
 
-_ATTEMPTS = 6
-"""Budgets of values that are tried for a budget of values and scratch memory."""
-_MOST_EXTRA = 100
-"""Extra work of the smallest arena that is looked for, in percent."""
 _PERIOD = 0.1
 """Seconds between two changes of the line on the terminal."""
 _FORMAT = "arenaplan.checkpoint.1"
@@ -64,6 +59,8 @@ class Trainer:
         Lets nodes run again, so that the arena needs fewer bytes: as for :func:`arenaplan.plan`. A
         number of bytes is that of the whole arena, scratch memory of kernels included. Losses stay
         equal bit for bit.
+    page_to : str or Space, optional
+        A slow memory that values may be copied to and back from: as for :func:`arenaplan.plan`.
     options
         Fields of :class:`arenaplan.PlanOptions`. By default the techniques are those that change no
         bit of any result (:data:`EXACT`), so that every plan trains alike; ``optimize="all"`` may
@@ -98,6 +95,7 @@ class Trainer:
         *,
         seed: int = 0,
         recompute: str | int | None = None,
+        page_to: str | Space | None = None,
         **options: Unpack[PlanKeywords],
     ) -> None:
         if not train.statistics:
@@ -105,13 +103,14 @@ class Trainer:
                 "the graph has no updates of its parameters: call arenaplan.sgd or arenaplan.adam "
                 "first"
             )
-        if plan is not None and (options or recompute is not None):
+        if plan is not None and (options or recompute is not None or page_to is not None):
             raise InvalidOption("options are those of the plan that is given")
         graph = train.graph
         if plan is None:
-            graph, plan = _planned(graph, recompute, options)
+            exact = PlanOptions(target="numpy", optimize=EXACT)
+            plan = make_plan(graph, exact, recompute=recompute, page_to=page_to, **options)
         self.train = train
-        self.graph = graph
+        self.graph = graph.for_plan(plan)
         """The graph that runs: that of ``train``, or one in which nodes run again."""
         self.plan = plan
         self._executor = Executor(graph, plan, seed=seed)
@@ -249,56 +248,6 @@ class Trainer:
         if missing:
             raise InputMismatch(f"the checkpoint lacks state {missing[0]!r}")
         self._executor.restore(arrays, runs=steps)
-
-
-def _planned(
-    graph: Graph, recompute: str | int | None, options: PlanKeywords
-) -> tuple[Graph, Plan]:
-    """
-    Return the graph that runs, and its plan.
-
-    Raises
-    ------
-    RecomputeExceeded
-        If no schedule was found in the bytes that are asked for.
-    """
-    exact = PlanOptions(target="numpy", optimize=EXACT)
-    if recompute is None:
-        return graph, make_plan(graph, exact, **options)
-    kind, most, _ = goal_of(recompute)
-    if kind != "bytes":
-        found = _scheduled(graph, recompute, exact, options)
-        plain = graph, make_plan(graph, exact, **options)
-        is_worse = plain[1].arena_bytes <= found[1].arena_bytes
-        return plain if kind == "extra" and is_worse else found
-    # The search counts values, and the arena has scratch memory, too: the budget of values follows.
-    least = _scheduled(graph, f"{_MOST_EXTRA}%", exact, options)
-    budget = most
-    for _ in range(_ATTEMPTS):
-        try:
-            found = _scheduled(graph, budget, exact, options)
-        except RecomputeExceeded:
-            break
-        if found[1].arena_bytes <= most:
-            return found
-        least = min(least, found, key=lambda each: each[1].arena_bytes)
-        budget -= found[1].arena_bytes - most
-        if budget <= 0:
-            break
-    if least[1].arena_bytes <= most:
-        return least
-    raise RecomputeExceeded(
-        f"no schedule was found whose arena has {most} bytes, scratch memory included; the "
-        f"smallest one has {least[1].arena_bytes}"
-    )
-
-
-def _scheduled(
-    graph: Graph, recompute: str | int, exact: PlanOptions, options: PlanKeywords
-) -> tuple[Graph, Plan]:
-    """Return the graph of a schedule, and its plan with scratch memory."""
-    scheduled = graph.for_plan(make_plan(graph, exact, recompute=recompute, **options))
-    return scheduled, make_plan(scheduled, exact, **options)
 
 
 class _Line:

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use arenaplan::arena::{ArenaAllocator, ArenaBlock, SystemAllocator};
 use arenaplan::base::{Alignment, quoted};
 use arenaplan::{Error, SpaceId};
-use arenaplan_kernels::{Elements, Planes, PlanesMut};
+use arenaplan_kernels::{Elements, Kind, Planes, PlanesMut};
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
@@ -646,8 +646,13 @@ pub(crate) fn planes_mut<'b>(
 }
 
 /// Returns the elements of a buffer, to be copied in and out.
-pub(crate) fn cells(buffer: &PyBuffer<f32>, len: usize) -> arenaplan_kernels::Result<Elements<'_>> {
+pub(crate) fn cells<T: Element>(
+    buffer: &PyBuffer<T>,
+    kind: Kind,
+    len: usize,
+) -> arenaplan_kernels::Result<Elements<'_>> {
+    debug_assert_eq!(kind.bytes(), size_of::<T>(), "the kind is that of the elements");
     // SAFETY: as in `elements`, for the `len` elements that shape and strides of the buffer reach;
     // `compiled::Elementwise` writes only buffers that can be written, and makes no reference.
-    unsafe { Elements::from_raw(buffer.buf_ptr().cast(), len) }
+    unsafe { Elements::from_raw(buffer.buf_ptr().cast(), kind, len) }
 }

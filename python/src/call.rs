@@ -19,7 +19,11 @@ use crate::headroom::{Call, Worker};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) seconds: f64,
-    pub(crate) progress: Progress,
+    /// Nothing before the work has told something.
+    pub(crate) progress: Option<Progress>,
+    /// Whether the work has just told it; otherwise it is told again, so that the listener can end
+    /// work that tells nothing for long.
+    pub(crate) is_news: bool,
 }
 
 impl Moment {
@@ -28,10 +32,14 @@ impl Moment {
         self,
         py: Python<'_>,
     ) -> PyResult<BTreeMap<&'static str, Bound<'_, PyAny>>> {
-        let Progress { stage, peak, lower_bound, nodes, .. } = self.progress;
-        let peak = (peak < u64::MAX).then_some(peak);
+        let (stage, peak, lower_bound, nodes) = match self.progress {
+            Some(Progress { stage, peak, lower_bound, nodes, .. }) => {
+                (stage.name(), (peak < u64::MAX).then_some(peak), lower_bound, nodes)
+            }
+            None => ("start", None, 0, 0),
+        };
         Ok(BTreeMap::from([
-            ("stage", stage.name().into_pyobject(py)?.into_any()),
+            ("stage", stage.into_pyobject(py)?.into_any()),
             ("seconds", self.seconds.into_pyobject(py)?.into_any()),
             ("peak", peak.into_pyobject(py)?.into_any()),
             ("lower_bound", lower_bound.into_pyobject(py)?.into_any()),
@@ -51,7 +59,7 @@ const ASIDE_PER_ITEM: usize = 1 << 10;
 /// Tells how far the work is.
 pub(crate) type Tell<'t> = &'t (dyn Fn(Progress) + Sync);
 
-/// Called with progress.
+/// Called with progress, and again in each [`SIGNAL_PERIOD`] without any.
 pub(crate) type Hear<'h> = &'h mut dyn FnMut(Moment) -> PyResult<ControlFlow<()>>;
 
 /// Result of a call.
@@ -132,7 +140,7 @@ pub(crate) fn watch<T: Send + 'static>(
         stopped = work.and_then(|work| work_here(py, cancel, &sender, started, work));
     }
     drop(sender);
-    let value = listen(py, &call, news, hear, &mut stopped)?;
+    let value = listen(py, &call, news, hear, started, &mut stopped)?;
     if call.is_short() {
         return Err(stopped.unwrap_or_else(|| out_of_memory(py)));
     }
@@ -155,7 +163,8 @@ pub(crate) fn told(
 fn tell<T>(sender: &Sender<News<T>>, started: Instant, progress: Progress) {
     let seconds = started.elapsed().as_secs_f64();
     // There is no listener any more if the call was given up.
-    let _ = sender.send(News::Moment(Moment { seconds, progress }));
+    let moment = Moment { seconds, progress: Some(progress), is_news: true };
+    let _ = sender.send(News::Moment(moment));
 }
 
 /// Does the work on this thread, and returns the exception that Ctrl-C raised.
@@ -194,12 +203,21 @@ fn listen<T: Send>(
     call: &Call,
     mut news: Receiver<News<T>>,
     hear: Hear<'_>,
+    started: Instant,
     stopped: &mut Option<PyErr>,
 ) -> PyResult<T> {
+    let mut last = None;
     loop {
         let next;
         (next, news) = py.detach(move || (news.recv_timeout(SIGNAL_PERIOD), news));
         let mut found = py.check_signals();
+        let next = match next {
+            Err(RecvTimeoutError::Timeout) if !call.cancel().load(Ordering::Relaxed) => {
+                let seconds = started.elapsed().as_secs_f64();
+                Ok(News::Moment(Moment { seconds, progress: last, is_news: false }))
+            }
+            next => next,
+        };
         match next {
             Ok(News::Done(value)) => {
                 if let (Err(error), None) = (found, &stopped) {
@@ -207,11 +225,14 @@ fn listen<T: Send>(
                 }
                 return Ok(value);
             }
-            Ok(News::Moment(moment)) => match hear(moment) {
-                Ok(ControlFlow::Continue(())) => {}
-                Ok(ControlFlow::Break(())) => call.cancel().store(true, Ordering::Relaxed),
-                Err(error) => found = found.and(Err(error)),
-            },
+            Ok(News::Moment(moment)) => {
+                last = moment.progress;
+                match hear(moment) {
+                    Ok(ControlFlow::Continue(())) => {}
+                    Ok(ControlFlow::Break(())) => call.cancel().store(true, Ordering::Relaxed),
+                    Err(error) => found = found.and(Err(error)),
+                }
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 let message = "the planner panicked; please report it".into();

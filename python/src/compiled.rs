@@ -1,16 +1,18 @@
 //! Compiled kernels of the executor: bound to arrays once, and called without the interpreter lock.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use arenaplan_kernels::{
-    Argument, Chain, Conv, Depthwise, Function, Matrix, Normalization, OPERANDS, Pooling, Side,
-    Sliding, Start, Step, multiply_bytes, pool, softmax,
+    Argument, Cell, Chain, Conv, Depthwise, Elements, Function, Kind, Matrix, Normalization,
+    OPERANDS, Pooling, Recurrence, Schedule, Side, Sliding, Start, State, Step, Team,
+    multiply_bytes, pool, softmax,
 };
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
 
 use crate::arena::{cells, elements, elements_mut, planes, planes_mut};
 use crate::error::raise_named;
+use crate::team;
 
 /// The planes that shape and strides of a buffer describe: the elements behind its second axis.
 #[derive(Clone, Copy, Debug)]
@@ -109,21 +111,30 @@ impl WindowSide {
 /// An operation with all its operands.
 trait Work: Send {
     /// Does it.
-    fn run(&mut self) -> arenaplan_kernels::Result<()>;
+    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()>;
+
+    /// Returns the elements of scratch memory that each thread needs.
+    fn scratch_len(&self) -> usize {
+        0
+    }
 }
 
 /// A kernel of the executor that is bound to its arrays; calling it does the work.
 ///
-/// It keeps the arrays alive, allocates nothing, and runs without the interpreter lock.
+/// It keeps the arrays alive, allocates nothing, and runs without the interpreter lock. One that is
+/// made in a block of a :class:`ThreadTeam` is divided among its threads.
 #[pyclass(frozen, module = "arenaplan._core")]
 pub(crate) struct CompiledKernel {
     work: Mutex<Box<dyn Work>>,
     name: &'static str,
+    team: Arc<Team>,
 }
 
 impl CompiledKernel {
     fn new(name: &'static str, work: impl Work + 'static) -> Self {
-        Self { work: Mutex::new(Box::new(work)), name }
+        let team = team::current();
+        team.reserve(work.scratch_len());
+        Self { work: Mutex::new(Box::new(work)), name, team }
     }
 }
 
@@ -186,7 +197,9 @@ impl CompiledKernel {
             outward.checked_div(groups).unwrap_or(0),
         );
         let sizes = sizes.map_err(|e| refused(py, &e))?;
-        Ok(Self::new("conv", Convolution { sizes, operands, addend }))
+        let (images, room) = (operands.image_layout.counts[0], operands.scratch.item_count());
+        let schedule = sizes.schedule(images, room, team::current().threads());
+        Ok(Self::new("conv", Convolution { sizes, schedule, operands, addend }))
     }
 
     /// Return the fastest way of :meth:`conv` within some elements of scratch memory, at least 48.
@@ -292,29 +305,31 @@ impl CompiledKernel {
     ///     Function, register of the result, and arguments: the number of a register, or a constant.
     ///     The function ``"load"`` has the position of an operand as its first argument.
     /// result : int
-    ///     The register that is written.
+    ///     The register that is written. Integers are the nearest ones, and bounded.
     /// operands : list of array
-    ///     Broadcast to the shape of the output.
+    ///     Of single precision or integers of 8 bits, broadcast to the shape of the output.
     /// output : array
-    ///     May be the memory of an operand of its shape.
+    ///     One like these. May be the memory of an operand of its shape, or begin before one of
+    ///     wider elements if both are contiguous.
     #[staticmethod]
     fn chain(
         py: Python<'_>,
         steps: Vec<(String, usize, Value, Value)>,
         result: usize,
-        operands: Vec<PyBuffer<f32>>,
-        output: PyBuffer<f32>,
+        operands: Vec<Numbers>,
+        output: Numbers,
     ) -> PyResult<Self> {
         if operands.len() > OPERANDS || output.readonly() {
             let message = "too many operands, or an output that cannot be written";
             return Err(raise_named(py, "InvalidOperand", message.into()));
         }
         for operand in &operands {
-            if !is_same(operand, &output) {
-                check_apart(py, operand, &output)?;
+            if !operand.is_taken_over(&output) {
+                apart(py, operand.span(), output.span())?;
             }
         }
-        let strides = operands.iter().chain([&output]).map(element_strides);
+        let alone = operands.iter().any(|operand| operand.is_overtaken(&output)).then(Team::alone);
+        let strides = operands.iter().chain([&output]).map(Numbers::element_strides);
         let strides: Option<Vec<Vec<usize>>> = strides.collect();
         let shapes = operands.iter().all(|operand| operand.shape() == output.shape());
         let Some(strides) = strides.filter(|_| shapes) else {
@@ -336,7 +351,7 @@ impl CompiledKernel {
         let steps: Vec<Step> = steps.collect::<PyResult<_>>()?;
         let chain = Chain::new(steps, result, output.shape(), &strides);
         let chain = chain.map_err(|error| refused(py, &error))?;
-        Ok(Self::new("chain", Elementwise { chain, operands, output }))
+        Ok(Self::new("chain", Elementwise { chain, operands, output, alone }))
     }
 
     /// Return the softmax of the rows of an array: its elements along the last axis.
@@ -454,13 +469,77 @@ impl CompiledKernel {
         Ok(Self::new("byte_product", ByteProduct { rows, zero, weights, depth, columns, output }))
     }
 
+    /// Return some steps of a recurrent layer.
+    ///
+    /// Parameters
+    /// ----------
+    /// cell : {"RNN", "GRU", "late GRU", "LSTM"}
+    ///     The resets of a late GRU come after the product with the hidden state.
+    /// sums : array, shape (steps, sequences, gates * hidden)
+    ///     The gates' products with the input, and their biases; overwritten.
+    /// state, memory : array, shape (sequences, hidden)
+    ///     The hidden state, and the cell of an LSTM; scratch memory of a GRU.
+    /// early, late : array
+    ///     Those of :func:`pack_matrix`; the second is the matrix of the last gate of a GRU.
+    /// bias : array, optional
+    ///     That of the product with ``late``, of a late GRU.
+    /// output : array, shape (steps, sequences, hidden), optional
+    ///     The hidden state after each step.
+    /// backward : bool
+    ///     Whether the last step comes first.
+    #[staticmethod]
+    #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
+    fn recurrent(
+        py: Python<'_>,
+        cell: &str,
+        sums: PyBuffer<f32>,
+        state: PyBuffer<f32>,
+        memory: PyBuffer<f32>,
+        early: PyBuffer<f32>,
+        late: Option<PyBuffer<f32>>,
+        bias: Option<PyBuffer<f32>>,
+        output: Option<PyBuffer<f32>>,
+        backward: bool,
+    ) -> PyResult<Self> {
+        let kind = match cell {
+            "RNN" => Cell::Plain,
+            "GRU" => Cell::Gated { resets_late: false },
+            "late GRU" => Cell::Gated { resets_late: true },
+            "LSTM" => Cell::Memory,
+            _ => return Err(raise_named(py, "InvalidOperand", format!("no cell {cell}"))),
+        };
+        let writable = [Some(&sums), Some(&state), Some(&memory), output.as_ref()];
+        let written: Vec<_> = writable.into_iter().flatten().collect();
+        let read: Vec<_> =
+            [Some(&early), late.as_ref(), bias.as_ref()].into_iter().flatten().collect();
+        for (at, one) in written.iter().enumerate() {
+            for other in written[at + 1..].iter().chain(&read) {
+                check_apart(py, one, other)?;
+            }
+        }
+        let layouts = PlaneLayout::of(&sums).zip(match &output {
+            Some(output) => PlaneLayout::of(output).map(Some),
+            None => Some(None),
+        });
+        let Some((sums_layout, made)) = layouts.filter(|_| written.iter().all(|b| !b.readonly()))
+        else {
+            return Err(no_planes(py));
+        };
+        let hidden = state.shape().last().copied().unwrap_or(0);
+        let sizes = Recurrence::new(kind, hidden).map_err(|error| refused(py, &error))?;
+        let output = output.zip(made);
+        let work =
+            Steps { sizes, sums, sums_layout, state, memory, early, late, bias, output, backward };
+        Ok(Self::new("recurrent", work))
+    }
+
     /// Do the work.
     fn __call__(&self, py: Python<'_>) -> PyResult<()> {
         let Ok(mut work) = self.work.try_lock() else {
             return Err(raise_named(py, "ArenaBusy", format!("{} is running already", self.name)));
         };
         let work = &mut *work;
-        py.detach(|| work.run()).map_err(|error| refused(py, &error))
+        py.detach(|| work.run(&self.team)).map_err(|error| refused(py, &error))
     }
 
     fn __repr__(&self) -> String {
@@ -592,9 +671,10 @@ fn no_planes(py: Python<'_>) -> PyErr {
 }
 
 /// Returns the strides of a buffer in elements, if none is negative.
-fn element_strides(buffer: &PyBuffer<f32>) -> Option<Vec<usize>> {
+fn element_strides<T: Element>(buffer: &PyBuffer<T>) -> Option<Vec<usize>> {
+    let size = size_of::<T>();
     let strides = buffer.strides().iter();
-    strides.map(|&s| usize::try_from(s).ok().filter(|s| s % 4 == 0).map(|s| s / 4)).collect()
+    strides.map(|&s| usize::try_from(s).ok().filter(|s| s % size == 0).map(|s| s / size)).collect()
 }
 
 /// An argument of a function of a chain.
@@ -621,13 +701,96 @@ fn is_same(a: &PyBuffer<f32>, b: &PyBuffer<f32>) -> bool {
         && strides.zip(a.shape()).all(|((a, b), &count)| a == b || count == 1)
 }
 
+/// Numbers that a chain computes with.
+#[derive(FromPyObject)]
+enum Numbers {
+    Single(PyBuffer<f32>),
+    Signed(PyBuffer<i8>),
+    Unsigned(PyBuffer<u8>),
+}
+
+/// Evaluates an expression for the buffer that some numbers are in.
+macro_rules! of_buffer {
+    ($numbers:expr, $buffer:ident => $made:expr) => {
+        match $numbers {
+            Numbers::Single($buffer) => $made,
+            Numbers::Signed($buffer) => $made,
+            Numbers::Unsigned($buffer) => $made,
+        }
+    };
+}
+
+impl Numbers {
+    const fn kind(&self) -> Kind {
+        match self {
+            Self::Single(_) => Kind::Single,
+            Self::Signed(_) => Kind::Signed,
+            Self::Unsigned(_) => Kind::Unsigned,
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        of_buffer!(self, buffer => buffer.shape())
+    }
+
+    fn readonly(&self) -> bool {
+        of_buffer!(self, buffer => buffer.readonly())
+    }
+
+    fn span(&self) -> (usize, usize) {
+        of_buffer!(self, buffer => span(buffer))
+    }
+
+    /// Returns the strides in elements, if none is negative.
+    fn element_strides(&self) -> Option<Vec<usize>> {
+        of_buffer!(self, buffer => element_strides(buffer))
+    }
+
+    /// Returns whether an output, which is made in order, may be the memory of these numbers: it is the
+    /// same elements, or no element of it reaches one that is read later.
+    fn is_taken_over(&self, output: &Self) -> bool {
+        let start = |numbers: &Self| of_buffer!(numbers, buffer => buffer.buf_ptr().addr());
+        let is_contiguous =
+            |numbers: &Self| of_buffer!(numbers, buffer => buffer.is_c_contiguous());
+        let (own, made) = (self.kind().bytes(), output.kind().bytes());
+        if self.shape() != output.shape() || own < made {
+            return false;
+        }
+        if own > made {
+            return start(output) <= start(self) && is_contiguous(self) && is_contiguous(output);
+        }
+        let strides = self.element_strides().zip(output.element_strides());
+        start(self) == start(output)
+            && strides.is_some_and(|(a, b)| {
+                a.iter().zip(&b).zip(self.shape()).all(|((a, b), &count)| a == b || count == 1)
+            })
+    }
+
+    /// Returns whether an output of shorter elements is in the memory of these numbers: an element is
+    /// then written over others, which must have been read.
+    fn is_overtaken(&self, output: &Self) -> bool {
+        let (own, made) = (self.span(), output.span());
+        self.kind().bytes() > output.kind().bytes() && own.0 < made.1 && made.0 < own.1
+    }
+
+    fn cells(&self) -> arenaplan_kernels::Result<Elements<'_>> {
+        let (low, high) = self.span();
+        let len = (high - low) / self.kind().bytes();
+        of_buffer!(self, buffer => cells(buffer, self.kind(), len))
+    }
+}
+
 /// Fails if two buffers share bytes.
 fn check_apart<A: Element, B: Element>(
     py: Python<'_>,
     a: &PyBuffer<A>,
     b: &PyBuffer<B>,
 ) -> PyResult<()> {
-    let (a, b) = (span(a), span(b));
+    apart(py, span(a), span(b))
+}
+
+/// Fails if two ranges of addresses share bytes.
+fn apart(py: Python<'_>, a: (usize, usize), b: (usize, usize)) -> PyResult<()> {
     if a.0 < b.1 && b.0 < a.1 {
         return Err(raise_named(py, "InvalidOperand", "operands share memory".into()));
     }
@@ -700,27 +863,29 @@ enum Addend {
 /// A convolution.
 struct Convolution {
     sizes: Conv,
+    schedule: Schedule,
     operands: Windowed,
     addend: Addend,
 }
 
 impl Work for Convolution {
-    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
         let all = &mut self.operands;
         let image = planes(&all.image, &all.image_layout)?;
         let mut output = planes_mut(&mut all.output, &all.output_layout)?;
         let (bias, scratch) = (all.bias.as_ref().map(elements), elements_mut(&mut all.scratch));
         let weights = elements(&all.weights);
-        let numbers;
         let start = match &self.addend {
             Addend::Nothing => Start::Nothing,
             Addend::Result => Start::Result,
-            Addend::Numbers(buffer, layout) => {
-                numbers = planes(buffer, layout)?;
-                Start::Numbers(&numbers)
-            }
+            Addend::Numbers(buffer, layout) => Start::Numbers(planes(buffer, layout)?),
         };
-        self.sizes.run(&image, weights, bias, start, all.bounds, &mut output, scratch)
+        let (schedule, bounds) = (&self.schedule, all.bounds);
+        self.sizes.run(schedule, &image, weights, bias, start, bounds, &mut output, scratch, team)
+    }
+
+    fn scratch_len(&self) -> usize {
+        self.operands.scratch.item_count()
     }
 }
 
@@ -733,12 +898,13 @@ struct Product {
 }
 
 impl Work for Product {
-    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
         let Rows { source, output, layout } = &mut self.rows;
         let Some((source, source_layout)) = source else { return Ok(()) };
         let source = planes(source, source_layout)?;
         let bias = self.bias.as_ref().map(elements);
-        self.sizes.run(&source, elements(&self.matrix), bias, &mut planes_mut(output, layout)?)
+        let mut output = planes_mut(output, layout)?;
+        self.sizes.run(&source, elements(&self.matrix), bias, &mut output, team)
     }
 }
 
@@ -749,34 +915,38 @@ struct Channels {
 }
 
 impl Work for Channels {
-    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
         let all = &mut self.operands;
         let image = planes(&all.image, &all.image_layout)?;
         let mut output = planes_mut(&mut all.output, &all.output_layout)?;
         let (bias, scratch) = (all.bias.as_ref().map(elements), elements_mut(&mut all.scratch));
-        self.sizes.run(&image, elements(&all.weights), bias, all.bounds, &mut output, scratch)
+        let weights = elements(&all.weights);
+        self.sizes.run(&image, weights, bias, all.bounds, &mut output, scratch, team)
+    }
+
+    fn scratch_len(&self) -> usize {
+        self.sizes.scratch_len()
     }
 }
 
-/// A chain of elementwise functions. The output is no operand, or exactly one of the same strides.
+/// A chain of elementwise functions. The output is no operand, or one that it takes over.
 struct Elementwise {
     chain: Chain,
-    operands: Vec<PyBuffer<f32>>,
-    output: PyBuffer<f32>,
+    operands: Vec<Numbers>,
+    output: Numbers,
+    /// A team of one thread, where elements must be made in order: see [`Numbers::is_overtaken`].
+    alone: Option<Team>,
 }
 
 impl Work for Elementwise {
-    fn run(&mut self) -> arenaplan_kernels::Result<()> {
-        let len = |buffer| {
-            let (low, high) = span(buffer);
-            (high - low) / 4
-        };
-        let mut output = cells(&self.output, len(&self.output))?;
+    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
+        let mut output = self.output.cells()?;
         let mut operands = [output; OPERANDS];
         for (to, from) in operands.iter_mut().zip(&self.operands) {
-            *to = cells(from, len(from))?;
+            *to = from.cells()?;
         }
-        self.chain.run(&operands[..self.operands.len()], &mut output)
+        let team = self.alone.as_ref().unwrap_or(team);
+        self.chain.run(&operands[..self.operands.len()], &mut output, team)
     }
 }
 
@@ -813,10 +983,10 @@ struct Softmax {
 }
 
 impl Work for Softmax {
-    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
         let Rows { source, output, layout } = &mut self.rows;
         let source = source.as_ref().map(|(source, layout)| planes(source, layout)).transpose()?;
-        softmax(source.as_ref(), &mut planes_mut(output, layout)?)
+        softmax(source.as_ref(), &mut planes_mut(output, layout)?, team)
     }
 }
 
@@ -830,7 +1000,7 @@ struct Normalizing {
 }
 
 impl Work for Normalizing {
-    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
         let Rows { source, output, layout } = &mut self.rows;
         let source = source.as_ref().map(|(source, layout)| planes(source, layout)).transpose()?;
         let normalization = Normalization {
@@ -839,7 +1009,7 @@ impl Work for Normalizing {
             scale: self.scale.as_ref().map(elements),
             shift: self.shift.as_ref().map(elements),
         };
-        normalization.run(source.as_ref(), &mut planes_mut(output, layout)?)
+        normalization.run(source.as_ref(), &mut planes_mut(output, layout)?, team)
     }
 }
 
@@ -855,7 +1025,7 @@ struct Pool {
 }
 
 impl Work for Pool {
-    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
         let image = planes(&self.image, &self.image_layout)?;
         let mut output = planes_mut(&mut self.output, &self.output_layout)?;
         let pooling = match &self.counts {
@@ -864,7 +1034,39 @@ impl Work for Pool {
                 Pooling::Mean { rows: elements(rows), columns: elements(columns) }
             }
         };
-        pool(&self.window, pooling, &image, &mut output, elements_mut(&mut self.scratch))
+        pool(&self.window, pooling, &image, &mut output, elements_mut(&mut self.scratch), team)
+    }
+
+    fn scratch_len(&self) -> usize {
+        self.window.width()
+    }
+}
+
+/// Steps of a recurrent layer. What is written shares no byte with another operand.
+struct Steps {
+    sizes: Recurrence,
+    sums: PyBuffer<f32>,
+    sums_layout: PlaneLayout,
+    state: PyBuffer<f32>,
+    memory: PyBuffer<f32>,
+    early: PyBuffer<f32>,
+    late: Option<PyBuffer<f32>>,
+    bias: Option<PyBuffer<f32>>,
+    output: Option<(PyBuffer<f32>, PlaneLayout)>,
+    backward: bool,
+}
+
+impl Work for Steps {
+    fn run(&mut self, _: &Team) -> arenaplan_kernels::Result<()> {
+        let mut sums = planes_mut(&mut self.sums, &self.sums_layout)?;
+        let mut state =
+            State { hidden: elements_mut(&mut self.state), cell: elements_mut(&mut self.memory) };
+        let late = self.late.as_ref().map(elements).unwrap_or_default();
+        let bias = self.bias.as_ref().map(elements);
+        let output = self.output.as_mut().map(|(output, layout)| planes_mut(output, layout));
+        let mut output = output.transpose()?;
+        let early = elements(&self.early);
+        self.sizes.run(&mut sums, &mut state, early, late, bias, output.as_mut(), self.backward)
     }
 }
 
@@ -879,18 +1081,18 @@ struct ByteProduct {
 }
 
 impl Work for ByteProduct {
-    fn run(&mut self) -> arenaplan_kernels::Result<()> {
+    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
         let Self { rows, zero, weights, depth, columns, output } = self;
         let (weights, output) = (elements(weights), elements_mut(output));
         // The zero point was checked to be a byte of that kind.
         match rows {
             Bytes::Unsigned(rows) => {
                 let zero = u8::try_from(*zero).unwrap_or_default();
-                multiply_bytes(elements(rows), zero, weights, *depth, *columns, output)
+                multiply_bytes(elements(rows), zero, weights, *depth, *columns, output, team)
             }
             Bytes::Signed(rows) => {
                 let zero = i8::try_from(*zero).unwrap_or_default();
-                multiply_bytes(elements(rows), zero, weights, *depth, *columns, output)
+                multiply_bytes(elements(rows), zero, weights, *depth, *columns, output, team)
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arenaplan::base::{Alignment, quoted};
+use arenaplan::base::{Alignment, Execution, quoted};
 use arenaplan::graph::{Choice, Flow, InPlace, Overlap, View, Whole, Window, Workspace};
 use arenaplan::pack::Space;
 use arenaplan::{Effects, GraphBuilder, Node, NodeId, SpaceId, Value, ValueId};
@@ -15,6 +15,7 @@ use crate::attributes;
 use crate::call::{self, admit};
 use crate::error::{OrRaise, raise, raise_named};
 use crate::files;
+use crate::recompute::{Entry, Paging};
 
 /// A value, as a tuple.
 #[derive(FromPyObject)]
@@ -201,12 +202,20 @@ impl Graph {
         Ok(Self { inner: Arc::new(grouped.graph) })
     }
 
-    /// Return the graph in which each execution of a schedule, a list of nodes by index, is a node.
-    fn scheduled(&self, py: Python<'_>, schedule: Vec<u32>) -> PyResult<Self> {
+    /// Return the graph in which each execution of a schedule, a list of nodes by index and of values
+    /// that are copied, is a node.
+    #[pyo3(signature = (schedule, paging=None))]
+    fn scheduled(
+        &self,
+        py: Python<'_>,
+        schedule: Vec<Entry>,
+        paging: Option<Paging>,
+    ) -> PyResult<Self> {
         let graph = Arc::clone(&self.inner);
         let inner = call::run(py, self.items(), move |_, _| {
-            let schedule: Vec<NodeId> = schedule.into_iter().map(NodeId::from).collect();
-            graph.scheduled(&schedule)
+            let schedule: Vec<Execution> = schedule.into_iter().map(Execution::from).collect();
+            let slow = paging.map(|paging| paging.to_space());
+            graph.scheduled_with(&schedule, slow.as_ref())
         })?;
         Ok(Self { inner: Arc::new(inner.or_raise(py)?.graph) })
     }

@@ -29,6 +29,7 @@ mod shared;
 mod sharing;
 mod storage;
 mod target;
+mod team;
 mod verdict;
 mod views;
 
@@ -64,7 +65,8 @@ mod _core {
     use crate::planner::{Explained, explain, plan};
     #[pymodule_export]
     use crate::recompute::{
-        RecomputeCurve, RecomputePoint, extra_of_chen, recompute, recompute_curve,
+        Paging, RecomputeCurve, RecomputePoint, Transfer, extra_of_chen, recompute,
+        recompute_curve, recompute_with_scratch,
     };
     #[pymodule_export]
     use crate::results::{
@@ -82,6 +84,8 @@ mod _core {
     use crate::storage::{StorageLayout, load_params, save_params};
     #[pymodule_export]
     use crate::target::{Target, targets};
+    #[pymodule_export]
+    use crate::team::ThreadTeam;
     #[pymodule_export]
     use crate::verdict::{SharedVerdict, Verdict};
     #[pymodule_export]

@@ -460,7 +460,9 @@ fn run(
     let started = Instant::now();
     let mut stages = Vec::new();
     let mut hear = |moment: Moment| {
-        stages.push(moment);
+        if moment.is_news {
+            stages.push(moment);
+        }
         call::told(py, on_progress, moment)
     };
     let Ended { value, stopped, seconds } =

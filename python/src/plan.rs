@@ -17,7 +17,7 @@ use crate::error::{OrRaise, raise_named};
 use crate::files::{self, write_all};
 use crate::graph::Graph;
 use crate::hazards::Hazards;
-use crate::recompute::ratio;
+use crate::recompute::{Entry, Paging, ratio};
 use crate::results::{
     CallerBuffer, Estimate, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, Share,
     StepOperands, Strips, Timetable,
@@ -515,14 +515,22 @@ impl Plan {
     }
 
     /// The executions of a plan in which nodes run again, as indices of nodes of the graph without
-    /// repetitions: a reader reads the latest value that was made before. None if each node runs
-    /// once.
+    /// repetitions, and values that are copied, as :class:`Transfer`: a reader reads the latest
+    /// value that was made before. None if each node runs once and no value is copied.
     #[getter]
-    fn schedule(&self) -> Option<Vec<u32>> {
-        self.inner.recomputed().map(|recomputed| recomputed.schedule.clone())
+    fn schedule(&self) -> Option<Vec<Entry>> {
+        self.inner.recomputed().map(|recomputed| Entry::of(&recomputed.schedule))
     }
 
-    /// Work of the nodes that run again, as a part of the work of running each node once.
+    /// The slow memory that values are copied to, which is the last of :attr:`spaces`; None if no
+    /// value is.
+    #[getter]
+    fn paging(&self) -> Option<Paging> {
+        self.inner.recomputed().and_then(|it| it.paging.as_ref()).map(Paging::of)
+    }
+
+    /// Work of the nodes that run again and of the copies, as a part of the work of running each
+    /// node once.
     #[getter]
     fn extra_cost(&self) -> f64 {
         self.inner.recomputed().map_or(0.0, |it| ratio(it.extra_cost, it.cost))
@@ -647,9 +655,8 @@ impl Plan {
         if let Ok(core) = graph.cast::<Graph>() {
             return Ok(core.clone());
         }
-        let schedule = self.inner.recomputed().map(|recomputed| recomputed.schedule.clone());
-        let graph = match schedule {
-            Some(schedule) => graph.call_method1("scheduled", (schedule,))?,
+        let graph = match self.schedule() {
+            Some(schedule) => graph.call_method1("scheduled", (schedule, self.paging()))?,
             None => graph.clone(),
         };
         let policy = self.inner.options().workspace.name();

@@ -177,12 +177,23 @@ pub(crate) struct Explained {
 
 /// Return a plan, and the bytes that other choices of techniques need.
 #[pyfunction]
-pub(crate) fn explain(py: Python<'_>, graph: &Graph, options: Options) -> PyResult<Explained> {
+#[pyo3(signature = (graph, options, on_progress=None, time_limit=None))]
+pub(crate) fn explain(
+    py: Python<'_>,
+    graph: &Graph,
+    options: Options,
+    on_progress: Option<Bound<'_, PyAny>>,
+    time_limit: Option<f64>,
+) -> PyResult<Explained> {
     let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
-    let found = call::run(py, items, move |cancel, tell| {
-        options.planner()?.budget(call::budget(cancel, tell, None)).explain(&graph)
+    let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
+    let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
+        options.planner()?.budget(call::budget(cancel, tell, time_limit)).explain(&graph)
     })?;
-    let Explanation { plan, without, levels, switched, .. } = found.or_raise(py)?;
+    if let Some(error) = ended.stopped {
+        return Err(error);
+    }
+    let Explanation { plan, without, levels, switched, .. } = ended.value.or_raise(py)?;
     let named = |levels: Vec<(Technique, u64)>| {
         let level = |(technique, bytes): (Technique, u64)| Level {
             technique: technique.name().into(),

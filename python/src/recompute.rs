@@ -1,13 +1,16 @@
-//! Plans in which nodes run again.
+//! Plans in which nodes run again, and values leave for a slow memory.
 
 use std::sync::Arc;
 
+use arenaplan::base::Execution;
+use arenaplan::pack::Space;
 use arenaplan::planner::{Curve, Goal};
 use arenaplan::recompute::Recompute;
+use arenaplan::{Error, NodeId, ValueId};
 use pyo3::prelude::*;
 
 use crate::call::{self, Moment};
-use crate::error::OrRaise;
+use crate::error::{OrRaise, raise};
 use crate::graph::Graph;
 use crate::plan::Plan;
 use crate::planner::Options;
@@ -16,7 +19,7 @@ use crate::planner::Options;
 #[pyclass(frozen, get_all, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct RecomputePoint {
-    /// Bytes of the arena.
+    /// Bytes of the arena, without the slow memory.
     arena_bytes: u64,
     /// Extra work as a part of the work of running each node once.
     extra: f64,
@@ -40,10 +43,141 @@ pub(crate) struct RecomputeCurve {
     floor: u64,
 }
 
+/// A value that is copied to a slow memory, or back from it, as an entry of a schedule.
+///
+/// Examples
+/// --------
+/// >>> import arenaplan as ap
+/// >>> ap.Transfer(3, "out")
+/// Transfer(value=3, way='out')
+#[pyclass(frozen, eq, hash, from_py_object, module = "arenaplan._core")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Transfer {
+    /// Index of the value.
+    #[pyo3(get)]
+    value: u32,
+    is_out: bool,
+}
+
+#[pymethods]
+impl Transfer {
+    #[new]
+    fn new(py: Python<'_>, value: u32, way: &str) -> PyResult<Self> {
+        let is_out = match way {
+            "out" => true,
+            "in" => false,
+            _ => {
+                let reason = format!("it is 'out' or 'in', not {}", arenaplan::base::quoted(way));
+                return Err(raise(py, &Error::InvalidOption { option: "way", reason }));
+            }
+        };
+        Ok(Self { value, is_out })
+    }
+
+    /// ``"out"`` to the slow memory, or ``"in"``.
+    #[getter]
+    const fn way(&self) -> &'static str {
+        if self.is_out { "out" } else { "in" }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Transfer(value={}, way='{}')", self.value, self.way())
+    }
+}
+
+/// One entry of a schedule: a node by index, or a value that is copied.
+#[derive(Debug, FromPyObject, IntoPyObject)]
+pub(crate) enum Entry {
+    /// A node runs.
+    Run(u32),
+    /// A value is copied.
+    Copy(Transfer),
+}
+
+impl Entry {
+    /// Returns the entries of a schedule.
+    pub(crate) fn of(schedule: &[Execution]) -> Vec<Self> {
+        let entry = |execution: &Execution| match *execution {
+            Execution::Run(node) => Self::Run(node.into()),
+            Execution::PageOut { value } => {
+                Self::Copy(Transfer { value: value.into(), is_out: true })
+            }
+            Execution::PageIn { value } => {
+                Self::Copy(Transfer { value: value.into(), is_out: false })
+            }
+        };
+        schedule.iter().map(entry).collect()
+    }
+}
+
+impl From<Entry> for Execution {
+    fn from(entry: Entry) -> Self {
+        match entry {
+            Entry::Run(node) => Self::Run(NodeId::from(node)),
+            Entry::Copy(Transfer { value, is_out: true }) => {
+                Self::PageOut { value: ValueId::from(value) }
+            }
+            Entry::Copy(Transfer { value, is_out: false }) => {
+                Self::PageIn { value: ValueId::from(value) }
+            }
+        }
+    }
+}
+
+/// A slow memory that values are copied to and back from.
+///
+/// Examples
+/// --------
+/// >>> import arenaplan as ap
+/// >>> ap.Paging("host", cost=480).capacity is None
+/// True
+#[pyclass(frozen, get_all, from_py_object, module = "arenaplan._core")]
+#[derive(Clone, Debug)]
+pub(crate) struct Paging {
+    /// Name of the memory.
+    space: String,
+    /// Cost of copying one byte in one direction, in the units of the costs of nodes.
+    cost: u64,
+    /// Bytes that it holds; None if it is unlimited.
+    capacity: Option<u64>,
+}
+
+#[pymethods]
+impl Paging {
+    #[new]
+    #[pyo3(signature = (space, cost, capacity=None))]
+    const fn new(space: String, cost: u64, capacity: Option<u64>) -> Self {
+        Self { space, cost, capacity }
+    }
+
+    fn __repr__(&self) -> String {
+        let capacity = self.capacity.map_or_else(|| "None".into(), |bytes| bytes.to_string());
+        format!("Paging(space={:?}, cost={}, capacity={capacity})", self.space, self.cost)
+    }
+}
+
+impl Paging {
+    /// Returns the record of a plan.
+    pub(crate) fn of(paging: &arenaplan::plan::Paging) -> Self {
+        Self { space: paging.space.clone(), cost: paging.cost, capacity: paging.capacity }
+    }
+
+    /// Returns the memory.
+    pub(crate) fn to_space(&self) -> Space {
+        let space = Space::new(self.space.clone()).with_cost(self.cost);
+        match self.capacity {
+            Some(bytes) => space.with_capacity(bytes),
+            None => space,
+        }
+    }
+}
+
 /// Return a plan in which nodes run again to meet a goal: ``("bytes", number)``,
 /// ``("extra", millionths)`` or ``("strategy", 0)`` with a name.
 #[pyfunction]
-#[pyo3(signature = (graph, options, goal, strategy="", on_progress=None, time_limit=None))]
+#[pyo3(signature = (
+    graph, options, goal, strategy="", on_progress=None, time_limit=None, paging=None
+))]
 pub(crate) fn recompute(
     py: Python<'_>,
     graph: &Graph,
@@ -52,7 +186,9 @@ pub(crate) fn recompute(
     strategy: &str,
     on_progress: Option<Bound<'_, PyAny>>,
     time_limit: Option<f64>,
+    paging: Option<Paging>,
 ) -> PyResult<Plan> {
+    let slow = paging.map(|paging| paging.to_space());
     let (kind, number) = goal;
     let goal = match kind.as_str() {
         "bytes" => Goal::Bytes(number),
@@ -63,7 +199,10 @@ pub(crate) fn recompute(
     let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
     let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
         let planner = options.planner()?.budget(call::budget(cancel, tell, time_limit));
-        planner.recompute(&graph, goal)
+        match &slow {
+            Some(slow) => planner.paging_to(slow).recompute(&graph, goal),
+            None => planner.recompute(&graph, goal),
+        }
     })?;
     match ended.stopped {
         Some(error) => Err(error),
@@ -71,21 +210,47 @@ pub(crate) fn recompute(
     }
 }
 
+/// Return a plan with the schedule of another one, for the graph of its executions with scratch
+/// memory.
+#[pyfunction]
+#[pyo3(signature = (graph, executions, options, plan, time_limit=None))]
+pub(crate) fn recompute_with_scratch(
+    py: Python<'_>,
+    graph: &Graph,
+    executions: &Graph,
+    options: Options,
+    plan: &Plan,
+    time_limit: Option<f64>,
+) -> PyResult<Plan> {
+    let (items, graph) = (executions.items(), Arc::clone(&graph.inner));
+    let (executions, other) = (Arc::clone(&executions.inner), Arc::clone(&plan.inner));
+    let found = call::run(py, items, move |cancel, tell| {
+        let planner = options.planner()?.budget(call::budget(cancel, tell, time_limit));
+        planner.plan_executions(&graph, &executions, &other)
+    })?;
+    Ok(found.or_raise(py)?.into())
+}
+
 /// Return the fewest bytes over the extra work.
 #[pyfunction]
-#[pyo3(signature = (graph, options, on_progress=None, time_limit=None))]
+#[pyo3(signature = (graph, options, on_progress=None, time_limit=None, paging=None))]
 pub(crate) fn recompute_curve(
     py: Python<'_>,
     graph: &Graph,
     options: Options,
     on_progress: Option<Bound<'_, PyAny>>,
     time_limit: Option<f64>,
+    paging: Option<Paging>,
 ) -> PyResult<RecomputeCurve> {
+    let slow = paging.map(|paging| paging.to_space());
     let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
     let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
     let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
         let planner = options.planner()?.budget(call::budget(cancel, tell, time_limit));
-        planner.recompute_curve(&graph)
+        match &slow {
+            Some(slow) => planner.paging_to(slow).recompute_curve(&graph),
+            None => planner.recompute_curve(&graph),
+        }
     })?;
     if let Some(error) = ended.stopped {
         return Err(error);

@@ -7,7 +7,7 @@ use arenaplan::plan::{SharedMember, Together};
 use pyo3::prelude::*;
 
 use crate::arena::Arena;
-use crate::call;
+use crate::call::{self, Moment};
 use crate::error::OrRaise;
 use crate::files::{self, write_all};
 use crate::graph::Graph;
@@ -44,20 +44,28 @@ impl SharedPlan {
 /// Plan ``graphs`` for one arena with the given options, a dict; ``together`` is
 /// ``"never-together"`` or ``"concurrent"``.
 #[pyfunction]
+#[pyo3(signature = (graphs, together, options, on_progress=None, time_limit=None))]
 pub(crate) fn plan_together(
     py: Python<'_>,
     graphs: Vec<Py<Graph>>,
     together: &str,
     options: Options,
+    on_progress: Option<Bound<'_, PyAny>>,
+    time_limit: Option<f64>,
 ) -> PyResult<SharedPlan> {
     let together: Together = together.parse().or_raise(py)?;
     let items = graphs.iter().map(|graph| graph.get().items()).sum();
     let graphs: Vec<_> = graphs.iter().map(|graph| Arc::clone(&graph.get().inner)).collect();
-    let inner = call::run(py, items, move |cancel, tell| {
+    let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
+    let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
         let graphs: Vec<_> = graphs.iter().map(Arc::as_ref).collect();
-        options.planner()?.budget(call::budget(cancel, tell, None)).plan_together(&graphs, together)
+        let planner = options.planner()?.budget(call::budget(cancel, tell, time_limit));
+        planner.plan_together(&graphs, together)
     })?;
-    Ok(SharedPlan::new(inner.or_raise(py)?))
+    match ended.stopped {
+        Some(error) => Err(error),
+        None => Ok(SharedPlan::new(ended.value.or_raise(py)?)),
+    }
 }
 
 #[pymethods]

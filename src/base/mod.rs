@@ -2,6 +2,7 @@
 
 mod digest;
 mod error;
+mod execution;
 mod fingerprint;
 mod index;
 mod instant;
@@ -13,6 +14,7 @@ pub(crate) use digest::Hasher;
 #[cfg(feature = "serde")]
 pub(crate) use error::hexadecimal;
 pub use error::{Error, Result, quoted};
+pub use execution::Execution;
 pub(crate) use fingerprint::Fingerprint;
 pub use index::{BufferId, NodeId, SpaceId, ValueId};
 pub use instant::Instant;

@@ -1,16 +1,16 @@
-//! Contents of values as terms, for plans in which nodes run again.
+//! Contents of values as terms, for plans in which nodes run again and values are copied.
 //!
 //! A term is a node, the position of an output, and the terms of the operands; the term of an input
 //! or a state names its version: how often the state was written before. Equal terms are one number
 //! (hash consing). Each execution of a node must make the terms that the node makes in the graph
-//! without repetitions.
+//! without repetitions, and each copy of a value the term of that value.
 
 use alloc::collections::BTreeMap;
 use alloc::{format, vec, vec::Vec};
 
-use crate::base::{NodeId, Result, ValueId, quoted};
+use crate::base::{Execution, NodeId, Result, ValueId, quoted};
 use crate::check::mismatch;
-use crate::graph::{Graph, Node};
+use crate::graph::{Effects, Graph, Node, TRANSFER, TRANSFER_DOMAIN};
 use crate::plan::Plan;
 
 /// The content of a value, with numbers for the contents of operands.
@@ -56,6 +56,15 @@ impl<'a> Run<'a> {
         Self { graph, contents: vec![None; values], versions: vec![0; values], replaces }
     }
 
+    /// Notes that a node copies its operand.
+    fn copy(&mut self, id: NodeId) {
+        let node = self.graph.node(id);
+        let read = node.inputs().first().copied().flatten();
+        for (_, made) in node.produces() {
+            self.contents[made.index()] = read.and_then(|value| self.contents[value.index()]);
+        }
+    }
+
     /// Runs a node as an execution of `origin`, and notes the contents of its outputs.
     fn execute(&mut self, terms: &mut Terms, id: NodeId, origin: NodeId) {
         let node = self.graph.node(id);
@@ -90,7 +99,12 @@ impl Plan {
         let Some(recomputed) = &self.recomputed else { return Ok(()) };
         let origin = origins(original, graph, &recomputed.schedule)?;
         for (index, &from) in origin.iter().enumerate() {
-            let (node, from) = (&graph.nodes()[index], original.node(from));
+            let node = &graph.nodes()[index];
+            let Execution::Run(from) = from else {
+                self.check_transfer(original, graph, node, from)?;
+                continue;
+            };
+            let from = original.node(from);
             if !is_same(node, from) {
                 return refuse(node, "is no execution of the node that it should repeat");
             }
@@ -105,8 +119,24 @@ impl Plan {
         }
         let mut run = Run::new(graph);
         for id in self.order() {
-            run.execute(&mut terms, id, origin[id.index()]);
-            let (node, from) = (graph.node(id), original.node(origin[id.index()]));
+            let node = graph.node(id);
+            let from = match origin[id.index()] {
+                Execution::Run(from) => from,
+                Execution::PageOut { value } | Execution::PageIn { value } => {
+                    run.copy(id);
+                    let mut made = node.produces();
+                    let is_value = |made: ValueId| {
+                        run.contents[made.index()].is_some()
+                            && run.contents[made.index()] == first.contents[value.index()]
+                    };
+                    if !made.all(|(_, made)| is_value(made)) {
+                        return refuse(node, "copies another content than that of its value");
+                    }
+                    continue;
+                }
+            };
+            run.execute(&mut terms, id, from);
+            let from = original.node(from);
             for ((_, made), (_, value)) in node.produces().zip(from.produces()) {
                 if run.contents[made.index()] != first.contents[value.index()] {
                     return refuse(node, "reads other contents than in the graph");
@@ -133,24 +163,67 @@ impl Plan {
         self.check_extra(original)
     }
 
+    /// Checks that a node of `graph` does nothing but copy a value of `original` to the slow memory
+    /// or back.
+    fn check_transfer(
+        &self,
+        original: &Graph,
+        graph: &Graph,
+        node: &Node,
+        execution: Execution,
+    ) -> Result<()> {
+        let (value, is_out) = match execution {
+            Execution::PageOut { value } => (value, true),
+            Execution::PageIn { value } => (value, false),
+            Execution::Run(_) => return refuse(node, "copies no value"),
+        };
+        let Some(value) = original.values().get(value.index()) else {
+            return refuse(node, "copies a value that is not there");
+        };
+        let Some(paging) = self.recomputed.as_ref().and_then(|it| it.paging.as_ref()) else {
+            return refuse(node, "copies a value, and the plan has no slow memory");
+        };
+        let (&[Some(read)], &[Some(made)]) = (node.inputs(), node.outputs()) else {
+            return refuse(node, "copies more than one value");
+        };
+        let does_copy = (node.op(), node.domain()) == (TRANSFER, TRANSFER_DOMAIN)
+            && *node.effects() == Effects { pure: true, ..Effects::default() }
+            && node.cost() == value.bytes().saturating_mul(paging.cost);
+        let is_slow = |id: ValueId| graph.space(graph.value(id).space()).name() == paging.space;
+        let has_form = |id: ValueId| {
+            let found = graph.value(id);
+            (found.dtype(), found.shape()) == (value.dtype(), value.shape())
+        };
+        let is_copy = has_form(read) && has_form(made);
+        if !does_copy || !is_copy || (is_slow(read), is_slow(made)) != (!is_out, is_out) {
+            return refuse(node, "does not copy its value to the slow memory or back");
+        }
+        Ok(())
+    }
+
     /// Checks the figures about extra work.
     fn check_extra(&self, original: &Graph) -> Result<()> {
         let Some(recomputed) = &self.recomputed else { return Ok(()) };
-        let cost = |sum: u64, node: &Node| sum.saturating_add(node.cost());
-        let once = original.nodes().iter().fold(0, cost);
-        let all = recomputed
-            .schedule
-            .iter()
-            .filter_map(|&id| original.nodes().get(usize::try_from(id).ok()?));
-        let extra = all.fold(0, cost).saturating_sub(once);
+        let once =
+            original.nodes().iter().fold(0, |sum: u64, node| sum.saturating_add(node.cost()));
+        let per_byte = recomputed.paging.as_ref().map_or(0, |paging| paging.cost);
+        let cost = |execution: &Execution| match *execution {
+            Execution::Run(id) => original.node(id).cost(),
+            Execution::PageOut { value } | Execution::PageIn { value } => {
+                original.value(value).bytes().saturating_mul(per_byte)
+            }
+        };
+        let all = recomputed.schedule.iter().map(cost).fold(0, u64::saturating_add);
+        let extra = all.saturating_sub(once);
         if (recomputed.cost, recomputed.extra_cost) != (once, extra) {
             return mismatch(format!("its extra work is {extra} beside {once}"));
         }
         if recomputed.extra_bound > extra {
             return mismatch(format!("its extra work of {extra} is below its bound"));
         }
-        if recomputed.floor
-            > self.spaces.iter().fold(0_u64, |sum, space| sum.saturating_add(space.arena_bytes))
+        let slow = recomputed.paging.as_ref().map(|paging| paging.space.as_str());
+        let fast = self.spaces.iter().filter(|space| Some(space.name.as_str()) != slow);
+        if recomputed.floor > fast.fold(0, |sum: u64, space| sum.saturating_add(space.arena_bytes))
         {
             return mismatch("its arena is below its floor".into());
         }
@@ -158,14 +231,18 @@ impl Plan {
     }
 }
 
-/// Returns, by node of a graph with repetitions, the node that it is an execution of.
-fn origins(original: &Graph, graph: &Graph, schedule: &[u32]) -> Result<Vec<NodeId>> {
-    let mut origins: Vec<NodeId> = (0..original.nodes().len()).map(NodeId::new).collect();
+/// Returns, by node of a graph with repetitions and copies, of what it is an execution.
+fn origins(original: &Graph, graph: &Graph, schedule: &[Execution]) -> Result<Vec<Execution>> {
+    let nodes = (0..original.nodes().len()).map(|index| Execution::Run(NodeId::new(index)));
+    let mut origins: Vec<Execution> = nodes.collect();
     let mut ran = vec![false; original.nodes().len()];
-    for &id in schedule {
-        let id = NodeId::from(id);
+    for &execution in schedule {
+        let Execution::Run(id) = execution else {
+            origins.push(execution);
+            continue;
+        };
         match ran.get_mut(id.index()) {
-            Some(ran) if *ran => origins.push(id),
+            Some(ran) if *ran => origins.push(execution),
             Some(ran) => *ran = true,
             None => return mismatch(format!("its schedule names node {id}, which is not there")),
         }

@@ -105,7 +105,7 @@ use alloc::{format, string::String, vec, vec::Vec};
 
 use crate::base::{Error, NodeId, Result, ValueId, quoted};
 use crate::graph::{Graph, ValueKind};
-use crate::plan::{Plan, ShareRule, WorkspacePolicy};
+use crate::plan::{Paging, Plan, ShareRule, WorkspacePolicy};
 use replay::Replay;
 use rigid::{Rigid, Scratch};
 use unit::Unit;
@@ -146,10 +146,12 @@ impl Plan {
 
     /// Returns the graph in which each execution of the schedule is a node.
     fn executions(&self, graph: &Graph) -> Result<Graph> {
-        let schedule = self.recomputed.iter().flat_map(|recomputed| &recomputed.schedule);
-        let schedule: Vec<NodeId> = schedule.map(|&id| NodeId::from(id)).collect();
+        let Some(recomputed) = &self.recomputed else {
+            return mismatch("no node runs again".into());
+        };
+        let slow = recomputed.paging.as_ref().map(Paging::to_space);
         graph
-            .scheduled(&schedule)
+            .scheduled_with(&recomputed.schedule, slow.as_ref())
             .map(|scheduled| scheduled.graph)
             .or_else(|error| mismatch(format!("its schedule does not run: {error}")))
     }

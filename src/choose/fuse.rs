@@ -126,7 +126,7 @@ struct Group {
 /// ```
 #[must_use]
 pub fn fuse(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> {
-    fuse_within(graph, fusion, &vec![0; graph.nodes().len()])
+    Fusible::new(graph).fuse(fusion)
 }
 
 /// Returns groups as [`fuse`] does, in which nodes that [repeat](crate::graph::Effects::repeats)
@@ -147,7 +147,7 @@ pub(crate) fn fuse_repeating(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> 
         let origin = |id: &NodeId| repeated.origin[id.index()];
         let part = vec![0; repeated.graph.nodes().len()];
         let is_end: Vec<bool> = repeated.origin.iter().map(|of| ends[of.index()]).collect();
-        let groups = fuse_at(&repeated.graph, fusion, &part, &is_end);
+        let groups = Fusible::new(&repeated.graph).fuse_at(fusion, &part, &is_end);
         let before = stored.len();
         stored.extend(shared_readers(&repeated, &groups));
         let mut is_new = stored.len() > before;
@@ -280,66 +280,92 @@ fn follows(graph: &Graph, reader: NodeId, value: Option<ValueId>) -> bool {
     })
 }
 
-/// Returns groups as [`fuse`] does, each of nodes that `part` gives the same number.
-pub(crate) fn fuse_within(graph: &Graph, fusion: Fusion, part: &[usize]) -> Vec<Vec<NodeId>> {
-    fuse_at(graph, fusion, part, &[])
+/// A graph with the facts about its nodes that every kind of fusion needs.
+///
+/// The planner tries many kinds on one graph, and finds the facts once.
+pub(crate) struct Fusible<'g> {
+    pub(crate) graph: &'g Graph,
+    /// By node: its place in the order.
+    position: Vec<usize>,
+    /// By value: whether the caller, or a state, reads it at the end.
+    is_output: Vec<bool>,
+    users: Vec<Vec<NodeId>>,
+    candidates: Vec<Option<Candidate>>,
 }
 
-/// Returns groups as [`fuse_within`] does. A node that `ends` names by position is the last of its
-/// group.
-fn fuse_at(graph: &Graph, fusion: Fusion, part: &[usize], ends: &[bool]) -> Vec<Vec<NodeId>> {
-    if fusion == Fusion::default() {
-        return Vec::new();
-    }
-    let count = graph.nodes().len();
-    let mut position = vec![0; count];
-    let mut awaited = vec![false; count];
-    for (step, &id) in graph.order().iter().enumerate() {
-        position[id.index()] = step;
-        for dependency in graph.node(id).control_dependencies() {
-            awaited[dependency.index()] = true;
+impl<'g> Fusible<'g> {
+    pub(crate) fn new(graph: &'g Graph) -> Self {
+        let count = graph.nodes().len();
+        let mut position = vec![0; count];
+        let mut awaited = vec![false; count];
+        for (step, &id) in graph.order().iter().enumerate() {
+            position[id.index()] = step;
+            for dependency in graph.node(id).control_dependencies() {
+                awaited[dependency.index()] = true;
+            }
         }
-    }
-    // Groups run at their last node, which must be the last reader of the previous content.
-    let mut is_written_back = vec![false; graph.values().len()];
-    for write_back in graph.write_backs() {
-        is_written_back[write_back.value.index()] = true;
-    }
-    let mut is_output = vec![false; graph.values().len()];
-    for output in graph.read_at_end() {
-        is_output[output.index()] = true;
-    }
-    let candidates: Vec<Option<Candidate>> = graph
-        .nodes()
-        .iter()
-        .zip(&awaited)
-        .map(|(node, &awaited)| candidate(graph, node).filter(|_| !awaited))
-        .map(|found| found.filter(|found| !is_written_back[found.output.index()]))
-        .collect();
-    let mut fuser = Fuser {
-        graph,
-        fusion,
-        part,
-        users: graph.users(),
-        candidates,
-        groups: (0..count).map(|_| None).collect(),
-        group_of: vec![None; count],
-        in_step: vec![true; count],
-    };
-    for &id in graph.order().iter().rev() {
-        let made = fuser.candidates[id.index()].as_ref().map(|candidate| candidate.output);
-        let is_cut = made.is_none_or(|value| is_output[value.index()])
-            || ends.get(id.index()).is_some_and(|&ends| ends);
-        if is_cut || !fuser.join(id) {
-            fuser.start(id);
+        // Groups run at their last node, which must be the last reader of the previous content.
+        let mut is_written_back = vec![false; graph.values().len()];
+        for write_back in graph.write_backs() {
+            is_written_back[write_back.value.index()] = true;
         }
+        let mut is_output = vec![false; graph.values().len()];
+        for output in graph.read_at_end() {
+            is_output[output.index()] = true;
+        }
+        let candidates: Vec<Option<Candidate>> = graph
+            .nodes()
+            .iter()
+            .zip(&awaited)
+            .map(|(node, &awaited)| candidate(graph, node).filter(|_| !awaited))
+            .map(|found| found.filter(|found| !is_written_back[found.output.index()]))
+            .collect();
+        Self { graph, position, is_output, users: graph.users(), candidates }
     }
-    let mut groups = fuser.finish();
-    for group in &mut groups {
-        group.sort_unstable_by_key(|id| position[id.index()]);
+
+    /// Returns groups as [`fuse`] does.
+    pub(crate) fn fuse(&self, fusion: Fusion) -> Vec<Vec<NodeId>> {
+        self.fuse_within(fusion, &vec![0; self.graph.nodes().len()])
     }
-    groups.sort_unstable_by_key(|group| group.last().map(|id| position[id.index()]));
-    groups
+
+    /// Returns groups as [`fuse`] does, each of nodes that `part` gives the same number.
+    pub(crate) fn fuse_within(&self, fusion: Fusion, part: &[usize]) -> Vec<Vec<NodeId>> {
+        self.fuse_at(fusion, part, &[])
+    }
+
+    /// Returns groups as [`fuse_within`](Self::fuse_within) does. A node that `ends` names by
+    /// position is the last of its group.
+    fn fuse_at(&self, fusion: Fusion, part: &[usize], ends: &[bool]) -> Vec<Vec<NodeId>> {
+        if fusion == Fusion::default() {
+            return Vec::new();
+        }
+        let Self { graph, position, is_output, users, candidates } = self;
+        let count = graph.nodes().len();
+        let mut fuser = Fuser {
+            graph,
+            fusion,
+            part,
+            users,
+            candidates,
+            groups: (0..count).map(|_| None).collect(),
+            group_of: vec![None; count],
+            in_step: vec![true; count],
+        };
+        for &id in graph.order().iter().rev() {
+            let made = candidates[id.index()].as_ref().map(|candidate| candidate.output);
+            let is_cut = made.is_none_or(|value| is_output[value.index()])
+                || ends.get(id.index()).is_some_and(|&ends| ends);
+            if is_cut || !fuser.join(id) {
+                fuser.start(id);
+            }
+        }
+        let mut groups = fuser.finish();
+        for group in &mut groups {
+            group.sort_unstable_by_key(|id| position[id.index()]);
+        }
+        groups.sort_unstable_by_key(|group| group.last().map(|id| position[id.index()]));
+        groups
+    }
 }
 
 /// Returns the properties of a node that can be part of a group.
@@ -394,8 +420,8 @@ struct Fuser<'a> {
     fusion: Fusion,
     /// By node: nodes with other numbers are never in one group.
     part: &'a [usize],
-    users: Vec<Vec<NodeId>>,
-    candidates: Vec<Option<Candidate>>,
+    users: &'a [Vec<NodeId>],
+    candidates: &'a [Option<Candidate>],
     /// By last node.
     groups: Vec<Option<Group>>,
     /// By node: the last node of its group.

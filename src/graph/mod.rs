@@ -31,7 +31,7 @@ pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Windo
 pub(crate) use numbers::{GraphNumber, WorkspaceChoice};
 pub use reach::Reachability;
 pub(crate) use repeat::{Repeated, Stored};
-pub use schedule::Scheduled;
+pub use schedule::{Scheduled, TRANSFER, TRANSFER_DOMAIN};
 pub use value::{DType, Value, ValueKind};
 pub use write_back::WriteBack;
 

@@ -47,10 +47,10 @@ impl Space {
         self
     }
 
-    /// Keeps some bytes free: no buffer of the space has any of them.
+    /// Keeps some bytes free: no buffer of the space has any of them. An empty range keeps none.
     #[must_use]
     pub fn with_reserved(mut self, bytes: Range<u64>) -> Self {
-        self.reserved.push(bytes);
+        self.reserved.extend(Some(bytes).filter(|bytes| !bytes.is_empty()));
         self
     }
 

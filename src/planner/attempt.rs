@@ -1,6 +1,6 @@
 //! Attempts: schedules that were measured by the bytes live at their highest step.
 
-use alloc::{vec, vec::Vec};
+use alloc::{rc::Rc, vec, vec::Vec};
 
 use super::context::Context;
 use super::schedule::{Schedule, Table};
@@ -22,6 +22,8 @@ pub(super) struct Attempt<'g> {
     pub(super) has_pieces: bool,
     /// Bytes live at the highest step: no packing needs fewer.
     pub(super) load: u64,
+    /// By step: bytes that are live in the first space.
+    pub(super) live: Rc<[u64]>,
     /// Bytes that some step needs by itself, in any order, if that was computed.
     pub(super) floor: Option<u64>,
     /// Scope of its order.
@@ -66,6 +68,7 @@ pub(super) fn measured<'g>(
     let options = context.liveness_options(false, elision)?;
     let liveness = schedule.liveness(options)?;
     let load = total_load(&liveness.problem)?;
+    let live = liveness.profile(SpaceId::new(0)).into();
     let has_pieces = liveness.classes.merges().iter().any(|merge| {
         let node = schedule.graph.node(merge.node);
         let at = |position: u32| usize::try_from(position).unwrap_or(usize::MAX);
@@ -78,7 +81,7 @@ pub(super) fn measured<'g>(
     let fusion = Fusion::default();
     let techniques = context.options.optimize;
     let floor = None;
-    Ok(Attempt { schedule, fusion, elision, has_pieces, load, floor, order, techniques })
+    Ok(Attempt { schedule, fusion, elision, has_pieces, load, live, floor, order, techniques })
 }
 
 /// Returns the bytes that are live at once, over all spaces.

@@ -11,7 +11,6 @@
 //! 3. The same with two deeper searches, the most promising schedules first, as long as the
 //!    counted work lasts and no search before has proven its cost.
 
-use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::{vec, vec::Vec};
 
@@ -23,6 +22,7 @@ use super::order::floor;
 use super::overlap::overlap_sets;
 use super::pack::{Best, Placed};
 use super::place::{Found, Sharing, Tried, candidates, homes, place, shared_in_slow_memories};
+use super::schedule::Scheduled;
 use super::scope::skipped;
 use crate::base::{Alignment, Error, Result, SpaceId, ValueId};
 use crate::choose::spaces::{Allowance, Depth, Work};
@@ -460,7 +460,7 @@ fn in_one_space<'g>(attempt: &Attempt<'g>, alignment: Alignment) -> Attempt<'g> 
     let mut moved = attempt.clone();
     let spaces = vec![Space::new("any").with_alignment(alignment)];
     let graph = attempt.schedule.graph.with_spaces(spaces, |_| SpaceId::new(0), &[]);
-    moved.schedule.graph = Cow::Owned(graph);
+    moved.schedule.graph = Scheduled::made(graph);
     moved
 }
 

@@ -29,7 +29,7 @@ use crate::base::{NodeId, Result};
 use crate::choose::Memories;
 use crate::graph::Graph;
 use crate::liveness::{Liveness, LivenessOptions};
-use crate::pack::Budget;
+use crate::pack::{Budget, Space};
 use crate::plan::{
     Effort, InputMemory, OutputMemory, Plan, PlanOptions, Provider, Strips, Target, Technique,
     Techniques, WorkspacePolicy,
@@ -79,6 +79,7 @@ pub struct Planner<'a> {
     overlapping: Option<&'a [NodeId]>,
     costs: Option<&'a [u64]>,
     strips: &'a [(NodeId, Strips)],
+    paging: Option<&'a Space>,
 }
 
 /// Options whose defaults are the target's.
@@ -104,6 +105,7 @@ impl Default for Planner<'_> {
             overlapping: None,
             costs: None,
             strips: &[],
+            paging: None,
         }
     }
 }
@@ -375,6 +377,43 @@ impl<'a> Planner<'a> {
     #[must_use]
     pub fn max_slowdown(mut self, thousandths: Option<u64>) -> Self {
         self.options.max_slowdown = thousandths;
+        self
+    }
+
+    /// Lets values leave for the memory `slow` and come back, in plans of
+    /// [`recompute`](Self::recompute): one more way to meet a budget. Copying a byte in one direction
+    /// costs as many units of the nodes' costs as the memory says.
+    ///
+    /// ```
+    /// use arenaplan::pack::Space;
+    /// use arenaplan::planner::Goal;
+    /// use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
+    ///
+    /// // `a` is read again at the end, and nothing may run twice.
+    /// let mut builder = Graph::builder("skip");
+    /// let array = |name, kind| Value::new(name, kind, DType::UINT8, [1024]);
+    /// let x = builder.add_value(array("x", ValueKind::Input)?);
+    /// let [a, b, c, d, y] = ["a", "b", "c", "d", "y"].map(|name| array(name, ValueKind::Activation));
+    /// let [a, b, c, d, y] = [a?, b?, c?, d?, y?].map(|value| builder.add_value(value));
+    /// for (name, read, written) in [("a", x, a), ("b", a, b), ("c", b, c), ("d", c, d)] {
+    ///     builder.add_node(Node::new(name, "Conv").reads([read]).writes([written]).with_cost(1 << 20));
+    /// }
+    /// builder.add_node(Node::new("y", "Add").reads([d, a]).writes([y]).in_place(0, 0));
+    /// builder.add_output(y);
+    /// let graph = builder.build()?;
+    ///
+    /// let host = Space::new("host").with_cost(16);
+    /// let plan = Planner::new().paging_to(&host).recompute(&graph, Goal::Bytes(2048))?;
+    /// assert_eq!(plan.spaces()[0].arena_bytes, 2048);
+    /// assert_eq!(plan.spaces()[1].arena_bytes, 1024);
+    /// let recomputed = plan.recomputed().expect("a value leaves");
+    /// assert_eq!(recomputed.extra_cost, 2 * 16 * 1024);
+    /// assert!(Planner::new().recompute(&graph, Goal::Bytes(2048)).is_err());
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    #[must_use]
+    pub fn paging_to(mut self, slow: &'a Space) -> Self {
+        self.paging = Some(slow);
         self
     }
 

@@ -16,6 +16,11 @@ impl<'a> Planner<'a> {
     /// [`Error::InvalidOption`] for options that contradict each other, the graph or the target.
     pub(super) fn context(&self, graph: &Graph) -> Result<Context<'a>> {
         let context = self.honored()?;
+        if graph.spaces().len() > 1 && !self.target.several_spaces() {
+            let target = quoted(self.target.name());
+            let reason = format!("target {target} has one arena, and the graph has several");
+            return Err(Error::InvalidOption { option: "spaces", reason });
+        }
         check_boundary(&context, graph)?;
         if context.costs.is_some_and(|costs| costs.len() != graph.nodes().len()) {
             let reason = format!("the graph has {} nodes", graph.nodes().len());

@@ -7,6 +7,7 @@ use super::context::{Context, MOST_NODES_TO_OVERLAP};
 use super::settle::settled;
 use crate::base::Result;
 use crate::choose::OrderLimits;
+use crate::choose::fuse::Fusible;
 use crate::choose::order::Orders;
 use crate::graph::Graph;
 use crate::pack::Stage;
@@ -18,10 +19,10 @@ const MOST_NODES_TO_ORDER: usize = 5_000;
 /// Tries other orders for the attempts, best first, as long as one might win.
 pub(super) fn reorder<'g>(
     context: &Context<'_>,
-    graph: &'g Graph,
+    fusible: &Fusible<'g>,
     attempts: &mut Vec<Attempt<'g>>,
 ) -> Result<()> {
-    if graph.nodes().len() > MOST_NODES_TO_ORDER {
+    if fusible.graph.nodes().len() > MOST_NODES_TO_ORDER {
         return Ok(());
     }
     let mut best = attempts[0].load;
@@ -62,7 +63,7 @@ pub(super) fn reorder<'g>(
             best = best.min(other.load);
             // The parts that remain are tried in their turn, once.
             if other.load == best && at < known {
-                attempts.extend(settled(context, graph, &other)?);
+                attempts.extend(settled(context, fusible, &other)?);
             }
             attempts.push(other);
         }

@@ -1,11 +1,11 @@
-//! Plans in which nodes run again, so that they need fewer bytes.
+//! Plans in which nodes run again, or values leave for a slow memory, so that they need fewer bytes.
 
 use alloc::vec::Vec;
 
 use super::Planner;
-use crate::base::{Error, NodeId, Result};
+use crate::base::{Error, Execution, NodeId, Result};
 use crate::graph::Graph;
-use crate::plan::{Plan, Recomputed, millionths};
+use crate::plan::{Paging, Plan, Recomputed, millionths};
 use crate::recompute::{Recompute, Schedule, Strategy};
 
 /// Graphs with more nodes keep their order, but for simple improvements, before nodes run again.
@@ -33,7 +33,7 @@ pub enum Goal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CurvePoint {
-    /// Bytes of the arena.
+    /// Bytes of the arena, without the slow memory.
     pub arena_bytes: u64,
     /// Extra work in units of cost.
     pub extra_cost: u64,
@@ -59,11 +59,14 @@ impl Planner<'_> {
     /// repetitions where such a plan meets the goal.
     ///
     /// Nodes that are [pure](crate::graph::Node::is_pure) may run again. The steps of a plan with
-    /// repetitions run one node each.
+    /// repetitions run one node each. If there is a memory to [page to](Self::paging_to), values may
+    /// also leave for it and come back, wherever that costs less; the bytes of the goal are those of
+    /// the other spaces.
     ///
     /// # Errors
     ///
     /// - [`Error::RecomputeExceeded`] if no schedule was found for the bytes.
+    /// - [`Error::InvalidOption`] if a strategy is to be followed and values may leave.
     /// - As [`plan`](Self::plan).
     pub fn recompute(&self, graph: &Graph, goal: Goal) -> Result<Plan> {
         let plain = self.keep_order(true).plan(graph)?;
@@ -93,15 +96,34 @@ impl Planner<'_> {
             return Ok(best);
         }
         match goal {
-            Goal::Bytes(bytes) => match self.within(graph, &mut search, bytes)? {
-                Ok(found) => Ok(found),
-                Err(least) => Err(Error::RecomputeExceeded {
-                    budget: bytes,
-                    least: least.min(best.arena_bytes()),
-                    floor: search.floor(),
-                }),
-            },
-            Goal::Extra(most) => self.fewest(graph, &mut search, most, best),
+            Goal::Bytes(bytes) => {
+                let mut found = self.within(graph, &mut search, bytes)?;
+                if let Some(slow) = self.paging {
+                    search = search.paging_to(graph, options, slow);
+                    found = cheaper(found, self.within(graph, &mut search, bytes)?);
+                }
+                found.or_else(|least| {
+                    Err(Error::RecomputeExceeded {
+                        budget: bytes,
+                        least: least.min(best.arena_bytes()),
+                        floor: search.floor(),
+                    })
+                })
+            }
+            Goal::Extra(most) => {
+                best = self.fewest(graph, &mut search, most, best)?;
+                match self.paging {
+                    Some(slow) => {
+                        search = search.paging_to(graph, options, slow);
+                        self.fewest(graph, &mut search, most, best)
+                    }
+                    None => Ok(best),
+                }
+            }
+            Goal::Strategy(_) if self.paging.is_some() => {
+                let reason = "a strategy for recomputation copies no values".into();
+                Err(Error::InvalidOption { option: "paging", reason })
+            }
             Goal::Strategy(strategy) => match search.by_strategy(strategy) {
                 Some(schedule) => self.plan_schedule(graph, &search, &schedule),
                 None => Ok(best),
@@ -121,9 +143,37 @@ impl Planner<'_> {
         let mut search = Recompute::new(graph, options, &orders, &self.budget);
         let once = self.plan_schedule(graph, &search, &search.plain())?;
         let most = plain.arena_bytes().min(once.arena_bytes());
-        let floor = search.floor();
         let mut points =
             alloc::vec![CurvePoint { arena_bytes: most, extra_cost: 0, extra_bound: 0 }];
+        self.add_points(graph, &mut search, &mut points)?;
+        if let Some(slow) = self.paging {
+            search = search.paging_to(graph, options, slow);
+            self.add_points(graph, &mut search, &mut points)?;
+        }
+        // A point that another one beats in both figures is none.
+        points.sort_by_key(|point| (point.arena_bytes, point.extra_cost));
+        let mut least = u64::MAX;
+        points.retain(|point| {
+            let is_cheaper = point.extra_cost < least;
+            least = least.min(point.extra_cost);
+            is_cheaper
+        });
+        points.reverse();
+        for point in points.iter_mut().filter(|point| point.extra_cost > 0) {
+            point.extra_bound = search.bound(point.arena_bytes).min(point.extra_cost);
+        }
+        Ok(Curve { points, cost: search.cost(), floor: search.floor() })
+    }
+
+    /// Adds points below the first one to a curve.
+    fn add_points(
+        &self,
+        graph: &Graph,
+        search: &mut Recompute<'_>,
+        points: &mut Vec<CurvePoint>,
+    ) -> Result<()> {
+        let Some(most) = points.first().map(|point| point.arena_bytes) else { return Ok(()) };
+        let floor = search.floor();
         // From the smallest budget up: a cheap schedule of a small one serves the larger ones.
         let mut found = Vec::new();
         for step in (1..POINTS).rev() {
@@ -134,38 +184,22 @@ impl Planner<'_> {
             }
             found.push(bytes);
         }
+        let mut last = u64::MAX;
         for bytes in found {
             let Some(schedule) = search.within(bytes) else { continue };
-            let arena_bytes = self.plan_schedule(graph, &search, &schedule)?.arena_bytes();
-            let last = points.last().map_or(u64::MAX, |point| point.arena_bytes);
+            let arena_bytes = fast_bytes(&self.plan_schedule(graph, search, &schedule)?);
             if arena_bytes >= last {
                 continue;
             }
-            points.push(CurvePoint {
-                arena_bytes,
-                extra_cost: schedule.extra_cost,
-                extra_bound: search.bound(arena_bytes),
-            });
+            last = arena_bytes;
+            let (extra_cost, extra_bound) = (schedule.extra_cost, 0);
+            points.push(CurvePoint { arena_bytes, extra_cost, extra_bound });
         }
-        // A point that another one beats in both figures is none.
-        let mut least = u64::MAX;
-        points.reverse();
-        points.retain(|point| {
-            let is_cheaper = point.extra_cost < least;
-            least = least.min(point.extra_cost);
-            is_cheaper
-        });
-        points.reverse();
-        Ok(Curve { points, cost: search.cost(), floor })
+        Ok(())
     }
 
     /// Returns the cheapest plan found within `bytes`, or the fewest bytes of a plan.
-    fn within(
-        &self,
-        graph: &Graph,
-        search: &mut Recompute<'_>,
-        bytes: u64,
-    ) -> Result<core::result::Result<Plan, u64>> {
+    fn within(&self, graph: &Graph, search: &mut Recompute<'_>, bytes: u64) -> Result<Found> {
         let mut limit = bytes;
         let mut least = u64::MAX;
         for attempt in 0..TIGHTENED {
@@ -173,11 +207,13 @@ impl Planner<'_> {
                 if attempt == 0 { search.within(limit) } else { search.again_within(limit) };
             let Some(schedule) = found else { break };
             let plan = self.plan_schedule(graph, search, &schedule)?;
-            if plan.arena_bytes() <= bytes {
+            let needed = fast_bytes(&plan);
+            let fits = plan.fits();
+            if needed <= bytes && fits.is_ok() {
                 return Ok(Ok(plan));
             }
-            least = least.min(plan.arena_bytes());
-            limit = limit.saturating_sub(plan.arena_bytes() - bytes);
+            least = least.min(needed.max(bytes.saturating_add(1)));
+            limit = limit.saturating_sub(needed.saturating_sub(bytes).max(1));
         }
         Ok(Err(least))
     }
@@ -193,17 +229,21 @@ impl Planner<'_> {
     ) -> Result<Plan> {
         let cost = search.cost();
         let allowed = |schedule: &Schedule| millionths(schedule.extra_cost, cost) <= most;
-        let (mut low, mut high) = (search.floor(), plain.arena_bytes());
+        let (mut low, mut high) = (search.floor(), fast_bytes(&plain));
         let mut best = plain;
         for _ in 0..12 {
             if high - low <= high / 512 || self.budget.exhausted() {
                 break;
             }
             let middle = low.midpoint(high);
+            if millionths(search.bound(middle), cost) > most {
+                low = middle; // No schedule of so few bytes is cheap enough.
+                continue;
+            }
             match search.within(middle).filter(|schedule| allowed(schedule)) {
                 Some(schedule) => {
                     let smaller = self.plan_schedule(graph, search, &schedule)?;
-                    if smaller.arena_bytes() < best.arena_bytes() {
+                    if fast_bytes(&smaller) < fast_bytes(&best) && smaller.fits().is_ok() {
                         best = smaller;
                     }
                     high = middle;
@@ -212,6 +252,34 @@ impl Planner<'_> {
             }
         }
         Ok(best)
+    }
+
+    /// Returns a plan with the schedule of another one, with scratch memory: `executions` is the graph
+    /// of [`scheduled_with`](Graph::scheduled_with) with workspaces, which the runner of the steps
+    /// declares. It is already checked.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`] if no node of the other plan runs again and no value is copied. As
+    /// [`plan_steps`](Self::plan_steps).
+    pub fn plan_executions(&self, graph: &Graph, executions: &Graph, other: &Plan) -> Result<Plan> {
+        let Some(mut recomputed) = other.recomputed.clone() else {
+            let reason = "the plan has no schedule of its own".into();
+            return Err(Error::InvalidOption { option: "plan", reason });
+        };
+        let steps: Vec<Vec<NodeId>> = other.order().map(|node| alloc::vec![node]).collect();
+        let mut plan = self.plan_steps(executions, &steps)?;
+        plan.recomputed = Some(recomputed.clone());
+        let options = self.context(graph)?.liveness_options(false, true)?;
+        let order: Vec<NodeId> = graph.order().to_vec();
+        let slow = recomputed.paging.as_ref().map(Paging::to_space);
+        let bytes = fast_bytes(&plan);
+        let bound = Recompute::bound_of(graph, options, &order, slow.as_ref(), bytes, &self.budget);
+        recomputed.extra_bound = bound.min(recomputed.extra_bound);
+        plan.recomputed = Some(recomputed);
+        plan.check_repetitions(graph, executions)?;
+        plan.check(executions)?;
+        Ok(plan)
     }
 
     /// Returns the plan of a schedule.
@@ -224,20 +292,51 @@ impl Planner<'_> {
         let steps = |order: &[NodeId]| -> Vec<Vec<NodeId>> {
             order.iter().map(|&node| alloc::vec![node]).collect()
         };
-        if schedule.nodes.len() == graph.nodes().len() {
-            return self.plan_steps(graph, &steps(&schedule.nodes));
+        let is_copy = |execution: &&Execution| !matches!(execution, Execution::Run(_));
+        let copies = schedule.executions.iter().filter(is_copy).count();
+        if schedule.executions.len() == graph.nodes().len() && copies == 0 {
+            let order = graph.scheduled_with(&schedule.executions, None)?.order;
+            return self.plan_steps(graph, &steps(&order));
         }
-        let scheduled = graph.scheduled(&schedule.nodes)?;
+        let slow = self.paging.filter(|_| copies > 0);
+        let scheduled = graph.scheduled_with(&schedule.executions, slow)?;
         let mut plan = self.plan_steps(&scheduled.graph, &steps(&scheduled.order))?;
-        let bound = search.bound(plan.arena_bytes());
-        plan.recomputed = Some(Recomputed {
-            schedule: schedule.nodes.iter().map(|&node| node.into()).collect(),
+        let mut recomputed = Recomputed {
+            schedule: schedule.executions.clone(),
             cost: search.cost(),
             extra_cost: schedule.extra_cost,
-            extra_bound: bound.min(schedule.extra_cost),
-            floor: search.floor().min(plan.arena_bytes()),
-        });
+            extra_bound: 0,
+            floor: search.floor(),
+            paging: slow.map(Paging::of),
+        };
+        plan.recomputed = Some(recomputed.clone());
+        let bytes = fast_bytes(&plan);
+        recomputed.extra_bound = search.bound(bytes).min(schedule.extra_cost);
+        recomputed.floor = recomputed.floor.min(bytes);
+        plan.recomputed = Some(recomputed);
         plan.check(graph)?;
         Ok(plan)
+    }
+}
+
+/// Returns the bytes of all arenas but that of the slow memory.
+fn fast_bytes(plan: &Plan) -> u64 {
+    let has_slow = plan.recomputed().is_some_and(|it| it.paging.is_some());
+    let count = plan.arenas().len() - usize::from(has_slow);
+    plan.arenas()[..count].iter().fold(0, |sum, space| sum.saturating_add(space.arena_bytes))
+}
+
+/// A plan, or the fewest bytes of one that was found.
+type Found = core::result::Result<Plan, u64>;
+
+/// Returns the plan with less extra work, the first one if both have as much.
+fn cheaper(first: Found, second: Found) -> Found {
+    let extra = |plan: &Plan| plan.recomputed().map_or(0, |it| it.extra_cost);
+    match (first, second) {
+        (Ok(first), Ok(second)) if extra(&second) < extra(&first) => Ok(second),
+        (Err(least), Err(other)) => Err(least.min(other)),
+        (first, Err(_)) => first,
+        (Err(_), second) => second,
+        (first, Ok(_)) => first,
     }
 }

@@ -1,22 +1,49 @@
 //! Schedules: the node or fused group of each step.
 
-use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use alloc::{borrow::ToOwned as _, vec, vec::Vec};
+use core::ops::Deref;
 
 use crate::base::{Error, NodeId, Result, Step};
 use crate::graph::Graph;
 use crate::liveness::{Lifetimes, Liveness, LivenessOptions};
 
+/// The graph of schedules: that of the caller, or one that they share.
+#[derive(Clone, Debug)]
+pub(super) enum Scheduled<'g> {
+    /// The caller's.
+    Given(&'g Graph),
+    /// One in which groups of nodes are single ones, or values are in other spaces.
+    Made(Rc<Graph>),
+}
+
+impl Scheduled<'_> {
+    /// Returns a graph that was made for schedules.
+    pub(super) fn made(graph: Graph) -> Self {
+        Self::Made(Rc::new(graph))
+    }
+}
+
+impl Deref for Scheduled<'_> {
+    type Target = Graph;
+
+    fn deref(&self) -> &Graph {
+        match self {
+            Self::Given(graph) => graph,
+            Self::Made(graph) => graph,
+        }
+    }
+}
+
 /// A graph as it is going to run: which of its nodes run as one, and in which order.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule<'g> {
     /// The graph, with groups of nodes as single ones.
-    pub(super) graph: Cow<'g, Graph>,
+    pub(super) graph: Scheduled<'g>,
     /// The order of its nodes.
     pub(super) order: Vec<NodeId>,
     /// By node: the nodes that it stands for; `None` if each stands for itself.
-    members: Option<Vec<Vec<NodeId>>>,
+    members: Option<Rc<Vec<Vec<NodeId>>>>,
     /// Whether it is the graph's own.
     is_given: bool,
     /// When several workers run the steps, if they do.
@@ -55,7 +82,7 @@ impl<'g> Schedule<'g> {
     /// Returns the graph as it is, in its own order.
     pub(super) fn given(graph: &'g Graph) -> Self {
         Self {
-            graph: Cow::Borrowed(graph),
+            graph: Scheduled::Given(graph),
             order: graph.order().to_vec(),
             members: None,
             is_given: true,
@@ -82,7 +109,7 @@ impl<'g> Schedule<'g> {
             return refuse("a step names no node");
         }
         let mut members = None;
-        let mut cow = Cow::Borrowed(graph);
+        let mut scheduled = Scheduled::Given(graph);
         if steps.iter().any(|step| step.len() > 1) {
             let grouped = graph.grouped_in_strips(steps, strips)?;
             let mut new_id = vec![None; graph.nodes().len()];
@@ -96,13 +123,13 @@ impl<'g> Schedule<'g> {
                     None => return refuse("a node is in two steps"),
                 }
             }
-            members = Some(grouped.members);
-            cow = Cow::Owned(grouped.graph);
+            members = Some(Rc::new(grouped.members));
+            scheduled = Scheduled::made(grouped.graph);
         }
-        if !cow.is_topological(&order) {
+        if !scheduled.is_topological(&order) {
             return refuse("they do not run every node once, after what it depends on");
         }
-        Ok(Self { graph: cow, order, members, is_given: false, table: None })
+        Ok(Self { graph: scheduled, order, members, is_given: false, table: None })
     }
 
     /// Returns the schedule in which `groups` run as one each, in the graph's own order.
@@ -113,9 +140,9 @@ impl<'g> Schedule<'g> {
         let grouped = graph.grouped(groups)?;
         let order = grouped.graph.order().to_vec();
         Ok(Self {
-            graph: Cow::Owned(grouped.graph),
+            graph: Scheduled::made(grouped.graph),
             order,
-            members: Some(grouped.members),
+            members: Some(Rc::new(grouped.members)),
             is_given: false,
             table: None,
         })

@@ -15,8 +15,8 @@ use super::schedule::Schedule;
 use super::settle::settled;
 use super::workers::for_workers;
 use crate::base::{NodeId, Result};
-use crate::choose::fuse::fuse_repeating;
-use crate::choose::{Fusion, fuse};
+use crate::choose::Fusion;
+use crate::choose::fuse::{Fusible, fuse_repeating};
 use crate::graph::Graph;
 use crate::pack::Stage;
 use crate::plan::{Effort, Technique};
@@ -57,6 +57,7 @@ fn schedules<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Vec<Attempt<
     if context.options.parallel_safe {
         return Ok(attempts);
     }
+    let fusible = Fusible::new(graph);
     let mut known: Vec<Vec<Vec<NodeId>>> = vec![Vec::new()];
     let repeats = context.options.optimize.contains(Technique::Recompute)
         && graph.nodes().len() <= MOST_NODES_TO_TRY
@@ -66,14 +67,14 @@ fn schedules<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Vec<Attempt<
         both.map(move |again| (fusion, again))
     });
     for (fusion, again) in kinds {
-        let groups = if again { fuse_repeating(graph, fusion) } else { fuse(graph, fusion) };
+        let groups = if again { fuse_repeating(graph, fusion) } else { fusible.fuse(fusion) };
         if known.contains(&groups) || context.budget.exhausted() {
             continue;
         }
         for attempt in with_copies(context, Schedule::grouped(graph, &groups)?)? {
             let attempt = Attempt { fusion, ..attempt };
             // Of equal ones, the first is taken.
-            attempts.extend(settled(context, graph, &attempt)?);
+            attempts.extend(settled(context, &fusible, &attempt)?);
             attempts.push(attempt);
         }
         known.push(groups);
@@ -82,7 +83,7 @@ fn schedules<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Vec<Attempt<
     }
     attempts.sort_by_key(|it| it.rank(context.options.capacity));
     if context.options.optimize.contains(Technique::Order) {
-        reorder(context, graph, &mut attempts)?;
+        reorder(context, &fusible, &mut attempts)?;
         attempts.sort_by_key(|it| it.rank(context.options.capacity));
     }
     if context.options.workers > 1 {

@@ -11,8 +11,7 @@ use super::context::Context;
 use super::schedule::Schedule;
 use crate::base::{NodeId, Result, SpaceId};
 use crate::choose::Fusion;
-use crate::choose::fuse::fuse_within;
-use crate::graph::Graph;
+use crate::choose::fuse::Fusible;
 
 /// Returns the schedule of `attempt` without the tiled groups that the peak does not need, or
 /// that raise the peak; `None` if there are no such groups.
@@ -23,9 +22,10 @@ use crate::graph::Graph;
 /// is still measured.
 pub(super) fn settled<'g>(
     context: &Context<'_>,
-    graph: &'g Graph,
+    fusible: &Fusible<'g>,
     attempt: &Attempt<'g>,
 ) -> Result<Option<Attempt<'g>>> {
+    let graph = fusible.graph;
     let fusion = attempt.fusion;
     let simple = fusion.without_streams();
     if !fusion.channels || graph.spaces().len() > 1 {
@@ -33,16 +33,16 @@ pub(super) fn settled<'g>(
     }
     let schedule = &attempt.schedule;
     let steps: Vec<&[NodeId]> = schedule.order.iter().map(|node| schedule.members(node)).collect();
-    let parts = parts(graph, simple, &steps);
+    let parts = parts(fusible, simple, &steps);
     if parts.iter().all(|parts| parts.len() == 1) {
         return Ok(None);
     }
     let apart = Schedule::of(graph, &parts.concat())?;
-    let together = live(context, schedule, attempt.elision)?;
-    let mut rest = live(context, &apart, attempt.elision)?.into_iter();
+    let options = context.liveness_options(false, attempt.elision)?;
+    let mut rest = apart.liveness(options)?.profile(SpaceId::new(0)).into_iter();
     let apart: Vec<u64> =
         parts.iter().map(|parts| rest.by_ref().take(parts.len()).max().unwrap_or(0)).collect();
-    let least = together.iter().zip(&apart).map(|(&a, &b)| a.min(b)).max().unwrap_or(0);
+    let least = attempt.live.iter().zip(&apart).map(|(&a, &b)| a.min(b)).max().unwrap_or(0);
     let kept: Vec<Vec<NodeId>> = parts
         .into_iter()
         .zip(&steps)
@@ -58,14 +58,9 @@ pub(super) fn settled<'g>(
     Ok(is_better.then_some(Attempt { fusion, ..settled }))
 }
 
-/// Returns the bytes live at each step.
-fn live(context: &Context<'_>, schedule: &Schedule<'_>, elision: bool) -> Result<Vec<u64>> {
-    let options = context.liveness_options(false, elision)?;
-    Ok(schedule.liveness(options)?.profile(SpaceId::new(0)))
-}
-
 /// Returns the groups that each step falls into if its nodes are fused by `fusion` only.
-fn parts(graph: &Graph, fusion: Fusion, steps: &[&[NodeId]]) -> Vec<Vec<Vec<NodeId>>> {
+fn parts(fusible: &Fusible<'_>, fusion: Fusion, steps: &[&[NodeId]]) -> Vec<Vec<Vec<NodeId>>> {
+    let graph = fusible.graph;
     let mut step_of = vec![0; graph.nodes().len()];
     for (index, step) in steps.iter().enumerate() {
         for id in *step {
@@ -81,7 +76,7 @@ fn parts(graph: &Graph, fusion: Fusion, steps: &[&[NodeId]]) -> Vec<Vec<Vec<Node
     }
     let mut ends: Vec<Option<Vec<NodeId>>> = vec![None; graph.nodes().len()];
     let mut is_inner = vec![false; graph.nodes().len()];
-    for group in fuse_within(graph, fusion, &step_of) {
+    for group in fusible.fuse_within(fusion, &step_of) {
         let (&last, inner) = group.split_last().expect("a group has nodes");
         for id in inner {
             is_inner[id.index()] = true;

@@ -40,6 +40,8 @@ struct Change {
     /// The position before which the nodes run again.
     before: u32,
     nodes: Vec<u32>,
+    /// The node that copies the value to the slow memory, and the position that it runs before.
+    out: Option<(u32, u32)>,
     cost: u64,
     /// Bytes above the budget that the gap saves at most, summed over its steps.
     saved: u128,
@@ -75,10 +77,7 @@ pub(super) fn reduced(
             if !work.spend(sequence.len()) {
                 return None;
             }
-            let mut longer = Vec::with_capacity(sequence.len() + change.nodes.len());
-            longer.extend_from_slice(&sequence[..at(change.before)]);
-            longer.extend_from_slice(&change.nodes);
-            longer.extend_from_slice(&sequence[at(change.before)..]);
+            let mut longer = change.applied(&sequence);
             if !trial.run(model, &longer) {
                 longer = repaired(model, &longer);
                 if !trial.run(model, &longer) {
@@ -104,6 +103,25 @@ pub(super) fn reduced(
     Some(sequence)
 }
 
+impl Change {
+    /// Returns a sequence with the change.
+    fn applied(&self, sequence: &[u32]) -> Vec<u32> {
+        let mut longer = Vec::with_capacity(sequence.len() + self.nodes.len() + 1);
+        let mut start = 0;
+        if let Some((out, position)) = self.out {
+            longer.extend_from_slice(&sequence[..at(position)]);
+            longer.push(out);
+            start = at(position);
+        }
+        // A value leaves once: a later copy out reads what was copied already.
+        let is_other = |node: &&u32| self.out.is_none_or(|(out, _)| **node != out);
+        longer.extend(sequence[start..at(self.before)].iter().filter(is_other));
+        longer.extend_from_slice(&self.nodes);
+        longer.extend(sequence[at(self.before)..].iter().filter(is_other));
+        longer
+    }
+}
+
 /// Returns a cost per saved byte and step, as a number to compare.
 fn rate(cost: u64, saved: u128) -> u128 {
     ((u128::from(cost) + 1) << 40) / saved.max(1)
@@ -120,6 +138,8 @@ fn changes(model: &Model, sequence: &[u32], now: &Evaluation, budget: u64) -> Ve
         at(instance.birth) < top && at(instance.last) > top && instance.is_made
     };
     let mut next = vec![NONE; count];
+    // The same, but for copies out: a value that has left need not be read to leave.
+    let mut next_run = vec![NONE; count];
     let mut names: Vec<Vec<u32>> = vec![Vec::new(); count];
     for position in (top + 1)..sequence.len() {
         for read in is_used_at(position) {
@@ -127,6 +147,9 @@ fn changes(model: &Model, sequence: &[u32], now: &Evaluation, budget: u64) -> Ve
             if spans(&now.instances[index]) {
                 if next[index] == NONE {
                     next[index] = narrow(position);
+                }
+                if next_run[index] == NONE && !model.is_copy(sequence[position]) {
+                    next_run[index] = narrow(position);
                 }
                 if !names[index].contains(&read.value) {
                     names[index].push(read.value);
@@ -157,10 +180,27 @@ fn changes(model: &Model, sequence: &[u32], now: &Evaluation, budget: u64) -> Ve
         if model.kept[at(instance.value)] && !wanted.contains(&instance.value) {
             wanted.push(instance.value);
         }
-        let Some((nodes, cost)) = closure.of(&wanted, narrow(index), before) else { continue };
-        let gap = &over[at(previous[index]) + 1..at(before)];
-        let saved = gap.iter().map(|&over| u128::from(over.min(bytes))).sum();
-        changes.push(Change { before, nodes, cost, saved });
+        let saved = |before: u32| {
+            let gap = &over[at(previous[index]) + 1..at(before)];
+            gap.iter().map(|&over| u128::from(over.min(bytes))).sum()
+        };
+        if let Some((nodes, cost)) = closure.of(&wanted, narrow(index), before, NONE) {
+            changes.push(Change { before, nodes, out: None, cost, saved: saved(before) });
+        }
+        let pair = model.paging.as_ref().and_then(|paging| paging.nodes_of(instance.value));
+        let Some((out, _)) = pair else { continue };
+        let before = next_run[index];
+        if before == NONE {
+            continue;
+        }
+        if let Some((nodes, cost)) = closure.of(&wanted, narrow(index), before, instance.value) {
+            let behind = previous[index] + 1;
+            let has_left = closure.has_left(instance.value, behind);
+            let out = (!has_left).then_some((out, behind));
+            let leaving = out.map_or(0, |(out, _)| model.nodes[at(out)].cost);
+            let cost = cost.saturating_add(leaving);
+            changes.push(Change { before, nodes, out, cost, saved: saved(before) });
+        }
     }
     changes
 }
@@ -181,15 +221,22 @@ impl<'a> Closure<'a> {
     }
 
     /// Returns the nodes that make `values` again before a position, without the instance
-    /// `dropped`, in an order in which they can run, and their cost.
-    fn of(&mut self, values: &[u32], dropped: u32, before: u32) -> Option<(Vec<u32>, u64)> {
+    /// `dropped`, in an order in which they can run, and their cost. The value `leaving` will have
+    /// been copied to the slow memory.
+    fn of(
+        &mut self,
+        values: &[u32],
+        dropped: u32,
+        before: u32,
+        leaving: u32,
+    ) -> Option<(Vec<u32>, u64)> {
         self.searches += 1;
         let mut nodes = Vec::new();
         let mut cost = 0_u64;
         // Nodes are pushed twice: on the second look their operands are there.
         let mut pending: Vec<(u32, bool)> = Vec::new();
         for &value in values {
-            pending.push((self.model.producer[at(value)], false));
+            pending.push((self.maker(value, before, leaving), false));
         }
         while let Some((node, is_ready)) = pending.pop() {
             if node == NONE || !self.model.nodes[at(node)].is_pure {
@@ -207,9 +254,12 @@ impl<'a> Closure<'a> {
                 continue;
             }
             pending.push((node, true));
+            if self.model.is_copy(node) {
+                continue;
+            }
             for &read in &self.model.nodes[at(node)].reads {
                 if !self.is_there(read, dropped, before) {
-                    let producer = self.model.producer[at(read)];
+                    let producer = self.maker(read, before, leaving);
                     if producer == NONE {
                         return None;
                     }
@@ -223,6 +273,29 @@ impl<'a> Closure<'a> {
             }
         }
         Some((nodes, cost))
+    }
+
+    /// Returns the node that makes a value again before a position: the one that copies it back, if
+    /// it has left, or is `leaving`, and copying is no dearer than its producer.
+    fn maker(&self, value: u32, before: u32, leaving: u32) -> u32 {
+        let producer = self.model.producer[at(value)];
+        let Some((_, back)) = self.model.paging.as_ref().and_then(|paging| paging.nodes_of(value))
+        else {
+            return producer;
+        };
+        let cost = |node: u32| self.model.nodes[at(node)].cost;
+        let is_cheap = producer == NONE
+            || !self.model.nodes[at(producer)].is_pure
+            || cost(back) <= cost(producer);
+        if value == leaving || is_cheap && self.has_left(value, before) { back } else { producer }
+    }
+
+    /// Returns whether a value was copied to the slow memory before a position.
+    fn has_left(&self, value: u32, before: u32) -> bool {
+        let pair = self.model.paging.as_ref().and_then(|paging| paging.nodes_of(value));
+        let copy = pair.and_then(|(out, _)| self.model.nodes[at(out)].writes.first());
+        let binding = copy.map_or(NONE, |&copy| self.now.latest[at(copy)]);
+        binding != NONE && self.now.bindings[at(binding)].position < before
     }
 
     /// Returns whether a value can be read before a position, without bytes at the top.
@@ -258,7 +331,10 @@ pub(super) fn pruned(
         let mut positions: Vec<usize> =
             (0..sequence.len()).filter(|&position| is_repeated[position]).collect();
         positions.sort_by_key(|&position| {
-            (core::cmp::Reverse(model.nodes[at(sequence[position])].cost), position)
+            let node = sequence[position];
+            // A copy out is left out after the copies in that read it.
+            let is_out = model.is_copy(node) && !model.nodes[at(node)].is_pure;
+            (core::cmp::Reverse(model.nodes[at(node)].cost), is_out, position)
         });
         let mut dropped = vec![false; sequence.len()];
         let mut changed = false;

@@ -13,6 +13,8 @@
 //! undoing a part. Formulations as retention intervals are those of Moccasin (Bartan et al. 2023);
 //! the problem is that of Checkmate (Jain et al. 2020).
 //!
+//! [`Recompute::paging_to`] lets values also leave for a slow memory and come back: see `paging.rs`.
+//!
 //! [`Recompute::bound`] is a proven lower bound of the extra work of any schedule: see `bound.rs`.
 
 mod bound;
@@ -20,6 +22,7 @@ mod cut;
 mod greedy;
 mod model;
 mod order;
+mod paging;
 mod search;
 mod separator;
 mod sequence;
@@ -28,11 +31,11 @@ mod starts;
 use alloc::{format, string::String, vec::Vec};
 use core::str::FromStr;
 
-use crate::base::{Error, NodeId, Result, quoted};
+use crate::base::{Error, Execution, NodeId, Result, quoted};
 use crate::graph::Graph;
 use crate::liveness::LivenessOptions;
-use crate::pack::Budget;
-use model::{Model, ids};
+use crate::pack::{Budget, Space};
+use model::Model;
 use search::{Candidate, Search};
 
 /// A strategy for recomputation that is known by name.
@@ -74,10 +77,10 @@ impl FromStr for Strategy {
 #[non_exhaustive]
 pub struct Schedule {
     /// The executions.
-    pub nodes: Vec<NodeId>,
+    pub executions: Vec<Execution>,
     /// Bytes that are live at its highest step.
     pub bytes: u64,
-    /// Cost of the repetitions.
+    /// Cost of the repetitions and of the copies.
     pub extra_cost: u64,
 }
 
@@ -118,6 +121,10 @@ pub struct Schedule {
 /// ```
 pub struct Recompute<'a> {
     search: Search<'a>,
+    /// The search that may also copy values.
+    paging: Option<Search<'a>>,
+    /// Bytes that schedules without copies were searched for.
+    searched: Vec<u64>,
 }
 
 impl<'a> Recompute<'a> {
@@ -131,7 +138,16 @@ impl<'a> Recompute<'a> {
     ) -> Self {
         let orders: Vec<Vec<u32>> =
             orders.iter().map(|order| order.iter().map(|&id| id.into()).collect()).collect();
-        Self { search: Search::new(Model::new(graph, options), &orders, limits) }
+        let search = Search::new(Model::new(graph, options), &orders, limits);
+        Self { search, paging: None, searched: Vec::new() }
+    }
+
+    /// Lets values also be copied to the memory `slow` and back, at the cost of that memory for each
+    /// byte. A schedule is then never dearer than without.
+    #[must_use]
+    pub fn paging_to(mut self, graph: &Graph, options: LivenessOptions, slow: &Space) -> Self {
+        self.paging = Some(self.search.with_paging(graph, Model::new(graph, options), slow));
+        self
     }
 
     /// Returns the best schedule that is known in which each node runs once.
@@ -142,13 +158,26 @@ impl<'a> Recompute<'a> {
     /// Returns the cheapest schedule that is found with at most `bytes` live; never dearer than one
     /// found before. `None` if there is none.
     pub fn within(&mut self, bytes: u64) -> Option<Schedule> {
-        let found = self.search.within(bytes, 1)?.clone();
-        Some(self.schedule(&found))
+        self.found_within(bytes, 1)
     }
 
     /// As [`within`](Self::within), with less work: for bytes close to those of a search before.
     pub(crate) fn again_within(&mut self, bytes: u64) -> Option<Schedule> {
-        let found = self.search.within(bytes, 4)?.clone();
+        self.found_within(bytes, 4)
+    }
+
+    fn found_within(&mut self, bytes: u64, share: u64) -> Option<Schedule> {
+        if self.paging.is_none() || !self.searched.contains(&bytes) {
+            self.searched.push(bytes);
+            self.search.within(bytes, share);
+        }
+        let Some(paging) = &mut self.paging else {
+            return Some(self.schedule(self.search.cheapest(bytes)?));
+        };
+        paging.take_front(&self.search);
+        let mut found = paging.within(bytes, share)?.clone();
+        found.sequence = paging.model.prefetched(found.sequence, bytes);
+        found = paging.candidate(found.sequence)?;
         Some(self.schedule(&found))
     }
 
@@ -168,7 +197,22 @@ impl<'a> Recompute<'a> {
     /// Returns a proven lower bound of the extra cost of every schedule that keeps at most `bytes`
     /// between two steps and runs each node by itself.
     pub fn bound(&self, bytes: u64) -> u64 {
-        self.search.bound(bytes)
+        self.paging.as_ref().unwrap_or(&self.search).bound(bytes)
+    }
+
+    /// Returns the [`bound`](Self::bound) without a search for schedules.
+    pub(crate) fn bound_of(
+        graph: &Graph,
+        options: LivenessOptions,
+        order: &[NodeId],
+        slow: Option<&Space>,
+        bytes: u64,
+        limits: &Budget<'_>,
+    ) -> u64 {
+        let order: Vec<u32> = order.iter().map(|&id| id.into()).collect();
+        Search::before_starts(Model::new(graph, options), &[order], limits)
+            .with_copies(graph, slow)
+            .bound(bytes)
     }
 
     /// Returns the bytes that no schedule goes below that runs each node by itself: the operands of
@@ -189,7 +233,12 @@ impl<'a> Recompute<'a> {
 
     fn schedule(&self, found: &Candidate) -> Schedule {
         let extra_cost = found.cost.saturating_sub(self.cost());
-        Schedule { nodes: ids(&found.sequence), bytes: found.peak, extra_cost }
+        let execution = |&node: &u32| {
+            let paging = self.paging.as_ref().and_then(|search| search.model.paging.as_ref());
+            paging.map_or(Execution::Run(NodeId::from(node)), |paging| paging.execution(node))
+        };
+        let executions = found.sequence.iter().map(execution).collect();
+        Schedule { executions, bytes: found.peak, extra_cost }
     }
 }
 

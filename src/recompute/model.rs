@@ -2,7 +2,8 @@
 
 use alloc::{vec, vec::Vec};
 
-use crate::base::{NodeId, ValueId};
+use super::paging::Paging;
+use crate::base::ValueId;
 use crate::graph::{Graph, Node, ValueKind, Whole};
 use crate::liveness::LivenessOptions;
 use crate::plan::{InputMemory, OutputMemory};
@@ -35,6 +36,10 @@ pub(super) struct Model {
     pub(super) replaced_by: Vec<u32>,
     /// The order of the graph.
     pub(super) given: Vec<u32>,
+    /// Number of nodes of the graph; those behind copy values.
+    pub(super) count: usize,
+    /// The values that may be copied to a slow memory, if there is one.
+    pub(super) paging: Option<Paging>,
 }
 
 /// The facts about a node.
@@ -82,6 +87,8 @@ impl Model {
             cost: 0,
             replaced_by: vec![NONE; values],
             given: graph.order().iter().map(|&id| id.into()).collect(),
+            count: graph.nodes().len(),
+            paging: None,
         };
         let mut written_back = vec![false; values];
         for pair in graph.write_backs() {
@@ -306,9 +313,4 @@ impl NodeFacts {
         }
         self
     }
-}
-
-/// Returns the nodes of a graph as the search counts them.
-pub(super) fn ids(sequence: &[u32]) -> Vec<NodeId> {
-    sequence.iter().map(|&node| NodeId::from(node)).collect()
 }

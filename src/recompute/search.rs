@@ -8,8 +8,9 @@ use super::model::{Model, NONE, at};
 use super::order::improved;
 use super::separator::{Separator, price_of, separators};
 use super::sequence::{Evaluation, repeated, without};
-use super::starts::{chen, mirror, rebuilt, reversal};
-use crate::pack::Budget;
+use super::starts::{chen, mirror, rebuilt, rebuilt_with_copies, reversal};
+use crate::graph::Graph;
+use crate::pack::{Budget, Space};
 
 /// Separators that starts and bounds are made with.
 const SEPARATORS: usize = 12;
@@ -55,6 +56,76 @@ pub(super) struct Search<'a> {
 impl<'a> Search<'a> {
     /// Prepares a search. `orders` are orders of the nodes that are known to be good.
     pub(super) fn new(model: Model, orders: &[Vec<u32>], limits: &'a Budget<'a>) -> Self {
+        let mut search = Self::before_starts(model, orders, limits);
+        search.start();
+        search
+    }
+
+    /// Prepares a search that may also copy values to `slow` and back, and begins with the sequences
+    /// of one that may not.
+    pub(super) fn with_paging(&self, graph: &Graph, model: Model, slow: &Space) -> Self {
+        let plain = self.plain.clone();
+        let separators = separators(&model, &plain.sequence, SEPARATORS);
+        let mut search = Self {
+            model,
+            limits: self.limits,
+            separators,
+            plain,
+            starts: Vec::new(),
+            front: Vec::new(),
+        };
+        search.model.add_paging(graph, slow);
+        self.starts.iter().chain(&self.front).for_each(|it| search.keep(it.clone()));
+        let mut found = Vec::new();
+        for separator in search.separators.iter().take(STARTED) {
+            let highest = price_of(search.model.cost, separator.bytes);
+            for step in 0..PRICES {
+                if search.limits.exhausted() {
+                    break;
+                }
+                let price = highest.saturating_mul(16) >> step;
+                let choice = separator.choose(&search.model, price.max(1));
+                if !choice.copied.is_empty() {
+                    let order = &search.plain.sequence;
+                    let (retained, copied) = (&choice.retained, &choice.copied);
+                    found.push(rebuilt_with_copies(
+                        &search.model,
+                        order,
+                        separator,
+                        retained,
+                        copied,
+                    ));
+                }
+            }
+        }
+        for sequence in found {
+            search.begin_with(&sequence);
+        }
+        search
+    }
+
+    /// Adds a sequence to those that searches begin with, if it is valid.
+    fn begin_with(&mut self, sequence: &[u32]) {
+        if let Some(candidate) = self.candidate(self.model.tidied(sequence)) {
+            self.keep(candidate.clone());
+            self.starts.push(candidate);
+        }
+    }
+
+    /// Takes the sequences that a search without copies has found since.
+    pub(super) fn take_front(&mut self, other: &Self) {
+        other.front.iter().for_each(|it| self.keep(it.clone()));
+    }
+
+    /// Returns the search with copies to `slow` among its nodes, if there is such a memory.
+    pub(super) fn with_copies(mut self, graph: &Graph, slow: Option<&Space>) -> Self {
+        if let Some(slow) = slow {
+            self.model.add_paging(graph, slow);
+        }
+        self
+    }
+
+    pub(super) fn before_starts(model: Model, orders: &[Vec<u32>], limits: &'a Budget<'a>) -> Self {
         let order = improved(&model, orders);
         let mut found = Evaluation::default();
         found.run(&model, &order);
@@ -63,7 +134,6 @@ impl<'a> Search<'a> {
         let mut search =
             Self { model, limits, separators, plain, starts: Vec::new(), front: Vec::new() };
         search.keep(search.plain.clone());
-        search.start();
         search
     }
 
@@ -187,6 +257,7 @@ impl<'a> Search<'a> {
             let mut own = Work { left: share, limits };
             let found = reduced(&self.model, &start.sequence, bytes, most, &mut own);
             let found = found.map(|found| pruned(&self.model, found, bytes, &mut own));
+            let found = found.map(|found| self.model.tidied(&found));
             work.left = work.left.saturating_sub(share - own.left);
             let Some(found) = found else { continue };
             if let Some(candidate) = self.candidate(found) {
@@ -224,13 +295,14 @@ impl<'a> Search<'a> {
                 dropped[positions[at % positions.len()]] = true;
             }
             let shorter = without(&best.sequence, |position| dropped[position]);
+            let shorter = self.model.tidied(&shorter);
             if self.candidate(shorter.clone()).is_none() {
                 continue;
             }
             let Some(found) = reduced(&self.model, &shorter, bytes, best.cost, work) else {
                 continue;
             };
-            let found = pruned(&self.model, found, bytes, work);
+            let found = self.model.tidied(&pruned(&self.model, found, bytes, work));
             if let Some(candidate) = self.candidate(found)
                 && candidate.peak <= bytes
                 && candidate.cost < best.cost

@@ -31,6 +31,8 @@ pub(super) struct Choice {
     pub(super) total: u64,
     /// By value: whether it is retained.
     pub(super) retained: Vec<bool>,
+    /// Retained values that are cheaper to copy to the slow memory and back.
+    pub(super) copied: Vec<u32>,
 }
 
 impl Separator {
@@ -108,6 +110,11 @@ impl Separator {
                 network.arc(value_at(value), 1, retained);
                 continue;
             }
+            // Bytes that are copied to a slow memory and back are retained at a fixed cost.
+            let retained = match model.paged(value) {
+                Some((_, copies)) => retained.min(copies),
+                None => retained,
+            };
             network.arc(value_at(value), node_at(producer), retained);
             if core::mem::replace(&mut node_met[at(producer)], true) {
                 continue;
@@ -132,7 +139,13 @@ impl Separator {
             let is_made = producer != NONE && side[node_at(producer)];
             retained[at(value)] = side[value_at(value)] && !is_made;
         }
-        Choice { total, retained }
+        let is_copied = |&value: &u32| {
+            let copies = model.paged(value).map(|(_, cost)| cost);
+            retained[at(value)]
+                && copies.is_some_and(|cost| cost < cost_of(model.own[at(value)], price))
+        };
+        let copied = (0..values).map(narrow).filter(is_copied).collect();
+        Choice { total, retained, copied }
     }
 }
 

@@ -59,6 +59,8 @@ pub(super) struct Evaluation {
     pub(super) cost: u64,
     change: Vec<i64>,
     taken: Vec<u32>,
+    /// By pair of copies: when the slow memory holds the value, first and last position.
+    stays: Vec<[u32; 2]>,
 }
 
 impl Evaluation {
@@ -139,7 +141,11 @@ impl Evaluation {
                 return false;
             }
             self.runs[at(node)] += 1;
-            if self.runs[at(node)] == 1 {
+            if model.is_copy(node) {
+                if self.runs[at(node)] > 1 && !facts.is_pure {
+                    return false;
+                }
+            } else if self.runs[at(node)] == 1 {
                 ran += 1;
             } else if !facts.is_pure {
                 return false;
@@ -161,7 +167,39 @@ impl Evaluation {
                 self.instances[at(instance)].last = end;
             }
         }
-        ran == model.nodes.len()
+        ran == model.count && self.fits_slow_memory(model, sequence)
+    }
+
+    /// Returns whether the slow memory holds the copies, from each copy out to the last copy in.
+    fn fits_slow_memory(&mut self, model: &Model, sequence: &[u32]) -> bool {
+        let Some((paging, capacity)) =
+            model.paging.as_ref().and_then(|paging| Some((paging, paging.capacity?)))
+        else {
+            return true;
+        };
+        self.stays.clear();
+        self.stays.resize(paging.slow.len(), [NONE; 2]);
+        for (position, &node) in sequence.iter().enumerate() {
+            if let Some((pair, is_in)) = paging.pair_of(node) {
+                let stay = &mut self.stays[at(pair)];
+                stay[1] = narrow(position);
+                if !is_in {
+                    stay[0] = stay[1];
+                }
+            }
+        }
+        self.change.clear();
+        self.change.resize(sequence.len() + 1, 0);
+        for (stay, &bytes) in self.stays.iter().zip(&paging.slow).filter(|it| it.0[0] != NONE) {
+            let bytes = i64::try_from(bytes).unwrap_or(i64::MAX >> 20);
+            self.change[at(stay[0])] += bytes;
+            self.change[at(stay[1]) + 1] -= bytes;
+        }
+        let mut held = 0_i64;
+        self.change.iter().all(|change| {
+            held = held.saturating_add(*change);
+            u64::try_from(held).unwrap_or(0) <= capacity
+        })
     }
 
     /// Sums up the bytes that are live at each position.
@@ -224,8 +262,10 @@ pub(super) fn without(sequence: &[u32], is_dropped: impl Fn(usize) -> bool) -> V
     kept.map(|(_, &node)| node).collect()
 }
 
-/// Returns, by position, whether the node ran before.
+/// Returns, by position, whether the node ran before, or copies a value.
 pub(super) fn repeated(model: &Model, sequence: &[u32]) -> Vec<bool> {
     let mut ran = vec![false; model.nodes.len()];
-    sequence.iter().map(|&node| core::mem::replace(&mut ran[at(node)], true)).collect()
+    let mut is_repeated =
+        |node: u32| core::mem::replace(&mut ran[at(node)], true) || model.is_copy(node);
+    sequence.iter().map(|&node| is_repeated(node)).collect()
 }

@@ -30,11 +30,20 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Returns the node that makes a value again: the one that copies it in, if it was copied out.
+    fn maker(&self, value: u32) -> u32 {
+        let nodes = self.model.paging.as_ref().and_then(|paging| paging.nodes_of(value));
+        match nodes {
+            Some((out, back)) if self.ran[at(out)] => back,
+            _ => self.model.producer[at(value)],
+        }
+    }
+
     /// Runs the producers of values that are not there, and of what those need.
     fn ensure(&mut self, values: &[u32]) {
         let mut pending: Vec<u32> = values.iter().rev().copied().collect();
         while let Some(&value) = pending.last() {
-            let producer = self.model.producer[at(value)];
+            let producer = self.maker(value);
             if self.is_there[at(value)] {
                 pending.pop();
                 continue;
@@ -59,9 +68,27 @@ pub(super) fn rebuilt(
     separator: &Separator,
     retained: &[bool],
 ) -> Vec<u32> {
+    rebuilt_with_copies(model, order, separator, retained, &[])
+}
+
+/// Returns the sequence that runs `order`, copies the values `copied` to the slow memory after their
+/// last reader before the separator, and after it makes again what it needs and does not retain.
+pub(super) fn rebuilt_with_copies(
+    model: &Model,
+    order: &[u32],
+    separator: &Separator,
+    retained: &[bool],
+    copied: &[u32],
+) -> Vec<u32> {
     let start = order.iter().position(|&node| node == separator.node).unwrap_or(0);
     let mut builder = Builder::new(model);
-    order[..start].iter().for_each(|&node| builder.run(node));
+    let leaving = leaving(model, &order[..start], copied);
+    let mut is_copied = vec![false; model.bytes.len()];
+    copied.iter().for_each(|&value| is_copied[at(value)] = true);
+    for (&node, leaving) in order[..start].iter().zip(&leaving) {
+        builder.run(node);
+        leaving.iter().for_each(|&out| builder.run(out));
+    }
     for value in 0..model.bytes.len() {
         let producer = model.producer[value];
         if producer == NONE || !builder.ran[at(producer)] {
@@ -69,7 +96,8 @@ pub(super) fn rebuilt(
         }
         let root = model.root(narrow(value));
         let is_free = model.bytes[at(root)] == 0 || model.kept[value];
-        let stays = retained[value] || retained[at(root)] || is_free;
+        let is_retained = (retained[value] || retained[at(root)]) && !is_copied[at(root)];
+        let stays = is_retained || is_free;
         builder.is_there[value] = stays || !model.nodes[at(producer)].is_pure;
     }
     for &node in &order[start..] {
@@ -77,6 +105,26 @@ pub(super) fn rebuilt(
         builder.run(node);
     }
     repaired(model, &builder.sequence)
+}
+
+/// Returns, by position of a sequence, the nodes that copy values out behind it: those of which
+/// nothing before the end of the sequence is read later.
+fn leaving(model: &Model, sequence: &[u32], copied: &[u32]) -> Vec<Vec<u32>> {
+    let mut leaving = vec![Vec::new(); sequence.len()];
+    if let Some(paging) = model.paging.as_ref().filter(|_| !copied.is_empty()) {
+        let mut last = vec![NONE; model.bytes.len()];
+        for (position, &node) in sequence.iter().enumerate() {
+            let facts = &model.nodes[at(node)];
+            for &value in facts.reads.iter().chain(&facts.writes) {
+                last[at(model.root(value))] = narrow(position);
+            }
+        }
+        for &value in copied.iter().filter(|&&value| last[at(value)] != NONE) {
+            let out = paging.nodes_of(value).map(|(out, _)| out);
+            leaving[at(last[at(value)])].extend(out);
+        }
+    }
+    leaving
 }
 
 /// Returns the values that cross the boundaries of `segments` parts of the order before a separator

@@ -1,5 +1,6 @@
 //! Plans in which nodes run again as steps of their own.
 
+use arenaplan::base::Execution;
 use arenaplan::liveness::LivenessOptions;
 use arenaplan::planner::Goal;
 use arenaplan::recompute::{Recompute, Strategy};
@@ -185,7 +186,11 @@ fn corrupted_schedules_are_refused() {
     let most = Planner::new().plan(&graph).unwrap().arena_bytes();
     let plan = Planner::new().recompute(&graph, Goal::Bytes(most * 7 / 10)).unwrap();
     let executions = |plan: &Plan| -> Vec<NodeId> {
-        plan.recomputed().unwrap().schedule.iter().map(|&it| NodeId::from(it)).collect()
+        let node = |it: &Execution| match *it {
+            Execution::Run(node) => node,
+            other => panic!("{other:?}"),
+        };
+        plan.recomputed().unwrap().schedule.iter().map(node).collect()
     };
     let schedule = executions(&plan);
     let true_graph = graph.scheduled(&schedule).unwrap().graph;

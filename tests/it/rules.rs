@@ -238,3 +238,10 @@ fn a_space_with_rules_is_packed_without_disjunctive_search_too() {
     packing.check(&problem).unwrap();
     assert!(packing.peak() < packing.lower_bound() * 3 / 2);
 }
+
+#[test]
+fn an_empty_range_of_reserved_bytes_is_in_nobodys_way() {
+    let space = Space::default().with_reserved(1..1);
+    let problem = Problem::new(vec![Buffer::new(8, live(0, 1))], vec![space]).unwrap();
+    assert_eq!(checked(&problem).peak(), 8);
+}

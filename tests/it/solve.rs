@@ -151,3 +151,17 @@ fn the_checker_rejects_each_wrong_figure() {
         one_space(vec![Buffer::new(4, live(0, 2)).with_pin(8), Buffer::new(4, live(1, 3))]);
     assert!(packing.check(&pinned).is_err());
 }
+
+/// A deep network: each value is read by the next node, each tenth again twenty nodes later.
+#[test]
+fn long_chains_of_small_loads_are_packed_at_their_bound() {
+    for (count, modulus) in [(1_000_u32, 97_u64), (1_500, 89)] {
+        let buffer = |index: u32| {
+            let end = if (index + 1).is_multiple_of(10) { index + 22 } else { index + 2 };
+            let bytes = 64 * (1 + u64::from(index) * 7919 % modulus);
+            Buffer::new(bytes, live(index, end.min(count)))
+        };
+        let packing = checked(&one_space((0..count).map(buffer).collect()));
+        assert_eq!(packing.status(), Status::Optimal, "{count} buffers, {}", packing.peak());
+    }
+}

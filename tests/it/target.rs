@@ -212,6 +212,16 @@ fn each_limit_of_a_target_refuses_by_itself() {
 }
 
 #[test]
+fn a_target_with_one_arena_is_asked_before_a_graph_of_several_is_planned() {
+    let mut sketch = Sketch::new();
+    sketch.input("x", 64);
+    sketch.builder.add_space(Space::new("slow"));
+    let error = Planner::new().target(&Target::TFLM).plan(&sketch.build(&[])).unwrap_err();
+    let says = "option spaces: target 'tflm' has one arena, and the graph has several";
+    assert_eq!((error.kind(), error.to_string().as_str()), ("InvalidOption", says));
+}
+
+#[test]
 fn a_target_that_keeps_the_order_gets_the_graphs_order() {
     let graph = residual();
     let target = Target::EXECUTORCH;

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from arenaplan.device.cublas import WORKSPACE
 from arenaplan.device.text import CUDA_PRELUDE, Kernel
 from host_device import _gemm, compiled
 
@@ -41,17 +42,11 @@ class MemoryPointer:
     def __add__(self, offset: int) -> MemoryPointer:
         return MemoryPointer(self.owner, self._offset + offset)
 
-    def copy_from_device_async(self, src: MemoryPointer, size: int, stream: Any = None) -> None:
-        assert isinstance(stream, Stream)
-        _do(lambda: ctypes.memmove(self.ptr, src.ptr, size))
 
-    def copy_from_host_async(self, mem: int, size: int, stream: Any = None) -> None:
-        assert isinstance(stream, Stream)
-        _do(lambda: ctypes.memmove(self.ptr, mem, size))
-
-    def copy_to_host_async(self, mem: int, size: int, stream: Any = None) -> None:
-        assert isinstance(stream, Stream)
-        _do(lambda: ctypes.memmove(mem, self.ptr, size))
+def memcpy_async(dst: int, src: int, size: int, kind: int, stream: int) -> None:
+    assert kind in (1, 2, 3)
+    assert stream == Stream.ptr
+    _do(lambda: ctypes.memmove(dst, src, size))
 
 
 class UnownedMemory:
@@ -147,68 +142,95 @@ class RawModule:
             body = text[found.end() + 1 : text.rindex("}\n")]
             kernels.append(Kernel(found.group(1), types, names, body))
         self._functions = compiled(kernels)
+        self._types = {kernel.name: kernel.parameters for kernel in kernels}
 
-    def get_function(self, name: str) -> Callable[..., None]:
-        function = self._functions[name]
+    def get_function(self, name: str) -> Any:
+        pointers = sum("*" in type_ for type_ in self._types[name])
+        _launched.append((self._functions[name], pointers, len(self._types[name]) - pointers))
+        return SimpleNamespace(kernel=SimpleNamespace(ptr=len(_launched)))
 
-        def launch(grid: tuple[int], block: tuple[int], args: Sequence[Any]) -> None:
-            assert block == (256,)
-            pointers = [each.data.ptr for each in args if isinstance(each, ndarray)]
-            scalars = [int(each) for each in args if isinstance(each, np.int64)]
-            assert len(pointers) + len(scalars) == len(args)
-            addresses = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
-            numbers = (ctypes.c_longlong * max(len(scalars), 1))(*scalars)
-            _do(lambda: function(grid[0], addresses, numbers))
 
-        return launch
+_launched: list[Any] = []
+
+
+def launch_kernel(
+    f: int,
+    gx: int,
+    gy: int,
+    gz: int,
+    bx: int,
+    by: int,
+    bz: int,
+    shared: int,
+    stream: int,
+    parameters: int,
+    extra: int,
+) -> None:
+    assert (gy, gz, bx, by, bz, shared, stream, extra) == (1, 1, 256, 1, 1, 0, Stream.ptr, 0)
+    function, pointers, scalars = _launched[f - 1]
+    count = pointers + scalars
+    places = (ctypes.c_void_p * count).from_address(parameters)
+    values = [ctypes.c_longlong.from_address(place).value for place in places]
+    addresses = (ctypes.c_void_p * max(pointers, 1))(*values[:pointers])
+    numbers = (ctypes.c_longlong * max(scalars, 1))(*values[pointers:])
+    _do(lambda: function(gx, addresses, numbers))
 
 
 def alloc_pinned_memory(size: int) -> Any:
     return bytearray(size)
 
 
-def _strided_batched(dtype: Any) -> Callable[..., None]:
-    def gemm(
-        handle: int,
-        transa: int,
-        transb: int,
-        m: int,
-        n: int,
-        k: int,
-        alpha: int,
-        a: int,
-        lda: int,
-        stride_a: int,
-        b: int,
-        ldb: int,
-        stride_b: int,
-        beta: int,
-        c: int,
-        ldc: int,
-        stride_c: int,
-        count: int,
-    ) -> None:
-        assert handle == 1
-        factors = (float(_numbers(alpha, 1, dtype)[0]), float(_numbers(beta, 1, dtype)[0]))
+_ELEMENTS = {2: np.float16, 0: np.float32, 1: np.float64}
 
-        def operand(address: int, rows: int, columns: int, leading: int, distance: int) -> Any:
-            size = (count - 1) * distance + max(columns - 1, 0) * leading + rows
-            return _numbers(address, size, dtype), leading, distance
 
-        left, right = (k, m) if transa else (m, k), (n, k) if transb else (k, n)
-        _do(
-            lambda: _gemm(
-                (bool(transa), bool(transb)),
-                (m, n, k),
-                factors,
-                operand(a, *left, lda, stride_a),
-                operand(b, *right, ldb, stride_b),
-                operand(c, m, n, ldc, stride_c),
-                count,
-            )
+def _gemm_strided_batched(
+    handle: Any,
+    transa: int,
+    transb: int,
+    m: int,
+    n: int,
+    k: int,
+    alpha: int,
+    a: int,
+    type_a: int,
+    lda: int,
+    stride_a: int,
+    b: int,
+    type_b: int,
+    ldb: int,
+    stride_b: int,
+    beta: int,
+    c: int,
+    type_c: int,
+    ldc: int,
+    stride_c: int,
+    count: int,
+    sums: int,
+    algorithm: int,
+) -> int:
+    assert handle.value == 1
+    assert type_a == type_b == type_c
+    assert (sums, algorithm) == (70 if type_a == 1 else 68, -1)
+    dtype, wide = _ELEMENTS[type_a], np.float64 if sums == 70 else np.float32
+    factors = (float(_numbers(alpha, 1, wide)[0]), float(_numbers(beta, 1, wide)[0]))
+
+    def operand(address: int, rows: int, columns: int, leading: int, distance: int) -> Any:
+        size = (count - 1) * distance + max(columns - 1, 0) * leading + rows
+        return _numbers(address, size, dtype), leading, distance
+
+    left, right = (k, m) if transa else (m, k), (n, k) if transb else (k, n)
+    _do(
+        lambda: _gemm(
+            (bool(transa), bool(transb)),
+            (m, n, k),
+            factors,
+            operand(a, *left, lda, stride_a),
+            operand(b, *right, ldb, stride_b),
+            operand(c, m, n, ldc, stride_c),
+            count,
         )
-
-    return gemm
+    )
+    return 0
 
 
 def _numbers(address: int, count: int, dtype: Any) -> np.ndarray:
@@ -216,13 +238,26 @@ def _numbers(address: int, count: int, dtype: Any) -> np.ndarray:
     return np.frombuffer(block, dtype)
 
 
-cublas = SimpleNamespace(
-    create=lambda: 1,
-    destroy=lambda handle: None,
-    setStream=lambda handle, stream: None,
-    sgemmStridedBatched=_strided_batched(np.float32),
-    dgemmStridedBatched=_strided_batched(np.float64),
-)
+def _create(handle: Any) -> int:
+    handle._obj.value = 1
+    return 0
+
+
+def _set_workspace(handle: Any, address: int, size: int) -> int:
+    assert address % 256 == 0
+    assert size == WORKSPACE
+    return 0
+
+
+def load_cublas() -> Any:
+    return SimpleNamespace(
+        cublasCreate_v2=_create,
+        cublasDestroy_v2=lambda handle: 0,
+        cublasSetStream_v2=lambda handle, stream: 0,
+        cublasSetWorkspace_v2=_set_workspace,
+        cublasGemmStridedBatchedEx=_gemm_strided_batched,
+    )
+
 
 cuda = SimpleNamespace(
     Device=Device,
@@ -235,5 +270,12 @@ cuda = SimpleNamespace(
     alloc=alloc,
     alloc_pinned_memory=alloc_pinned_memory,
     memory=SimpleNamespace(OutOfMemoryError=MemoryError),
-    runtime=SimpleNamespace(getDeviceCount=lambda: 1),
+    driver=SimpleNamespace(launchKernel=launch_kernel),
+    runtime=SimpleNamespace(
+        getDeviceCount=lambda: 1,
+        memcpyAsync=memcpy_async,
+        memcpyHostToDevice=1,
+        memcpyDeviceToHost=2,
+        memcpyDeviceToDevice=3,
+    ),
 )

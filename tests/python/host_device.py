@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +37,7 @@ _PRELUDE = """\
 #define PHASE(t) for (int t = 0; t < 256; ++t)
 #define NEXT_PHASE
 #define BLOCK block
+typedef _Float16 half;
 #define INFINITE (__builtin_inff())
 #define NO_NUMBER (__builtin_nanf(""))
 static long long block;
@@ -134,7 +135,12 @@ class HostDevice:
     def compile(self, kernels: Sequence[Kernel]) -> Mapping[str, Any]:
         return compiled(kernels) if self.functions is None else self.functions
 
-    def stream(self) -> HostStream:
+    product_bytes = 0
+
+    def active(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def stream(self, *, products: bool) -> HostStream:
         self.streams.append(HostStream(self))
         return self.streams[-1]
 
@@ -259,8 +265,9 @@ def _gemm(
     result = _columns(c, (m, n), count)
     left = left.transpose(0, 2, 1) if flips[0] else left
     right = right.transpose(0, 2, 1) if flips[1] else right
-    made = alpha * (left @ right)
-    result[...] = made if beta == 0 else made + beta * result
+    wide = np.promote_types(result.dtype, np.float32)
+    made = alpha * (left.astype(wide) @ right.astype(wide))
+    result[...] = made if beta == 0 else made + beta * result.astype(wide)
 
 
 def _columns(matrix: Strided, shape: tuple[int, int], count: int) -> np.ndarray:

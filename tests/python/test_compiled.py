@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,7 +88,8 @@ def test_convolutions_agree_with_their_activations_and_residuals(
     np.testing.assert_array_equal(results[0], results[1])
 
 
-ELEMENTWISE = sorted(op for domain, op in RECIPES if not domain and op != "BatchNormalization")
+OTHERS = {"BatchNormalization", "DequantizeLinear", "QuantizeLinear"}
+ELEMENTWISE = sorted(op for domain, op in RECIPES if not domain and op not in OTHERS)
 
 
 @pytest.mark.parametrize("op", ELEMENTWISE)
@@ -110,6 +112,46 @@ def test_elementwise_operators_agree(op: str) -> None:
     inputs["x"][0, 0, :3] = [np.inf, -np.inf, 0]
     names = [graph.values[at].name for graph in [build()] for at in graph.inputs]
     list(both(build, {name: inputs[name] for name in names}))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_bytes_are_converted_as_numpy_does(dtype: Any) -> None:
+    limits = np.iinfo(dtype)
+    x = np.arange(-300, 301, dtype=np.float32) / 2  # Half of them are ties.
+    x = np.concatenate([x, np.array([np.inf, -np.inf, 3e38, -3e38], np.float32)]).reshape(5, 121)
+
+    def build() -> ap.Graph:
+        graph = ap.Graph()
+        value = graph.input("x", x.shape)
+        scale = graph.constant("scale", (), F32, np.float32(1))
+        zero = graph.constant("zero", (), np.dtype(dtype).name, dtype(limits.min + 101))
+        for op, name, kind in (
+            ("QuantizeLinear", "q", np.dtype(dtype).name),
+            ("DequantizeLinear", "y", F32),
+        ):
+            made = [(name, x.shape, kind)]
+            (value,) = graph.node(op, [value, scale, zero], made, version=19)
+            graph.output(value)
+        return graph
+
+    expected = np.clip(np.rint(x) + (limits.min + 101), limits.min, limits.max).astype(dtype)
+    for found in both(build, {"x": x}):
+        wanted = expected if found.dtype == dtype else expected - np.float32(limits.min + 101)
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_bytes_may_be_made_where_wider_operands_begin() -> None:
+    memory = np.zeros(4 * 3000, np.uint8)
+    x, y = memory.view(np.float32), memory[:3000]
+    numbers = np.arange(3000, dtype=np.float32) % 251
+    x[:] = numbers
+    program = [("load", 0, 0, 0.0), ("add", 1, 0, 2.0)]
+    CompiledKernel.chain(program, 1, [x], y)()
+    np.testing.assert_array_equal(y, numbers + 2)
+    with pytest.raises(
+        ap.errors.InvalidOperand
+    ):  # Elements would be overwritten before they are read.
+        CompiledKernel.chain(program, 1, [x], memory[-3000:])
 
 
 def test_a_chain_makes_one_pass_in_the_place_of_its_operand() -> None:

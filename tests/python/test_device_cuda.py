@@ -32,9 +32,9 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("cupy")
     for name in ("RawModule", "cuda", "ndarray"):
         setattr(module, name, getattr(fake_cupy, name))
-    libraries = SimpleNamespace(cublas=fake_cupy.cublas)
     monkeypatch.setitem(sys.modules, "cupy", module)
-    monkeypatch.setitem(sys.modules, "cupy_backends.cuda.libs", libraries)  # type: ignore[arg-type]
+    for place in ("cuda", "cublas"):
+        monkeypatch.setattr(f"arenaplan.device.{place}.load_cublas", fake_cupy.load_cublas)
 
 
 def cupy() -> Any:

@@ -4,11 +4,13 @@ import doctest
 import importlib
 import pkgutil
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 import arenaplan
+import snippets
 
 ROOT = Path(__file__).parents[2]
 MODULES = [
@@ -38,13 +40,113 @@ def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Monk
         exec(compile(block, "README.md", "exec"), names)
 
 
-@pytest.mark.parametrize("name", ["batch.md", "maps.md", "serving.md"])
-def test_the_examples_of_a_page_run(name: str) -> None:
-    page = (ROOT / "docs" / name).read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, name, "exec"), {})
+OTHERS = {"device.md", "integrations.md", "training.md"}
+"""Pages whose examples need a device or another framework, or have tests of their own below."""
+PAGES = sorted(
+    page
+    for page in (ROOT / "docs").glob("*.md")
+    if page.name not in OTHERS and "```python" in page.read_text()
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_examples_of_a_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "docs" / "tutorials" / "models" / "doorbell.tflite", tmp_path)
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        exec(compile(block, page.name, "exec"), names)
+
+
+def commands_that_run(document: Path, folder: Path) -> list[snippets.Block]:
+    """Return blocks that show the output of a command on models that are in a folder."""
+    found = []
+    for block in snippets.blocks_of(document.read_text()):
+        first, *rest = [*block.text.splitlines(), ""]
+        models = re.findall(r"\S+\.(?:onnx|tflite)\b", re.sub(r"-o \S+", "", first))
+        shows = block.language == "console" and first.startswith("$ arenaplan")
+        if shows and rest[0] and rest[0][0] != "$":
+            found += [block] if all((folder / model).exists() for model in models) else []
+    return found
+
+
+@pytest.mark.parametrize("with_shared", [False, True], ids=["own models", "shared models"])
+def test_output_that_documents_show_is_that_of_the_commands(
+    with_shared: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    import light_models
+
+    monkeypatch.chdir(tmp_path)
+    tutorials = ROOT / "docs" / "tutorials"
+    shutil.copy(light_models.path("resnet50"), tmp_path)
+    shutil.copy(tutorials / "models" / "doorbell.tflite", tmp_path)
+    blocks = snippets.blocks_of((tutorials / "server.md").read_text())
+    (script,) = [block.text for block in blocks if block.title == "scorer.py"]
+    exec(compile(script, "scorer.py", "exec"), {})
+    if with_shared:
+        for model in (request.getfixturevalue("shared") / "models" / "tflite").glob("*.tflite"):
+            shutil.copy(model, tmp_path)
+    counts = {}
+    for name in ("README.md", "docs/index.md", "docs/memories.md", "docs/integrations.md"):
+        shown = commands_that_run(ROOT / name, tmp_path)
+        counts[name] = len(shown)
+        for block in shown:
+            assert snippets.run_commands(block.text, f"{name}:{block.line}") == block.text
+    assert list(counts.values()) == ([7, 1, 1, 1] if with_shared else [2, 1, 1, 0])
+
+
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_a_tutorial_does_what_it_shows(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "```c " in page.read_text() and shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    monkeypatch.chdir(tmp_path)
+    snippets.check_page(page)
+
+
+def test_output_that_differs_from_a_page_is_found() -> None:
+    assert snippets.agrees(["a … c", "…", "end"], ["a b c", "1", "2", "end"])
+    assert not snippets.agrees(["a … c"], ["a b d"])
+    assert not snippets.agrees(["1,024 bytes"], ["1,025 bytes"])
+    assert not snippets.agrees(["a"], ["a", "b"])
+
+
+def test_a_command_that_fails_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ arenaplan plan missing.onnx\n```\n")
+    with pytest.raises(snippets.Wrong, match="ends with 2"):
+        snippets.check_page(page)
+    page.write_text("```console\n$ arenaplan pack missing.csv\n…\n$ echo $?\n1\n```\n")
+    with pytest.raises(snippets.Wrong, match=r"-1\n\+2"):
+        snippets.check_page(page)
+
+
+def test_rows_of_the_comparison_are_what_the_planners_give(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    figures = importlib.import_module("figures")
+    assert figures.check(["light_squeezenet", "unet_small"], runtime=False) == []
+    page = figures.PAGE.read_text()
+    monkeypatch.setattr(figures, "PAGE", ROOT / "docs" / "glossary.md")
+    (row,) = figures.check(["unet_small"], runtime=False)
+    assert row in page
+
+
+def test_every_public_name_is_on_one_page_of_the_reference() -> None:
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    names = re.findall(r"^::: arenaplan\.(\w+)$", pages, re.MULTILINE)
+    assert sorted(names) == sorted(set(arenaplan.__all__) - {"__version__"})
 
 
 TRAINING = (ROOT / "docs" / "training.md").read_text().partition("\n## Import a training step")
@@ -83,6 +185,25 @@ def test_every_exception_is_a_planner_error_and_is_documented() -> None:
         if isinstance(value, type) and value.__module__ == errors.__name__:
             assert issubclass(value, errors.PlannerError), name
             assert value.__doc__, name
+
+
+def test_every_exception_has_a_cure_on_its_page() -> None:
+    from arenaplan import errors
+    from arenaplan.cures import CURES
+
+    page = (ROOT / "docs" / "errors.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \|(.*)$", page, re.MULTILINE))
+    classes = {
+        name: found
+        for name, found in vars(errors).items()
+        if isinstance(found, type) and issubclass(found, errors.PlannerError)
+    }
+    assert set(CURES) == set(classes) == set(rows)  # To mend it: a cure, then `make errors`.
+    for name, found in classes.items():
+        assert CURES[name] in rows[name]
+        cause = " ".join((found.__doc__ or "").strip().partition("\n\n")[0].split())
+        assert cause.replace("``", "`") in rows[name], name
+        assert all(f"`{base.__name__}`" in rows[name] for base in found.__bases__)
 
 
 def test_every_error_of_the_core_has_an_exception() -> None:

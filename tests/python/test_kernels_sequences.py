@@ -52,6 +52,25 @@ def test_recurrent_layers_agree(op: str, direction: str, optional: bool) -> None
         check_node(op, inputs, {**attributes, **more}, outputs=outputs, constants=[1, 2])
 
 
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_layers_of_compiled_kernels_agree(op: str, direction: str, batch: int) -> None:
+    directions, hidden, rows = (1 if direction == "forward" else 2), 37, GATES[op] * 37
+    states = [random(directions, batch, hidden) for _ in range(2 if op == "LSTM" else 1)]
+    weights = [
+        random(directions, rows, 19) * 0.3,
+        random(directions, rows, hidden) * 0.2,
+        random(directions, 2 * rows),
+    ]
+    inputs = [random(9, batch, 19), *weights, None, *states]
+    attributes: dict[str, Any] = {"hidden_size": hidden, "direction": direction}
+    for late in (0, 1) if op == "GRU" else (None,):
+        more = {} if late is None else {"linear_before_reset": late}
+        outputs = 3 if op == "LSTM" else 2
+        check_node(op, inputs, {**attributes, **more}, outputs=outputs, constants=[1, 2, 3])
+
+
 FUNCTIONS: dict[str, tuple[float | None, float | None]] = {
     "Affine": (0.5, 0.2),
     "Elu": (0.3, None),

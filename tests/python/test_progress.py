@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -68,3 +69,59 @@ def test_a_packing_ends_when_the_callback_returns_false() -> None:
     assert len(calls) <= 2
     assert not packing.interrupted
     assert packing.status == "feasible"
+
+
+def chain(length: int) -> ap.Graph:
+    graph = ap.Graph(f"chain{length}")
+    value = graph.input("x", (1000,), "uint8")
+    for index in range(length):
+        size = 100 + 37 * index % 101
+        (value,) = graph.node("Op", [value], [(f"v{index}", (size,), "uint8")])
+    graph.output(value)
+    return graph
+
+
+def test_plans_of_several_graphs_and_explanations_end_when_they_are_asked_to() -> None:
+    graphs = [chain(20), chain(30)]
+    together = ap.plan_together(graphs, "concurrent", time_limit=0)
+    together.check(graphs)
+    explanation = ap.explain(graphs[0], time_limit=0)
+    explanation.plan.check(graphs[0])
+    calls: list[dict[str, Any]] = []
+
+    def end(progress: dict[str, Any]) -> bool:
+        calls.append(progress)
+        return False
+
+    ap.plan_together(graphs, "never-together", on_progress=end).check(graphs)
+    ap.explain(graphs[0], on_progress=end).plan.check(graphs[0])
+    assert calls
+
+
+def test_a_family_serves_every_shape_although_its_search_was_ended() -> None:
+    def model(sizes: Mapping[str, Any]) -> ap.Graph:
+        graph = ap.Graph("layer")
+        x = graph.input("x", (sizes["batch"], 64))
+        (y,) = graph.node("MatMul", [x], [("y", (sizes["batch"], 16), "float32")])
+        graph.output(y)
+        return graph
+
+    for ended in ({"time_limit": 0}, {"on_progress": lambda done, total: False}):
+        family = ap.plan_family(model, bind={"batch": range(1, 9)}, **ended)  # type: ignore[arg-type]
+        assert len(family) == 8
+        assert family.required_bytes(batch=8) <= family.arena_bytes
+
+
+def test_a_rewrite_ends_with_the_best_so_far() -> None:
+    from arenaplan.fitting import fit
+    from strip_models import pyramid
+
+    data = pyramid()
+    told: list[dict[str, Any]] = []
+    full = fit(data, on_progress=told.append)
+    ended = fit(data, on_progress=lambda progress: False)
+    assert len(told) > 2
+    assert [row["peak"] for row in told] == sorted((row["peak"] for row in told), reverse=True)
+    assert all(row["lower_bound"] <= row["peak"] for row in told)
+    assert full.total <= ended.total <= full.before.total
+    assert fit(data, time_limit=0).total == ended.total

@@ -6,6 +6,7 @@ import json
 from functools import partial
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -82,6 +83,7 @@ def test_a_recomputed_run_equals_a_plain_one_bit_by_bit():
     plan = ap.plan(
         graph,
         target="numpy",
+        workspace="none",
         optimize="views,in-place",
         recompute=int(plain.arena_bytes * 0.9),
     )
@@ -181,3 +183,83 @@ def test_the_command_writes_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "floor" in capsys.readouterr().out
     assert main(["recompute", str(path), "--budget", "1KiB"]) != 0
     assert main(["recompute", str(path), "--strategy", "sqrt-n"]) == 0
+
+
+def test_a_paged_run_equals_a_plain_one_bit_by_bit():
+    graph = training_step()
+    graph.target = "numpy"
+    keywords = {"target": "numpy", "optimize": "views,in-place", "workspace": "none"}
+    plain = ap.plan(graph, **keywords)
+    budget = int(plain.arena_bytes * 0.88)
+    without = ap.plan(graph, recompute=budget, **keywords)
+    plan = ap.plan(graph, recompute=budget, page_to=ap.Space("host", cost=1), **keywords)
+    assert plan.extra_cost <= without.extra_cost
+    assert [space.name for space in plan.spaces] == ["arena", "host"]
+    assert plan.spaces[0].arena_bytes <= budget
+    copies = [it for it in plan.schedule or () if isinstance(it, ap.Transfer)]
+    assert {it.way for it in copies} == {"out", "in"}
+    assert ap.Plan.from_json(plan.to_json()).schedule == plan.schedule
+    x = np.random.default_rng(3).normal(size=(ROWS, 32)).astype(np.float32)
+    with ap.Executor(graph, plain) as first, ap.Executor(graph, plan) as second:
+        for verify in (False, False, True):
+            expected, found = first.run({"x": x}), second.run({"x": x}, verify=verify)
+            assert expected.keys() == found.keys()
+            for name, array in expected.items():
+                assert np.array_equal(array, found[name]), name
+
+
+def test_a_slow_memory_needs_a_cost_and_a_goal():
+    graph = training_step()
+    for page_to, keywords in [
+        ("host=1GiB", {"recompute": "5%"}),
+        ("a=1GiB@1,b=1GiB@1", {"recompute": "5%"}),
+        ("host=1GiB@1", {}),
+        ("host=1GiB@1", {"recompute": "sqrt-n"}),
+    ]:
+        with pytest.raises(InvalidOption, match=r"page_to|paging"):
+            ap.plan(graph, page_to=page_to, **keywords)
+    with pytest.raises(InvalidOption, match=r"'out' or 'in'"):
+        ap.Transfer(0, "away")
+    with pytest.raises(InvalidOption, match="slow memory"):
+        graph.scheduled([0, ap.Transfer(graph.nodes[0].outputs[0] or 0, "out")])
+
+
+def test_the_command_copies_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    graph = training_step()
+    path, out = tmp_path / "step.graph.json", tmp_path / "plan.json"
+    graph.save(path)
+    goal = ["--max-extra", "10%", "--page-to", "host=1GiB@1"]
+    assert main(["recompute", str(path), *goal, "-o", str(out), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["copied"]
+    assert [space["name"] for space in document["spaces"]] == ["arena", "host"]
+    assert json.loads(out.read_text())["recomputed"]["schedule"] == document["schedule"]
+    schema = json.loads(ap.plan_schema())
+    jsonschema.validate(json.loads(out.read_text()), schema)
+    assert main(["check", str(path), str(out)]) == 0
+    capsys.readouterr()
+    assert main(["recompute", str(path), *goal]) == 0
+    assert "copies out and in" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page_to", [None, "host=1GiB@1"])
+def test_a_budget_includes_scratch_memory(page_to: str | None):
+    graph = training_step()
+    graph.target, graph.is_exact = "numpy", True
+    keywords = {"target": "numpy", "optimize": "views,in-place"}
+    plain = ap.plan(graph, **keywords)
+    budget = int(plain.arena_bytes * 0.9)
+    plan = ap.plan(graph, recompute=budget, page_to=page_to, **keywords)
+    assert plan.spaces[0].arena_bytes <= budget
+    assert plan.workspaces
+    assert 0 <= plan.extra_bound <= plan.extra_cost
+    plan.check(graph)
+    again = ap.Plan.from_json(plan.to_json())
+    again.check(graph)
+    x = np.random.default_rng(3).normal(size=(ROWS, 32)).astype(np.float32)
+    with ap.Executor(graph, plain) as first, ap.Executor(graph, again) as second:
+        assert second.scratch_bytes == 0
+        expected, found = first.run({"x": x}), second.run({"x": x}, verify=True)
+        assert all(np.array_equal(expected[name], found[name]) for name in expected)
+    with pytest.raises(RecomputeExceeded, match="scratch memory included"):
+        ap.plan(graph, recompute=plain.arena_bytes // 4, page_to=page_to, **keywords)

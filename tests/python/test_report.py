@@ -203,6 +203,27 @@ def test_the_drawing_has_a_rectangle_per_value_in_its_place(report: dict[str, An
         assert float(box.attrib["height"]) == pytest.approx(height, abs=0.01)
 
 
+def test_names_of_results_in_place_do_not_lie_on_each_other() -> None:
+    graph = ap.Graph("in place")
+    last = graph.input("the input of the chain", (64,))
+    for at in range(12):
+        spec = (f"result {at}", (64,), "float32")
+        (made,) = graph.node("Relu", [last], [spec], in_place=[(0, 0)] if at else [])
+        assert made is not None
+        last = made
+    graph.output(last)
+    root = ET.fromstring(ap.map_svg(ap.report_of(ap.plan(graph), graph)))
+    texts = [text for text in root.iter(f"{SVG}text") if text.get("pointer-events") == "none"]
+    chain = sorted(float(text.attrib["x"]) for text in texts if "resul" in str(text.text))
+    assert len(chain) == 12
+    ends = [
+        float(text.attrib["x"]) + 6.4 * len(str(text.text))
+        for text in sorted(texts, key=lambda text: float(text.attrib["x"]))
+        if "resul" in str(text.text)
+    ]
+    assert all(end <= start for end, start in zip(ends, chain[1:], strict=False))
+
+
 def test_a_large_drawing_says_what_it_leaves_out() -> None:
     graph = chain(50)
     drawing = ap.map_svg(ap.report_of(planned(graph), graph), most=10)
@@ -354,3 +375,32 @@ def test_two_plans_are_compared_by_name() -> None:
     assert {change.kind for change in found.changes} <= {"moved", "rescheduled"}
     assert [space.name for space in found.grew] == ["arena"]
     assert isinstance(found, ap.Diff)
+
+
+def test_the_curve_of_a_training_step_is_data_and_a_drawing(tmp_path: Path) -> None:
+    graph = ap.Graph("chain")
+    values = [graph.input("x", (256,))]
+    for layer in range(4):
+        spec = [(f"a{layer}", (256,), "float32")]
+        values += graph.node("Layer", values[-1:], spec, pure=True, cost=1)
+    last = values[-1]
+    for layer in reversed(range(4)):
+        spec = [(f"g{layer}", (256,), "float32")]
+        read = [last, values[layer]]
+        (last,) = graph.node("Back", read, spec, in_place=[(0, 0)], pure=True, cost=1)
+    graph.output(last)
+    plan, curve = ap.plan(graph), ap.recompute_curve(graph)
+    plain = valid(ap.report_of(plan, graph))
+    report = valid(ap.report_of(plan, graph, curve=curve))
+    assert plain["recompute"] is None
+    assert [it["arena_bytes"] for it in report["recompute"]["points"]] == [5120, 4096]
+    drawing = ET.fromstring(ap.map_svg(report))
+    marks = drawing.findall(f"{SVG}circle")
+    assert len(marks) == len(curve.points)
+    assert "12.50% extra work" in "".join(marks[1].itertext())
+    assert not ET.fromstring(ap.map_svg(plain)).findall(f"{SVG}circle")
+    assert "12.50% extra work" in ap.map_page([report])
+    path, out = tmp_path / "chain.graph.json", tmp_path / "map.html"
+    graph.save(path)
+    assert main(["map", str(path), "--curve", "-o", str(out)]) == 0
+    assert "12.50% extra work" in out.read_text()

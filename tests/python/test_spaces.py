@@ -264,8 +264,12 @@ def test_command_line_options_that_make_no_sense_are_usage_errors(
     assert main(["plan", model, "--budget", "a=9M", "--align", "b=16"]) == 2
     assert main(["plan", model, "--budget", "a=9M", "--capacity", "5"]) == 2
     tflm = ["--to", "tflm", "-o", str(tmp_path / "out.tflite")]
-    assert main(["export", model, *tflm, "--budget", "a=9M"]) == 2
+    assert main(["export", model, *tflm, "--budget", "a=9M,b=9M"]) == 2
     assert "one arena" in capsys.readouterr().err
+    # One memory is the whole arena of the runtime.
+    assert main(["export", model, *tflm, "--budget", "a=1K"]) == 1
+    assert "the whole arena needs" in capsys.readouterr().err
+    assert not (tmp_path / "out.tflite").exists()
 
 
 def test_files_of_plans_with_several_memories_are_checked_compared_and_exported(

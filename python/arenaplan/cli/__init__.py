@@ -8,16 +8,26 @@ that cannot be read, 3 content that is not supported, 4 a bug, 130 interrupted.
 
 from __future__ import annotations
 
+import argparse
 import errno
 import os
-import shlex
 import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from arenaplan import __version__, _start
-from arenaplan.cli.parser import COMMANDS, Parser, parse
+from arenaplan.cli.parser import (
+    COMMANDS,
+    Parser,
+    add_general,
+    command_at,
+    overview,
+    parse,
+)
+from arenaplan.cli.voice import Voice, detail, paint, set_voice, voice
+from arenaplan.close import did_you_mean
 from arenaplan.errors import (
     CapacityExceeded,
     DeviceUnavailable,
@@ -27,11 +37,13 @@ from arenaplan.errors import (
     PlanWriteError,
     ProofError,
     RecomputeExceeded,
-    UnboundDim,
     UnsupportedDtype,
     UnsupportedModel,
     VerificationError,
 )
+
+if TYPE_CHECKING:
+    from arenaplan.cli.common import Commands
 
 CHECK_FAILED, BAD_INPUT, UNSUPPORTED, INTERNAL, INTERRUPTED = 1, 2, 3, 4, 130
 
@@ -43,23 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         print("arenaplan: stdout is closed; results have nowhere to go", file=sys.stderr)
         return BAD_INPUT
-    parser = Parser(
-        prog="arenaplan",
-        description="Plan where every tensor of a neural network lives in one arena.",
-    )
-    parser.add_argument("--version", action="version", version=f"arenaplan {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    set_voice(Voice())
     try:
-        arguments = sys.argv[1:] if arguments is None else arguments
-        chosen = next((word for word in arguments if not word.startswith("-")), None)
-        for name, summary in COMMANDS.items():
-            if name == chosen:
-                import_module("numpy")  # Before Ctrl-C raises: it cannot be imported by halves.
-                import_module(f"arenaplan.cli.{name}").add_to(commands)
-            else:  # Its module may import half of the package: the name is enough.
-                commands.add_parser(name, help=summary)
-        _start.raise_again()
-        options = parse(parser, arguments)
+        options = _options(arguments)
         options.execute(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -76,6 +75,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _options(arguments: list[str]) -> argparse.Namespace:
+    """Return the options of the command, of all their sources."""
+    position = command_at(arguments)
+    chosen = None if position is None else arguments[position]
+    parser, commands = make_parser()
+    if chosen is not None and chosen in COMMANDS:
+        import_module("numpy")  # Before Ctrl-C raises: it cannot be imported by halves.
+        add_command_to(commands, chosen)  # The modules of the others may import much: see the help.
+    elif chosen is not None:
+        parser.error(f"there is no command {chosen!r}{did_you_mean(chosen, COMMANDS)}")
+    _start.raise_again()
+    options = parse(parser, arguments)
+    assert position is not None  # The parser has refused a line without a command.
+    from arenaplan.cli.settings import with_settings  # The help needs none of it.
+
+    return with_settings(parser, arguments, position, options)
+
+
+def make_parser() -> tuple[Parser, Commands]:
+    """Return the parser, and the place where commands are added."""
+    parser = Parser(
+        prog="arenaplan",
+        usage="arenaplan [OPTION]… COMMAND …",
+        description="Plan where every tensor of a neural network lives in one arena.",
+        epilog=overview(),
+    )
+    add_general(parser, is_root=True)
+    parser.add_argument("--version", action="version", version=f"arenaplan {__version__}")
+    commands = parser.add_subparsers(
+        required=True, metavar="COMMAND", prog="arenaplan", help=argparse.SUPPRESS
+    )
+    return parser, commands
+
+
+def add_command_to(commands: Commands, name: str) -> None:
+    """Add a command with its options."""
+    import_module(f"arenaplan.cli.{name}").add_to(commands)
+    add_general(commands.choices[name])
+
+
 def _discard_output() -> None:
     """Send what is still to be printed nowhere, so that closing stdout does not fail again."""
     try:
@@ -86,25 +125,24 @@ def _discard_output() -> None:
 
 def _report(error: Exception) -> int:
     """Print an error, and return the exit code for it."""
-    code = _exit_code(error)
-    if code == INTERNAL:
+    code = exit_code(error)
+    if code == INTERNAL or voice.verbose:
         traceback.print_exception(error)
+    if code == INTERNAL:
         print("arenaplan: this is a bug; please report it", file=sys.stderr)
     else:
-        print(f"arenaplan: {type(error).__name__}: {_worded(error)}", file=sys.stderr)
+        name = paint(f"arenaplan: {type(error).__name__}:", "error", sys.stderr)
+        from arenaplan.cli.wording import worded
+
+        print(f"{name} {worded(error)}", file=sys.stderr)
+    if voice.verbose:
+        from arenaplan.cures import CURES
+
+        detail(f"cure: {CURES.get(type(error).__name__, 'see docs/errors.md')}")
     return code
 
 
-def _worded(error: Exception) -> str:
-    """Return the message of an error, with options as they are spelled here."""
-    if isinstance(error, UnboundDim) and error.dimension is not None:
-        message, separator, _ = str(error).rpartition("pass bind=")
-        if separator:
-            return f"{message}pass --bind {shlex.quote(error.dimension)}=1"
-    return str(error)
-
-
-def _exit_code(error: Exception) -> int:
+def exit_code(error: BaseException) -> int:
     """Return the exit code that stands for an error."""
     if isinstance(error, InternalError):
         return INTERNAL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ from arenaplan.cli.common import (
     size,
     whole,
 )
+from arenaplan.cli.watch import form_of
 from arenaplan.errors import BatchIncomplete, InvalidOption
 from arenaplan.importers import SUFFIXES
 from arenaplan.options import option_choices, option_help, targets
@@ -108,7 +110,7 @@ def execute(options: argparse.Namespace) -> None:
         rows = run_jobs(jobs, **how) if journal is None else run_with_journal(jobs, journal, **how)
         for outcome in rows:
             outcomes.append(outcome)
-            _tell(outcomes, len(jobs))
+            _tell(outcomes, len(jobs), form_of(options))
     files = []
     if write is not None:
         files.append((options.output, write(outcomes)))
@@ -155,10 +157,15 @@ def _files(sources: Sequence[Path]) -> list[str]:
     return list(found)
 
 
-def _tell(outcomes: Sequence[Outcome], jobs: int) -> None:
-    """Show progress on a terminal."""
-    if sys.stderr.isatty():
-        wrong = sum(not outcome.is_planned for outcome in outcomes)
+def _tell(outcomes: Sequence[Outcome], jobs: int, form: str) -> None:
+    """Show progress, as a line or as a document per job."""
+    if form == "none":
+        return
+    wrong = sum(not outcome.is_planned for outcome in outcomes)
+    if form == "json":
+        document = {"stage": "batch", "done": len(outcomes), "total": jobs, "errors": wrong}
+        print(json.dumps(document), file=sys.stderr, flush=True)
+    else:
         end = "\n" if len(outcomes) == jobs else ""
         print(
             f"\r{len(outcomes):,} of {jobs:,} planned, {wrong:,} with errors",

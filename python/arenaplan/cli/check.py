@@ -12,6 +12,7 @@ from arenaplan.cli.ahead import load_ahead
 from arenaplan.cli.common import (
     add_json,
     add_model_command,
+    group,
     is_tflite,
     load_model,
     print_json,
@@ -63,7 +64,7 @@ def add_to(commands: Commands) -> None:
         "before it more models, if it is of several that share an arena; after a proof.json of "
         "'arenaplan prove' in the place of MODEL: the original and the rewritten model",
     )
-    parser.add_argument(
+    group(parser, "check").add_argument(
         "--hazards",
         type=Path,
         metavar="FILE",

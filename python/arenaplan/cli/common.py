@@ -5,21 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arenaplan import load
 from arenaplan.cli.inputs import read_model
-from arenaplan.cli.parser import COMMANDS
+from arenaplan.cli.parser import COMMANDS, Parser, examples
+from arenaplan.cli.voice import say as say
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.graph import Graph
 from arenaplan.importers import suffix_of
+from arenaplan.limits import Limits, applied
 from arenaplan.spaces import parse_size
 
 if TYPE_CHECKING:
-    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
+    Commands: TypeAlias = argparse._SubParsersAction[Parser]
 
 _MAX_DIGITS = 19
 """Most digits of a dimension: those of a number of 64 bits."""
@@ -32,7 +33,13 @@ def add_command(
     commands: Commands, name: str, execute: Callable[[argparse.Namespace], None]
 ) -> argparse.ArgumentParser:
     """Add a command."""
-    parser = commands.add_parser(name, help=COMMANDS[name], description=COMMANDS[name])
+    summary = COMMANDS[name]
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[:1].upper()}{summary[1:]}.",
+        epilog=examples(name),
+    )
     parser.set_defaults(execute=execute)
     return parser
 
@@ -41,7 +48,7 @@ def add_model_command(
     commands: Commands, name: str, execute: Callable[[argparse.Namespace], None]
 ) -> argparse.ArgumentParser:
     """Add a command that reads a model."""
-    parser = add_command(commands, name, lambda options: execute(_with_model(options)))
+    parser = add_command(commands, name, lambda options: _with_limits(execute, options))
     parser.add_argument(
         "model", type=Path, metavar="MODEL", help="model file, such as model.onnx; - is stdin"
     )
@@ -49,7 +56,24 @@ def add_model_command(
         group(parser, "model"),
         "; with plan and export --to weights also several, such as batch=1..32 or seq=16,32,64",
     )
+    _add_limits(group(parser, "model"))
     return parser
+
+
+def _add_limits(options: argparse._ArgumentGroup) -> None:
+    """Add the limits of models that are not trusted."""
+    options.add_argument(
+        "--max-nodes",
+        type=whole(0),
+        metavar="NUMBER",
+        help="refuse models with more nodes, such as 100000: for models that are not trusted",
+    )
+    options.add_argument(
+        "--max-bytes",
+        type=byte_count,
+        metavar="BYTES",
+        help="refuse model files with more bytes, such as 64MiB",
+    )
 
 
 def add_bind(options: argparse._ArgumentGroup, more: str = "") -> None:
@@ -153,11 +177,6 @@ def print_json(document: dict[str, Any]) -> None:
     print(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-def say(text: str) -> None:
-    """Tell a person something that is not the result."""
-    print(text, file=sys.stderr)
-
-
 def size(number: int) -> str:
     """Return a number of bytes for people, such as ``7,225,344 bytes (6.89 MiB)``."""
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -172,10 +191,13 @@ def shown(name: str, longest: int = 60) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def _with_model(options: argparse.Namespace) -> argparse.Namespace:
-    """Return options whose model is read from its pipe, which gives it only once."""
-    options.model = read_model(options.model)
-    return options
+def _with_limits(
+    execute: Callable[[argparse.Namespace], None], options: argparse.Namespace
+) -> None:
+    """Run a command whose model is read from its pipe, which gives it only once."""
+    with applied(Limits(options.max_nodes, options.max_bytes)):
+        options.model = read_model(options.model)
+        execute(options)
 
 
 def _binding(text: str) -> tuple[str, int | range | list[int]]:

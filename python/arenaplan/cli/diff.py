@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from arenaplan import Plan
 from arenaplan.changes import Diff, Place, diff
 from arenaplan.cli.common import add_command, add_json, print_json, shown
+from arenaplan.cli.inputs import load_plan
 from arenaplan.errors import ArenaGrew
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ _MOST_LINES = 40
 def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_command(commands, "diff", execute)
-    parser.add_argument("before", type=Path, metavar="BEFORE", help="plan file, such as old.json")
+    parser.add_argument(
+        "before", type=Path, metavar="BEFORE", help="plan file, such as old.json; - is stdin"
+    )
     parser.add_argument("after", type=Path, metavar="AFTER", help="plan file, such as new.json")
     parser.add_argument(
         "--fail-on-growth", action="store_true", help="exit with 1 if an arena needs more bytes"
@@ -31,7 +34,7 @@ def add_to(commands: Commands) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    before, after = Plan.load(options.before), Plan.load(options.after)
+    before, after = load_plan(options.before), load_plan(options.after)
     found = diff(before, after)
     if options.json:
         print_json(_document(before, after, found))

@@ -7,17 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.ahead import Ahead, load_ahead, tell_flow
-from arenaplan.cli.common import add_json, add_model_command, print_json, shown, size
-from arenaplan.cli.options import add_plan_options, plan_options, seen_by
+from arenaplan.cli.common import (
+    add_json,
+    add_model_command,
+    group,
+    print_json,
+    shown,
+    size,
+    whole,
+)
+from arenaplan.cli.options import add_plan_options, add_time_limit, plan_options, seen_by
 from arenaplan.cli.plan import step_label, summarize
 from arenaplan.cli.proofs import proof_of
 from arenaplan.cli.recompute import curve_document, print_curve
+from arenaplan.cli.watch import watching
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
 from arenaplan.report import report_of
 
 if TYPE_CHECKING:
-    from arenaplan import Explanation
+    from arenaplan import Explanation, WhatIfs
     from arenaplan.cli.common import Commands
     from arenaplan.planning import TimedExplanation
     from arenaplan.tradeoff import Point
@@ -27,6 +36,20 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_model_command(commands, "explain", execute)
     add_plan_options(parser)
+    add_time_limit(parser)
+    changes = group(parser, "what if")
+    changes.add_argument(
+        "--top",
+        type=whole(1, 1000),
+        metavar="N",
+        help="plan the model with half the channels or resolution of a layer, smaller elements or "
+        "inputs, and list the N changes that save most (default with --by: 10)",
+    )
+    changes.add_argument(
+        "--by",
+        choices=("layer", "node"),
+        help="name changes by layer or by node (default with --top: layer)",
+    )
     add_json(parser)
 
 
@@ -37,18 +60,63 @@ def execute(options: argparse.Namespace) -> None:
         raise InvalidOption("explain compares plans for one arena, and --budget names memories")
     ahead = load_ahead(options)
     graph = seen_by(ahead.graph, chosen, options)
-    explanation = arenaplan.explain(graph, chosen)
+    with watching(options) as watch:
+        limit = options.time_limit
+        explanation = arenaplan.explain(graph, chosen, time_limit=limit, on_progress=watch)
+        changes = None
+        if options.top is not None or options.by is not None:
+            changes = arenaplan.what_if(
+                options.model,
+                chosen,
+                bind=dict(options.bind),
+                top=options.top or 10,
+                by=options.by or "layer",
+                time_limit=limit,
+                on_progress=watch,
+            )
     # Extra work means something only where nodes have costs and may run again.
     may_repeat = any(node.cost and node.effects.pure for node in graph.nodes)
     curve = arenaplan.recompute_curve(graph, chosen) if may_repeat else None
     if options.json:
         extra = {} if curve is None else {"recompute": curve_document(curve)}
+        if changes is not None:
+            extra["what_if"] = _changes_document(changes)
         print_json({**_document(graph, explanation), **extra, **ahead.facts()})
         return
     _print(graph, explanation, ahead)
+    if changes is not None:
+        _print_changes(changes)
     if curve is not None:
         print("with nodes that run again; arenaplan recompute names them for one budget")
         print_curve(curve)
+    watch.raise_if_stopped()
+
+
+def _changes_document(changes: WhatIfs) -> dict[str, Any]:
+    """Return changes of the model as JSON has them."""
+    return {
+        "arena_bytes": changes.plan.arena_bytes,
+        "rows": [row._asdict() for row in changes.rows],
+        "skipped": [{"change": change, "why": why} for change, why in changes.skipped],
+    }
+
+
+def _print_changes(changes: WhatIfs) -> None:
+    """Print changes of the model as a table."""
+    now = changes.plan.arena_bytes
+    scratch = ", without scratch memory" if changes.plan.options["workspace"] == "none" else ""
+    print(f"what if: plans of the changed model in place of {now:,} bytes{scratch}")
+    for row in changes.rows:
+        count = f" ({row.values:,} values smaller)" if row.by == "graph" else ""
+        print(
+            f"  {row.arena_bytes:>14,}  {-row.saved:>7.1%}  {shown(row.subject)}: "
+            f"{shown(row.change, 40)}{count}"
+        )
+    if changes.skipped:
+        change, why = changes.skipped[0]
+        more = len(changes.skipped) - 1
+        others = f"; and {more:,} more, see --json" if more else ""
+        print(f"  not planned    {shown(change)}: {shown(why, 80)}{others}")
 
 
 def _document(graph: Graph, explanation: Explanation) -> dict[str, Any]:

@@ -23,16 +23,19 @@ from arenaplan.cli.common import (
     shown,
     size,
 )
+from arenaplan.cli.inputs import load_plan
 from arenaplan.cli.micro import operator_names
 from arenaplan.cli.options import (
     Alignments,
     add_plan_options,
+    add_time_limit,
     build_of,
     plan_options,
     seen_by,
 )
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.cli.proofs import proof_of
+from arenaplan.cli.watch import watching
 from arenaplan.dynamic.shapes import MAX_SHAPES, Shapes
 from arenaplan.errors import (
     CapacityExceeded,
@@ -76,8 +79,8 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_model_command(commands, "export", execute)
     forms = "; ".join(f"{form.name}: {form.help}" for form in EXPORTERS.values())
-    parser.add_argument("--to", required=True, choices=EXPORTERS, help=forms)
-    parser.add_argument(
+    group(parser, "form").add_argument("--to", required=True, choices=EXPORTERS, help=forms)
+    group(parser, "output").add_argument(
         "-o",
         "--output",
         required=True,
@@ -85,30 +88,31 @@ def add_to(commands: Commands) -> None:
         metavar="FILE",
         help="file to write; - is stdout",
     )
-    parser.add_argument(
+    group(parser, "form").add_argument(
         "--plan", type=Path, metavar="FILE", help="plan to export (default: a new one)"
     )
     add_plan_options(parser)
+    add_time_limit(parser)
     group(parser, "memory").add_argument(
         "--capacity",
         type=byte_count,
         metavar="BYTES",
         help="most bytes the arena may have, such as 48KiB; more than that is not written",
     )
-    parser.add_argument(
+    group(parser, "form").add_argument(
         "--always",
         action="store_true",
         help="tflm: decide offsets even if the runtime's own planner needs no more bytes, or a "
         "kernel is not known",
     )
-    parser.add_argument(
+    group(parser, "form").add_argument(
         "--original",
         type=Path,
         metavar="FILE",
         help="c: .tflite model that the firmware runs already, to list the operators that its "
         "resolver must register in addition",
     )
-    parser.add_argument(
+    group(parser, "form").add_argument(
         "--section",
         action="append",
         default=[],
@@ -116,7 +120,7 @@ def add_to(commands: Commands) -> None:
         metavar="SPACE=SECTION",
         help="c: linker section for the arena of a space, such as arena=.sram; can be repeated",
     )
-    parser.add_argument(
+    group(parser, "form").add_argument(
         "--space", metavar="NAME", help="csv: which space to write, if the plan has several"
     )
     add_json(parser)
@@ -240,7 +244,11 @@ def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
             chosen = replace(chosen, target=reader)
         try:
             seen = seen_by(graph, chosen, options)
-            return seen, arenaplan.plan(seen, chosen)
+            with watching(options) as watch:
+                limit = options.time_limit
+                plan = arenaplan.plan(seen, chosen, time_limit=limit, on_progress=watch)
+            watch.raise_if_stopped()
+            return seen, plan
         except (UnsupportedSubgraph, UndefinedValue):
             if graph.target != "tflm" or options.target is not None:
                 raise
@@ -249,7 +257,7 @@ def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
         graph = seen_by(graph, chosen, options)
         plan = arenaplan.plan(graph, chosen)
     else:
-        plan = arenaplan.Plan.load(options.plan)
+        plan = load_plan(options.plan)
         graph = seen_by(graph, PlanOptions(target=options.target or plan.target), options)
         plan.check(graph)
     return graph, plan
@@ -269,7 +277,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
     """Write a plan for TensorFlow Lite Micro."""
     if not is_tflite(options.model):
         raise NotAModel("the model is no .tflite model, which is all that TFLM runs")
-    if options.budget is not None:
+    if options.budget is not None and len(options.budget) != 1:
         raise InvalidOption("--budget: TensorFlow Lite Micro has one arena for tensors")
     if (options.inputs, options.outputs) != ("inside", "inside"):
         raise InvalidOption("TensorFlow Lite Micro has inputs and outputs in its arena")
@@ -278,7 +286,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
     if options.target is not None and options.target.partition(":")[0] != "tflm":
         raise InvalidOption(f"option --target: --to {options.to} is for tflm")
     data, path = read_bytes(options.model)
-    given = None if options.plan is None else arenaplan.Plan.load(options.plan)
+    given = None if options.plan is None else load_plan(options.plan)
     target = options.target
     if given is not None and target is None and given.target.runtime == "tflm":
         target = given.target.name
@@ -288,6 +296,12 @@ def _export_tflm(options: argparse.Namespace) -> None:
     else:
         ordered, result = model, _tflm_plan(model, options, build, given)
     _check_capacity(options, result.head_after)
+    for space in options.budget or ():
+        if space.capacity is not None and result.after.total > space.capacity:
+            raise CapacityExceeded(
+                f"the whole arena needs {result.after.total:,} bytes, and the budget of "
+                f"{space.name!r} is {space.capacity:,}"
+            )
     name = path.stem if path is not None else "model"
     _write(options, EXPORTERS[options.to].write(ordered, result, name))
     document = {

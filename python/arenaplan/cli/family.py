@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +10,7 @@ import arenaplan
 from arenaplan.cli.common import print_json, say, shown, size
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.proofs import proof_of_several
+from arenaplan.cli.watch import Watch, watching
 from arenaplan.dynamic.shapes import Size, sizes_text
 from arenaplan.errors import CapacityExceeded, InvalidOption
 from arenaplan.options import PlanOptions
@@ -33,45 +32,39 @@ def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
     """Plan and report every shape that ``--bind`` describes."""
     if options.strategy != "arena":
         raise InvalidOption("option strategy: storage sharing plans one shape")
-    watch = _Watch() if sys.stderr.isatty() else None
-    try:
-        family = arenaplan.plan_family(
-            options.model,
-            dict(options.bind),
-            max_shapes=options.max_shapes,
-            on_progress=watch,
-            options=chosen,
-        )
-    except CapacityExceeded as error:
-        if isinstance(error.family, arenaplan.PlanFamily):
-            report(error.family, as_json=options.json, watch=watch)
-        raise
-    finally:
-        if watch is not None:
-            watch.clear()
-    for warning in family.warnings:
-        say(f"warning: {warning}")
-    with delivering(options, lambda: _document(family, watch)):
-        report(family, as_json=options.json and not goes_to_stdout(options), watch=watch)
+    # A plan for some of the shapes would be none: Ctrl-C gives up.
+    with watching(options, catches=False) as watch:
+        try:
+            family = arenaplan.plan_family(
+                options.model,
+                dict(options.bind),
+                max_shapes=options.max_shapes,
+                time_limit=options.time_limit,
+                on_progress=watch.count,
+                options=chosen,
+            )
+        except CapacityExceeded as error:
+            if isinstance(error.family, arenaplan.PlanFamily):
+                report(error.family, as_json=options.json, watch=watch)
+            raise
+        for warning in family.warnings:
+            say(f"warning: {warning}")
+        with delivering(options, lambda: _document(family, watch)):
+            report(family, as_json=options.json and not goes_to_stdout(options), watch=watch)
 
 
-def _document(family: PlanFamily, watch: _Watch | None) -> str:
+def _document(family: PlanFamily, watch: Watch) -> str:
     """Return the file with the graphs and plans of all shapes."""
-    try:
-        tell = None if watch is None else partial(watch, what="planned by themselves")
-        return family.to_model(tell).to_json()
-    finally:
-        if watch is not None:
-            watch.clear()
+    tell = partial(watch.count, what="planned by themselves")
+    text = family.to_model(tell).to_json()
+    watch.clear()
+    return text
 
 
-def report(family: PlanFamily, *, as_json: bool, watch: _Watch | None) -> None:
+def report(family: PlanFamily, *, as_json: bool, watch: Watch) -> None:
     """Print the report of the plans of all shapes."""
-    try:
-        summary = summarize(family, watch)
-    finally:
-        if watch is not None:
-            watch.clear()
+    summary = summarize(family, watch)
+    watch.clear()
     if as_json:
         print_json(summary)
         return
@@ -91,7 +84,7 @@ def report(family: PlanFamily, *, as_json: bool, watch: _Watch | None) -> None:
         print(f"    {row['arena_bytes']:>14,}  {_text(row['bind'])}")
 
 
-def summarize(family: PlanFamily, watch: _Watch | None = None) -> dict[str, Any]:
+def summarize(family: PlanFamily, watch: Watch | None = None) -> dict[str, Any]:
     """Return the document of ``plan --json`` for all shapes."""
     smallest, *others = reversed(list(family))
     listed = [smallest, *others] if len(family) <= _LISTED else [smallest, others[-1]]
@@ -99,7 +92,7 @@ def summarize(family: PlanFamily, watch: _Watch | None = None) -> dict[str, Any]
     for bind in listed:
         required.append(_row(bind, family.at(**bind)))
         if watch is not None:
-            watch(len(required), len(listed), "planned by themselves")
+            watch.count(len(required), len(listed), "planned by themselves")
     return {
         "model": family.model,
         "target": family.target.name,
@@ -142,21 +135,3 @@ def _row(bind: dict[str, Any], plan: arenaplan.Plan) -> dict[str, Any]:
         "status": plan.status,
         "digest": plan.digest,
     }
-
-
-class _Watch:
-    """A line on the terminal that shows how many shapes are done."""
-
-    def __init__(self) -> None:
-        self._shown = time.monotonic()
-
-    def __call__(self, done: int, total: int, what: str = "checked") -> None:
-        now = time.monotonic()
-        if now - self._shown < 0.1:
-            return
-        self._shown = now
-        print(f"\r\x1b[K{done:,} of {total:,} shapes {what}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Leave an empty line."""
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -18,7 +18,9 @@ from arenaplan.cli.common import (
     size,
     whole,
 )
+from arenaplan.cli.options import add_time_limit
 from arenaplan.cli.outputs import goes_to_stdout, write_result
+from arenaplan.cli.watch import watching
 from arenaplan.errors import CapacityExceeded, InvalidOption, NotAModel
 from arenaplan.fitting import Fit, FitOptions, fit, fits
 from arenaplan.importers.tflite.micro.build import KERNEL_SETS
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_model_command(commands, "fit", execute)
-    parser.add_argument(
+    group(parser, "output").add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="file to write; - is stdout"
     )
     limits = group(parser, "limits")
@@ -60,27 +62,29 @@ def add_to(commands: Commands) -> None:
         help="longest expected time of a run, as a multiple of that of the model, or 'none' "
         "(default: 1.1)",
     )
-    parser.add_argument(
+    add_time_limit(parser)
+    runtime = group(parser, "runtime")
+    runtime.add_argument(
         "--pointer",
         type=int,
         choices=(32, 64),
         help="bits of a pointer of the machine that runs the model (default: 64 for reference "
         "kernels, else 32)",
     )
-    parser.add_argument(
+    runtime.add_argument(
         "--kernels",
         choices=KERNEL_SETS,
         help="kernels of the runtime: scratch memory is counted for these, and results of "
         "elementwise kernels take the place of an operand where these allow it (default: plans "
         "for all kernels, with the figures of reference kernels)",
     )
-    parser.add_argument(
+    runtime.add_argument(
         "--overlap",
         action="store_true",
         help="let results overwrite operands that are used up on the way; only for firmware with "
         "reference kernels",
     )
-    parser.add_argument(
+    group(parser, "output").add_argument(
         "--pareto",
         action="store_true",
         help="list rewrites that trade bytes for work and operators, and write none",
@@ -110,9 +114,13 @@ def execute(options: argparse.Namespace) -> None:
     if options.pareto:
         if options.output is not None or options.budget is not None:
             raise InvalidOption("--pareto writes no file and has no budget")
-        _print_all(options, name, fits(data, limits))
+        with watching(options) as watch:
+            points = fits(data, limits, time_limit=options.time_limit, on_progress=watch)
+        _print_all(options, name, points)
+        watch.raise_if_stopped()
         return
-    found = fit(data, limits)
+    with watching(options) as watch:
+        found = fit(data, limits, time_limit=options.time_limit, on_progress=watch)
     is_met = options.budget is None or found.fits(options.budget)
     if is_met and options.output is not None:
         write_result(options.output, found.data)
@@ -121,6 +129,7 @@ def execute(options: argparse.Namespace) -> None:
     elif is_met:
         tell = say if goes_to_stdout(options) else print
         tell(_report(name, found))
+    watch.raise_if_stopped()
     if not is_met:
         raise CapacityExceeded(
             f"{shown(name)}: the smallest arena that was reached has {size(found.total)}, the "

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from arenaplan import Plan
 from arenaplan.errors import InvalidCsv, InvalidOption, ModelTooLarge
 from arenaplan.importers import suffix_of
+from arenaplan.limits import current
 
 MAX_MODEL: Final = 2**31 - 1
 """Most bytes of a model that comes through a pipe."""
@@ -44,9 +46,11 @@ def read_model(path: Path) -> Path | bytes:
     with _opened(path) as file:
         head = file.read(16)
         suffix_of(head)
-        content = head + file.read(MAX_MODEL + 1 - len(head))
-    if len(content) > MAX_MODEL:
-        raise ModelTooLarge(f"{str(path)!r} has more than {MAX_MODEL:,} bytes")
+        limit = current().max_bytes
+        most = MAX_MODEL if limit is None else min(limit, MAX_MODEL)
+        content = head + file.read(max(most + 1 - len(head), 0))
+    if len(content) > most:
+        raise ModelTooLarge(f"{str(path)!r} has more than {most:,} bytes")
     return content
 
 
@@ -82,6 +86,11 @@ def read_plan(path: Path) -> bytes:
     """Return the text of a plan file."""
     with _opened(path) as file:
         return file.read(MAX_PLAN + 1)
+
+
+def load_plan(path: Path) -> Plan:
+    """Return the plan of a file; ``-`` is stdin."""
+    return Plan.from_json(read_plan(path))
 
 
 @contextlib.contextmanager

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import arenaplan
 from arenaplan.cli.ahead import flow_facts, load_ahead, tell_flow
 from arenaplan.cli.common import add_json, add_model_command, print_json, shown, size
-from arenaplan.cli.options import add_plan_options, plan_options, seen_by
+from arenaplan.cli.options import add_plan_options, add_time_limit, plan_options, seen_by
 from arenaplan.cli.plan import step_label
+from arenaplan.cli.watch import watching
 from arenaplan.graph import Graph
 from arenaplan.report import report_of
 
@@ -24,6 +25,7 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_model_command(commands, "inspect", execute)
     add_plan_options(parser)
+    add_time_limit(parser)
     add_json(parser)
 
 
@@ -32,13 +34,15 @@ def execute(options: argparse.Namespace) -> None:
     chosen = plan_options(options)
     ahead = load_ahead(options)
     graph = seen_by(ahead.graph, chosen, options)
-    plan = arenaplan.plan(graph, chosen)
+    with watching(options) as watch:
+        plan = arenaplan.plan(graph, chosen, time_limit=options.time_limit, on_progress=watch)
     if options.json:
         print_json({**_document(graph, plan), **flow_facts(graph), **ahead.facts()})
     else:
         ahead.tell()
         tell_flow(graph)
         _print(graph, plan)
+    watch.raise_if_stopped()
 
 
 def _document(graph: Graph, plan: Plan) -> dict[str, Any]:

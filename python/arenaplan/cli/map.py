@@ -16,9 +16,10 @@ from arenaplan.changes import Diff, diff
 from arenaplan.cli.ahead import load_ahead, tell_flow
 from arenaplan.cli.common import add_model_command, group, load_model
 from arenaplan.cli.inputs import is_stream, read_plan
-from arenaplan.cli.options import add_plan_options, plan_options, seen_by
+from arenaplan.cli.options import add_plan_options, add_time_limit, plan_options, seen_by
 from arenaplan.cli.outputs import write_result
 from arenaplan.cli.share import add_share, is_shared
+from arenaplan.cli.watch import watching
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
 from arenaplan.importers.document import format_or_none, is_model
@@ -49,6 +50,7 @@ def add_to(commands: Commands) -> None:
         "that 'arenaplan plan -o' wrote, which has operators and shapes if --with-graph was given."
     )
     add_plan_options(parser)
+    add_time_limit(parser)
     add_share(parser)
     output = group(parser, "output")
     output.add_argument(
@@ -68,6 +70,12 @@ def add_to(commands: Commands) -> None:
         "--explain",
         action="store_true",
         help="also show the worth of each technique, which takes a plan for each",
+    )
+    output.add_argument(
+        "--curve",
+        action="store_true",
+        help="also show the bytes of the arena over the extra work of nodes that run again, for "
+        "training steps",
     )
     output.add_argument(
         "-o",
@@ -92,8 +100,8 @@ def execute(options: argparse.Namespace) -> None:
     if options.to in ("svg", "perfetto", "json") and len(programs) > 1:
         raise InvalidOption(f"option --to: {options.to} shows one plan, html several")
     reports = [report_of(program.plan, program.graph) for program in programs]
-    if options.explain:
-        reports[0] = _explained(programs[0], options)
+    if options.explain or options.curve:
+        reports[0] = _with_questions(programs[0], options)
     if options.to == "html":
         content = _page(programs, reports, compared=options.against is not None)
     elif options.to == "json":
@@ -114,19 +122,30 @@ def _page(programs: list[_Program], reports: list[dict[str, Any]], *, compared: 
     return map_page(reports, labels=labels, bases=bases, changes=changes)
 
 
-def _explained(program: _Program, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the report with the worth of each technique."""
-    if program.graph is None or program.base or options.budget is not None:
-        raise InvalidOption("option --explain: it is for the plan of one model in one arena")
-    explanation = arenaplan.explain(program.graph, plan_options(options))
-    return report_of(program.plan, program.graph, explanation)
+def _with_questions(program: _Program, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the report with the worth of each technique, and the curve of recomputation."""
+    graph = program.graph
+    if graph is None or program.base or options.budget is not None:
+        asked = "--explain" if options.explain else "--curve"
+        raise InvalidOption(f"option {asked}: it is for the plan of one model in one arena")
+    explanation = arenaplan.explain(graph, plan_options(options)) if options.explain else None
+    curve = arenaplan.recompute_curve(graph, plan_options(options)) if options.curve else None
+    return report_of(program.plan, graph, explanation, curve)
 
 
 def _programs(options: argparse.Namespace) -> list[_Program]:
     """Return the plans to draw: of model files, or from a plan file."""
     if options.share is not None:
         graphs = [load_model(options), *(load_model(options, path) for path in options.others)]
-        shared = arenaplan.plan_together(graphs, options.share, plan_options(options))
+        with watching(options) as watch:
+            shared = arenaplan.plan_together(
+                graphs,
+                options.share,
+                plan_options(options),
+                time_limit=options.time_limit,
+                on_progress=watch,
+            )
+        watch.raise_if_stopped()
         pairs = zip(graphs, shared.plans, strict=True)
         return _shared(shared, [graph.for_target(plan.target.name) for graph, plan in pairs])
     if options.others:
@@ -140,7 +159,10 @@ def _programs(options: argparse.Namespace) -> list[_Program]:
     with redirect_stdout(sys.stderr):  # The picture may go to stdout.
         ahead.tell()
         tell_flow(graph)
-    return [_Program(arenaplan.plan(graph, chosen), graph)]
+    with watching(options) as watch:
+        plan = arenaplan.plan(graph, chosen, time_limit=options.time_limit, on_progress=watch)
+    watch.raise_if_stopped()
+    return [_Program(plan, graph)]
 
 
 def _plan_text(source: Path | bytes) -> bytes | None:

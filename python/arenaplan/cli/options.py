@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
-from arenaplan.cli.common import byte_count, group, is_tflite, whole
+from arenaplan.cli.common import byte_count, group, is_tflite, seconds, whole
 from arenaplan.cli.inputs import read_plan
 from arenaplan.errors import InvalidOption, InvalidSize
 from arenaplan.graph import Graph
@@ -74,7 +74,7 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
         type=whole(1),
         default=1,
         metavar="K",
-        help=f"{option_help('workers')} (default: 1)",
+        help=f"{option_help('workers').replace('max_slowdown', '--max-slowdown')} (default: 1)",
     )
     memory.add_argument(
         "--preserve-inputs", action="store_true", help=option_help("preserve_inputs")
@@ -84,7 +84,8 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
         type=_slowdown,
         default=PlanOptions().max_slowdown,
         metavar="RATIO",
-        help=f"{option_help('max_slowdown')} (default: {PlanOptions().max_slowdown})",
+        help=option_help("max_slowdown").replace("None or infinity", "none")
+        + f" (default: {PlanOptions().max_slowdown})",
     )
     for name in ("order", "effort", "inputs", "outputs", "workspace"):
         default = getattr(PlanOptions(), name)
@@ -94,6 +95,16 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
             default=default,
             help=option_help(name) + ("" if default is None else f" (default: {default})"),
         )
+
+
+def add_time_limit(parser: argparse.ArgumentParser) -> None:
+    """Add the option that bounds a search."""
+    group(parser, "search").add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="SECONDS",
+        help="end with the best plan so far; equal commands may then give different plans",
+    )
 
 
 def add_build(parser: argparse.ArgumentParser) -> None:

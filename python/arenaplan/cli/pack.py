@@ -38,28 +38,29 @@ def add_to(commands: Commands) -> None:
         help="- is stdin; columns id,lower,upper,size and optionally alignment,hint,gaps,offset,"
         "space,group,lo,hi,may_overlap,apart",
     )
-    parser.add_argument(
+    group(parser, "memory").add_argument(
         "--capacity",
         type=byte_count,
         metavar="BYTES",
         help="stop as soon as each space fits this, such as 48KiB",
     )
-    limit = parser.add_mutually_exclusive_group()
+    search = group(parser, "search")
+    limit = search.add_mutually_exclusive_group()
     limit.add_argument("--time-limit", type=seconds, metavar="SECONDS", help="stop after some time")
     limit.add_argument(
         "--node-limit", type=whole(0), metavar="N", help="stop after N search nodes (reproducible)"
     )
-    parser.add_argument(
+    group(parser, "memory").add_argument(
         "--align",
         type=byte_count,
         default=1,
         metavar="BYTES",
         help="divides every offset (default: 1)",
     )
-    parser.add_argument(
+    search.add_argument(
         "--seed", type=whole(0), default=0, metavar="N", help="of all random choices (default: 0)"
     )
-    parser.add_argument(
+    search.add_argument(
         "--threads",
         type=whole(1, MAX_THREADS),
         default=1,
@@ -100,7 +101,8 @@ def execute(options: argparse.Namespace) -> None:
         again = _core.pack_csv_again(text, old, options.align, capacity, options.seed)
         packing, extra["moved"], extra["peak_of_staying"] = again
     else:
-        with watching(options) as watch:
+        # A packing says itself that it was ended.
+        with watching(options, catches=False) as watch:
             packing = _core.pack_csv(text, options.align, capacity, **limits, on_progress=watch)
     # A file with offsets past the capacity would look like an answer.
     fits = packing.status not in ("infeasible", "unknown")

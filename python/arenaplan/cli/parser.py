@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from difflib import get_close_matches
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
 
-COMMANDS = {
+from arenaplan.close import closest
+
+COMMANDS: Final[Mapping[str, str]] = {
     "plan": "plan a model's arena and prove its size",
     "run": "run a model inside its arena, with NumPy or on a device",
     "check": "check a plan file against its model",
@@ -20,17 +21,72 @@ COMMANDS = {
     "prove": "prove that a rewritten .tflite model computes what its original computes",
     "measure": "measure a .tflite model in an installed tflite-micro, and write its profile",
     "diff": "compare two plan files, value by value",
+    "gate": "fail if a model outgrows a budget or its baseline: one command for CI",
     "batch": "plan many models for several targets, in worker processes, and write a report",
     "pack": "pack the buffers of a CSV file",
     "targets": "list the runners that plans can be made for, and what each can do",
+    "completion": "print the completion of arguments for a shell",
+    "man": "print a manual page, of arenaplan or of one command",
 }
 """The summary of each command. A command is the module of this package with its name."""
+
+GROUPS: Final[Mapping[str, Sequence[str]]] = {
+    "plan and look": ("plan", "explain", "inspect", "map", "targets"),
+    "run and check": ("run", "check", "prove", "measure"),
+    "write": ("export", "fit", "recompute"),
+    "compare, many models": ("gate", "diff", "batch"),
+    "other": ("pack", "completion", "man"),
+}
+"""The groups of commands in the help."""
+
+EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
+    "plan": (
+        "plan model.onnx",
+        "plan model.tflite --target tflm:cmsis-nn --capacity 256KiB",
+        "plan model.onnx --bind batch=1 --budget sram=64KiB,psram=8MiB -o plan.json",
+        "plan a.onnx b.onnx --share never-together",
+        "plan - --json < model.onnx",
+    ),
+    "run": ("run model.onnx --verify", "run model.onnx --input x=x.npy --save-outputs out"),
+    "check": ("check model.onnx plan.json", "check planned.tflite"),
+    "inspect": ("inspect model.onnx", "inspect model.onnx --json > report.json"),
+    "explain": ("explain model.onnx", "explain model.tflite --top 10 --by layer"),
+    "map": ("map model.onnx -o map.html", "map plan.json --against old.json -o map.html"),
+    "recompute": ("recompute step.json --budget 512MiB", "recompute step.json --curve"),
+    "export": (
+        "export model.tflite --to tflm -o planned.tflite",
+        "export model.onnx --to c -o arena.h",
+    ),
+    "fit": ("fit model.tflite --budget 64KiB -o small.tflite", "fit model.tflite --pareto"),
+    "prove": ("prove model.tflite small.tflite -o proof.json",),
+    "measure": ("measure model.tflite",),
+    "diff": ("diff old.json new.json --fail-on-growth",),
+    "gate": (
+        "gate model.tflite --budget sram=256KiB",
+        "gate model.onnx --baseline base.json --update",
+        "gate model.onnx --baseline base.json --markdown --junit gate.xml",
+        "gate a.tflite b.tflite --baseline baselines/ --allow-growth 1%",
+    ),
+    "batch": ("batch models/ --targets tflm,numpy -o report.parquet",),
+    "pack": ("pack buffers.csv -o placed.csv", "pack - --time-limit 5 < buffers.csv"),
+    "targets": ("targets",),
+    "completion": (
+        "completion bash > ~/.local/share/bash-completion/completions/arenaplan",
+        "completion fish > ~/.config/fish/completions/arenaplan.fish",
+    ),
+    "man": ("man plan | man -l -", "man --all man1/"),
+}
+"""Command lines of each command, for its help."""
+
+PROGRESS: Final = ("auto", "json", "none")
+COLORS: Final = ("auto", "always", "never")
 
 
 class Parser(argparse.ArgumentParser):
     """A parser that names the options close to a wrong one."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        keywords.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*arguments, **keywords)
         self.set_defaults(parser=self)
 
@@ -38,9 +94,93 @@ class Parser(argparse.ArgumentParser):
         """End the program over arguments that the command does not have."""
         options = [text.partition("=")[0] for text in unknown if text.startswith("-")]
         known = [name for name in self._option_string_actions if name.startswith("--")]
-        near = [match for name in options for match in get_close_matches(name, known, n=1)]
+        near = [found for name in options if (found := closest(name, known)) is not None]
         hint = f"; did you mean {' and '.join(near)}?" if near else ""
         self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Name the choice that is close to a wrong one."""
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        near = closest(str(value), choices)
+        hint = "" if near is None else f"did you mean {near!r}? "
+        raise argparse.ArgumentError(
+            action, f"invalid choice: {value!r}; {hint}choose from {', '.join(choices)}"
+        )
+
+
+def add_general(parser: argparse.ArgumentParser, *, is_root: bool = False) -> None:
+    """Add the options that every command has, before or behind its name."""
+    general = parser.add_argument_group("general")
+
+    def default(value: object) -> Any:
+        return value if is_root else argparse.SUPPRESS
+
+    general.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        default=default(False),
+        help="print results and errors, and no notes, warnings or progress",
+    )
+    general.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        default=default(False),
+        help="also print where options come from, times, and tracebacks of errors",
+    )
+    general.add_argument(
+        "--color",
+        choices=COLORS,
+        default=default("auto"),
+        help="colors: on terminals unless NO_COLOR is set, always, or never (default: auto)",
+    )
+    general.add_argument(
+        "--progress",
+        choices=PROGRESS,
+        default=default("auto"),
+        help="progress of long searches on stderr: a line on terminals, a JSON document per line, "
+        "or none (default: auto)",
+    )
+    general.add_argument(
+        "--config",
+        metavar="FILE",
+        default=default(None),
+        help="configuration file, or none (default: arenaplan.toml or pyproject.toml of this "
+        "folder or one above it)",
+    )
+
+
+_WITH_VALUE: Final = frozenset(("--color", "--config", "--progress"))
+"""General options whose value may be the next word."""
+
+
+def command_at(arguments: Sequence[str]) -> int | None:
+    """Return the position of the name of the command."""
+    is_value = False
+    for position, word in enumerate(arguments):
+        if not (is_value or word.startswith("-")):
+            return position
+        is_value = word in _WITH_VALUE and not is_value
+    return None
+
+
+def overview() -> str:
+    """Return the commands in their groups, for the help."""
+    width = max(map(len, COMMANDS))
+    lines = []
+    for title, names in GROUPS.items():
+        lines.append(f"{title}:")
+        lines += [f"  {name:<{width}}  {COMMANDS[name]}" for name in names]
+        lines.append("")
+    return "\n".join([*lines, "arenaplan COMMAND --help has the options of a command."])
+
+
+def examples(name: str) -> str:
+    """Return the examples of a command, for its help."""
+    return "\n".join(["examples:", *(f"  arenaplan {line}" for line in EXAMPLES[name])])
 
 
 def parse(parser: Parser, arguments: Sequence[str] | None) -> argparse.Namespace:

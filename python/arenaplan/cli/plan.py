@@ -17,7 +17,7 @@ from arenaplan.cli.common import (
     has_ranges,
     load_model,
     print_json,
-    seconds,
+    say,
     shown,
     size,
     whole,
@@ -25,7 +25,7 @@ from arenaplan.cli.common import (
 from arenaplan.cli.family import plan_shapes
 from arenaplan.cli.micro import arena_of, print_arena
 from arenaplan.cli.notes import notes_of
-from arenaplan.cli.options import add_plan_options, plan_options, seen_by
+from arenaplan.cli.options import add_plan_options, add_time_limit, plan_options, seen_by
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.proofs import MOVE_SCOPE, gap_text, proof_of
 from arenaplan.cli.share import add_share, share
@@ -84,12 +84,7 @@ def add_to(commands: Commands) -> None:
         metavar="BYTES",
         help="most bytes the arena may have, such as 48KiB",
     )
-    group(parser, "search").add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="SECONDS",
-        help="end with the best plan so far; equal commands may then give different plans",
-    )
+    add_time_limit(parser)
     classic.add_argument(
         "--strategy",
         choices=("arena", *_SHARING, *_INCREMENTAL),
@@ -139,7 +134,7 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     _refuse_unused(options)
     if options.time_limit is not None and _has_no_search(options):
-        raise InvalidOption("option --time-limit: it is for one plan by the strategy arena")
+        raise InvalidOption("option --time-limit: it is for the strategy arena")
     if options.with_graph and (options.output is None or _is_shared_or_classic(options)):
         raise InvalidOption("option --with-graph: it is for -o, and for plans of one model")
     if options.share is not None:
@@ -167,11 +162,13 @@ def execute(options: argparse.Namespace) -> None:
     except CapacityExceeded as error:
         if error.plan is not None:
             report(graph, error.plan, options, as_json=options.json, ahead=ahead)
+        watch.raise_if_stopped()
         raise
     with delivering(options, lambda: _document(graph, plan, options)):
         pins = {pattern: space for space, pattern in options.pin}
         as_json = options.json and not goes_to_stdout(options)
         report(graph, plan, options, as_json=as_json, pins=pins, ahead=ahead)
+    watch.raise_if_stopped()
 
 
 def _document(graph: Graph, plan: Plan, options: argparse.Namespace) -> str:
@@ -183,8 +180,8 @@ def _document(graph: Graph, plan: Plan, options: argparse.Namespace) -> str:
 
 
 def _has_no_search(options: argparse.Namespace) -> bool:
-    """Return whether something else than one plan is made by the search."""
-    return has_ranges(options) or _is_shared_or_classic(options)
+    """Return whether a classic planner was chosen, which searches nothing."""
+    return bool(options.strategy != "arena")
 
 
 def _is_shared_or_classic(options: argparse.Namespace) -> bool:
@@ -267,6 +264,12 @@ def report(
     if ahead is not None:
         summary.update(ahead.facts())
     arena = arena_of(plan, options)
+    limit = plan.spaces[0].capacity if len(plan.spaces) == 1 else None
+    if arena is not None and limit is not None and plan.arena_bytes <= limit < arena["total"]:
+        say(
+            f"warning: {limit:,} bytes are enough for what is planned, and not for the whole arena "
+            f"of {arena['total']:,}, which 'arenaplan gate' compares with budgets"
+        )
     if as_json:
         print_json(summary if arena is None else {**summary, "runtime": arena})
         return

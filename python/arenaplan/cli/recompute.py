@@ -1,4 +1,4 @@
-"""``arenaplan recompute``: plans in which nodes run again, so that they need fewer bytes."""
+"""``arenaplan recompute``: plans in which nodes run again, or values leave, to need fewer bytes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
+from arenaplan._core import Transfer
 from arenaplan.cli.ahead import load_ahead
-from arenaplan.cli.common import add_json, add_model_command, group, print_json, say, shown, size
+from arenaplan.cli.common import (
+    add_json,
+    add_model_command,
+    byte_count,
+    group,
+    print_json,
+    say,
+    shown,
+    size,
+)
+from arenaplan.cli.options import add_time_limit
+from arenaplan.cli.outputs import delivering, goes_to_stdout
+from arenaplan.cli.watch import watching
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
+from arenaplan.planning import goal_of
 
 if TYPE_CHECKING:
     from arenaplan import Plan, RecomputeCurve
@@ -25,10 +39,16 @@ def add_to(commands: Commands) -> None:
     parser = add_model_command(commands, "recompute", execute)
     goal = group(parser, "goal").add_mutually_exclusive_group(required=True)
     goal.add_argument(
-        "--budget", metavar="BYTES", help="least extra work in so many bytes, such as 512MiB"
+        "--budget",
+        type=byte_count,
+        metavar="BYTES",
+        help="least extra work in so many bytes, such as 512MiB",
     )
     goal.add_argument(
-        "--max-extra", metavar="PERCENT", help="fewest bytes at so much extra work, such as 5%%"
+        "--max-extra",
+        type=_percent,
+        metavar="PERCENT",
+        help="fewest bytes at so much extra work, such as 5%%",
     )
     goal.add_argument("--curve", action="store_true", help="bytes over extra work")
     goal.add_argument(
@@ -43,9 +63,16 @@ def add_to(commands: Commands) -> None:
     memory.add_argument(
         "--outputs", choices=("inside", "caller"), default="inside", help="memory of outputs"
     )
-    group(parser, "output").add_argument(
-        "-o", "--output", type=Path, metavar="PLAN", help="plan file to write"
+    memory.add_argument(
+        "--page-to",
+        metavar="NAME=BYTES@COST",
+        help="slow memory that values may be copied to and back from, such as host=64GiB@480: its "
+        "size, and the cost of copying a byte in the units of the nodes' costs",
     )
+    group(parser, "output").add_argument(
+        "-o", "--output", type=Path, metavar="PLAN", help="plan file to write; - is stdout"
+    )
+    add_time_limit(parser)
     add_json(parser)
 
 
@@ -56,29 +83,47 @@ def execute(options: argparse.Namespace) -> None:
     graph = load_ahead(options).graph
     if not any(node.cost for node in graph.nodes):
         say("warning: no node has a cost, so extra work counts nothing")
-    if not any(node.effects.pure or node.effects.repeats for node in graph.nodes):
+    may_repeat = any(node.effects.pure or node.effects.repeats for node in graph.nodes)
+    if not may_repeat and options.page_to is None:
         say("warning: no node is declared as pure, so none may run again")
-    keywords = {"inputs": options.inputs, "outputs": options.outputs}
+    keywords: dict[str, Any] = {"inputs": options.inputs, "outputs": options.outputs}
+    keywords["page_to"] = options.page_to
     if options.curve:
-        curve = arenaplan.recompute_curve(graph, **keywords)
+        with watching(options) as watch:
+            curve = arenaplan.recompute_curve(
+                graph, time_limit=options.time_limit, on_progress=watch, **keywords
+            )
         if options.json:
             print_json(curve_document(curve))
         else:
             print_curve(curve)
+        watch.raise_if_stopped()
         return
-    wanted = options.budget or options.strategy or _percent(options.max_extra)
-    plan = arenaplan.plan(graph, recompute=wanted, **keywords)
-    if options.output is not None:
-        plan.save(options.output)
-    if options.json:
-        print_json(_document(graph, plan))
-    else:
-        _print(graph, plan)
+    wanted = options.budget if options.budget is not None else options.strategy or options.max_extra
+    with watching(options) as watch:
+        plan = arenaplan.plan(
+            graph,
+            recompute=wanted,
+            time_limit=options.time_limit,
+            on_progress=watch,
+            **keywords,
+        )
+    with delivering(options, plan.to_json):
+        if options.json and not goes_to_stdout(options):
+            print_json(_document(graph, plan))
+        else:
+            _print(graph, plan)
+    watch.raise_if_stopped()
 
 
 def _percent(text: str) -> str:
-    """Return a part of the work with its unit."""
-    return text if text.endswith("%") else f"{text}%"
+    """Read a part of the work, such as ``5%`` or ``5``."""
+    part = text if text.endswith("%") else f"{text}%"
+    try:
+        goal_of(part)
+    except InvalidOption:
+        raise argparse.ArgumentTypeError(f"{text!r} is no part of the work, such as 5%") from None
+    return part
 
 
 def curve_document(curve: RecomputeCurve) -> dict[str, Any]:
@@ -113,7 +158,7 @@ def print_curve(curve: RecomputeCurve) -> None:
 
 def again(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
     """Return the nodes that run again, the dearest first, with their work and their bytes."""
-    runs = Counter(plan.schedule or ())
+    runs = Counter(it for it in plan.schedule or () if isinstance(it, int))
     sizes = graph.core.sizes
     total = sum(node.cost for node in graph.nodes) or 1
     found = []
@@ -126,6 +171,32 @@ def again(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (-row["extra_cost"], row["node"]))
 
 
+def copied(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
+    """Return the values that leave for the slow memory, the dearest first, with their work."""
+    if plan.paging is None:
+        return []
+    copies = Counter(it.value for it in plan.schedule or () if isinstance(it, Transfer))
+    total = sum(node.cost for node in graph.nodes) or 1
+    sizes = graph.core.sizes
+    rows = [
+        {
+            "value": graph.values[value].name,
+            "copies": count,
+            "extra_cost": count * sizes[value] * plan.paging.cost / total,
+            "bytes": sizes[value],
+        }
+        for value, count in copies.items()
+    ]
+    return sorted(rows, key=lambda row: (-row["extra_cost"], row["value"]))
+
+
+def _schedule(plan: Plan) -> list[int | dict[str, int]] | None:
+    """Return the schedule of a plan as plan files have it."""
+    if plan.schedule is None:
+        return None
+    return [it if isinstance(it, int) else {it.way: it.value} for it in plan.schedule]
+
+
 def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
     """Return the document of ``recompute --json``."""
     return {
@@ -135,8 +206,10 @@ def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
         "extra_cost": plan.extra_cost,
         "extra_bound": plan.extra_bound,
         "floor": plan.recompute_floor,
-        "schedule": plan.schedule,
+        "schedule": _schedule(plan),
         "again": again(graph, plan),
+        "spaces": [{"name": space.name, "arena_bytes": space.arena_bytes} for space in plan.spaces],
+        "copied": copied(graph, plan),
     }
 
 
@@ -146,12 +219,24 @@ def _print(graph: Graph, plan: Plan) -> None:
     if plan.schedule is None:
         print("  no node runs again")
         return
+    if plan.paging is not None:
+        for space in plan.spaces:
+            print(f"  {shown(space.name, 12):<12} {size(space.arena_bytes)}")
     print(f"  extra work   {plan.extra_cost:.2%}, of which {plan.extra_bound:.2%} are proven")
     print(f"  floor        {size(plan.recompute_floor or 0)}: no schedule needs fewer bytes")
     rows = again(graph, plan)
     print(f"  run again    {len(rows):,} nodes: extra work, bytes that need not be kept, runs")
+    _print_rows(rows, "runs", "node")
+    rows = copied(graph, plan)
+    if rows:
+        print(f"  copied       {len(rows):,} values: extra work, bytes, copies out and in")
+        _print_rows(rows, "copies", "value")
+
+
+def _print_rows(rows: list[dict[str, Any]], count: str, name: str) -> None:
+    """Print nodes or values with their extra work and bytes."""
     for row in rows[:_MOST_LINES]:
-        name = shown(row["node"], 40)
-        print(f"  {row['extra_cost']:>10.3%}  {row['bytes']:>14,}  {row['runs']}  {name}")
+        called = shown(row[name], 40)
+        print(f"  {row['extra_cost']:>10.3%}  {row['bytes']:>14,}  {row[count]}  {called}")
     if len(rows) > _MOST_LINES:
         print(f"  … and {len(rows) - _MOST_LINES:,} more")

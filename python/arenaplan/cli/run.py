@@ -17,6 +17,7 @@ from arenaplan import _core
 from arenaplan.cli.common import (
     add_json,
     add_model_command,
+    group,
     is_onnx,
     is_tflite,
     load_model,
@@ -26,6 +27,8 @@ from arenaplan.cli.common import (
     size,
     whole,
 )
+from arenaplan.cli.inputs import load_plan
+from arenaplan.close import did_you_mean
 from arenaplan.dynamic import StagedExecutor
 from arenaplan.errors import (
     InputMismatch,
@@ -37,6 +40,7 @@ from arenaplan.errors import (
     UnsupportedSubgraph,
 )
 from arenaplan.graph import Graph, Value
+from arenaplan.importers.common import listed
 from arenaplan.importers.partial import DECIDING
 from arenaplan.integrations.interpreter import Interpreter
 
@@ -48,10 +52,10 @@ if TYPE_CHECKING:
 def add_to(commands: Commands) -> None:
     """Add the command."""
     parser = add_model_command(commands, "run", execute)
-    parser.add_argument(
-        "--plan", type=Path, metavar="FILE", help="plan to obey (default: a new one)"
+    group(parser, "run").add_argument(
+        "--plan", type=Path, metavar="FILE", help="plan to obey (default: a new one); - is stdin"
     )
-    parser.add_argument(
+    group(parser, "run").add_argument(
         "--input",
         action="append",
         default=[],
@@ -59,32 +63,32 @@ def add_to(commands: Commands) -> None:
         metavar="NAME=FILE.npy",
         help="array for an input; inputs without one get random numbers; can be repeated",
     )
-    parser.add_argument(
+    group(parser, "run").add_argument(
         "--seed",
         type=whole(0),
         default=0,
         metavar="N",
         help="seed of the random inputs (default: 0)",
     )
-    parser.add_argument(
+    group(parser, "run").add_argument(
         "--verify",
         action="store_true",
         help="poison dead bytes, guard live ones, and compare with a run without an arena; a "
         "TFLite model also with the interpreter of the package tflite-micro, if it is installed; "
         "on a device, compare with NumPy",
     )
-    parser.add_argument(
+    group(parser, "run").add_argument(
         "--device",
         default="cpu",
         metavar="NAME",
         help="cpu, or cuda or cuda:NUMBER for a CUDA device through CuPy (default: cpu)",
     )
-    parser.add_argument(
+    group(parser, "run").add_argument(
         "--graph",
         action="store_true",
         help="on a device, record the run as a CUDA graph, and replay it for the outputs",
     )
-    parser.add_argument(
+    group(parser, "run").add_argument(
         "--runs",
         type=whole(1),
         default=1,
@@ -92,7 +96,7 @@ def add_to(commands: Commands) -> None:
         help="runs in a row, each with other random inputs; states live on (default: 1)",
     )
     add_json(parser)
-    parser.add_argument(
+    group(parser, "output").add_argument(
         "--save-outputs",
         type=Path,
         metavar="DIR",
@@ -133,7 +137,7 @@ def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
     try:
         graph = load_model(options)
         if not any(node.op in DECIDING and not node.domain for node in graph.nodes):
-            plan = None if options.plan is None else arenaplan.Plan.load(options.plan)
+            plan = None if options.plan is None else load_plan(options.plan)
             return arenaplan.Executor(graph, plan, device=options.device, capture=options.graph)
     except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
         if not is_onnx(options):
@@ -233,7 +237,10 @@ def _inputs(graph: Graph, files: Mapping[str, Path], seed: int) -> dict[str, np.
     declared = {graph.values[index].name: graph.values[index] for index in graph.inputs}
     unknown = sorted(set(files) - set(declared))
     if unknown:
-        raise InputMismatch(f"the model has no input {unknown[0]!r}; it has {', '.join(declared)}")
+        near = did_you_mean(unknown[0], declared)
+        raise InputMismatch(
+            f"the model has no input {unknown[0]!r}{near or f'; it has {listed(declared)}'}"
+        )
     return {
         name: _read(files[name]) if name in files else random_input(value, seed)
         for name, value in declared.items()

@@ -12,6 +12,7 @@ from arenaplan.cli.common import load_model, print_json, shown, size
 from arenaplan.cli.options import plan_options
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.proofs import proof_of_several
+from arenaplan.cli.watch import watching
 from arenaplan.errors import InvalidOption
 
 _MARK = b'{"format":"arenaplan-shared"'
@@ -37,12 +38,16 @@ def share(options: argparse.Namespace) -> None:
     if chosen.spaces is not None:
         raise InvalidOption("option share: models share one arena, and --budget names several")
     graphs = [load_model(options), *(load_model(options, path) for path in options.others)]
-    shared = arenaplan.plan_together(graphs, options.share, chosen)
+    with watching(options) as watch:
+        shared = arenaplan.plan_together(
+            graphs, options.share, chosen, time_limit=options.time_limit, on_progress=watch
+        )
     with delivering(options, shared.to_json):
         if options.json and not goes_to_stdout(options):
             print_json(describe_shared(shared))
         else:
             _report(shared)
+    watch.raise_if_stopped()
 
 
 def describe_shared(shared: SharedPlan) -> dict[str, Any]:

@@ -1,51 +1,115 @@
-"""A line on the terminal that shows how far a search is."""
+"""The progress of long searches on stderr, and their end by Ctrl-C with the best answer so far."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
+from arenaplan.cli.voice import detail, voice
+
 _PERIOD = 0.1
-"""Seconds between two changes of the line; shorter calls show none."""
+"""Seconds between two messages; shorter calls show none."""
 
 
 @contextmanager
-def watching(options: argparse.Namespace) -> Iterator[_Watch | None]:
-    """Yield a progress callback if stderr is a terminal, and leave an empty line."""
-    watch = _Watch() if sys.stderr.isatty() and not options.json else None
+def watching(options: argparse.Namespace, *, catches: bool = True) -> Iterator[Watch]:
+    """
+    Yield a progress callback, which tells how far a search is and ends it after Ctrl-C.
+
+    Progress is a line on a terminal, or with ``--progress json`` a document per line. The first
+    Ctrl-C ends the search with the best answer so far, and ``was_stopped`` is true; the second one
+    gives up. Without ``catches``, Ctrl-C raises as elsewhere.
+    """
+    watch = Watch(form_of(options))
+    is_main = threading.current_thread() is threading.main_thread()
+    catches = catches and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if catches:
+        signal.signal(signal.SIGINT, watch.stop)
+    started = time.process_time()
     try:
         yield watch
     finally:
-        if watch is not None:
-            watch.clear()
+        if catches:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        watch.clear()
+        detail(f"searched for {time.process_time() - started:.2f} s of processor time")
 
 
-class _Watch:
+def form_of(options: argparse.Namespace) -> str:
+    """Return the form of progress: ``"line"``, ``"json"`` or ``"none"``."""
+    if options.progress != "auto":
+        return str(options.progress)
+    is_line = sys.stderr.isatty() and not options.json and not voice.quiet
+    return "line" if is_line else "none"
+
+
+class Watch:
     """Called with progress, as :func:`arenaplan.pack` and :func:`arenaplan.plan` tell it."""
 
-    def __init__(self) -> None:
+    def __init__(self, form: str) -> None:
+        self._form = form
         self._shown = time.monotonic()
         self._is_clear = True
+        self.was_stopped = False
+        """Whether Ctrl-C has ended the search."""
 
-    def __call__(self, progress: dict[str, Any]) -> None:
+    def stop(self, number: int, frame: FrameType | None) -> None:
+        """Let the next call end the search; the next signal raises."""
+        self.was_stopped = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.clear()
+        print("ending with the best answer so far; Ctrl-C again gives up", file=sys.stderr)
+
+    def raise_if_stopped(self) -> None:
+        """Raise the exception for Ctrl-C, after the answer was given."""
+        if self.was_stopped:
+            raise KeyboardInterrupt
+
+    def __call__(self, progress: dict[str, Any]) -> bool:
+        """Tell the progress; return whether the search goes on."""
         now = time.monotonic()
-        if now - self._shown < _PERIOD or progress["peak"] is None:
-            return
-        self._shown = now
+        if self._form != "none" and now - self._shown >= _PERIOD and progress["peak"] is not None:
+            self._shown = now
+            (self._line if self._form == "line" else self._document)(progress)
+        return not self.was_stopped
+
+    def count(self, done: int, total: int, what: str = "checked") -> bool:
+        """Tell how many shapes are done; return whether the search goes on."""
+        now = time.monotonic()
+        if self._form != "none" and now - self._shown >= _PERIOD:
+            self._shown = now
+            if self._form == "json":
+                print(json.dumps({"stage": what, "done": done, "total": total}), file=sys.stderr)
+            else:
+                self._is_clear = False
+                line = f"\r\x1b[K{done:,} of {total:,} shapes {what}"
+                print(line, end="", file=sys.stderr, flush=True)
+        return not self.was_stopped
+
+    def _line(self, progress: dict[str, Any]) -> None:
         self._is_clear = False
         peak, bound = progress["peak"], progress["lower_bound"]
         proven = f", bound {bound:,}, gap {gap(peak, bound):.3%}" if bound else ""
         line = f"{progress['seconds']:7.1f} s  {progress['stage']}: {peak:,} bytes{proven}"
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
+    def _document(self, progress: dict[str, Any]) -> None:
+        peak, bound = progress["peak"], progress["lower_bound"]
+        print(json.dumps({**progress, "gap": gap(peak, bound)}), file=sys.stderr, flush=True)
+
     def clear(self) -> None:
         """Leave an empty line."""
         if not self._is_clear:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._is_clear = True
 
 
 def gap(peak: int, lower_bound: int) -> float:

@@ -1,8 +1,8 @@
 """
 The CUDA executor as a backend for planning: scratch memory and estimated times of steps.
 
-Times are estimates by the bytes that move and the operations of products, with the rates of one
-data-center device. They were not measured: plans only compare them with each other.
+Times are estimates by the bytes that move and the operations of products, with the rates of
+:mod:`arenaplan.device.rates`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,15 @@ from weakref import WeakKeyDictionary
 
 from arenaplan.backend import Scratch
 from arenaplan.device.lowering import StepLowering
+from arenaplan.device.lowering.site import Kind
+from arenaplan.device.rates import BYTES, LAUNCH, OPERATIONS, PRODUCT
+from arenaplan.executor.registry import Signature
 from arenaplan.executor.signatures import NOT_RUN
 from arenaplan.graph import Graph
 
 if TYPE_CHECKING:
     from arenaplan._core import Plan, Strips
 
-_LAUNCH: Final = 4e-6
-"""Seconds of a launch."""
-_BYTES: Final = 1.5e12
-"""Bytes that are read or written in a second."""
-_OPERATIONS: Final = 2e13
-"""Operations of products in a second."""
 _ALIGNMENT: Final = 256
 
 
@@ -119,11 +116,26 @@ def _seconds(lowering: StepLowering) -> float:
         if all(value in lowering.inline for value in member.outputs if value is not None):
             continue
         tensors = [tensor for tensor in (*signature.inputs, *signature.outputs) if tensor]
-        total += _LAUNCH + sum(tensor.bytes for tensor in tensors) / _BYTES
-        weights, made = signature.input(1), signature.outputs[0]
-        if signature.op in ("MatMul", "Gemm") and weights and made and weights.shape:
-            inner = weights.shape[-2] if len(weights.shape) > 1 else weights.shape[0]
-            total += 2 * prod(made.shape) * inner / _OPERATIONS
-        elif signature.op in ("Conv", "ConvTranspose") and weights and made:
-            total += 2 * prod(made.shape) * prod(weights.shape[1:]) / _OPERATIONS
+        total += LAUNCH + sum(tensor.bytes for tensor in tensors) / BYTES
+        inner = _inner(signature)
+        made = signature.outputs[0]
+        if inner and made:
+            if member.rule.kind is Kind.WORK:
+                total += PRODUCT - (0 if signature.input(2) else LAUNCH)  # A bias is a launch.
+            total += (
+                2 * prod(made.shape) * inner / OPERATIONS.get(made.dtype.itemsize, OPERATIONS[4])
+            )
     return total
+
+
+def _inner(signature: Signature) -> int:
+    """Return the length of the sums of a product of matrices; 0 for other operators."""
+    weights = signature.input(1)
+    if weights is None or not weights.shape:
+        return 0
+    if signature.op in ("MatMul", "Gemm"):
+        is_flipped = signature.op == "Gemm" and signature.attributes.get("transB", 0)
+        return weights.shape[-1 if is_flipped or len(weights.shape) == 1 else -2]
+    if signature.op in ("Conv", "ConvTranspose"):
+        return prod(weights.shape[1:])
+    return 0

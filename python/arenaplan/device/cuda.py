@@ -2,23 +2,33 @@
 The CUDA device: CuPy for memory, streams and graphs, NVRTC for kernels, cuBLAS for products.
 
 CuPy is imported here and nowhere else. Arrays are :class:`cupy.ndarray` views on one allocation;
-kernels and cuBLAS get their addresses, so that no call of CuPy's own can allocate.
+kernels and cuBLAS get their addresses, so that no call of CuPy's own can allocate. Calls that are
+repeated in every run have their arguments ready and go to CUDA directly, since CuPy's own refuse a
+stream that is recorded and take longer than a small kernel.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from math import prod
 from typing import Any, Final
 
 import numpy as np
 
-from arenaplan.device.blas import column_major
+from arenaplan.device.cublas import WORKSPACE, Cublas, load_cublas
 from arenaplan.device.device import Run
 from arenaplan.device.text import CUDA_PRELUDE, THREADS, Kernel
 from arenaplan.device.work import Product
-from arenaplan.errors import DeviceUnavailable, InvalidBuffer, KernelError, OutOfMemory
+from arenaplan.errors import (
+    DeviceUnavailable,
+    InternalError,
+    InvalidBuffer,
+    KernelError,
+    OutOfMemory,
+)
 
 _ALIGNMENT: Final = 256
 _OPTIONS: Final = ("--std=c++17",)
@@ -88,11 +98,17 @@ class CudaDevice:
             raise DeviceUnavailable(f"there is no device cuda:{number}, only {count} in all")
         self.name = f"cuda:{number}"
         self._device = cupy.cuda.Device(number)
-        try:
-            from cupy_backends.cuda.libs import cublas
-        except ImportError as error:
-            raise DeviceUnavailable(f"running on CUDA needs cuBLAS: {error}") from error
-        self._cublas = cublas
+        load_cublas()
+
+    @property
+    def product_bytes(self) -> int:
+        """Bytes that each stream keeps for products."""
+        return WORKSPACE
+
+    def active(self) -> AbstractContextManager[object]:
+        """Return a context in which this device is CUDA's current one."""
+        context: AbstractContextManager[object] = self._device
+        return context
 
     def allocate(self, count: int) -> CudaMemory:
         """Return new memory, from CuPy's pool, whose blocks are multiples of 512 bytes."""
@@ -126,9 +142,9 @@ class CudaDevice:
         except Exception as error:  # Of CuPy's own classes.
             raise KernelError(f"the kernels do not compile for {self.name}: {error}") from error
 
-    def stream(self) -> CudaStream:
+    def stream(self, *, products: bool) -> CudaStream:
         """Return a new stream, which does not wait for the default one."""
-        return CudaStream(self._device, self._cublas)
+        return CudaStream(self._device, self.allocate(WORKSPACE) if products else None)
 
     def event(self) -> Any:
         """Return a new event, without a time."""
@@ -155,83 +171,54 @@ class CudaDevice:
 
 
 class CudaStream:
-    """A stream of a CUDA device, with a cuBLAS handle of its own."""
+    """A stream of a CUDA device; with a workspace, it has a cuBLAS handle of its own."""
 
-    def __init__(self, device: Any, cublas: Any) -> None:
-        cupy = import_cupy()
-        self._device = device
-        self._cublas = cublas
+    def __init__(self, device: Any, workspace: CudaMemory | None) -> None:
+        cuda = import_cupy().cuda
+        self._launch = cuda.driver.launchKernel
+        self._runtime = cuda.runtime
         with device:
-            self.stream = cupy.cuda.Stream(non_blocking=True)
-            self._handle = cublas.create()
-        cublas.setStream(self._handle, self.stream.ptr)
-
-    def __del__(self) -> None:
-        handle, self._handle = getattr(self, "_handle", None), None
-        if handle is not None:
-            self._cublas.destroy(handle)
+            self.stream = cuda.Stream(non_blocking=True)
+            self._pointer = int(self.stream.ptr)
+            self._cublas = None if workspace is None else Cublas(self._pointer, workspace)
 
     def launch(
         self, function: Any, grid: int, arrays: Sequence[Any], scalars: Sequence[int]
     ) -> Run:
         """Return a function that launches a kernel."""
-        arguments = (*arrays, *map(np.int64, scalars))
+        values = [ctypes.c_longlong(array.data.ptr) for array in arrays]
+        values += [ctypes.c_longlong(scalar) for scalar in scalars]  # All have 64 bits.
+        addresses = (ctypes.c_void_p * max(len(values), 1))(*map(ctypes.addressof, values))
+        parameters = ctypes.addressof(addresses)
+        pointer = int(function.kernel.ptr)
+        sizes = (grid, 1, 1, THREADS, 1, 1, 0)
 
-        def run() -> None:
-            with self._device, self.stream:
-                function((grid,), (THREADS,), arguments)
+        def run(_kept: tuple[Any, ...] = (function, arrays, values, addresses)) -> None:
+            self._launch(pointer, *sizes, self._pointer, parameters, 0)
 
         return run
 
     def product(self, product: Product, a: Any, b: Any, c: Any) -> Run:
-        """Return a function that calls cuBLAS, which sees row-major matrices transposed."""
-        is_single = product.dtype == np.float32
-        name = "sgemmStridedBatched" if is_single else "dgemmStridedBatched"
-        call = getattr(self._cublas, name)
-        factors = np.array([product.alpha, product.beta], product.dtype)
-        gemm = column_major(product)
-        addresses = {"a": a.data.ptr, "b": b.data.ptr}
-        arguments = (
-            self._handle,
-            int(gemm.first.transposed),
-            int(gemm.second.transposed),
-            gemm.rows,
-            gemm.columns,
-            gemm.inner,
-            factors.ctypes.data,
-            addresses[gemm.first.operand],
-            gemm.first.leading,
-            gemm.first.distance,
-            addresses[gemm.second.operand],
-            gemm.second.leading,
-            gemm.second.distance,
-            factors.ctypes.data + product.dtype.itemsize,
-            c.data.ptr,
-            gemm.leading,
-            gemm.distance,
-            product.count,
-        )
-
-        def run(_kept: tuple[Any, ...] = (factors, a, b, c)) -> None:
-            with self._device, self.stream:
-                call(*arguments)
-
-        return run
+        """Return a function that calls cuBLAS."""
+        if self._cublas is None:
+            raise InternalError("a product in a stream that was made for none")
+        return self._cublas.product(product, a.data.ptr, b.data.ptr, c.data.ptr)
 
     def copy(self, source: Any, target: Any) -> Run:
         """Return a function that copies on the device."""
-        size = target.nbytes
-        return lambda: target.data.copy_from_device_async(source.data, size, self.stream)
+        return self._transfer(target.data.ptr, source.data.ptr, target.nbytes, "DeviceToDevice")
 
     def upload(self, source: np.ndarray, target: Any) -> Run:
         """Return a function that copies pinned bytes to the device."""
-        address, size = source.ctypes.data, source.nbytes
-        return lambda: target.data.copy_from_host_async(address, size, self.stream)
+        return self._transfer(target.data.ptr, source.ctypes.data, source.nbytes, "HostToDevice")
 
     def download(self, source: Any, target: np.ndarray) -> Run:
         """Return a function that copies from the device to pinned bytes."""
-        address, size = target.ctypes.data, target.nbytes
-        return lambda: source.data.copy_to_host_async(address, size, self.stream)
+        return self._transfer(target.ctypes.data, source.data.ptr, target.nbytes, "DeviceToHost")
+
+    def _transfer(self, target: int, source: int, size: int, way: str) -> Run:
+        kind = getattr(self._runtime, f"memcpy{way}")
+        return partial(self._runtime.memcpyAsync, target, source, size, kind, self._pointer)
 
     def record(self, event: Any) -> Run:
         """Return a function that marks the end of the work so far."""

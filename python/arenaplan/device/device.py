@@ -113,8 +113,15 @@ class Device(Protocol):
             If the compiler refuses them.
         """
 
-    def stream(self) -> Stream:
-        """Return a new stream."""
+    @property
+    def product_bytes(self) -> int:
+        """Bytes of device memory that each stream with products keeps for them."""
+
+    def active(self) -> AbstractContextManager[object]:
+        """Return a context in which work is put into streams of this device."""
+
+    def stream(self, *, products: bool) -> Stream:
+        """Return a new stream, for matrix products too or for none."""
 
     def event(self) -> Any:
         """Return a new event."""

@@ -46,9 +46,9 @@ PLAN_OPTIONS: Final = PlanOptions(target="cupy")
 """Options of the plans that executors for devices make for themselves."""
 
 _BYTE: Final = np.dtype(np.uint8)
-_CLOSE: Final = 1e-4
+_CLOSE: Final = {2: 1e-2, 4: 1e-4, 8: 1e-4}
 """Largest difference from NumPy's results that a verified run may have, relative to the largest
-element of a result."""
+element of a result, by the bytes of an element."""
 
 
 class DeviceExecutor(Executor):
@@ -118,7 +118,8 @@ class DeviceExecutor(Executor):
         self.plan = plan
         self.program: DeviceProgram = device_program(graph, plan, streams)
         """The work of a run, before it was bound to the device."""
-        self.scratch_bytes = self.program.outside_bytes
+        own = self._device.product_bytes if self.program.multiplies else 0
+        self.scratch_bytes = self.program.outside_bytes + own * self.program.schedule.streams
         self._owns_arena = False
         self._busy = Lock()
         self._bound: _Bound | None = _Bound(self._device, graph, self.program, arena)
@@ -188,7 +189,7 @@ class DeviceExecutor(Executor):
                     np.copyto(bound.staged[index], array)
             if self._captures and self._replay is None and self._runs:
                 self._replay = self._device.capture(bound.streams[0], bound.enqueue)
-            with self._device.watched() as taken:
+            with self._device.active(), self._device.watched() as taken:
                 (self._replay or bound.enqueue)()
                 bound.streams[0].synchronize()
             if self._runs and taken():
@@ -220,8 +221,9 @@ class DeviceExecutor(Executor):
             if array.dtype.kind not in "fc":
                 is_equal = bool((array == found).all())
             else:
+                close = _CLOSE.get(array.dtype.itemsize, 1e-4)
                 largest = np.abs(array[np.isfinite(array)]).max(initial=1.0)
-                is_equal = np.allclose(found, array, rtol=0, atol=_CLOSE * largest, equal_nan=True)
+                is_equal = np.allclose(found, array, rtol=0, atol=close * largest, equal_nan=True)
             if not is_equal:
                 raise VerificationError(
                     f"output {name!r} differs from NumPy's on {self._device.name}"
@@ -244,7 +246,9 @@ class _Bound:
             OUTSIDE: device.allocate(program.outside_bytes),
         }
         self._functions = device.compile(program.kernels)
-        self.streams = [device.stream() for _ in range(program.schedule.streams)]
+        self.streams = [
+            device.stream(products=program.multiplies) for _ in range(program.schedule.streams)
+        ]
         first = self.streams[0]
         self._load_constants(device, first)
         self.staged, uploads = self._staging(device, graph.inputs)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from arenaplan.device.lowering import StepLowering, check_supported
 from arenaplan.device.streams import Schedule, schedule
 from arenaplan.device.text import Kernel
-from arenaplan.device.work import Copy, Launch, Place, Span, Work, early_writes, moved
+from arenaplan.device.work import Copy, Launch, Place, Product, Span, Work, early_writes, moved
 from arenaplan.errors import KernelError, TargetMismatch
 from arenaplan.executor.registry import Tensor
 from arenaplan.executor.signatures import byte_size, dtype_of
@@ -66,6 +66,11 @@ class DeviceProgram:
     def source(self) -> str:
         """The text of all kernels, without the definitions of a platform."""
         return "\n".join(kernel.text for kernel in self.kernels)
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether there are products of matrices."""
+        return any(isinstance(work, Product) for step in self.steps for work in step.works)
 
     @property
     def launches(self) -> int:

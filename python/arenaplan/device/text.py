@@ -33,8 +33,24 @@ CUDA_PRELUDE: Final = """\
 #define BLOCK ((long long)blockIdx.x)
 #define INFINITE (__int_as_float(0x7f800000))
 #define NO_NUMBER (__int_as_float(0x7fc00000))
+struct half {
+    unsigned short bits;
+    half() = default;
+    __device__ explicit half(float x) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); }
+    __device__ explicit half(double x) { asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(x)); }
+    template <class T> __device__ explicit half(T x) : half((float)x) {}
+    __device__ operator float() const {
+        float x;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+        return x;
+    }
+};
 """
-"""Definitions in front of the kernels for NVRTC, which has no headers by itself."""
+"""
+Definitions in front of the kernels for NVRTC, which has no headers by itself.
+
+Arithmetic on ``half`` is that of ``float``; a conversion back, always written, rounds.
+"""
 
 C_TYPES: Final = {
     np.dtype(name): text
@@ -48,6 +64,7 @@ C_TYPES: Final = {
         "uint32": "unsigned int",
         "int64": "long long",
         "uint64": "unsigned long long",
+        "float16": "half",
         "float32": "float",
         "float64": "double",
     }.items()
@@ -70,6 +87,11 @@ def c_type(dtype: np.dtype[Any]) -> str:
         raise UnsupportedDtype(f"no kernel for devices computes with {dtype}") from None
 
 
+def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which kernels keep sums of elements of a type."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
 def literal(number: Any, dtype: np.dtype[Any]) -> str:
     """Return a number as C++ text of an element type."""
     if dtype.kind == "b":
@@ -84,11 +106,18 @@ def literal(number: Any, dtype: np.dtype[Any]) -> str:
         return f"({c_type(dtype)})NO_NUMBER"
     if isinf(value):
         return f"({c_type(dtype)}){'-' if value < 0 else ''}INFINITE"
+    if dtype == np.float16:
+        return f"(half){literal(np.float16(value), wide(dtype))}"
     if dtype == np.float32:
         digits = f"{float(np.float32(value)):.9g}"
         return f"{digits}{'' if set(digits) & set('.e') else '.0'}f"
     digits = f"{value:.17g}"
     return f"{digits}{'' if set(digits) & set('.e') else '.0'}"
+
+
+def converted(type_: str, expression: str) -> str:
+    """Return an expression that a variable of a type can have as its value."""
+    return f"(half)({expression})" if type_ == "half" else expression
 
 
 def row_major(shape: Sequence[int]) -> list[int]:
@@ -171,6 +200,7 @@ class Text:
 
     def let(self, type_: str, expression: str) -> str:
         """Return the name of an expression; equal expressions of a scope share one."""
+        expression = converted(type_, expression)
         key = (type_, expression)
         for scope in self._named:
             if key in scope:
@@ -183,6 +213,7 @@ class Text:
 
     def variable(self, type_: str, expression: str) -> str:
         """Return the name of a new variable, which later lines may change."""
+        expression = converted(type_, expression)
         name = f"v{self._count}"
         self._count += 1
         self.line(f"{type_} {name} = {expression};")

@@ -29,6 +29,7 @@ from arenaplan.importers.common import listed
 from arenaplan.model import Model, flat_sizes
 from arenaplan.options import PlanKeywords, PlanOptions, resolve, whole_number
 from arenaplan.planning import plan as plan_graph
+from arenaplan.watch import Watch, checked_seconds
 
 if TYPE_CHECKING:
     from arenaplan import Arena, Plan, Target
@@ -295,8 +296,9 @@ class PlanFamily:
                 error.args = (f"with {self._shapes.text(shape)}: {error}",)
             raise
 
-    def _cover(self, on_progress: OnProgress | None) -> None:
+    def _cover(self, on_progress: OnProgress | None, watch: Watch) -> None:
         """Find plans that serve all shapes."""
+        is_over = False
         candidates: dict[int, list[int]] = {}
         warnings: dict[str, None] = {}
         for done, shape in enumerate(self._shapes, 1):
@@ -307,12 +309,15 @@ class PlanFamily:
                 known = candidates.setdefault(_names(graph), [])
                 server = next((i for i in known if _serves(self._planned[i].plan, graph)), None)
                 if server is None:
-                    server = self._add(shape, _planned(graph, self._options))
+                    server = self._add(
+                        shape,
+                        _planned(graph, self._options, 0.0 if is_over else watch.seconds_left),
+                    )
                     if len(known) < _TRIES:
                         known.append(server)
                 self._server[shape] = server
-            if on_progress is not None:
-                on_progress(done, len(self))
+            if on_progress is not None and on_progress(done, len(self)) is False:
+                is_over = True
         self.warnings = list(warnings)
         for shape, plan in self._planned:
             try:
@@ -350,6 +355,7 @@ def plan_family(
     options: PlanOptions | None = None,
     *,
     max_shapes: int = MAX_SHAPES,
+    time_limit: float | None = None,
     on_progress: OnProgress | None = None,
     **overrides: Unpack[PlanKeywords],
 ) -> PlanFamily:
@@ -372,8 +378,12 @@ def plan_family(
     max_shapes : int, default 4096
         Most combinations of sizes. Each is imported and checked, which takes some
         milliseconds.
+    time_limit : float, optional
+        Seconds after which plans are no longer searched for: those of the shapes that are left
+        are the first that are found.
     on_progress : callable, optional
-        Called with the number of shapes done and of all, after each of them.
+        Called with the number of shapes done and of all, after each of them. If it returns
+        ``False``, the search ends as with a time limit.
     **overrides
         Single options by name.
 
@@ -409,14 +419,14 @@ def plan_family(
     """
     limit = whole_number(max_shapes, "max_shapes")
     family = PlanFamily(model, Shapes(bind, limit), resolve(options, overrides))
-    family._cover(on_progress)
+    family._cover(on_progress, Watch(None, checked_seconds(time_limit)))
     return family
 
 
-def _planned(graph: Graph, options: PlanOptions) -> Plan:
+def _planned(graph: Graph, options: PlanOptions, time_limit: float | None = None) -> Plan:
     """Return the best plan of a graph, whether it fits the capacity or not."""
     try:
-        return plan_graph(graph, options)
+        return plan_graph(graph, options, time_limit=time_limit)
     except CapacityExceeded as error:
         if error.plan is None:
             raise

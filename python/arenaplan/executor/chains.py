@@ -8,7 +8,7 @@ memory once. Operators are translated to its functions by :data:`RECIPES`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import NamedTuple, TypeAlias
 
@@ -17,7 +17,7 @@ import numpy as np
 from arenaplan._core import CompiledKernel
 from arenaplan.executor.affine import COMPOSED, channel_affine, is_channel_affine
 from arenaplan.executor.compiled import is_enabled
-from arenaplan.executor.registry import Run, Signature
+from arenaplan.executor.registry import Run, Signature, Tensor
 
 Argument: TypeAlias = "int | float"
 """The number of a value that a program has made, or a constant, which is a float."""
@@ -27,6 +27,10 @@ Recipe: TypeAlias = "Callable[[Program, Signature, list[Argument]], Argument | N
 _REGISTERS, _OPERANDS, _DIMENSIONS = 8, 8, 6
 """Limits of the compiled kernel; see ``kernels/src/chain.rs``."""
 _SINGLE = np.dtype(np.float32)
+_BYTES = frozenset([np.dtype(np.int8), np.dtype(np.uint8)])
+_MIDDLE = 1.5 * 2.0**23
+"""Single-precision numbers near this one are the integers: a sum with it is rounded to one, ties to
+even."""
 
 
 class _Line(NamedTuple):
@@ -173,11 +177,29 @@ def _affine(p: Program, _: Signature, args: list[Argument]) -> Argument:
     return p("add", p("mul", args[0], args[1]), args[2])
 
 
+def _dequantize(p: Program, signature: Signature, args: list[Argument]) -> Argument:
+    x, scale, *zero = args
+    return p("mul", p("sub", x, zero[0]) if zero else x, scale)
+
+
+def _quantize(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
+    x, scale, *zero = args
+    point = zero[0] if zero else 0.0
+    if not isinstance(point, float):
+        return None
+    made = signature.outputs[0]
+    assert made is not None, "it has operands"
+    limits = np.iinfo(made.dtype)
+    bounded = p("min", limits.max - point, p("max", limits.min - point, p("div", x, scale)))
+    return p("sub", p("add", bounded, _MIDDLE), _MIDDLE - point)
+
+
 RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
     ("", "Abs"): (_one("abs"), 1),
     ("", "Add"): (_two("add"), 7),
     ("", "BatchNormalization"): (_affine, 7),
     ("", "Clip"): (_clip, 1),
+    ("", "DequantizeLinear"): (_dequantize, 10),
     ("", "Div"): (_two("div"), 7),
     ("", "Erf"): (_one("erf"), 1),
     ("", "Exp"): (_one("exp"), 1),
@@ -190,6 +212,7 @@ RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
     ("", "Mul"): (_two("mul"), 7),
     ("", "Neg"): (_one("neg"), 1),
     ("", "Pow"): (_power, 7),
+    ("", "QuantizeLinear"): (_quantize, 10),
     ("", "Reciprocal"): (lambda p, _, args: p("div", 1.0, args[0]), 1),
     ("", "Relu"): (_relu, 1),
     ("", "Sigmoid"): (_one("sigmoid"), 1),
@@ -219,7 +242,10 @@ def operands_of(signature: Signature) -> list[Operand] | None:
     if not since or max(signature.version, 1) < since or not is_enabled() or made is None:
         return None
     tensors = [tensor for tensor in (*signature.inputs, *signature.outputs) if tensor is not None]
-    if any(tensor.dtype != _SINGLE for tensor in tensors) or prod(made.shape) == 0:
+    is_conversion = signature.op in ("DequantizeLinear", "QuantizeLinear")
+    if not (_is_linear(signature) if is_conversion else _are_single(tensors)):
+        return None
+    if prod(made.shape) == 0:
         return None
     if len(signature.outputs) > 1 and any(signature.outputs[1:]):
         return None
@@ -236,6 +262,21 @@ def operands_of(signature: Signature) -> list[Operand] | None:
         data = None if prod(tensor.shape) != 1 else signature.constant_data(position)
         found.append(Operand(position, None if data is None else float(data.reshape(()))))
     return found
+
+
+def _are_single(tensors: Iterable[Tensor]) -> bool:
+    return all(tensor.dtype == _SINGLE for tensor in tensors)
+
+
+def _is_linear(signature: Signature) -> bool:
+    """Whether a node converts between bytes and real numbers, with one scale for all elements."""
+    x, scale, zero = (signature.input(position) for position in range(3))
+    made = signature.outputs[0]
+    if x is None or scale is None or made is None or prod(scale.shape) != 1:
+        return False
+    real, integers = (made, x) if signature.op == "DequantizeLinear" else (x, made)
+    known = {tensor.dtype for tensor in (integers, zero) if tensor is not None}
+    return _are_single([real, scale]) and len(known) == 1 and known <= _BYTES
 
 
 class Chain:

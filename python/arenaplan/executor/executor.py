@@ -5,7 +5,7 @@ The executor: one loop over steps that were bound to the arena beforehand.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import Context
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self, cast
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from arenaplan._core import ThreadTeam
 from arenaplan.backend import Source, read_model
 from arenaplan.errors import (
     ArenaState,
@@ -83,6 +84,10 @@ class Executor(Tenant):
     workers : int, default 1
         Number of threads that run steps at the same time, as far as the hazards of the plan allow;
         results are the same, bit for bit. A plan that is made here is for so many workers.
+    threads : int, default 1
+        Number of threads that divide each long compiled kernel (convolutions, products with
+        constants, chains, norms, softmax, pooling); the plan and the bits of results are the same.
+        One kernel is divided at a time: with several workers, those of the others are not.
     seed : int, default 0
         Seed of the random operators that have none in the model. Their numbers depend on seed,
         name of the node and number of the run, and on nothing else.
@@ -130,15 +135,17 @@ class Executor(Tenant):
         arena: Arena | None = None,
         buffers: Mapping[str, np.ndarray] | None = None,
         workers: int = 1,
+        threads: int = 1,
         seed: int = 0,
         device: str | Device = "cpu",
         capture: bool = False,
     ) -> None:
         if capture:
             raise InvalidOption(f"option capture: there is nothing to record on {device}")
-        workers = whole_number(workers, "workers")
-        if workers < 1:
-            raise InvalidOption(f"option workers: {workers} is no number of workers")
+        workers, threads = whole_number(workers, "workers"), whole_number(threads, "threads")
+        for count, name in ((workers, "workers"), (threads, "threads")):
+            if count < 1:
+                raise InvalidOption(f"option {name}: {count} is no number of {name}")
         if not isinstance(graph, Graph):
             graph = read_model(graph)
         graph = graph.for_target(_TARGET)
@@ -154,8 +161,12 @@ class Executor(Tenant):
         memory = _bytes_of(self.arena, plan)
         self._brought = bring(graph, plan, buffers or {}, memory)
         memories = [memory, *(buffer.memory for buffer in self._brought)]
-        setup, self.scratch_bytes = set_up(graph, plan, memories, workers)
-        """Bytes of scratch memory outside the arena, because the plan has none."""
+        with ThreadTeam(threads) if threads > 1 else nullcontext() as team:
+            setup, self.scratch_bytes = set_up(graph, plan, memories, workers)
+            """Bytes of scratch memory outside the arena: what the plan has none of, and that of
+            threads."""
+        if team is not None:
+            self.scratch_bytes += team.scratch_bytes
         setup.program.clock.seed = whole_number(seed, "seed")
         self._setup: Setup | None = setup
         arrays = setup.arrays

@@ -259,6 +259,8 @@ def bounds_of(signature: Signature) -> tuple[float, float] | None:
     ):
         return None
     low, high = signature.constant_data(1), signature.constant_data(2)
+    if any(bound is not None and bound.size != 1 for bound in (low, high)):
+        return None  # Bounds of several numbers, which the operator does not have.
     attributes = signature.attributes
     return (
         float(attributes.get("min", -inf) if low is None else low.reshape(())),

@@ -80,8 +80,8 @@ def add_needs(stage: Stage, times: Times, needs: dict[int, Needs]) -> np.ndarray
     for value, window, rows in stage.reads:
         first = (times.start * window.stride - window.before) // window.scale
         last = (times.stop - 1) * window.stride - window.before + window.extent - 1
-        low = np.clip(first, 0, rows)
-        high = np.clip(last // window.scale + 1, 0, rows)
+        low = np.minimum(np.maximum(first, 0), rows)
+        high = np.minimum(np.maximum(last // window.scale + 1, 0), rows)
         blind |= (active & (low >= high)).any(axis=-1)
         low, high = np.where(active, low, _NEVER), np.where(active, high, 0)
         known = needs.get(value)
@@ -167,7 +167,6 @@ class Endings:
         needs = self._needs.pop(stage.value)
         times = times_of(needs)
         fits = ~add_needs(stage, times, self._needs)
-        self._add_runs(stage, times, fits)
         if stage is not self._last and not in_place:
             held = held_by(needs, times)
             sizes = padded(held.rows * stage.row_bytes)
@@ -175,15 +174,19 @@ class Endings:
             self._time += np.where(held.is_kept, _moving(stage, held, times), 0.0)[:, None]
             brief = np.where(held.is_kept, 0, sizes)
             self._brief[:, self._stages[stage.value] : self._at + 1] += brief[:, None]
-        self._keep(fits & (self._lines() <= self._most))
+        # The work of heights that need too many rows is not asked for.
+        fits &= self._bytes() <= self._most
+        self._add_runs(stage, times, fits)
+        self._keep(fits & (self._bytes() <= self._most))
 
     def _add_runs(self, stage: Stage, times: Times, fits: np.ndarray) -> None:
         """Add the work of a stage; heights in whose strips it cannot run fit no more."""
         is_run = times.active & fits[:, None]
+        # No rows take neither time nor memory.
         runs = stage.usual(np.where(is_run, times.stop - times.start, 0))
-        fits &= (runs.can_run | ~is_run).all(axis=-1)
-        self._scratch = np.maximum(self._scratch, np.where(is_run, runs.scratch, 0).max(axis=-1).T)
-        self._time += np.where(is_run, runs.nanoseconds, 0.0).sum(axis=-1).T
+        fits &= runs.can_run.all(axis=-1)
+        self._scratch = np.maximum(self._scratch, runs.scratch.max(axis=-1).T)
+        self._time += runs.nanoseconds.sum(axis=-1).T
 
     def _keep(self, fits: np.ndarray) -> None:
         """Forget heights that do not fit."""
@@ -197,13 +200,18 @@ class Endings:
             value: Needs(needs.low[fits], needs.high[fits]) for value, needs in self._needs.items()
         }
 
+    def _bytes(self) -> np.ndarray:
+        """Return the bytes of line buffers and of the least scratch memory."""
+        total: np.ndarray = self._lines() + self._scratch.min(axis=1)
+        return total
+
     def _lines(self) -> np.ndarray:
         """Return the bytes of line buffers."""
         lines: np.ndarray = self._kept + self._brief.max(axis=1, initial=0)
         return lines
 
     def costs(self) -> list[Cost]:
-        """Return the costs of the region of the stages that were added."""
+        """Return the costs of the region of the stages that were added, if they are low enough."""
         sizes = self._lines()[:, None] + self._scratch
         return [
             Cost(rows, size, time * 1e-9)
@@ -211,6 +219,7 @@ class Endings:
                 self._heights.tolist(), sizes.tolist(), self._time.tolist(), strict=True
             )
             for size, time in zip(own, times, strict=True)
+            if size <= self._most
         ]
 
 
@@ -411,9 +420,8 @@ class Regions:
         lowest = last + 1
         at = len(nodes)
         for stage in reversed(stages):
-            count = self._count(stage, nodes, at)
-            own = nodes[at - count : at]
-            at -= count
+            own = nodes[at - len(stage.members) : at]
+            at -= len(stage.members)
             inside.update(own)
             for node in own:
                 value = self._made(node)
@@ -446,10 +454,3 @@ class Regions:
 
     def _made(self, node: int) -> int | None:
         return next((v for v in self._former.graph.nodes[node].outputs if v is not None), None)
-
-    def _count(self, stage: Stage, nodes: Sequence[int], stop: int) -> int:
-        """Return how many nodes before a position are of a stage that ends there."""
-        count = 1
-        while self._former.stages(nodes[stop - count : stop]) != [stage]:
-            count += 1
-        return count

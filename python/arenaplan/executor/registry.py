@@ -34,6 +34,9 @@ Run: TypeAlias = Callable[[], object]
 Prepare: TypeAlias = "Callable[[Step], Run | None]"
 Declare: TypeAlias = "Callable[[Signature], Sequence[Sequence[Choice]]]"
 
+INTERNAL = "arenaplan"
+"""Domain of kernels that others are made of, which no model can contain."""
+
 
 class Tensor(NamedTuple):
     """Shape and element type of an operand."""

@@ -90,7 +90,8 @@ class Stage:
     def usual(self, rows: np.ndarray) -> Runs:
         """Return the runs of making rows that are not at an edge, for each limit of `TRIED`."""
         works = self.works
-        for count in np.unique(rows[~works.is_known[rows]]).tolist():
+        unknown = rows[~works.is_known[rows]]
+        for count in np.unique(unknown).tolist() if unknown.size else ():
             works.is_known[count] = True
             start = (self.rows - count) // 2
             try:
@@ -210,6 +211,8 @@ def part(member: Member, start: int, stop: int) -> tuple[Signature, list[Box | N
     if member.kernel.cut is None or member.slot:
         raise Uncuttable
     operands = cut_operands(member.kernel.cut, signature, box)
+    if len(operands) != len(signature.inputs):
+        raise Uncuttable  # The node has operands that its operator does not.
     inputs: list[Tensor | None] = []
     constant = list(signature.constant)
     for position, (tensor, operand) in enumerate(zip(signature.inputs, operands, strict=True)):
@@ -228,12 +231,16 @@ def part(member: Member, start: int, stop: int) -> tuple[Signature, list[Box | N
     attributes = signature.attributes
     if member.kernel.cut.attributes is not None:
         attributes = member.kernel.cut.attributes(signature, box)
-    return replace(
-        signature,
-        attributes=attributes,
-        inputs=tuple(inputs),
-        outputs=outputs,
-        constant=tuple(constant),
+    return Signature(
+        signature.name,
+        signature.op,
+        signature.domain,
+        signature.version,
+        attributes,
+        tuple(inputs),
+        outputs,
+        tuple(constant),
+        signature.guests,
     ), operands
 
 
@@ -274,6 +281,7 @@ class Former:
         self._members: dict[int, Member | None] = {}
         self._stages: dict[tuple[int, ...], Stage | None] = {}
         self._alike: dict[object, Works] = {}
+        self._in_place: dict[int, int | None] = {}
         self.readers: dict[int, list[int]] = {}
         """Per value the nodes that name it; one that names it twice comes twice."""
         for node in graph.nodes:
@@ -304,6 +312,11 @@ class Former:
 
     def in_place(self, node: int) -> int | None:
         """Return the operand in whose rows a node may make its own, if it alone reads it."""
+        if node not in self._in_place:
+            self._in_place[node] = self._found_in_place(node)
+        return self._in_place[node]
+
+    def _found_in_place(self, node: int) -> int | None:
         member = self.member(node)
         if member is None:
             return None

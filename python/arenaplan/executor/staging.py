@@ -16,6 +16,7 @@ from math import gcd, prod
 import numpy as np
 
 from arenaplan.errors import WorkspaceOverrun
+from arenaplan.executor.chained import in_chains
 from arenaplan.executor.groups import Group
 from arenaplan.executor.registry import Run, Scratch, scratch_bytes
 from arenaplan.executor.streaming import (
@@ -94,7 +95,7 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
 
 def _alone(group: Group) -> Group:
     """Return a group of which no value is in the place of the output, since a tile is not."""
-    return replace(group, taken=frozenset())
+    return in_chains(replace(group, taken=frozenset()))
 
 
 def _tilings(group: Group) -> Iterator[Tiling]:
@@ -106,7 +107,7 @@ def _tilings(group: Group) -> Iterator[Tiling]:
             pieces = gcd(pieces, member.pieces)
     for tiling in tilings(group):
         division = tiling.division
-        if _is_of_pieces(division, output.shape, pieces):
+        if not tiling.ahead and _is_of_pieces(division, output.shape, pieces):
             first = division.box(output.shape, 0)
             staged = scratch_bytes(box_shape(first), output.dtype)
             cost = tiling.cost + _COPIED * output.bytes + _TILE * division.tiles(output.shape)

@@ -17,9 +17,18 @@ from typing import NamedTuple
 import numpy as np
 
 from arenaplan.errors import WorkspaceOverrun
+from arenaplan.executor.chained import in_chains
 from arenaplan.executor.groups import Group, Member
 from arenaplan.executor.hosting import bound_guests, guests_of, host_of
-from arenaplan.executor.registry import Cut, Run, Scratch, Signature, Step, attributed
+from arenaplan.executor.registry import (
+    Cut,
+    Run,
+    Scratch,
+    Signature,
+    Step,
+    attributed,
+    scratch_bytes,
+)
 from arenaplan.executor.tiles import (
     Kept,
     Layout,
@@ -111,6 +120,8 @@ class Tiling:
     """Scratch memory."""
     cost: float
     """About how many nanoseconds a run takes."""
+    ahead: tuple[int, ...] = ()
+    """Values that every tile needs whole: they are made once, before the first tile."""
 
 
 # -- choosing ------------------------------------------------------------------------------
@@ -127,7 +138,7 @@ def group_ways(group: Group) -> tuple[Choice, ...]:
         return (Choice(0, 0.0),)
     host = host_of(group)
     if host is None:
-        return offered(group, list(tilings(group)))
+        return offered(group, list(tilings(in_chains(group))))
     signature = replace(host.signature, guests=guests_of(group, host))
     assert host.kernel.workspace is not None
     slots = attributed(host.kernel.workspace, signature, signature)
@@ -192,18 +203,58 @@ def tilings(group: Group) -> Iterator[Tiling]:
             samples = _samples(group, division)
         except Uncuttable:
             continue
-        layout = layout_of(group, division)
-        kernels = [part_slots(parts) for parts in samples]
-        usual = len(samples) // 2 if division.is_band else 0
-        work = _work(layout, samples[usual], kernels[usual])
-        limits = _LIMITS if any(kernels[0]) else _LIMITS[:1]
-        for limit in limits:
-            yield _tiling(layout, division, samples, kernels, work, limit)
+        yield from _tilings(group, division, samples)
+        ahead = _ahead(group, division, samples)
+        if ahead:
+            rest = without(group, [member.value for member in ahead])
+            before = sum(scratch_bytes(made_by(m).shape, made_by(m).dtype) for m in ahead)
+            time = sum(nanoseconds(member.signature, member.kernel) for member in ahead)
+            for tiling in _tilings(rest, division, _samples(rest, division)):
+                yield replace(
+                    tiling,
+                    bytes=before + tiling.bytes,
+                    cost=time + tiling.cost,
+                    ahead=tuple(member.value for member in ahead),
+                )
+
+
+def _tilings(group: Group, division: Division, samples: Sequence[Parts]) -> Iterator[Tiling]:
+    """Yield ways to make some tiles."""
+    layout = layout_of(group, division)
+    kernels = [part_slots(parts) for parts in samples]
+    usual = len(samples) // 2 if division.is_band else 0
+    work = _work(layout, samples[usual], kernels[usual])
+    limits = _LIMITS if any(kernels[0]) else _LIMITS[:1]
+    for limit in limits:
+        yield _tiling(layout, division, samples, kernels, work, limit)
+
+
+def _ahead(group: Group, division: Division, samples: Sequence[Parts]) -> list[Member]:
+    """Return the members that would make the same for every tile, in the order of the group."""
+    if division.tiles(made_by(group.sink).shape) < 2:
+        return []
+    found: list[Member] = []
+    for at, (member, _, _) in enumerate(samples[0]):
+        made = made_by(member)
+        is_same = all(parts[at][1] == whole(made.shape) for parts in samples)
+        if is_same and member.value in group.loaded and not member.has_scratch:
+            found.append(member)
+    return found
+
+
+def without(group: Group, ahead: Sequence[int]) -> Group:
+    """Return a group without the members that make some values."""
+    members = tuple(member for member in group.members if member.value not in ahead)
+    return replace(group, members=members, loaded=group.loaded - {*ahead})
 
 
 def _is_whole(group: Group) -> bool:
-    """Whether some member needs all of another one's result, not just the reach of its windows."""
-    made = group.made
+    """
+    Whether some member needs all of another one's result, not just the reach of its windows.
+
+    Values that are loaded are made again for each tile, as far as it reads them.
+    """
+    made = group.made - group.loaded
     return any(
         value in made
         and position not in member.follows
@@ -289,7 +340,8 @@ def _has_groups(member: Member) -> bool:
     """Whether a member makes several channels in each of several groups: a tile may span two."""
     shape = made_by(member).shape
     groups = member.signature.attributes.get("group", 1)
-    return len(shape) > 1 and 1 < groups < shape[1]
+    # An operator without groups may have any attribute of that name.
+    return len(shape) > 1 and type(groups) is int and 1 < groups < shape[1]
 
 
 def _samples(group: Group, division: Division) -> list[Parts]:
@@ -418,6 +470,7 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     host = host_of(group)
     if host is not None:
         return hosted_run(group, host, arrays, workspace, {})
+    group = in_chains(group)
     output = arrays[group.sink.value]
     tiling = fastest(tilings(group), workspace)
     if tiling is None:
@@ -428,6 +481,14 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     scratch = Scratch(workspace, group.sink.signature.name)
     kept: Kept = {}
     runs: list[Run] = []
+    for value in tiling.ahead:
+        member = next(member for member in group.members if member.value == value)
+        made = made_by(member)
+        arrays = {**arrays, value: scratch.array(made.shape, made.dtype)}
+        layout = lay_out([member], value)
+        tile = Tile(whole(made.shape), arrays[value])
+        runs += bind(layout, [member], tile, arrays, scratch, 0)
+    group = without(group, tiling.ahead)
     layout = layout_of(group, tiling.division)
     for index in range(tiling.division.tiles(output.shape)):
         box = tiling.division.box(output.shape, index)

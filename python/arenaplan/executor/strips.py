@@ -14,7 +14,7 @@ from arenaplan.executor.regions import Held, Region
 from arenaplan.executor.registry import Run, Scratch, Signature, Step, attributed
 from arenaplan.executor.stages import Stage, hosted_ways, part
 from arenaplan.executor.streaming import hosted_run, run_in_turn
-from arenaplan.executor.tiles import Kept, best_within, kernel_slots
+from arenaplan.executor.tiles import Kept, best_within, kernel_slots, part_of
 from arenaplan.ops import ROWS
 
 
@@ -134,7 +134,7 @@ class _Binder:
                 inputs.append(self._rows(value, strip, rows.start, rows.stop))
             else:
                 array = self.arrays[value]
-                inputs.append(array if box is None else array[box])
+                inputs.append(array if box is None else part_of(array, box))
         return signature, inputs
 
     def _single(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -315,8 +316,15 @@ def part_signature(member: Member, box: Box, operands: Sequence[Box | None]) -> 
     )
 
 
+def part_of(array: np.ndarray, part: Box) -> np.ndarray:
+    """Return a part of an array as a view, which an array without dimensions has as well."""
+    place: tuple[Any, ...] = (*part, ...)
+    view: np.ndarray = array[place]
+    return view
+
+
 def _part_of(load: Callable[[], np.ndarray], part: Box) -> np.ndarray:
-    return load()[part]
+    return part_of(load(), part)
 
 
 # -- scratch memory of kernels ----------------------------------------------------------------
@@ -435,7 +443,7 @@ def bind(
                 inputs[position] = _in_shape(found[root], shape)
             else:
                 array = _in_shape(arrays[root], shape)
-                inputs[position] = array if part is None else array[part]
+                inputs[position] = array if part is None else part_of(array, part)
         made = made_by(member)
         register = layout.home[member.value]
         shape = box_shape(box)
@@ -475,7 +483,7 @@ def _chain_run(
                 operands[value] = tile.source
             elif value in chain.loads:
                 array, part = _in_shape(arrays[value], _shape_of(member, position)), boxes[position]
-                operands[value] = array if part is None else array[part]
+                operands[value] = array if part is None else part_of(array, part)
     return chain.bind(layout.members[-1].value, operands, tile.output)
 
 

@@ -16,11 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from arenaplan.executor.chains import operands_of
 from arenaplan.executor.compiled import is_enabled
 from arenaplan.executor.cuts import GEMM, PRODUCT
 from arenaplan.executor.registry import Kernel, Signature, Tensor
 from arenaplan.graph import Choice
 
+CHAIN, RATE = "Chain", "rate"
+"""The operator of several members in one chain, and the attribute that holds its rate."""
 MULTIPLY = 1 / 140
 """Nanoseconds of a multiplication or addition in a matrix product."""
 _FETCHED = 0.25
@@ -75,7 +78,9 @@ _RATES = {
 }
 _COMPILED = {
     **dict.fromkeys(["Add", "Sub", "Mul", "Sum", "Max", "Min"], Rate(700, 0.3, 0.1)),
+    "DequantizeLinear": Rate(700, 0.42, 0.1),
     "Div": Rate(700, 0.36, 0.1),
+    "QuantizeLinear": Rate(700, 0.9, 0.1),
     **dict.fromkeys(["Relu", "Clip", "LeakyRelu", "Abs", "Neg"], Rate(600, 0.22, 0.1)),
     **dict.fromkeys(["HardSwish", "HardSigmoid", "Swish", "Reciprocal"], Rate(700, 0.4, 0.1)),
     **dict.fromkeys(["Sigmoid", "Exp"], Rate(700, 0.52, 0.1)),
@@ -125,12 +130,23 @@ def _base(signature: Signature, kernel: Kernel) -> float:
     if signature.op in _WINDOWS:
         taps: int = prod(signature.attributes.get("kernel_shape", ()))
         return 3000.0 + _TAP * taps * sum(_elements(out) for out in signature.outputs[:1])
-    rate = _RATES.get(signature.op, _DEFAULT)
-    if is_enabled() and all(tensor.dtype == _SINGLE for tensor in tensors):
-        rate = _COMPILED.get(signature.op, rate)
+    rate = rate_of(signature)
     widest = max(_elements(tensor) for tensor in (*signature.inputs[:1], *signature.outputs))
     missed = max(sum(map(_elements, tensors)) - _CACHED, 0)
     return rate.calls + rate.element * widest + rate.missed * missed
+
+
+def rate_of(signature: Signature) -> Rate:
+    """Return the rate of an operator whose time depends on the number of elements alone."""
+    if signature.op == CHAIN:
+        own: Rate = signature.attributes[RATE]
+        return own
+    rate = _RATES.get(signature.op, _DEFAULT)
+    tensors = [tensor for tensor in (*signature.inputs, *signature.outputs) if tensor is not None]
+    is_single = all(tensor.dtype == _SINGLE for tensor in tensors)
+    if is_enabled() and (is_single or operands_of(signature) is not None):
+        rate = _COMPILED.get(signature.op, rate)
+    return rate
 
 
 def _product(signature: Signature) -> float:

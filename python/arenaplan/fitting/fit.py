@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
+from time import monotonic
 from typing import Final
 
 from arenaplan.errors import InternalError, PlannerError, UnsupportedModel
@@ -31,6 +32,7 @@ from arenaplan.rewrite.program import Program
 from arenaplan.rewrite.regions import Region, even_cuts, scope_of
 from arenaplan.rewrite.search import Choice, Frontier, frontier
 from arenaplan.rewrite.strips import patch_of
+from arenaplan.watch import Progress, Watch, checked_seconds
 
 MOVE_COST: Final = 1.0
 """
@@ -96,7 +98,13 @@ class Fit:
         return self.total <= budget
 
 
-def fit(source: Source, options: FitOptions | None = None) -> Fit:
+def fit(
+    source: Source,
+    options: FitOptions | None = None,
+    *,
+    time_limit: float | None = None,
+    on_progress: Progress | None = None,
+) -> Fit:
     """
     Rewrite a TFLite model so that TensorFlow Lite Micro needs a smaller arena.
 
@@ -111,6 +119,11 @@ def fit(source: Source, options: FitOptions | None = None) -> Fit:
         The model.
     options : FitOptions, optional
         Budget and limits.
+    time_limit : float, optional
+        Seconds after which no further rewrite is examined; the result is the best one so far.
+    on_progress : callable, optional
+        Called after each rewrite that is examined, as for :func:`arenaplan.plan`: ``peak`` is the
+        smallest arena so far. ``False`` ends the search as a time limit does.
 
     Raises
     ------
@@ -121,10 +134,17 @@ def fit(source: Source, options: FitOptions | None = None) -> Fit:
         If the file is no model, or malformed.
     """
     data, _ = read_bytes(source)
-    return _Search(parse(data), options or FitOptions()).result()
+    watch = Watch(on_progress, checked_seconds(time_limit))
+    return _Search(parse(data), options or FitOptions(), watch).result()
 
 
-def fits(source: Source, options: FitOptions | None = None) -> list[Fit]:
+def fits(
+    source: Source,
+    options: FitOptions | None = None,
+    *,
+    time_limit: float | None = None,
+    on_progress: Progress | None = None,
+) -> list[Fit]:
     """
     Return rewrites none of which is beaten by another in bytes, work and operators.
 
@@ -134,6 +154,8 @@ def fits(source: Source, options: FitOptions | None = None) -> list[Fit]:
         The model.
     options : FitOptions, optional
         Limits; the budget is not used.
+    time_limit, on_progress
+        As for :func:`fit`.
 
     Returns
     -------
@@ -141,7 +163,8 @@ def fits(source: Source, options: FitOptions | None = None) -> list[Fit]:
         From the fewest bytes to the most; the last one is the model as it is.
     """
     data, _ = read_bytes(source)
-    return _Search(parse(data), options or FitOptions()).all()
+    watch = Watch(on_progress, checked_seconds(time_limit))
+    return _Search(parse(data), options or FitOptions(), watch).all()
 
 
 def rewritten(source: Source, regions: Sequence[Region], options: FitOptions | None = None) -> Fit:
@@ -184,8 +207,12 @@ class _Sketch:
 class _Search:
     """One search."""
 
-    def __init__(self, model: Model, options: FitOptions) -> None:
+    def __init__(self, model: Model, options: FitOptions, watch: Watch | None = None) -> None:
         self.options = options
+        self._watch = Watch(None) if watch is None else watch
+        self._started = monotonic()
+        self._done = 0
+        self._smallest: int | None = None
         self._model = model
         if any(tensor.is_variable for graph in model.subgraphs[1:] for tensor in graph.tensors):
             raise UnsupportedModel(
@@ -202,6 +229,23 @@ class _Search:
             )
         self._costs = replace(_costs(model, self._program, options.build), overlap=options.overlap)
 
+    def _tell(self, stage: str, size: int, bound: int) -> bool:
+        """Tell how far the search is, and return whether it is over."""
+        self._done += 1
+        self._smallest = size if self._smallest is None else min(self._smallest, size)
+        tell = self._watch.tell
+        if tell is not None:
+            tell(
+                {
+                    "stage": stage,
+                    "seconds": monotonic() - self._started,
+                    "peak": self._smallest,
+                    "lower_bound": bound + self._before.tail,
+                    "nodes": self._done,
+                }
+            )
+        return self._watch.is_over
+
     def result(self) -> Fit:
         """Return the rewrite that the options ask for."""
         found = self._frontier()
@@ -216,11 +260,16 @@ class _Search:
             best = min((sketch.total for sketch in sketches), default=None)
             if best is None or self._bytes(choice) < best:
                 sketches.append(self._sketched(choice, first))
+                if self._tell("sketch", sketches[-1].total, found.bound):
+                    break
         sketches.sort(key=lambda sketch: (sketch.total, sketch.choice.work))
-        finals = [
-            self.examined(sketch.choice.regions, self.options.effort)
-            for sketch in sketches[:_FINALISTS]
-        ]
+        finals: list[_Examined] = []
+        for sketch in sketches[:_FINALISTS]:
+            # Without time, tensors are placed all the same, with little effort.
+            effort = first if self._watch.is_over else self.options.effort
+            finals.append(self.examined(sketch.choice.regions, effort))
+            if self._tell("final", finals[-1].arena.total, found.bound):
+                break
         return self.finished(min(finals, key=lambda trial: trial.arena.total), found)
 
     def _within(self, found: Frontier, budget: int) -> _Examined | None:
@@ -236,10 +285,14 @@ class _Search:
         for choice in sorted(quick, key=lambda c: quick[c]):
             if slowest is not None and quick[choice] > slowest:
                 break
-            if self._sketched(choice, self.options.effort // 2).total <= budget + UNIT:
+            sketch = self._sketched(choice, self.options.effort // 2)
+            is_over = self._tell("sketch", sketch.total, found.bound)
+            if sketch.total <= budget + UNIT:
                 trial = self.examined(choice.regions, self.options.effort)
                 if trial.arena.total <= budget:
                     return trial
+            if is_over:
+                break
         return None
 
     def all(self) -> list[Fit]:
@@ -252,10 +305,11 @@ class _Search:
             if all(choice.work < k.work or choice.operators < k.operators for k in kept):
                 kept.append(choice)
         step = max(1, len(kept) // _MOST_POINTS)
-        results = [
-            self.finished(self.examined(choice.regions, self.options.effort), found)
-            for choice in [*kept[:-1:step], *kept[-1:]]
-        ]
+        results: list[Fit] = []
+        for choice in [*kept[:-1:step], *kept[-1:]]:
+            results.append(self.finished(self.examined(choice.regions, self.options.effort), found))
+            if self._tell("point", results[-1].total, found.bound):
+                break
         results.sort(key=lambda r: (r.total, r.macs, r.operators[1]))
         front: list[Fit] = []
         for result in results:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from arenaplan.errors import NotAModel, UnsupportedModel
 from arenaplan.importers.common import Bind, Source
 from arenaplan.importers.partial import PartialWith
+from arenaplan.limits import Limits, current, reading
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
@@ -45,7 +46,13 @@ _ONNX_TAGS = frozenset(b"\x08\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca")
 """First bytes that an ONNX model can have: the tags of its fields."""
 
 
-def load(source: Source, *, bind: Bind | None = None) -> Graph:
+def load(
+    source: Source,
+    *,
+    bind: Bind | None = None,
+    max_nodes: int | None = None,
+    max_bytes: int | None = None,
+) -> Graph:
     """
     Read a model.
 
@@ -58,6 +65,10 @@ def load(source: Source, *, bind: Bind | None = None) -> Graph:
     bind : mapping, optional
         Numbers for symbolic dimensions by name, ``{"batch": 1}``, and whole shapes for
         inputs by name, ``{"image": (1, 3, 224, 224)}``.
+    max_nodes : int, optional
+        Most nodes of the graph, for models that are not trusted.
+    max_bytes : int, optional
+        Most bytes of the file. Weights in files of their own do not count.
 
     Returns
     -------
@@ -69,15 +80,18 @@ def load(source: Source, *, bind: Bind | None = None) -> Graph:
     ------
     NotAModel
         If the suffix or the content is not that of a format we read.
+    ModelTooLarge
+        If the model has more nodes or bytes than the limits permit.
     PlannerError
         If the model is malformed or cannot be planned; the message names the place.
     OSError
         If the file cannot be read.
     """
-    return open_model(source)(bind)
+    limits = None if max_nodes is max_bytes is None else Limits(max_nodes, max_bytes)
+    return open_model(source, limits)(bind)
 
 
-def open_model(source: Source) -> Callable[[Bind | None], Graph]:
+def open_model(source: Source, limits: Limits | None = None) -> Callable[[Bind | None], Graph]:
     """
     Read a model once, to make graphs of it for several shapes.
 
@@ -85,6 +99,9 @@ def open_model(source: Source) -> Callable[[Bind | None], Graph]:
     ----------
     source : path or bytes
         The model, as for :func:`load`.
+    limits : Limits, optional
+        The most that the file and each graph may have; by default what the block around the
+        caller applies.
 
     Returns
     -------
@@ -96,10 +113,17 @@ def open_model(source: Source) -> Callable[[Bind | None], Graph]:
     PlannerError, OSError
         As :func:`load`, and so does the function.
     """
-    importer = _IMPORTERS[suffix_of(source)]
+    importer, limits = _IMPORTERS[suffix_of(source)], limits or current()
+    limits.admit(source)
     opener = getattr(importlib.import_module(importer.module), importer.function)
-    graph_with: Callable[[Bind | None], Graph] = opener(source)
-    return graph_with
+    with reading(limits):
+        graph_with: Callable[[Bind | None], Graph] = opener(source)
+
+    def limited(bind: Bind | None) -> Graph:
+        with reading(limits):
+            return graph_with(bind)
+
+    return limited
 
 
 def open_partial(source: Source, bind: Bind | None = None) -> PartialWith:
@@ -131,6 +155,7 @@ def open_partial(source: Source, bind: Bind | None = None) -> PartialWith:
             f"sizes that data decides are found out for models in files ending in .onnx, not "
             f"{suffix}"
         )
+    current().admit(source)
     opener = importlib.import_module("arenaplan.importers.onnx.stages").open_partial
     partial_with: PartialWith = opener(source, bind)
     return partial_with

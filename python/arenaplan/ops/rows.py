@@ -84,8 +84,8 @@ class Product(Operator):
 
     @property
     def loads(self) -> tuple[int, ...]:
-        """Input 0."""
-        return (0,)
+        """Both matrices: of stacks, a tile needs those of its own rows."""
+        return (0, 1)
 
     def pieces(self, node: Operands) -> Flow | None:
         """One per row, of the same row of input 0, unless that is repeated or transposed."""

@@ -118,6 +118,11 @@ class Whole(Operator):
 
     rows: Rows | None = None
 
+    @property
+    def loads(self) -> tuple[int, ...]:
+        """Input 0."""
+        return (0,)
+
     def windows(self, node: Operands) -> tuple[Window, ...]:
         """The rows whose products are added up."""
         return windows_over(node, self.rows)
@@ -135,6 +140,11 @@ class Neighbors(Operator):
     """Channels before its own that an element needs."""
     above: int
     """Channels behind its own that an element needs."""
+
+    @property
+    def loads(self) -> tuple[int, ...]:
+        """Input 0."""
+        return (0,)
 
     def permissions(self, node: Operands) -> Effects:
         """

@@ -7,18 +7,22 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any, Final
 
-from arenaplan._core import PlacedWorkspace, Placement, Plan
+from arenaplan._core import PlacedWorkspace, Placement, Plan, RecomputeCurve
 from arenaplan.errors import PlanMismatch
 from arenaplan.graph import Graph, Node
 from arenaplan.origin import layer_of
 from arenaplan.planning import Explanation, TimedExplanation
 from arenaplan.report.curves import Span, tops, union
+from arenaplan.report.recompute import curve_of
 
 VERSION: Final = 1
 
 
 def report_of(
-    plan: Plan, graph: Graph | None = None, explanation: Explanation | None = None
+    plan: Plan,
+    graph: Graph | None = None,
+    explanation: Explanation | None = None,
+    curve: RecomputeCurve | None = None,
 ) -> dict[str, Any]:
     """
     Return the report of a plan: values, steps, live ranges, sharing, curves, the peak.
@@ -32,6 +36,8 @@ def report_of(
         shapes, layers, and values without a place in memory.
     explanation : Explanation, optional
         The worth of each technique, from :func:`explain`.
+    curve : RecomputeCurve, optional
+        Bytes over the extra work of nodes that run again, from :func:`recompute_curve`.
 
     Returns
     -------
@@ -57,7 +63,10 @@ def report_of(
     >>> report["steps"][0]["op"], report["curves"][0]["live"]
     ('Conv', [512])
     """
-    return _Maker(plan, graph).document(explanation)
+    return {
+        **_Maker(plan, graph).document(explanation),
+        "recompute": None if curve is None else curve_of(curve),
+    }
 
 
 def report_schema() -> str:

@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from arenaplan.changes import Change, Diff
+from arenaplan.report.svg import recompute_svg
 
 MODULES: Final = (
     "data.js",
@@ -78,12 +79,19 @@ def map_page(
     for mark, part in (
         ("/*STYLE*/", _part("map.css")),
         ("/*SCRIPT*/", _script()),
+        ("/*RECOMPUTE*/", _recompute(reports)),
         ("/*CONTENT*/", packed),
         ("<title>memory map", f"<title>{title}"),  # The last: a name may look like a mark.
     ):
         head, tail = page.split(mark, 1)
         page = head + part + tail
     return page
+
+
+def _recompute(reports: Sequence[Report]) -> str:
+    """Return the curves of bytes over extra work, for the reports that have one."""
+    curves = [report["recompute"] for report in reports if report["recompute"] is not None]
+    return "\n".join(f"<figure>{recompute_svg(curve)}</figure>" for curve in curves)
 
 
 def _part(name: str) -> str:

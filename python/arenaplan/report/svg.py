@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from xml.sax.saxutils import escape
+
+from arenaplan.report.recompute import HEIGHT, curve_lines, unit
 
 WIDTH: Final = 760
 _LEFT, _RIGHT, _TOP = 70, 10, 26
@@ -49,6 +52,9 @@ def map_svg(report: Mapping[str, Any], most: int | None = None) -> str:
     drawn = items if most is None else items[:most]
     arenas = [space for space in report["spaces"] if not space["caller"]]
     height = _TOP + len(arenas) * (_MAP + _AXIS + _CURVES + 3 * _GAP)
+    recompute = report["recompute"]
+    below = height
+    height += 0 if recompute is None else HEIGHT
     left_out = len(items) - len(drawn)
     title = (
         f"{report['model'] or 'model'} for {report['target']}: arena {_size(report['arena_bytes'])}"
@@ -68,7 +74,27 @@ def map_svg(report: Mapping[str, Any], most: int | None = None) -> str:
         rows = [row for row in drawn if row["space"] == space["name"]]
         lines += _arena(report, space, curve, rows, top + _GAP)
         top += _MAP + _AXIS + _CURVES + 3 * _GAP
+    if recompute is not None:
+        lines += _recompute(recompute, below + _GAP)
     return "\n".join([*lines, "</svg>", ""])
+
+
+def recompute_svg(curve: Mapping[str, Any]) -> str:
+    """Return a drawing of the curve of a report: bytes of the arena over extra work."""
+    lines = _recompute(curve, _GAP)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
+        f'height="{HEIGHT}" font-family="system-ui, sans-serif" font-size="11" role="img">'
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>'
+    )
+    return "\n".join([head, *lines, "</svg>", ""])
+
+
+def _recompute(curve: Mapping[str, Any], top: int) -> Iterator[str]:
+    """Yield the elements of the curve of a report."""
+    colors = {"line": _LIVE, "bound": _BOUND, "muted": _MUTED, "plot": _PLOT, "edge": _LINE}
+    width = WIDTH - _LEFT - 2 * _RIGHT
+    return curve_lines(curve, left=_LEFT, width=width, top=top, colors=colors)
 
 
 def kind_of(row: Mapping[str, Any]) -> str:
@@ -104,8 +130,9 @@ def _arena(
     )
     # The largest first, so that values inside of others are on top.
     labels = []
-    for row in sorted(rows, key=lambda row: -row["bytes"]):
-        box, label = _value(row, x, y)
+    ends = _label_ends(rows)
+    for row, end in sorted(zip(rows, ends, strict=True), key=lambda pair: -pair[0]["bytes"]):
+        box, label = _value(row, end, x, y)
         labels.append(label)
         yield box
     yield from filter(None, labels)
@@ -113,7 +140,7 @@ def _arena(
     yield _dashed(_LEFT, bound, _LEFT + width, bound)
     for part in range(5):
         address = high * part // 4
-        yield _label(_unit(address), y(address) + 4)
+        yield _label(unit(address), y(address) + 4)
     stride = max(1, -(-steps // 10))
     for step in range(0, steps, stride):
         yield (
@@ -127,8 +154,27 @@ def _arena(
         yield _dashed(middle, top, middle, top + _MAP + _AXIS + _GAP + _CURVES)
 
 
-def _value(row: Mapping[str, Any], x: Any, y: Any) -> tuple[str, str]:
-    """Return the rectangle of a value, and its name if there is room."""
+def _label_ends(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """
+    Return, by value, the step before which its name must end.
+
+    A result in the place of an operand lies over the end of the operand: both names are at one
+    height if both values have the same bytes.
+    """
+    starts: dict[tuple[int, int], list[int]] = {}
+    for row in sorted(rows, key=lambda row: int(row["live"][0])):
+        starts.setdefault((row["offset"], row["bytes"]), []).append(row["live"][0])
+    ends = []
+    for row in rows:
+        first, last = row["live"]
+        there = starts[row["offset"], row["bytes"]]
+        after = bisect_right(there, first)
+        ends.append(min(last, there[after]) if after < len(there) else last)
+    return ends
+
+
+def _value(row: Mapping[str, Any], end: int, x: Any, y: Any) -> tuple[str, str]:
+    """Return the rectangle of a value, and its name if there is room before step ``end``."""
     (start, stop), low = row["live"], row["offset"]
     left, right = x(start), x(stop)
     top, bottom = y(low + row["bytes"]), y(low)
@@ -138,7 +184,7 @@ def _value(row: Mapping[str, Any], x: Any, y: Any) -> tuple[str, str]:
         f'height="{max(bottom - top, 0.2):.2f}" fill="{COLORS[kind_of(row)]}" '
         f'stroke="#00000055" stroke-width="0.7"><title>{_text(about)}</title></rect>'
     )
-    letters = int((right - left - 6) / _LETTER)
+    letters = int((x(end) - left - 6) / _LETTER)
     if letters < 2 or bottom - top < 12:
         return box, ""
     label = (
@@ -197,16 +243,6 @@ def _text(text: str) -> str:
     return escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text))
 
 
-def _unit(number: int) -> str:
-    """Return a number of bytes for an axis."""
-    scaled = float(number)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if scaled < 1024 or unit == "GiB":
-            break
-        scaled /= 1024
-    return f"{scaled:.4g} {unit}"
-
-
 def _size(number: int) -> str:
     """Return a number of bytes for a sentence."""
-    return f"{number:,} bytes" + (f" ({_unit(number)})" if number >= 1024 else "")
+    return f"{number:,} bytes" + (f" ({unit(number)})" if number >= 1024 else "")

@@ -159,6 +159,8 @@ tuning! {
         rigid_items: usize = 40, "items", "not measured";
         /// Additional effort per item of a core above `small_core`.
         effort_per_item: usize = 5_000, "memory accesses", "not measured";
+        /// Effort per item after which the search of a long core ends.
+        long_effort_per_item: usize = 5_000, "memory accesses", "random chains: 0.1 % fewer bytes at double, 0.4 % more at half";
         /// Limit of the additional effort.
         most_item_effort: usize = 100_000_000, "memory accesses, some seconds", "not measured";
     }
@@ -174,6 +176,10 @@ tuning! {
         small_core: usize = 2_000, "items", "ablation: gap 33.8 ‰ at half, 38.4 ‰ at double, 33.8 ‰ as it is";
         /// Solid items up to which those joined at tight cuts are searched, if they are at most `small_core`.
         large_core: usize = 10_000, "items", "planted packings of 6,000 items that add up";
+        /// Items from which a core may count as long.
+        long_items: usize = 500, "items", "random chains: from 600 items on none of 60 got more bytes, of 130 to 400 items six did";
+        /// Sections per item that is live in one, from which on average a core counts as long.
+        long_ratio: u32 = 24, "sections per item", "networks have 29 to 250, minimalloc, filled and soft at most 16";
         /// Greedy passes over a small core before exact search.
         passes_small: usize = 3, "passes", "ablation: gap 49.9 ‰ at half, 31.2 ‰ at double, 33.8 ‰ as it is";
         /// Greedy passes over a large core before methods take turns.

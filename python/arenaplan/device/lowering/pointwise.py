@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from arenaplan.device.lowering.site import Kind, Reading, call, rule
-from arenaplan.device.text import c_type, literal
+from arenaplan.device.text import c_type, literal, wide
 from arenaplan.executor.registry import Signature
 
-_F32, _F64 = np.dtype("float32"), np.dtype("float64")
+_F32 = np.dtype("float32")
 
 
 def _is_float(signature: Signature) -> bool:
     tensor = signature.outputs[0]
-    return tensor is not None and tensor.dtype in (_F32, _F64)
+    return tensor is not None and tensor.dtype.kind == "f"
 
 
 def _unary(*ops: str, floats: bool = True) -> Callable[[Callable[[Reading, str], str]], Any]:
@@ -309,7 +309,7 @@ def power(r: Reading, index: str) -> str:
         if number in products:
             return products[number]
     y = r.same(1, index)
-    if r.dtype == np.float32:
+    if wide(r.dtype) == np.float32:
         return f"powf({x}, (float){y})"
     return f"({r.type})pow((double){x}, (double){y})"
 
@@ -377,9 +377,11 @@ def batch_normalization(r: Reading, index: str) -> str:
     """Return elements scaled and shifted by statistics of training, per channel."""
     channel = _channel(r, index, min(1, len(r.shape) - 1))
     scale, shift, mean_, variance = (r.element(position, channel) for position in range(1, 5))
-    root = call(r.dtype, "sqrt", f"({r.type}){variance} + {r.number('epsilon', 1e-5)}")
-    factor = r.text.let(r.type, f"({r.type}){scale} / {root}")
-    return f"({r.same(0, index)} - ({r.type}){mean_}) * {factor} + ({r.type}){shift}"
+    dtype = wide(r.dtype)
+    type_, epsilon = c_type(dtype), r.number("epsilon", 1e-5, dtype)
+    root = call(dtype, "sqrt", f"({type_}){variance} + {epsilon}")
+    factor = r.text.let(type_, f"({type_}){scale} / {root}")
+    return f"({r.same(0, index)} - ({type_}){mean_}) * {factor} + ({type_}){shift}"
 
 
 def _of_channel(r: Reading, position: int, index: str) -> str:

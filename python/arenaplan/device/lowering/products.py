@@ -24,7 +24,7 @@ from arenaplan.executor.registry import Signature
 def _is_float(signature: Signature) -> bool:
     tensors = [*signature.inputs, *signature.outputs]
     types = {tensor.dtype for tensor in tensors if tensor is not None}
-    return types in ({np.dtype("float32")}, {np.dtype("float64")})
+    return len(types) == 1 and types.pop().kind == "f"
 
 
 def _stacks(site_shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,7 @@ from arenaplan.device.lowering.site import (
     rule,
     stem_of,
 )
-from arenaplan.device.text import THREADS, c_type, literal, row_major, strided_index
+from arenaplan.device.text import THREADS, c_type, literal, row_major, strided_index, wide
 from arenaplan.device.work import Launch, Work
 from arenaplan.executor.kernels.pieces import invalid, normalized_axis, numbers
 from arenaplan.executor.registry import Signature
@@ -108,6 +108,7 @@ class Rows:
         self, dtype: np.dtype[Any], start: Any, term: Callable[[str], str], combine: Combine
     ) -> str:
         """Return the name of a combination of terms, given the position of each element."""
+        dtype = wide(dtype)
         text, type_ = self.text, c_type(dtype)
         if self.is_short:
             total = text.variable(type_, literal(start, dtype))
@@ -175,7 +176,7 @@ def _is_float(signature: Signature) -> bool:
     return (
         tensor is not None
         and made is not None
-        and tensor.dtype in (np.float32, np.float64)
+        and tensor.dtype.kind == "f"
         and sum(output is not None for output in signature.outputs) == 1
     )
 
@@ -216,6 +217,7 @@ def _lowest(dtype: np.dtype[Any], sign: int) -> Any:
 def reduce(site: Site) -> list[Work]:
     """Reduce all rows along some axes."""
     op, (shape, dtype) = site.signature.op, site.tensor(0)
+    dtype = wide(dtype)
     rows = Rows(site, shape, _axes(site))
     text, value, type_ = rows.text, site.value(0), c_type(dtype)
 
@@ -260,7 +262,7 @@ def reduce(site: Site) -> list[Work]:
 @rule("GlobalAveragePool", "GlobalMaxPool", kind=Kind.WORK, accepts=_is_float)
 def global_pool(site: Site) -> list[Work]:
     """Reduce all pixels of each channel."""
-    shape, dtype = site.tensor(0)
+    shape, dtype = site.tensor(0).shape, wide(site.tensor(0).dtype)
     rows = Rows(site, shape, range(2, len(shape)))
     text, value = rows.text, site.value(0)
     if site.signature.op == "GlobalMaxPool":
@@ -275,7 +277,7 @@ def global_pool(site: Site) -> list[Work]:
 @rule("ArgMax", "ArgMin", kind=Kind.WORK)
 def arg_extreme(site: Site) -> list[Work]:
     """Write the position of the first, or last, extreme element of each row."""
-    shape, dtype = site.tensor(0)
+    shape, dtype = site.tensor(0).shape, wide(site.tensor(0).dtype)
     attributes = site.signature.attributes
     axis = normalized_axis(site.member.facts, int(attributes.get("axis", 0)), len(shape))
     rows = Rows(site, shape, [axis])
@@ -300,7 +302,7 @@ def arg_extreme(site: Site) -> list[Work]:
 @rule("Softmax", "LogSoftmax", kind=Kind.WORK, accepts=_is_float)
 def softmax(site: Site) -> list[Work]:
     """Write exponentials over their sum, or the logarithm of that."""
-    shape, dtype = site.tensor(0)
+    shape, dtype = site.tensor(0).shape, wide(site.tensor(0).dtype)
     version = site.signature.version
     axis = int(site.signature.attributes.get("axis", 1 if version < 13 else -1))
     axis = normalized_axis(site.member.facts, axis, len(shape))
@@ -338,7 +340,7 @@ def _normalize(
     scale, shift : callable, optional
         Return the position of the parameter of the element at a position.
     """
-    shape, dtype = site.tensor(0)
+    shape, dtype = site.tensor(0).shape, wide(site.tensor(0).dtype)
     rows = Rows(site, shape, axes)
     text, value, length = rows.text, site.value(0), literal(rows.length, dtype)
     mean = literal(0, dtype)

@@ -22,9 +22,11 @@ from arenaplan.device.text import (
     Kernel,
     Text,
     c_type,
+    converted,
     literal,
     row_major,
     strided_index,
+    wide,
 )
 from arenaplan.device.work import Launch, Place, Read, Work
 from arenaplan.errors import InvalidAttribute, UnsupportedOp
@@ -211,7 +213,8 @@ class Builder(Text):
     def write(self, place: Place, dtype: np.dtype[Any], index: str, element: str) -> None:
         """Write an element."""
         self._written.setdefault(place, set()).add((index, dtype.itemsize))
-        self.line(f"{self._name(place, c_type(dtype))}[{index}] = {element};")
+        type_ = c_type(dtype)
+        self.line(f"{self._name(place, type_)}[{index}] = {converted(type_, element)};")
 
     def launch(self, stem: str, grid: int) -> Launch:
         """Return the launch of what was written so far, with blocks of :data:`THREADS` threads."""
@@ -296,7 +299,7 @@ class Reading:
 
 def call(dtype: np.dtype[Any], function: str, *arguments: str) -> str:
     """Return a call of a function of C's mathematical library."""
-    suffix = "f" if dtype == np.float32 else ""
+    suffix = "f" if wide(dtype) == np.float32 else ""
     return f"{function}{suffix}({', '.join(arguments)})"
 
 

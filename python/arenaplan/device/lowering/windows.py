@@ -3,8 +3,8 @@ Windows that slide over images: pooling, convolution, local response normalizati
 
 Convolutions of few channels per group, and pools, are maps: a thread computes an element. Others
 are matrix products: the windows of some pixels are copied to a matrix in scratch memory
-(``im2col``), and cuBLAS multiplies the weights by it, straight into the output. Windows of one
-pixel need no copy.
+(``im2col``; of several images, a stack of matrices), and cuBLAS multiplies the weights by it,
+straight into the output. Windows of one pixel need no copy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from arenaplan.device.lowering.site import (
     rule,
     stem_of,
 )
-from arenaplan.device.text import literal, row_major
+from arenaplan.device.rates import BYTES, LAUNCH, PRODUCT
+from arenaplan.device.text import c_type, literal, row_major, wide
 from arenaplan.device.work import Matrix, Product, Work
 from arenaplan.errors import InvalidAttribute
 from arenaplan.executor.kernels.windows import Axis, auto_pad_of, ints, window_axes
@@ -36,8 +37,6 @@ _FEW: Final = 8
 """Most output channels of a group whose convolution is a map."""
 _LEAST_TILE: Final = 256
 """Fewest columns of a matrix of windows, if there are as many."""
-_CALL: Final = 8e-6
-"""Seconds that the launches for one matrix of windows take."""
 
 
 def _tensors(signature: Signature) -> tuple[Tensor, Tensor]:
@@ -50,7 +49,13 @@ def _tensors(signature: Signature) -> tuple[Tensor, Tensor]:
 def _is_float(signature: Signature) -> bool:
     x = signature.input(0)
     is_alone = [output is not None for output in signature.outputs] == [True]
-    return is_alone and x is not None and x.dtype in (np.float32, np.float64)
+    return is_alone and x is not None and x.dtype.kind == "f"
+
+
+def _sum(r: Reading, start: str | None = None) -> str:
+    """Return a new variable for a sum, in which rounding of short types does not add up."""
+    dtype = wide(r.dtype)
+    return r.text.variable(c_type(dtype), start or literal(0, dtype))
 
 
 # -- taps of a window ---------------------------------------------------------------------
@@ -139,14 +144,14 @@ def max_pool(r: Reading, index: str) -> str:
 def average_pool(r: Reading, index: str) -> str:
     """Return the mean of the elements under a window."""
     plane = _plane(r, index)
-    total = r.text.variable(r.type, literal(0, r.dtype))
+    total = _sum(r)
     count = r.text.variable("int", "0")
     for tap in _taps(r.text, _pool_axes(r.signature), index):
         counted = tap.padded if r.attribute("count_include_pad", 0) else tap.inside
         r.text.line(f"{count} += {counted};")
         with r.text.block(f"if ({tap.inside})"):
             r.text.line(f"{total} += {r.element(0, f'({plane} + {tap.place})')};")
-    return f"{total} / ({r.type}){count}"
+    return f"{total} / ({c_type(wide(r.dtype))}){count}"
 
 
 @rule("LRN", kind=Kind.WINDOW, accepts=_is_float)
@@ -154,7 +159,7 @@ def local_response(r: Reading, index: str) -> str:
     """Return an element over a power of the squares around it along the channels."""
     size, channels, inner = int(r.attribute("size", 1)), r.shape[1], prod(r.shape[2:])
     channel = r.text.let("int", f"{index} / {inner} % {channels}")
-    total = r.text.variable(r.type, literal(0, r.dtype))
+    total = _sum(r)
     loop = f"for (int k = {-((size - 1) // 2)}; k <= {size // 2}; ++k)"
     inside = f"if ({channel} + k >= 0 && {channel} + k < {channels})"
     with r.text.block(loop), r.text.block(inside):
@@ -197,7 +202,7 @@ def narrow_convolution(r: Reading, index: str) -> str:
     first = text.let(
         "int", f"({index} / {pixels * channels} * {image[1]} + {channel} / {made} * {of_group})"
     )
-    total = text.variable(r.type, r.element(2, channel) if r.has(2) else literal(0, r.dtype))
+    total = _sum(r, r.element(2, channel) if r.has(2) else None)
     with text.block(f"for (int c = 0; c < {of_group}; ++c)"):
         for tap in _taps(text, _conv_axes(r.signature), index):
             with text.block(f"if ({tap.inside})"):
@@ -267,21 +272,40 @@ def _column_bytes(signature: Signature) -> int:
     return 0 if weights is None else prod(weights.shape[1:]) * weights.dtype.itemsize
 
 
+def _most_at_once(signature: Signature) -> int:
+    """
+    Return how many matrices of windows the products of one call can multiply.
+
+    They are those of all images if there is one group, and else those of the groups of an image.
+    """
+    groups = _groups(signature)
+    return _tensors(signature)[1].shape[0] if groups == 1 else groups
+
+
+def _halves(largest: int, smallest: int) -> list[int]:
+    """Return a number, its half rounded up, and so on, down to another number."""
+    sizes = [largest]
+    while sizes[-1] > smallest:
+        sizes.append(max(-(-sizes[-1] // 2), smallest))
+    return sizes
+
+
 def _declare_columns(signature: Signature) -> Sequence[Choice]:
-    """Offer matrices of all windows of an image, of half of them, and so on."""
+    """Offer matrices of all images, of half of them, to one, then of half of its pixels."""
     _, y = _tensors(signature)
     pixels, column = prod(y.shape[2:]), _column_bytes(signature)
-    count = y.shape[0] * _groups(signature)
+    count, most = y.shape[0] * _groups(signature), _most_at_once(signature)
     if not pixels * column * count:
         return []
-    seconds = 2.0 * prod(y.shape) * column / y.dtype.itemsize * 1e-13
-    choices, columns = [], pixels
-    while True:
-        tiles = -(-pixels // columns) * count
-        choices.append(Choice(columns * column, (seconds + tiles * _CALL) * 1e9))
-        if columns <= _LEAST_TILE:
-            return choices[::-1]
-        columns = max(-(-columns // 2), _LEAST_TILE)
+    seconds = 2.0 * count * pixels * column / BYTES  # The matrices are written and read.
+    sizes = [(items, pixels) for items in _halves(most, 1)]
+    sizes += [(1, columns) for columns in _halves(pixels, min(pixels, _LEAST_TILE))[1:]]
+    choices = []
+    for items, columns in reversed(sizes):
+        calls = -(-most // items) * (count // most) * -(-pixels // columns)
+        nanoseconds = (seconds + calls * (LAUNCH + PRODUCT)) * 1e9
+        choices.append(Choice(items * columns * column, nanoseconds))
+    return choices
 
 
 def _is_wide(signature: Signature) -> bool:
@@ -303,51 +327,64 @@ def convolution(site: Site) -> list[Work]:
         return works
     matrix = site.scratch
     assert matrix is not None
-    columns = min(site.scratch_bytes // (rows * dtype.itemsize), pixels)
-    for n in range(shape[0]):
-        for group in range(groups):
+    fitting = site.scratch_bytes // (rows * dtype.itemsize)
+    columns, most = min(fitting, pixels), _most_at_once(site.signature)
+    items = min(max(fitting // pixels, 1), most)
+    for first in range(0, shape[0] * groups, most):
+        for item in range(first, first + most, items):
+            stack = min(items, first + most - item)
             for start in range(0, pixels, columns):
                 count = min(columns, pixels - start)
-                first = (n * image[1] + group * channels) * prod(image[2:])
-                works.append(_columns(site, axes, rows, columns, first, start, count))
+                source = item * channels * prod(image[2:])
+                works.append(_columns(site, axes, rows, (source, start, count, stack)))
                 works.append(
                     Product(
                         dtype,
                         made,
                         count,
                         rows,
-                        Matrix(site.place(1), group * made * rows, rows, False, 0),
-                        Matrix(matrix, 0, count, False, 0),
+                        Matrix(
+                            site.place(1),
+                            item % groups * made * rows,
+                            rows,
+                            False,
+                            made * rows if groups > 1 else 0,
+                        ),
+                        Matrix(matrix, 0, count, False, rows * count),
                         Matrix(
                             site.sources.place(output),
-                            (n * shape[1] + group * made) * pixels + start,
+                            item * made * pixels + start,
                             pixels,
                             False,
-                            0,
+                            made * pixels,
                         ),
+                        stack,
                         beta=1.0 if site.has(2) else 0.0,
                     )
                 )
     return works
 
 
-def _columns(
-    site: Site,
-    axes: Sequence[Axis],
-    rows: int,
-    columns: int,
-    first: int,
-    start: int,
-    count: int,
-) -> Work:
-    """Return the launch that copies the windows of some pixels to the matrix."""
+def _columns(site: Site, axes: Sequence[Axis], rows: int, part: tuple[int, int, int, int]) -> Work:
+    """
+    Return the launch that copies windows to matrices.
+
+    Parameters
+    ----------
+    rows : int
+        Rows of a matrix: elements of a window.
+    part : tuple of int
+        The first element of the first image, the first pixel, the number of pixels, and the number
+        of matrices, whose images follow each other.
+    """
     image, dtype = site.tensor(0)
+    first, start, count, stack = part
     kernel, outs = [axis.kernel for axis in axes], [axis.out for axis in axes]
     matrix = site.scratch
     assert matrix is not None
 
     def body(text: Builder, index: str) -> None:
-        row = text.let("int", f"{index} / (int)count")
+        row = text.let("int", f"{index} / (int)count")  # Of all matrices, one below the other.
         pixel = text.let("int", f"{index} % (int)count + (int)start")
         places = []
         for axis, k, out, tap, stride in zip(
@@ -364,7 +401,7 @@ def _columns(
         inside = " && ".join(
             f"{z} >= 0 && {z} < {axis.size}" for z, axis in zip(places, axes, strict=True)
         )
-        made = text.variable("float" if dtype == np.float32 else "double", "0")
+        made = text.variable(c_type(dtype), literal(0, dtype))
         with text.block(f"if ({inside})"):
             at = _position(places, image[2:])
             plane = f"{row} / {prod(kernel)} * {prod(image[2:])}"
@@ -374,10 +411,10 @@ def _columns(
     return elementwise_launch(
         site.sources,
         stem_of(site.member) + "_columns",
-        rows * count,
+        rows * count * stack,
         body,
-        {"first": first, "start": start, "count": count},
-        f"{rows} * count",
+        {"first": first, "start": start, "count": count, "rows": rows * stack},
+        "rows * count",
     )
 
 
@@ -406,7 +443,7 @@ def transposed_convolution(r: Reading, index: str) -> str:
     channel = text.let("int", f"{index} / {pixels} % {r.shape[1]}")
     first = text.let("int", f"{channel} / {made} * {of_group}")
     batch = text.let("int", f"{index} / {pixels * r.shape[1]} * {image[1]}")
-    total = text.variable(r.type, r.element(2, channel) if r.has(2) else literal(0, r.dtype))
+    total = _sum(r, r.element(2, channel) if r.has(2) else None)
     with ExitStack() as stack:
         steps, places, tests = [], [], []
         for d in range(rank):

@@ -133,6 +133,8 @@ class CompiledConv:
         """Yield the tiles that are worth their scratch memory, from the fastest to the smallest."""
         limit = _CACHED if self.is_cut else 1 << 62
         parts = [self._part(limit >> shift) for shift in ((0, 2, 4, 16) if self.is_cut else (0,))]
+        if self.sizes.loads:
+            parts.append((1, 1))  # Of an image that is computed, few rows are few bytes.
         for groups, rows in dict.fromkeys(parts):
             if self.is_depthwise:
                 yield CompiledTile(groups, rows, 0, 0)

@@ -31,6 +31,7 @@ from arenaplan.executor.kernels.pieces import (
 from arenaplan.executor.kernels.qlinear import MICROSOFT, number, round_to
 from arenaplan.executor.kernels.quantize import range_of
 from arenaplan.executor.registry import (
+    INTERNAL,
     Cut,
     Run,
     Signature,
@@ -43,8 +44,6 @@ from arenaplan.executor.streaming import group_choices, group_run
 from arenaplan.graph import Choice
 from arenaplan.ops.boxes import Box
 
-_INTERNAL = "arenaplan"
-"""Domain of the parts of a kernel, which no model can contain."""
 _SINGLE_EXACT = 1 << 24
 """Integers up to this one are exact in single precision."""
 _LARGEST = 255
@@ -66,7 +65,7 @@ def _scaled_parts(signature: Signature, box: Box) -> Sequence[Box | None]:
 _SCALED = Cut(_scaled_parts, pointwise=True)
 
 
-@kernel("Widen", domain=_INTERNAL, cut=UNARY)
+@kernel("Widen", domain=INTERNAL, cut=UNARY)
 def _widen(step: Step) -> Run | None:
     """Write integers less their zero point as real numbers."""
     x, zero, output = operand(step, 0), step.input(1), result(step)
@@ -80,7 +79,7 @@ def _widen(step: Step) -> Run | None:
     return blockwise(widen, [x], output)
 
 
-@kernel("Narrow", domain=_INTERNAL, cut=UNARY)
+@kernel("Narrow", domain=INTERNAL, cut=UNARY)
 def _narrow(step: Step) -> Run | None:
     """Write sums, which are integers, as integers."""
 
@@ -90,7 +89,7 @@ def _narrow(step: Step) -> Run | None:
     return blockwise(narrow, [operand(step, 0)], result(step))
 
 
-@kernel("Requantize", domain=_INTERNAL, workspace=_REAL.declare, cut=_SCALED)
+@kernel("Requantize", domain=INTERNAL, workspace=_REAL.declare, cut=_SCALED)
 def _requantize(step: Step) -> Run | None:
     """Write sums times a scale, rounded, plus a zero point, as MLAS does."""
     x, scale, zero, output = operand(step, 0), operand(step, 1), number(step, 2), result(step)
@@ -110,7 +109,7 @@ def _requantize(step: Step) -> Run | None:
     return blockwise(requantize, inputs, output, _REAL.arrays(step))
 
 
-@kernel("Rescale", domain=_INTERNAL, workspace=_REAL.declare, cut=_SCALED)
+@kernel("Rescale", domain=INTERNAL, workspace=_REAL.declare, cut=_SCALED)
 def _rescale(step: Step) -> Run | None:
     """Write sums times one scale, or two, plus an addend, as real numbers."""
     x, output = operand(step, 0), result(step)
@@ -145,7 +144,19 @@ def _rescale(step: Step) -> Run | None:
     return run
 
 
-@kernel("QuantizeWide", domain=_INTERNAL, cut=UNARY)
+@kernel("QuantizeSum", domain=INTERNAL, workspace=_REAL.declare, cut=UNARY)
+def _quantize_sum(step: Step) -> Run | None:
+    """Write real numbers divided by a scale, plus a zero point, rounded only then."""
+
+    def quantize(x: np.ndarray, output: np.ndarray, real: np.ndarray) -> None:
+        np.divide(x, number(step, 1), out=real)
+        np.add(real, number(step, 2), out=real)
+        round_to(real, output)
+
+    return blockwise(quantize, [operand(step, 0)], result(step), _REAL.arrays(step))
+
+
+@kernel("QuantizeWide", domain=INTERNAL, cut=UNARY)
 def _quantize_wide(step: Step) -> Run | None:
     """Write real numbers as 8-bit integers less their zero point, in a wide type."""
     x, output = operand(step, 0), result(step)
@@ -190,7 +201,7 @@ class _Parts:
         made: Tensor,
         attributes: Mapping[str, Any],
         follows: Sequence[int] = (),
-        domain: str = _INTERNAL,
+        domain: str = INTERNAL,
     ) -> int:
         """Append a member, and return the value that it makes."""
         value = len(self.signature.inputs) + len(self.arrays) + len(self.members)
@@ -491,7 +502,12 @@ def dynamic_quantize_matmul(signature: Signature) -> _Parts:
 
 @_composed("QLinearAveragePool", domain=MICROSOFT)
 def qlinear_average_pool(signature: Signature) -> _Parts:
-    """Means of real numbers; inputs are the image and the result's scale and zero point."""
+    """
+    Means of real numbers; inputs are the image and the result's scale and zero point.
+
+    ONNX Runtime adds the elements of a window one after another. It rounds after it has added the
+    zero point, so a mean between two integers becomes the one that is even with the zero point.
+    """
     if signature.attributes.get("channels_last", 0):
         raise _refused(signature, "no kernel runs images with channels last")
     parts = _Parts(signature)
@@ -502,6 +518,6 @@ def qlinear_average_pool(signature: Signature) -> _Parts:
     real = Tensor(x.shape, single)
     value = parts.add("DequantizeLinear", (0, 1, 2), real, {}, (0,), domain="")
     means = Tensor(made.shape, single)
-    value = parts.add("AveragePool", (value,), means, signature.attributes, domain="")
-    parts.add("QuantizeLinear", (value, 3, 4), made, {}, (0,), domain="")
+    value = parts.add("AveragePool", (value,), means, signature.attributes)
+    parts.add("QuantizeSum", (value, 3, 4), made, {}, (0,))
     return parts

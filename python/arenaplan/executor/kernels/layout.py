@@ -39,6 +39,12 @@ def same_elements(step: Step) -> Run | None:
     return in_sequence(lambda: check_shape(step, _shape_now(step)), work)
 
 
+@kernel("Transfer", domain="arenaplan")
+def transfer(step: Step) -> Run | None:
+    """Copy a value to another memory."""
+    return _all_elements(step)
+
+
 def _all_elements(step: Step) -> Run | None:
     x, y = operand(step, 0), result(step)
     if x.size != y.size:

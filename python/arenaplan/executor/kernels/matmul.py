@@ -24,8 +24,6 @@ from arenaplan.graph import Choice
 _SINGLE = np.dtype(np.float32)
 _COLUMNS = 8
 """Columns from which on the compiled kernel is faster."""
-_ROWS, _PAGE = 8, 4096
-"""Rows that are read together, and the distance of bytes that have one place in a cache."""
 
 
 @heavy_kernel("MatMul", cut=PRODUCT)
@@ -55,11 +53,11 @@ def _packed_product(
         return None
     if b.dtype != _SINGLE or np.may_share_memory(a, output):
         return None
-    if b.shape[1] < _COLUMNS or (len(a) > _ROWS and a.strides[0] % _PAGE == 0):
-        return None  # BLAS does not read rows that evict each other from the cache.
+    if b.shape[1] < _COLUMNS:
+        return None
     name = f"packed {factor}"
     if name not in step.kept:
-        step.kept[name], _ = shared([b], ("MatMul", factor), lambda: (_packed(b, factor), None))
+        step.kept[name], _ = shared([b], ("MatMul", factor), lambda: (packed(b, factor), None))
     return CompiledKernel.product(a, step.kept[name], output, bias)
 
 
@@ -75,7 +73,7 @@ def _has_rows(array: np.ndarray) -> bool:
     )
 
 
-def _packed(matrix: np.ndarray, factor: float) -> np.ndarray:
+def packed(matrix: np.ndarray, factor: float) -> np.ndarray:
     """Return a matrix in the order in which the compiled kernel reads it."""
     packed = np.empty(packed_matrix(*matrix.shape), _SINGLE)
     if factor != 1.0:

@@ -24,7 +24,15 @@ from arenaplan.executor.kernels.pieces import in_sequence, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.kernels.window_cuts import PLANES, POOL
 from arenaplan.executor.kernels.windows import Axis, window_axes
-from arenaplan.executor.registry import Run, Signature, Step, compiled_kernel, scratch_bytes
+from arenaplan.executor.registry import (
+    INTERNAL,
+    Run,
+    Signature,
+    Step,
+    compiled_kernel,
+    kernel,
+    scratch_bytes,
+)
 from arenaplan.graph import Choice
 
 _BLOCKS = (1 << 18, 1 << 17, 0)
@@ -366,6 +374,32 @@ def average_pool(step: Step) -> Run | None:
     return in_sequence(
         *_slide(step, _trimmed(step.signature), _SUM, source, output),
         partial(np.multiply, output, factor, output),
+    )
+
+
+@kernel("AveragePool", domain=INTERNAL, cut=POOL)
+def average_in_order(step: Step) -> Run | None:
+    """
+    Take the mean of every window: its elements are added in memory order, then divided.
+
+    Padding that is counted is counted everywhere, also beyond what ``pads`` declares.
+    """
+    source, output = operand(step, 0), result(step)
+    if output.size == 0:
+        return None
+    axes = _axes(step.signature)
+    count = np.ones([1] * len(axes), output.dtype)
+    for dim, axis in enumerate(axes):
+        include = bool(step.attributes.get("count_include_pad", 0))
+        inside = [axis.kernel] * axis.out if include else _counts(axis, include_padding=False)
+        count = count * np.asarray(inside, output.dtype).reshape([-1] + [1] * (len(axes) - dim - 1))
+    planes = prod(source.shape[:2])
+    images, means = (
+        source.reshape(planes, *source.shape[2:]),
+        output.reshape(planes, *output.shape[2:]),
+    )
+    return in_sequence(
+        *_by_taps(axes, _SUM, images, means), partial(np.divide, output, count, output)
     )
 
 

@@ -72,7 +72,9 @@ def qlinear_add(step: Step) -> Run | None:
     ) -> None:
         scale = number(step, 6)
         first, second = number(step, 1) / scale, number(step, 4) / scale
-        zeros = first * number(step, 2) + second * number(step, 5)
+        # The compiler has contracted this sum, as it may: the first product is not rounded.
+        shift = float(second * number(step, 5))
+        zeros = _SINGLE(float(first) * float(number(step, 2)) + shift)
         np.multiply(b, float(second), out=wide, dtype=np.float64)
         np.add(wide, float(number(step, 7) - zeros), out=wide)
         np.copyto(real, wide, casting="same_kind")

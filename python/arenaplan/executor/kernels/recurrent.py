@@ -3,14 +3,15 @@ Recurrent layers: RNN, GRU, LSTM.
 
 The products with the inputs of several steps are one product of matrices, as many steps as the
 workspace has room for; the products with the hidden state follow step by step, each added to its
-part of the first. The hidden state (and the cell of an LSTM) of one direction is in scratch memory
-while it changes, so that the final state may be in the memory of the initial one.
+part of the first; compiled kernels do both where they can. The hidden state (and the cell of an
+LSTM) of one direction is in scratch memory while it changes, so that the final state may be in the
+memory of the initial one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from typing import NamedTuple, TypeAlias
 
@@ -18,17 +19,18 @@ import numpy as np
 
 from arenaplan.executor.constants import shared
 from arenaplan.executor.kernels.pieces import in_sequence, invalid, operand
+from arenaplan.executor.kernels.recurrent_compiled import (
+    FUNCTIONS,
+    Memory,
+    compiled_runs,
+    is_compiled,
+    load_state,
+)
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.registry import Run, Scratch, Signature, Step, scratch_bytes
 from arenaplan.graph import Choice
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-_FUNCTIONS = {
-    "RNN": ("Tanh",),
-    "GRU": ("Sigmoid", "Tanh"),
-    "LSTM": ("Sigmoid", "Tanh", "Tanh"),
-}
-"""Activations that a direction has by default."""
 _BLOCKS = (1 << 20, 1 << 16, 0)
 """Sizes of the products with inputs that are offered, in bytes; at least one step fits."""
 
@@ -68,9 +70,13 @@ class _Sizes(NamedTuple):
         each = self.batch * self.rows * itemsize
         return max(1, min(self.steps, room // max(each, 1)))
 
-    def nanoseconds(self, steps: int) -> float:
+    def nanoseconds(self, steps: int, *, compiled: bool) -> float:
         """Return about how long a run takes with the products of so many steps at a time."""
         blocks = -(-self.steps // steps)
+        if compiled:
+            products = self.steps * self.batch * self.rows * (self.width / 70 + self.hidden / 35)
+            activations = self.steps * (2e2 + 0.4 * self.batch * self.rows)
+            return self.directions * (2e3 * blocks + products + activations)
         loads = blocks * (2e3 + 0.25 * self.width * self.rows)
         products = self.steps * self.batch * self.rows * (self.width + self.hidden) / 70
         activations = self.steps * (2e4 + 2.5 * self.batch * self.rows)
@@ -99,11 +105,12 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     fixed = sum(scratch_bytes(shape, x.dtype) for shape in sizes.fixed())
     fixed += scratch_bytes((sizes.batch, 1), np.bool_)
     choices: list[Choice] = []
+    compiled = is_compiled(signature)
     for room in _BLOCKS:
         steps = sizes.block(room, x.dtype.itemsize)
         size = fixed + scratch_bytes(sizes.block_shape(steps), x.dtype)
         if not choices or size < choices[-1].bytes:
-            choices.append(Choice(size, sizes.nanoseconds(steps)))
+            choices.append(Choice(size, sizes.nanoseconds(steps, compiled=compiled)))
     return [choices]
 
 
@@ -186,7 +193,7 @@ _SCALED: dict[str, tuple[Callable[..., None], tuple[float, ...]]] = {
 
 def _activations(step: Step, sizes: _Sizes) -> list[list[Activation]]:
     """Return the activations of each direction; numbers are consumed in order of the functions."""
-    default = _FUNCTIONS[step.signature.op]
+    default = FUNCTIONS[step.signature.op]
     count = sizes.directions * len(default)
     names = list(step.attributes.get("activations") or default * sizes.directions)
     if len(names) != count:
@@ -249,10 +256,10 @@ class _Direction:
         *,
         backward: bool,
     ) -> None:
+        self.step, self.index = step, index
         self.sizes, self.functions = sizes, functions
         self.backward = backward
         self.x = operand(step, 0)
-        self.recurrence = _transposed(step, 2, index, copies=sizes.batch < _MANY_ROWS)
         bias = step.input(3)
         self.bias = None if bias is None else bias[index]
         self.lengths = step.input(4)
@@ -280,8 +287,18 @@ class _Direction:
         self.more = scratch.array((1, sizes.rows), dtype)
         self.is_over = scratch.array((sizes.batch, 1), np.bool_)
         self.block = self._block(scratch)
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """The weights of the input, transposed."""
         few = prod(self.block.shape[:2]) < _MANY_ROWS
-        self.weights = _transposed(step, 1, index, copies=few)
+        return _transposed(self.step, 1, self.index, copies=few)
+
+    @cached_property
+    def recurrence(self) -> np.ndarray:
+        """The weights of the hidden state, transposed."""
+        few = self.sizes.batch < _MANY_ROWS
+        return _transposed(self.step, 2, self.index, copies=few)
 
     def _block(self, scratch: Scratch) -> np.ndarray:
         room = scratch.left
@@ -298,6 +315,23 @@ class _Direction:
         if self.clip > 0:
             np.clip(x, -self.clip, self.clip, out=x)
         self.functions[function](x, self.spare[:, : x.shape[1]])
+
+    def runs(self) -> Iterator[Run]:
+        """Yield functions that compute all steps, one after another."""
+        states = (self.hidden, self.cell)
+        if not (is_compiled(self.step.signature) and self.x.flags.c_contiguous):
+            # Constants are transposed now, and not in the first run.
+            for weights in (self.weights, self.recurrence):
+                assert weights.ndim == 2, "a matrix"
+            yield self.run
+            return
+        for initial, state in zip(self.initial, states, strict=True):
+            yield load_state(state, initial)
+        memory = Memory(self.x, self.block, *states, self.made)
+        yield from compiled_runs(self.step, self.index, memory, backward=self.backward)
+        for state, final in zip(states, self.final, strict=True):
+            if final is not None:
+                yield partial(np.copyto, final, state)
 
     def run(self) -> None:
         """Compute all steps."""
@@ -382,19 +416,10 @@ class _Simple(_Direction):
 class _Gated(_Direction):
     """Gates *update*, *reset* and *hidden*, in this order."""
 
-    def __init__(
-        self,
-        step: Step,
-        sizes: _Sizes,
-        index: int,
-        functions: list[Activation],
-        *,
-        backward: bool,
-    ) -> None:
-        super().__init__(step, sizes, index, functions, backward=backward)
-        self.resets_late = bool(step.attributes.get("linear_before_reset", 0))
-        size = sizes.hidden
-        self.early, self.late = self.recurrence[:, : 2 * size], self.recurrence[:, 2 * size :]
+    @property
+    def resets_late(self) -> bool:
+        """Whether the reset comes after the product with the hidden state."""
+        return bool(self.step.attributes.get("linear_before_reset", 0))
 
     def load_bias(self) -> None:
         """Keep the recurrent bias of the hidden gate apart if it is multiplied later."""
@@ -408,18 +433,19 @@ class _Gated(_Direction):
 
     def advance(self, gates: np.ndarray) -> None:
         size = self.sizes.hidden
+        early, late = self.recurrence[:, : 2 * size], self.recurrence[:, 2 * size :]
         first, product = gates[:, : 2 * size], self.product[:, : 2 * size]
-        np.matmul(self.hidden, self.early, out=product)
+        np.matmul(self.hidden, early, out=product)
         np.add(first, product, out=first)
         self.activate(0, first)
         update, reset, new = (self.gate(gates, index) for index in range(3))
         if self.resets_late:
-            np.matmul(self.hidden, self.late, out=self.fresh)
+            np.matmul(self.hidden, late, out=self.fresh)
             np.add(self.fresh, self.gate(self.more, 2), out=self.fresh)
             np.multiply(self.fresh, reset, out=self.fresh)
         else:
             np.multiply(self.hidden, reset, out=self.cell)
-            np.matmul(self.cell, self.late, out=self.fresh)
+            np.matmul(self.cell, late, out=self.fresh)
         np.add(self.fresh, new, out=self.fresh)
         self.activate(1, self.fresh)
         # h + z·(H - h)
@@ -432,20 +458,19 @@ class _Gated(_Direction):
 class _Cell(_Direction):
     """Gates *input*, *output*, *forget* and *cell*, in this order."""
 
-    def __init__(
-        self,
-        step: Step,
-        sizes: _Sizes,
-        index: int,
-        functions: list[Activation],
-        *,
-        backward: bool,
-    ) -> None:
-        super().__init__(step, sizes, index, functions, backward=backward)
-        peepholes = step.input(7)
-        self.peepholes = None if peepholes is None else peepholes[index]
-        self.couples = bool(step.attributes.get("input_forget", 0))
-        self.changed = self.cell
+    changed: np.ndarray
+    """The cell after a step."""
+
+    @cached_property
+    def peepholes(self) -> np.ndarray | None:
+        """The weights with which gates see the cell."""
+        peepholes = self.step.input(7)
+        return None if peepholes is None else peepholes[self.index]
+
+    @cached_property
+    def couples(self) -> bool:
+        """Whether a cell forgets as much as it takes."""
+        return bool(self.step.attributes.get("input_forget", 0))
 
     def advance(self, gates: np.ndarray) -> None:
         np.matmul(self.hidden, self.recurrence, out=self.product)
@@ -509,8 +534,9 @@ def _layer(step: Step, kind: type[_Direction]) -> Run | None:
     functions = _activations(step, sizes)
     return in_sequence(
         *(
-            kind(step, sizes, index, functions[index], backward=back).run
+            run
             for index, back in enumerate(backward[direction])
+            for run in kind(step, sizes, index, functions[index], backward=back).runs()
         )
     )
 

@@ -353,7 +353,7 @@ def _resizing(step: Step, x: np.ndarray, y: np.ndarray) -> Run | None:
     work: list[Run] = []
     for start in range(0, count, at_once):
         block = slice(start, start + at_once)
-        work += _passes(plan, taps, x_rows[block], y_rows[block], buffers)
+        work += _passes(plan, taps, x_rows[block], y_rows[block], buffers, options.antialias)
     return in_sequence(*work, *_extrapolating(options, plan, taps, y))
 
 
@@ -372,6 +372,7 @@ def _passes(
     x: np.ndarray,
     y: np.ndarray,
     buffers: Sequence[np.ndarray],
+    rounds: bool,
 ) -> Iterator[Run]:
     """Yield the steps that resize some rows."""
     weighted = taps[0].weights is not None
@@ -391,7 +392,7 @@ def _passes(
             yield partial(_add_up, source, each.positions, each.weights, sums, spare)
         current = target
     if current is not y:
-        yield partial(_convert, current, y)
+        yield partial(_convert, current, y, rounds)
 
 
 def _gather(source: np.ndarray, positions: np.ndarray, target: np.ndarray) -> Iterator[Run]:
@@ -428,11 +429,17 @@ def _add_up(
         np.add(sums, part, out=sums)
 
 
-def _convert(x: np.ndarray, y: np.ndarray) -> None:
-    """Convert back to the type of the output, rounding to whole numbers where it has no others."""
+def _convert(x: np.ndarray, y: np.ndarray, rounds: bool) -> None:
+    """
+    Convert back to the type of the output.
+
+    Whole numbers are the integer part, as in the standard and in ONNX Runtime, which rounds only if
+    it filters for a smaller image.
+    """
     if y.dtype.kind in "iu":
         limits = np.iinfo(y.dtype)
-        np.rint(x, out=x)
+        if rounds:
+            np.rint(x, out=x)
         np.clip(x, limits.min, limits.max, out=x)
     np.copyto(y, x, casting="unsafe")
 

@@ -69,6 +69,7 @@ from arenaplan.importers.onnx.origins import node_origin
 from arenaplan.importers.onnx.rules import rule_of
 from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
 from arenaplan.importers.onnx.rules.schema import PartialResult, infer
+from arenaplan.importers.onnx.schemas import check_node
 from arenaplan.importers.onnx.tensors import StoredTensor
 
 _WHOLE = (View(0, 0),)
@@ -277,6 +278,8 @@ class Walk:
         outputs = node.output[:]
         if not outputs:
             raise InvalidOperand(f"node {label(node)} ({kind}) has no outputs")
+        if not domain:
+            check_node(node, version)
         owner = frame.prefix + (name or outputs[0])
         attributes = decode_attributes(node.attribute, owner, self._folder, frame.bound)
         name = name and frame.prefix + name

@@ -149,6 +149,11 @@ impl<'a> Clock<'a> {
         }
     }
 
+    /// Returns whether nothing but the effort limits the search.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.largest_effort.get() < usize::MAX
+    }
+
     /// Returns the effort counted so far.
     pub(crate) fn effort(&self) -> usize {
         self.effort.get()

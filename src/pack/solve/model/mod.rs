@@ -222,6 +222,14 @@ impl Model {
         self.details.len() == 1 && self.items.iter().all(|it| it.shift == 0)
     }
 
+    /// Returns whether there are `ratio` times as many sections as items that are live in one, on
+    /// average: the graph is deep, and few items meet.
+    pub(crate) fn is_long(&self, ratio: u32) -> bool {
+        let sections = u128::from(number(self.loads.len()));
+        let lengths: u128 = self.items.iter().map(|it| u128::from(it.length())).sum();
+        sections * sections >= lengths * u128::from(ratio)
+    }
+
     /// Returns whether some item has windows, an alignment that does not follow from sizes, or a pin.
     pub(crate) fn is_rigid(&self) -> bool {
         !self.all_solid() || self.has_pins() || self.items.iter().any(|it| it.shift > 0)

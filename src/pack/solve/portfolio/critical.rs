@@ -49,6 +49,8 @@ pub(crate) struct Critical {
     /// A completed packing of which some items still end above the target.
     draft: Option<Vec<u64>>,
     space: Occupancy,
+    /// Orders that were used: they depend on nothing but the model.
+    orders: Vec<(Order, Vec<u32>)>,
     completions: usize,
     tries: usize,
     /// How many targets were given up: the next is closer to the best peak.
@@ -86,6 +88,7 @@ impl Critical {
             search: None,
             draft: None,
             space: Occupancy::new(model.loads.len())?,
+            orders: Vec::new(),
             completions: 0,
             tries: 0,
             level: 0,
@@ -196,6 +199,23 @@ impl Critical {
             if self.level.unsigned_abs() < self.tuning.targets { self.level + 1 } else { 1 };
     }
 
+    /// Returns all items in an order; nothing if the caller wants an answer before the end.
+    fn ordered(
+        &mut self,
+        model: &Model,
+        order: Order,
+        clock: &Clock<'_>,
+    ) -> Result<Option<Vec<u32>>> {
+        if let Some((_, known)) = self.orders.iter().find(|(known, _)| *known == order) {
+            return Ok(Some(known.clone()));
+        }
+        let sorted = first_fit::sorted(model, order, clock)?;
+        if let Some(sorted) = &sorted {
+            self.orders.push((order, sorted.clone()));
+        }
+        Ok(sorted)
+    }
+
     /// Places the other items around the critical ones, in one or two orders, and returns the
     /// packing in which the fewest items end above the target, if they are not too many.
     fn complete(
@@ -213,7 +233,7 @@ impl Critical {
         let other = OTHER_ORDERS[self.completions % OTHER_ORDERS.len()];
         self.completions += 1;
         for order in [FIRST_ORDER, other] {
-            let Some(mut order) = first_fit::sorted(model, order, clock)? else { break };
+            let Some(mut order) = self.ordered(model, order, clock)? else { break };
             order.sort_by_key(|&item| fixed[index(item)].is_none());
             let mut crowded = Vec::new();
             for _ in 0..self.tuning.completions {

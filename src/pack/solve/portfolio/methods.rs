@@ -350,9 +350,9 @@ impl<'m> Portfolio<'m> {
     ) -> Result<bool> {
         let tuning = &clock.tuning().portfolio;
         let exact = self.methods.iter().position(|it| it.method.role() == Role::Exact);
-        let Some(exact) = exact else { return self.take_turn(core, goal, best, clock) };
+        let Some(exact) = exact else { return self.take_turn(core, goal, usize::MAX, best, clock) };
         if !self.methods[exact].method.prepare(core, clock)? {
-            return self.take_turn(core, goal, best, clock);
+            return self.take_turn(core, goal, usize::MAX, best, clock);
         }
         let divisor = if goal == 0 { tuning.others_divisor } else { tuning.others_divisor_goal };
         let part = self.methods[exact].spent / divisor;
@@ -387,20 +387,23 @@ impl<'m> Portfolio<'m> {
 
     /// Gives a turn to the method that has cost the least so far; its `goal` is a peak in bytes.
     ///
-    /// The effort of a turn is at most that of all turns before it together. So each method is at
-    /// most as many times later than it would be alone as there are methods. A turn that closes a
-    /// large part of the gap to the bound is free of charge, so that the method has another turn.
-    /// Returns whether any method could work.
+    /// The effort of a turn is at most `most`, and at most that of all turns before it together. So
+    /// each method is at most as many times later than it would be alone as there are methods. A turn
+    /// that closes a large part of the gap to the bound is free of charge, so that the method has
+    /// another turn. Returns whether any method could work.
     pub(crate) fn take_turn(
         &mut self,
         core: &Model,
         goal: u64,
+        most: usize,
         best: &mut Incumbent<'_>,
         clock: &Clock<'_>,
     ) -> Result<bool> {
         let tuning = &clock.tuning().portfolio;
         // Many solid items are searched in part, by the method for the critical part.
-        let too_large = core.all_solid() && core.items.len() > tuning.large_core;
+        // Up to some size, joined items may be few enough; not where `most` asks for a quick end.
+        let may_join = (tuning.small_core + 1..=tuning.large_core).contains(&core.items.len());
+        let too_large = core.all_solid() && !(may_join && most == usize::MAX);
         let is_due = |it: &Entry<'_>| {
             it.method.can(core, clock)
                 && !(too_large && matches!(it.method.role(), Role::Exact | Role::Grown))
@@ -411,7 +414,7 @@ impl<'m> Portfolio<'m> {
         // Exact search of solid items has nodes of its own: cut short, it would have begun in vain.
         let role = self.methods[place].method.role();
         if !(core.all_solid() && matches!(role, Role::Exact | Role::Grown)) {
-            clock.begin_turn(all.max(tuning.shortest_turn));
+            clock.begin_turn(all.max(tuning.shortest_turn).min(most));
         }
         self.run(place, core, goal, best, clock)?;
         clock.end_turn();

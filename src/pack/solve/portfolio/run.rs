@@ -153,6 +153,10 @@ fn greedy(
 /// Improves the packing of a core until its peak is at most `capacity`, or proven to be
 /// the least one, or until that is proven to be impossible.
 ///
+/// Large and long cores are searched by all methods in turn, small ones as a whole. A long core is
+/// that of a deep network: its items meet few others, and exact search would have to decide all of
+/// them at once where the few sections with large loads matter.
+///
 /// The packings of other threads come through `shared`.
 pub(crate) fn improve(
     core: &Model,
@@ -163,16 +167,25 @@ pub(crate) fn improve(
     shared: Option<&Exchange>,
 ) -> Result<()> {
     let goal = capacity.unwrap_or(0);
-    while !is_decided(best, capacity) && !clock.is_up() {
+    let tuning = &clock.tuning().portfolio;
+    let is_large = core.items.len() > tuning.small_core;
+    let is_long = core.items.len() >= tuning.long_items
+        && core.all_solid()
+        && core.is_long(tuning.long_ratio);
+    let mut end = usize::MAX;
+    if is_long && clock.is_unlimited() {
+        let effort = core.items.len().saturating_mul(clock.tuning().limits.long_effort_per_item);
+        end = clock.effort().saturating_add(effort);
+    }
+    while !is_decided(best, capacity) && !clock.is_up() && clock.effort() < end {
         if let Some(shared) = shared {
             shared.exchange(best);
             if is_decided(best, capacity) {
                 break;
             }
         }
-        let is_large = core.items.len() > clock.tuning().portfolio.small_core;
-        let can_go_on = if is_large || !core.all_solid() {
-            portfolio.take_turn(core, goal, best, clock)?
+        let can_go_on = if is_large || is_long || !core.all_solid() {
+            portfolio.take_turn(core, goal, end - clock.effort(), best, clock)?
         } else {
             portfolio.search(core, goal, best, clock)?
         };

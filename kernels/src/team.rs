@@ -1,0 +1,169 @@
+//! Threads that divide the work of a kernel among them.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+use crate::raw::Board;
+
+/// Cycles of a part, at least: a tenth of them is the time in which a thread takes notice.
+pub(crate) const LEAST: usize = 40_000;
+
+/// Threads that divide the work of a kernel among them: the one that calls it, and helpers.
+///
+/// A team works on one kernel at a time; the kernel of another thread is not divided meanwhile. The
+/// calling thread works in the scratch memory of the kernel, and each helper in memory of its own,
+/// which is there before the first run. Helpers of a process that was forked off do not exist, so
+/// kernels are not divided there.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use arenaplan_kernels::{Planes, PlanesMut, Team, softmax};
+///
+/// let team = Team::new(2)?;
+/// let rows = vec![0.0; 1000 * 64];
+/// let mut made = vec![0.0; 1000 * 64];
+/// let source = Planes::new(&rows, [1, 1000], 64)?;
+/// softmax(Some(&source), &mut PlanesMut::new(&mut made, [1, 1000], 64)?, &team)?;
+/// assert_eq!(made, vec![1.0 / 64.0; 1000 * 64]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Team {
+    shared: Arc<Shared>,
+    helpers: Vec<JoinHandle<()>>,
+    /// Held by the thread that works with the team.
+    turn: Mutex<()>,
+    process: u32,
+}
+
+struct Shared {
+    board: Board,
+    /// The scratch memory of each helper.
+    scratch: Vec<Mutex<Vec<f32>>>,
+}
+
+impl Team {
+    /// Returns a team of so many threads, the caller's among them.
+    ///
+    /// # Errors
+    ///
+    /// If the system starts no more threads.
+    pub fn new(threads: usize) -> io::Result<Self> {
+        let count = threads.saturating_sub(1);
+        let scratch = (0..count).map(|_| Mutex::default()).collect();
+        let shared = Arc::new(Shared { board: Board::new(), scratch });
+        let turn = Mutex::new(());
+        let mut team = Self { shared, helpers: Vec::new(), turn, process: std::process::id() };
+        for number in 0..count {
+            let shared = Arc::clone(&team.shared);
+            let help = move || {
+                let mut seen = 0;
+                while let Some(round) = shared.board.attend(seen, number) {
+                    seen = round;
+                }
+            };
+            team.helpers.push(Builder::new().name("arenaplan-team".into()).spawn(help)?);
+        }
+        Ok(team)
+    }
+
+    /// Returns a team of the calling thread alone.
+    pub fn alone() -> Self {
+        let shared = Arc::new(Shared { board: Board::new(), scratch: Vec::new() });
+        Self { shared, helpers: Vec::new(), turn: Mutex::new(()), process: 0 }
+    }
+
+    /// Returns the number of threads.
+    pub fn threads(&self) -> usize {
+        self.helpers.len() + 1
+    }
+
+    /// Gives each helper as many elements of scratch memory, at least.
+    pub fn reserve(&self, elements: usize) {
+        for scratch in &self.shared.scratch {
+            let mut scratch = lock(scratch);
+            if scratch.len() < elements {
+                scratch.resize(elements, 0.0);
+            }
+        }
+    }
+
+    /// Returns the bytes of the scratch memory of all helpers.
+    pub fn scratch_bytes(&self) -> usize {
+        let sizes = self.shared.scratch.iter().map(|scratch| lock(scratch).len());
+        sizes.sum::<usize>() * size_of::<f32>()
+    }
+
+    /// Does all parts, each in one of the threads, in any order. Helpers have scratch memory of the
+    /// same size, which is allocated here if it was not [reserved](Self::reserve).
+    pub(crate) fn run<P: Send>(
+        &self,
+        parts: impl Iterator<Item = P> + Send,
+        scratch: &mut [f32],
+        work: impl Fn(P, &mut [f32]) + Sync,
+    ) {
+        let parts = Mutex::new(parts);
+        let next = || lock(&parts).next();
+        let all = |scratch: &mut [f32]| {
+            while let Some(part) = next() {
+                work(part, scratch);
+            }
+        };
+        let is_own = !self.helpers.is_empty() && self.process == std::process::id();
+        let turn = if is_own { self.turn.try_lock().ok() } else { None };
+        if turn.is_some() {
+            let elements = scratch.len();
+            let help = |number: usize| {
+                let mut own = lock(&self.shared.scratch[number]);
+                if own.len() < elements {
+                    own.resize(elements, 0.0);
+                }
+                all(&mut own);
+            };
+            self.shared.board.lend(&help, || all(scratch));
+        } else {
+            all(scratch);
+        }
+    }
+}
+
+/// Returns what a lock protects. A thread that panicked there left nothing that is read.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Team {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Team").field("threads", &self.threads()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        if self.helpers.is_empty() || self.process != std::process::id() {
+            return;
+        }
+        self.shared.board.close();
+        for helper in self.helpers.drain(..) {
+            // A panic of a helper was passed on to the thread that it helped.
+            drop(helper.join());
+        }
+    }
+}
+
+/// Returns the length of even parts of some units, for work of so many cycles in all: as many parts
+/// as threads, or one if they were too short. A length that is no less than `units` means one part.
+pub(crate) fn even(team: &Team, units: usize, cycles: usize) -> usize {
+    let parts = team.threads().min(cycles / LEAST).max(1);
+    units.div_ceil(parts).max(1)
+}
+
+/// Returns successive ranges of a length, of which the last one may be shorter.
+pub(crate) fn ranges(count: usize, length: usize) -> impl Iterator<Item = Range<usize>> + Send {
+    (0..count).step_by(length).map(move |start| start..count.min(start + length))
+}

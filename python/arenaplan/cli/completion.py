@@ -1,0 +1,43 @@
+"""``arenaplan completion``: the completion of arguments, generated from the parser."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from arenaplan.cli.common import add_command
+from arenaplan.cli.whole import whole_parser
+
+if TYPE_CHECKING:
+    from arenaplan.cli.common import Commands
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    parser = add_command(commands, "completion", execute)
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"{', '.join(SHELLS)}")
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Run the command."""
+    try:
+        import shtab
+    except ImportError:
+        raise ImportError("completion needs shtab: pip install 'shtab>=1.13'") from None
+
+    parser = whole_parser()
+    _complete_files(parser, shtab.FILE)
+    print(shtab.complete(parser, options.shell))
+
+
+def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
+    """Let arguments that are paths be completed by names of files."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                _complete_files(command, files)
+        elif action.type is Path or "FILE" in str(action.metavar):
+            action.complete = files  # type: ignore[attr-defined]

@@ -1,0 +1,331 @@
+"""
+Options from configuration files and the environment.
+
+What counts for an option: the flag on the command line; else the variable ``ARENAPLAN_NAME``; else
+the file, of whose tables the last one that has the option and is for the model counts; else the
+default of the command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from arenaplan.close import closest
+from arenaplan.errors import InvalidConfig
+
+FILE, PROJECT, VARIABLE = "arenaplan.toml", "pyproject.toml", "ARENAPLAN_CONFIG"
+
+_MOST: Final = 1 << 20
+"""Most bytes of a configuration file."""
+
+_PLANNING: Final = frozenset(("plan", "explain", "inspect", "map", "export", "gate"))
+_SPACES: Final = _PLANNING - {"explain"}
+
+KEYS: Final[Mapping[str, frozenset[str] | None]] = {
+    **dict.fromkeys(
+        (
+            "target",
+            "pointer",
+            "profile",
+            "align",
+            "optimize",
+            "no-in-place",
+            "workers",
+            "preserve-inputs",
+            "max-slowdown",
+            "order",
+            "effort",
+            "inputs",
+            "outputs",
+            "workspace",
+        ),
+        _PLANNING,
+    ),
+    "budget": _SPACES,
+    "pin": _SPACES,
+    "capacity": frozenset(("plan", "export", "gate")),
+    "time-limit": _PLANNING | {"recompute"},
+    "bind": _PLANNING | {"run", "check", "recompute"},
+    "baseline": frozenset(("gate",)),
+    "allow-growth": frozenset(("gate",)),
+    **dict.fromkeys(("quiet", "verbose", "color", "progress")),
+}
+"""The options that a file or the environment may set, and the commands that obey; None is all."""
+
+_PATHS: Final = frozenset(("profile", "baseline"))
+"""Keys with paths, which start at the folder of the file."""
+
+_LISTS: Final = frozenset(("bind", "pin"))
+"""Keys of options that can be repeated."""
+
+_BUDGETS: Final = frozenset(("budget", "capacity"))
+"""Keys that say which memories there are."""
+
+_OF_BUDGETS: Final = _BUDGETS | {"pin"}
+"""Keys that a budget drops which counts more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The value of an option, and where it comes from."""
+
+    value: Any
+    source: str
+    """For messages, such as ``arenaplan.toml: defaults.target``."""
+    folder: Path | None = None
+    """The folder that paths start at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The content of a configuration file."""
+
+    path: Path
+    defaults: Mapping[str, Any]
+    models: Mapping[str, Mapping[str, Any]]
+    """Options by pattern of the names of model files."""
+    prefix: str = ""
+    """What stands before keys in messages, such as ``tool.arenaplan.``."""
+
+    def settings(self, model: Path | None) -> dict[str, Setting]:
+        """Return the settings for a model."""
+        folder = self.path.parent
+        tables = {"defaults": self.defaults}
+        for pattern, table in self.models.items():
+            if model is not None and _fits(pattern, model, folder):
+                tables[f'models."{pattern}"'] = table
+        found: dict[str, Setting] = {}
+        for name, table in tables.items():
+            where = f"{self.path}: {self.prefix}{name}"
+            found = merged(
+                found,
+                {key: Setting(value, f"{where}.{key}", folder) for key, value in table.items()},
+            )
+        return found
+
+
+def merged(less: Mapping[str, Setting], more: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Return the settings of two layers, of which the second one counts more."""
+    dropped = _OF_BUDGETS if _BUDGETS & more.keys() else frozenset()
+    return {key: value for key, value in less.items() if key not in dropped} | dict(more)
+
+
+def _fits(pattern: str, model: Path, folder: Path) -> bool:
+    """Whether a pattern is that of a file's name, or of its path from a folder."""
+    path = Path(os.path.abspath(model))
+    names = [path.name]
+    if path.is_relative_to(os.path.abspath(folder)):
+        names.append(path.relative_to(os.path.abspath(folder)).as_posix())
+    return any(fnmatchcase(name, pattern) for name in names)
+
+
+def find_config(given: str | None) -> Config | None:
+    """
+    Return the configuration: of the file that is given, or of the first one found upward.
+
+    Raises
+    ------
+    InvalidConfig
+        If the file cannot be read as configuration.
+    OSError
+        If the file that is given cannot be read at all.
+    """
+    chosen = os.environ.get(VARIABLE) if given is None else given
+    if chosen == "none":
+        return None
+    if chosen:
+        found = _read(Path(chosen))
+        if found is None:
+            raise InvalidConfig(f"{chosen}: there is no table tool.arenaplan")
+        return found
+    for folder in _upward():
+        for name in (FILE, PROJECT):
+            path = folder / name
+            if path.is_file():
+                found = _read(path)
+                if found is not None:
+                    return found
+    return None
+
+
+def _upward() -> Iterator[Path]:
+    """Yield the working directory and all folders above it."""
+    try:
+        folder = Path.cwd()
+    except OSError:
+        return  # It was removed.
+    yield folder
+    yield from folder.parents
+
+
+def _read(path: Path) -> Config | None:
+    """Return the content of a file; None if it is a project's file without a table of ours."""
+    with path.open("rb") as file:
+        data = file.read(_MOST + 1)
+    if len(data) > _MOST:
+        raise InvalidConfig(f"{path}: the file has more than {_MOST:,} bytes")
+    is_project = path.name == PROJECT
+    if is_project and b"arenaplan" not in data:
+        return None
+    import tomllib  # Most runs have no file.
+
+    try:
+        document: Any = tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidConfig(f"{path}: {error}") from None
+    prefix = ""
+    if is_project:
+        tools = document.get("tool", {})
+        document = tools.get("arenaplan") if isinstance(tools, dict) else None
+        prefix = "tool.arenaplan."
+        if document is None:
+            return None
+    return _checked(path, document, prefix)
+
+
+def _checked(path: Path, document: Any, prefix: str) -> Config:
+    """Refuse keys without a meaning."""
+    _table(path, prefix.rstrip("."), document)
+    for name in document:
+        if name not in ("defaults", "models"):
+            raise InvalidConfig(
+                f"{path}: {prefix}{name} has no meaning; there are the tables defaults and "
+                f'models."PATTERN"{_hint(name, ("defaults", "models"))}'
+            )
+    defaults, models = document.get("defaults", {}), document.get("models", {})
+    _check_keys(path, f"{prefix}defaults", defaults)
+    _table(path, f"{prefix}models", models)
+    for pattern, table in models.items():
+        _check_keys(path, f'{prefix}models."{pattern}"', table)
+    return Config(path, defaults, models, prefix)
+
+
+def _check_keys(path: Path, where: str, table: Any) -> None:
+    _table(path, where, table)
+    for key in table:
+        if key not in KEYS:
+            raise InvalidConfig(f"{path}: {where}.{key} is no option{_hint(key, KEYS)}")
+
+
+def _table(path: Path, where: str, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise InvalidConfig(f"{path}: {where} is no table")
+
+
+def _hint(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
+    near = closest(name, known)
+    return "" if near is None else f"; did you mean {near}?"
+
+
+def environment() -> dict[str, Setting]:
+    """Return the settings in variables of the environment."""
+    found = {}
+    for key in KEYS:
+        name = f"ARENAPLAN_{key.upper().replace('-', '_')}"
+        text = os.environ.get(name)
+        if text:
+            try:
+                value: Any = shlex.split(text) if key in _LISTS else text
+            except ValueError as error:
+                raise InvalidConfig(f"{name}: {error}") from None
+            found[key] = Setting(value, name)
+    return found
+
+
+def words_for(
+    command: str,
+    parser: argparse.ArgumentParser,
+    settings: Mapping[str, Setting],
+    options: argparse.Namespace,
+) -> tuple[list[str], dict[str, str]]:
+    """
+    Return settings as words of a command line, and the sources of the options, by name.
+
+    ``options`` are those of the command line alone.
+
+    Raises
+    ------
+    InvalidConfig
+        If a value is none that the option can have.
+    """
+    words: list[str] = []
+    sources: dict[str, str] = {}
+    for key, setting in settings.items():
+        action = parser._option_string_actions.get(f"--{key}")
+        commands = KEYS[key]
+        if action is None or (commands is not None and command not in commands):
+            continue
+        if key in _OF_BUDGETS and _is_given(parser, options, _BUDGETS):
+            continue
+        texts = _texts(key, setting, action)
+        for text in texts:
+            _check(action, text, setting)
+            words.append(f"--{key}" if action.nargs == 0 else f"--{key}={text}")
+        sources[key] = setting.source
+    return words, sources
+
+
+def _is_given(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, keys: frozenset[str]
+) -> bool:
+    """Whether the command line has one of some options."""
+    return any(getattr(options, key, None) not in (None, parser.get_default(key)) for key in keys)
+
+
+def _texts(key: str, setting: Setting, action: argparse.Action) -> list[str]:
+    """Return the words of a value: one, or several of an option that can be repeated."""
+    value = setting.value
+    if action.nargs == 0:
+        if isinstance(value, str) and value.lower() in _SWITCH:
+            value = _SWITCH[value.lower()]
+        if not isinstance(value, bool):
+            raise InvalidConfig(f"{setting.source} is {value!r}, neither true nor false")
+        return [""] if value else []
+    if isinstance(value, Mapping):
+        pairs = [
+            f"{name}={part}"
+            for name, parts in value.items()
+            for part in (parts if isinstance(parts, list) else [parts])
+        ]
+        return pairs if key in _LISTS else [",".join(pairs)]
+    if isinstance(value, list):
+        texts = [_text(part, setting) for part in value]
+        return texts if key in _LISTS else [",".join(texts)]
+    text = _text(value, setting)
+    if key in _PATHS and setting.folder is not None and text != "-":
+        return [os.path.join(setting.folder, text)]
+    return [text]
+
+
+_SWITCH: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+def _text(value: Any, setting: Setting) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise InvalidConfig(f"{setting.source} is {value!r}, neither text nor a number")
+    return str(value)
+
+
+def _check(action: argparse.Action, text: str, setting: Setting) -> None:
+    """Refuse a value that the option cannot have."""
+    if action.nargs == 0:
+        return
+    value: Any = text
+    if action.type is not None:
+        read: Callable[[str], Any] = action.type  # type: ignore[assignment]
+        try:
+            value = read(text)
+        except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
+            raise InvalidConfig(f"{setting.source}: {error}") from None
+    if action.choices is not None and value not in action.choices:
+        names = [str(choice) for choice in action.choices]
+        raise InvalidConfig(
+            f"{setting.source} is {text!r}, none of {', '.join(names)}{_hint(text, names)}"
+        )

@@ -1,0 +1,204 @@
+"""``arenaplan gate``: one command for continuous integration."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arenaplan import Plan, _core
+from arenaplan.cli.ahead import load_ahead
+from arenaplan.cli.common import (
+    add_bind,
+    add_command,
+    add_json,
+    byte_count,
+    group,
+    is_tflite,
+    print_json,
+    say,
+    shown,
+    size,
+)
+from arenaplan.cli.inputs import is_stream, read_model, read_plan
+from arenaplan.cli.micro import arena_of
+from arenaplan.cli.options import add_plan_options, add_time_limit, build_of, plan_options, seen_by
+from arenaplan.cli.outputs import write_result
+from arenaplan.cli.watch import watching
+from arenaplan.errors import (
+    BaselineError,
+    GateFailed,
+    InvalidOption,
+    InvalidSize,
+    PlannerError,
+)
+from arenaplan.export.tflm import own_arena
+from arenaplan.gating import Gate, judged, junit, markdown, read_baseline, table
+from arenaplan.gating.gate import Growth, Limits
+from arenaplan.importers.tflite.model import parse, read_bytes
+
+if TYPE_CHECKING:
+    from arenaplan.cli.common import Commands
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    parser = add_command(commands, "gate", execute)
+    parser.add_argument(
+        "models",
+        type=Path,
+        nargs="+",
+        metavar="MODEL",
+        help="model files, such as model.onnx; - is stdin",
+    )
+    add_bind(group(parser, "model"))
+    gates = group(parser, "gate")
+    gates.add_argument(
+        "--baseline",
+        metavar="FILE",
+        help="plan or report that was written before: no memory may need more bytes; of several "
+        "models a folder with a file MODEL.plan.json of each; - is stdin",
+    )
+    gates.add_argument(
+        "--update",
+        action="store_true",
+        help="write the plans as the new baseline, if they are within their budgets",
+    )
+    gates.add_argument(
+        "--allow-growth",
+        type=_growth,
+        default=Growth(),
+        metavar="SIZE",
+        help="growth over the baseline that passes, per memory: 512, 1KiB or 2%% (default: 0)",
+    )
+    add_plan_options(parser)
+    group(parser, "memory").add_argument(
+        "--capacity",
+        type=byte_count,
+        metavar="BYTES",
+        help="most bytes of the only arena, such as 48KiB: a --budget without a name",
+    )
+    add_time_limit(parser)
+    add_json(parser)
+    output = group(parser, "output")
+    output.add_argument(
+        "--markdown", action="store_true", help="print tables for a comment on a pull request"
+    )
+    output.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit's XML; - is stdout")
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Run the command."""
+    on_stdout = options.junit is not None and str(options.junit) == "-"
+    if options.json + options.markdown + on_stdout > 1:
+        raise InvalidOption("--json, --markdown and --junit - all ask for stdout")
+    if options.update and options.baseline in (None, "-"):
+        raise InvalidOption("option --update: --baseline names the file to write")
+    baselines = _baselines(options)
+    gates: list[Gate] = []
+    errors: list[Exception] = []
+    for model, baseline in zip(options.models, baselines, strict=True):
+        try:
+            chosen = options.with_model(model)
+            chosen.model = read_model(model)
+            gates.append(_gate(chosen, baseline))
+        except (PlannerError, OSError) as error:
+            # The reports name it, too; the others are judged all the same.
+            errors.append(error)
+            problem = f"{type(error).__name__}: {error}"
+            gates.append(Gate(model.stem, "no target", None, (), problem=problem, is_error=True))
+        if not (options.json or options.markdown or on_stdout):
+            _print(gates[-1])
+    if options.json:
+        print_json({"passed": all(gates), "gates": [gate.document() for gate in gates]})
+    elif options.markdown:
+        print(markdown(gates), end="")
+    if options.junit is not None:
+        write_result(options.junit, junit(gates))
+    if errors:
+        raise errors[0]
+    failed = [gate for gate in gates if not gate.passed]
+    if failed:
+        why = "; ".join(f"{shown(gate.model)}: {', '.join(gate.failures())}" for gate in failed)
+        raise GateFailed(why)
+    if options.update:
+        _update(list(zip(gates, baselines, strict=True)))
+
+
+def _baselines(options: argparse.Namespace) -> list[Path | None]:
+    """Return the file of the baseline of each model."""
+    given = options.baseline
+    if given is None:
+        return [None] * len(options.models)
+    path = Path(given)
+    if len(options.models) == 1 and not (given.endswith("/") or path.is_dir()):
+        return [path]
+    if path.is_file() or given == "-":
+        raise InvalidOption("option --baseline: of several models it is a folder")
+    files = [path / f"{model.stem}.plan.json" for model in options.models]
+    twice = {str(file) for file in files if files.count(file) > 1}
+    if twice or any(is_stream(model) for model in options.models):
+        name = min(twice, default="-")
+        raise InvalidOption(f"option --baseline: several models would have the file {name!r}")
+    return list(files)
+
+
+def _gate(options: argparse.Namespace, baseline: Path | None) -> Gate:
+    """Plan one model and judge it."""
+    limits = Limits.of(plan_options(options))
+    old = None
+    if baseline is not None and not options.update:
+        try:
+            old = read_baseline(read_plan(baseline))
+        except FileNotFoundError:
+            raise BaselineError(
+                f"there is no baseline {str(baseline)!r}; --update writes it"
+            ) from None
+        except BaselineError as error:
+            raise BaselineError(f"{str(baseline)!r}: {error}") from None
+    graph = seen_by(load_ahead(options).graph, limits.options, options)
+    with watching(options) as watch:
+        made = limits.planned(graph, time_limit=options.time_limit, on_progress=watch)
+    watch.raise_if_stopped()
+    whole = None
+    if isinstance(made, Plan) and made.target.runtime == "tflm" and is_tflite(options.model):
+        whole = own_arena(parse(read_bytes(options.model)[0]), build_of(options)).total
+    gate = judged(graph, made, limits, old, options.allow_growth, whole)
+    if isinstance(made, Plan) and any(not row.passed and row.rule == "budget" for row in gate.rows):
+        arena = arena_of(made, options)
+        exported = None if arena is None else arena["exported"]
+        if exported is not None:
+            say(f"note: with offsets in the model {size(exported['total'])}: {exported['command']}")
+    return gate
+
+
+def _update(pairs: list[tuple[Gate, Path | None]]) -> None:
+    """Write the plans as baselines, all of them or none."""
+    files = [
+        (path, gate.plan.to_json().encode())
+        for gate, path in pairs
+        if path is not None and isinstance(gate.plan, Plan)
+    ]
+    for path, _ in files:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    _core.write_files(files)
+    for path, _ in files:
+        say(f"wrote {path}")
+
+
+def _print(gate: Gate) -> None:
+    """Print one gate for people."""
+    verdict = "ok" if gate.passed else "FAIL"
+    print(f"{verdict}: {shown(gate.model) or 'model'} for {shown(gate.target)}")
+    if gate.problem is not None:
+        print(f"  {gate.problem}")
+    for line in table(gate):
+        print(line)
+
+
+def _growth(text: str) -> Growth:
+    """Read ``1KiB`` or ``2%``."""
+    try:
+        return Growth.of(text)
+    except (InvalidOption, InvalidSize) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -1,0 +1,113 @@
+"""The curve of a graph whose nodes may run again: bytes of the arena over extra work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from arenaplan._core import RecomputeCurve
+
+HEIGHT: Final = 210
+"""Height of the drawing, in pixels."""
+_PLOT, _TICKS = 150, 4
+_LEAST: Final = 1e-9
+"""Part of the work that still has a width."""
+
+
+def curve_of(curve: RecomputeCurve) -> dict[str, Any]:
+    """Return a curve as reports have it."""
+    return {
+        "cost": curve.cost,
+        "floor": curve.floor,
+        "points": [
+            {
+                "arena_bytes": point.arena_bytes,
+                "extra_cost": point.extra_cost,
+                "extra_bound": point.extra_bound,
+            }
+            for point in curve.points
+        ],
+    }
+
+
+def curve_lines(
+    curve: Mapping[str, Any], *, left: float, width: float, top: float, colors: Mapping[str, str]
+) -> Iterator[str]:
+    """
+    Yield the elements of a drawing in SVG.
+
+    The curve is drawn with a mark for each point, the proven bounds beside it, and the floor as a
+    dashed line.
+
+    Parameters
+    ----------
+    curve : mapping
+        What :func:`curve_of` returned.
+    left, width, top : float
+        The place, in pixels.
+    colors : mapping of str to str
+        Colors named ``line``, ``bound``, ``muted``, ``plot`` and ``edge``.
+    """
+    points: Sequence[Mapping[str, int]] = curve["points"]
+    cost = max(1, curve["cost"])
+    most_extra = max([_LEAST, *(point["extra_cost"] / cost for point in points)])
+    most_bytes = max([1, *(point["arena_bytes"] for point in points)])
+    bottom = top + _PLOT
+
+    def x(extra: int) -> float:
+        return left + width * (extra / cost) / most_extra
+
+    def y(number: int) -> float:
+        return bottom - _PLOT * number / most_bytes
+
+    def path(name: str) -> str:
+        return " ".join(f"{x(it[name]):.1f},{y(it['arena_bytes']):.1f}" for it in points)
+
+    yield (
+        f'<text x="{left}" y="{top - 5:.1f}" fill="{colors["muted"]}">arena over extra work of '
+        "nodes that run again; thin: proven least extra work; dashed: the floor</text>"
+    )
+    yield (
+        f'<rect x="{left}" y="{top}" width="{width}" height="{_PLOT}" fill="{colors["plot"]}" '
+        f'stroke="{colors["edge"]}"/>'
+    )
+    for part in range(_TICKS + 1):
+        number = most_bytes * part // _TICKS
+        yield (
+            f'<text x="{left - 5}" y="{y(number) + 4:.1f}" fill="{colors["muted"]}" '
+            f'text-anchor="end">{unit(number)}</text>'
+        )
+        at = left + width * part / _TICKS
+        yield (
+            f'<text x="{at:.1f}" y="{bottom + 14}" fill="{colors["muted"]}" '
+            f'text-anchor="middle">{most_extra * part / _TICKS:.1%}</text>'
+        )
+    floor = y(curve["floor"])
+    yield (
+        f'<line x1="{left}" y1="{floor:.1f}" x2="{left + width}" y2="{floor:.1f}" '
+        f'stroke="{colors["bound"]}" stroke-dasharray="6 4"/>'
+    )
+    for name, stroke in (("extra_bound", 0.8), ("extra_cost", 1.6)):
+        yield (
+            f'<polyline points="{path(name)}" fill="none" stroke="{colors["line"]}" '
+            f'stroke-width="{stroke}"/>'
+        )
+    for point in points:
+        about = (
+            f"{point['arena_bytes']:,} bytes at {point['extra_cost'] / cost:.2%} extra work, of "
+            f"which {point['extra_bound'] / cost:.2%} are proven"
+        )
+        yield (
+            f'<circle cx="{x(point["extra_cost"]):.1f}" cy="{y(point["arena_bytes"]):.1f}" r="3" '
+            f'fill="{colors["line"]}"><title>{about}</title></circle>'
+        )
+
+
+def unit(number: int) -> str:
+    """Return a number of bytes for an axis."""
+    scaled = float(number)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if scaled < 1024 or unit == "GiB":
+            break
+        scaled /= 1024
+    return f"{scaled:.4g} {unit}"

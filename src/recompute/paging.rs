@@ -1,0 +1,189 @@
+//! Copies to a slow memory and back, as nodes behind those of the graph.
+//!
+//! For each value that may be copied the model has two more nodes and one more value. The node *out*
+//! reads the value and writes its copy, which has no bytes in the arena; the node *in* reads the copy
+//! and makes the value again. So a sequence with copies is a sequence of executions like any other: a
+//! value that comes back is a value that was made again by another node. A schedule runs *out* once
+//! at most, and *in* as often as is worth it.
+
+use alloc::{vec, vec::Vec};
+
+use super::model::{Model, NONE, NodeFacts, at, narrow};
+use super::sequence::Evaluation;
+use crate::base::{Execution, NodeId, SpaceId, ValueId};
+use crate::graph::{Graph, ValueKind};
+use crate::pack::Space;
+
+/// The values that may be copied.
+pub(super) struct Paging {
+    /// The first node that copies.
+    first: u32,
+    /// The value of each pair of nodes.
+    values: Vec<u32>,
+    /// By value: its pair, or [`NONE`].
+    pairs: Vec<u32>,
+    /// By pair: bytes in the slow memory.
+    pub(super) slow: Vec<u64>,
+    /// Bytes that the slow memory holds.
+    pub(super) capacity: Option<u64>,
+}
+
+impl Paging {
+    /// Returns the nodes that copy a value out and in.
+    pub(super) fn nodes_of(&self, value: u32) -> Option<(u32, u32)> {
+        let pair = self.pairs.get(at(value)).copied().filter(|&pair| pair != NONE)?;
+        Some((self.first + 2 * pair, self.first + 2 * pair + 1))
+    }
+
+    /// Returns the pair that a node belongs to, and whether the node copies in.
+    pub(super) fn pair_of(&self, node: u32) -> Option<(u32, bool)> {
+        let index = node.checked_sub(self.first)?;
+        Some((index / 2, index % 2 == 1))
+    }
+
+    /// Returns the value of a pair.
+    pub(super) fn value_of(&self, pair: u32) -> u32 {
+        self.values[at(pair)]
+    }
+
+    /// Returns the execution that a node stands for.
+    pub(super) fn execution(&self, node: u32) -> Execution {
+        match self.pair_of(node) {
+            None => Execution::Run(NodeId::from(node)),
+            Some((pair, is_in)) => {
+                let value = ValueId::from(self.values[at(pair)]);
+                if is_in { Execution::PageIn { value } } else { Execution::PageOut { value } }
+            }
+        }
+    }
+}
+
+impl Model {
+    /// Adds nodes that copy values to `slow` and back: those between two nodes, which are in the
+    /// default space and show no bytes of another value.
+    pub(super) fn add_paging(&mut self, graph: &Graph, slow: &Space) {
+        let count = graph.values().len();
+        let mut paging = Paging {
+            first: narrow(self.nodes.len()),
+            values: Vec::new(),
+            pairs: vec![NONE; count],
+            slow: Vec::new(),
+            capacity: slow.capacity(),
+        };
+        for (index, value) in graph.values().iter().enumerate() {
+            let may_be_copied = value.kind() == ValueKind::Activation
+                && value.space() == SpaceId::new(0)
+                && value.pin().is_none()
+                && self.producer[index] != NONE
+                && self.bytes[index] > 0
+                && self.shows[index] == NONE
+                && !self.kept[index];
+            let fits = slow.capacity().is_none_or(|most| value.bytes() <= most);
+            if !may_be_copied || !fits {
+                continue;
+            }
+            let (value_id, copy) = (narrow(index), narrow(self.bytes.len()));
+            let cost = value.bytes().saturating_mul(slow.cost());
+            let out = narrow(self.nodes.len());
+            self.nodes.push(NodeFacts {
+                reads: vec![value_id],
+                writes: vec![copy],
+                cost,
+                ..NodeFacts::default()
+            });
+            self.nodes.push(NodeFacts {
+                reads: vec![copy],
+                writes: vec![value_id],
+                cost,
+                is_pure: true,
+                ..NodeFacts::default()
+            });
+            self.bytes.push(0);
+            self.own.push(0);
+            self.shows.push(NONE);
+            self.producer.push(out);
+            self.kept.push(false);
+            self.may_take.push(false);
+            self.replaced_by.push(NONE);
+            paging.pairs[index] = narrow(paging.values.len());
+            paging.values.push(value_id);
+            paging.slow.push(value.bytes());
+        }
+        self.paging = Some(paging);
+    }
+
+    /// Returns the node that copies a value in, and the cost of both copies.
+    pub(super) fn paged(&self, value: u32) -> Option<(u32, u64)> {
+        let (out, back) = self.paging.as_ref()?.nodes_of(value)?;
+        let cost = self.nodes[at(out)].cost.saturating_add(self.nodes[at(back)].cost);
+        Some((back, cost))
+    }
+
+    /// Returns whether a node copies a value, and is none of the graph.
+    pub(super) fn is_copy(&self, node: u32) -> bool {
+        at(node) >= self.count
+    }
+
+    /// Returns the sequence without copies out that nothing reads, copies in without a copy out, and
+    /// second copies out.
+    pub(super) fn tidied(&self, sequence: &[u32]) -> Vec<u32> {
+        let Some(paging) = &self.paging else { return sequence.to_vec() };
+        let mut returns = vec![false; paging.values.len()];
+        let mut left = vec![false; paging.values.len()];
+        for &node in sequence {
+            if let Some((pair, true)) = paging.pair_of(node) {
+                returns[at(pair)] = true;
+            }
+        }
+        let is_needed = |node: &u32| match paging.pair_of(*node) {
+            None => true,
+            Some((pair, true)) => left[at(pair)],
+            Some((pair, false)) => {
+                !core::mem::replace(&mut left[at(pair)], true) && returns[at(pair)]
+            }
+        };
+        sequence.iter().copied().filter(is_needed).collect()
+    }
+
+    /// Returns the sequence with each copy in as early as `budget` lets it be, until the nodes that
+    /// run meanwhile cost as much as the copy: on a machine that copies beside its work, nothing
+    /// waits for it then.
+    pub(super) fn prefetched(&self, sequence: Vec<u32>, budget: u64) -> Vec<u32> {
+        let Some(paging) = &self.paging else { return sequence };
+        let mut sequence = sequence;
+        let mut now = Evaluation::default();
+        if !now.run(self, &sequence) {
+            return sequence;
+        }
+        let mut trial = Evaluation::default();
+        for position in 0..sequence.len() {
+            let node = sequence[position];
+            let Some((pair, true)) = paging.pair_of(node) else { continue };
+            let value = paging.value_of(pair);
+            let bytes = self.bytes[at(value)];
+            let (mut start, mut hidden) = (position, 0_u64);
+            while start > 0 && hidden < self.nodes[at(node)].cost {
+                let before = sequence[start - 1];
+                let facts = &self.nodes[at(before)];
+                let touches = |other: &u32| self.root(*other) == value;
+                let is_bound = facts.reads.iter().chain(&facts.writes).any(touches)
+                    || paging.pair_of(before).is_some();
+                if is_bound || now.live[start - 1].saturating_add(bytes) > budget {
+                    break;
+                }
+                hidden = hidden.saturating_add(facts.cost);
+                start -= 1;
+            }
+            if start == position {
+                continue;
+            }
+            let mut moved = sequence.clone();
+            moved[start..=position].rotate_right(1);
+            if trial.run(self, &moved) && trial.peak <= budget {
+                sequence = moved;
+                core::mem::swap(&mut now, &mut trial);
+            }
+        }
+        sequence
+    }
+}
