@@ -85,7 +85,19 @@ public:
         return space;
     }
     std::uint64_t nodes() const noexcept { return ap_packing_nodes(get()); }
+    // Bytes that are needed if only those buffers leave their old offsets that must.
+    std::uint64_t peak_of_staying() const noexcept { return ap_packing_peak_of_staying(get()); }
     void check() const { arenaplan::check(ap_packing_check(get())); }
+};
+
+// Numbers of buffers that do not fit a space together.
+class Subset : public Handle<ap_subset, ap_subset_free> {
+public:
+    using Handle::Handle;
+
+    std::size_t size() const noexcept { return ap_subset_count(get()); }
+    const std::uint64_t *begin() const noexcept { return ap_subset_buffers(get()); }
+    const std::uint64_t *end() const noexcept { return begin() + size(); }
 };
 
 // Buffers to be placed.
@@ -121,6 +133,20 @@ public:
         ap_packing *packing = nullptr;
         check(ap_solve(get(), &options, &packing));
         return Packing(packing);
+    }
+    // Few buffers leave their old offsets; AP_NO_OFFSET is that of a new buffer.
+    Packing repack(const std::vector<std::uint64_t> &old,
+                   const ap_options &options = sized<ap_options>()) const {
+        ap_packing *packing = nullptr;
+        check(ap_repack(get(), old.data(), old.size(), &options, &packing));
+        return Packing(packing);
+    }
+    // Empty if it is not proven that the space is too small.
+    Subset infeasible_subset(std::uint32_t space = 0,
+                             const ap_options &options = sized<ap_options>()) const {
+        ap_subset *subset = nullptr;
+        check(ap_infeasible_subset(get(), space, &options, &subset));
+        return Subset(subset);
     }
 };
 

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use arenaplan::base::{Alignment, BufferId, LiveRange, MAX_BYTES};
-use arenaplan::pack::{self, Rules, Space as CoreSpace};
-use arenaplan::{SpaceId, solve};
+use arenaplan::pack::{self, Rules, Space as CoreSpace, infeasible_subset, repack};
+use arenaplan::{Budget, SpaceId, solve};
 
 use crate::error::{Code, Failure, Result};
 use crate::types::{
@@ -13,6 +13,8 @@ use crate::types::{
 };
 use crate::watch::Watch;
 
+/// In an array of old offsets: the buffer has none.
+pub const NO_OFFSET: u64 = u64::MAX;
 /// Most threads of one search.
 const MAX_THREADS: u32 = 1 << 10;
 
@@ -162,23 +164,80 @@ impl Problem {
         Ok(pack::Problem::with_rules(self.buffers.clone(), spaces, self.rules.clone())?)
     }
 
-    pub(crate) fn solve(&self, options: Options, watch: &Watch<'_>) -> Result<Packing> {
+    /// Answers a question about the problem within the limits of the caller.
+    fn ask<T>(
+        &self,
+        options: Options,
+        watch: &Watch<'_>,
+        question: impl FnOnce(&pack::Problem, &Budget<'_>) -> arenaplan::Result<T>,
+    ) -> Result<(pack::Problem, T)> {
         if options.threads > MAX_THREADS {
             let text = format!("{} threads are more than {MAX_THREADS}", options.threads);
             return Err(Failure::argument(text));
         }
         let some = |number: u64| (number > 0).then_some(number);
         let problem = self.build(some(options.capacity))?;
-        let packing = watch.during(|mut budget| {
+        let answer = watch.during(|mut budget| {
             if let Some(limit) = some(options.time_limit_ms) {
                 budget.deadline = Instant::now().checked_add(Duration::from_millis(limit));
             }
             budget.nodes = some(options.node_limit);
             budget.seed = options.seed;
             budget.threads = position(options.threads);
-            solve(&problem, &budget)
+            question(&problem, &budget)
         })?;
-        Ok(Packing { problem, packing })
+        Ok((problem, answer))
+    }
+
+    pub(crate) fn solve(&self, options: Options, watch: &Watch<'_>) -> Result<Packing> {
+        let (problem, found) = self.ask(options, watch, solve)?;
+        let peak_of_staying = found.peak();
+        Ok(Packing { problem, found, peak_of_staying })
+    }
+
+    /// Packs so that few buffers leave their `old` offsets.
+    pub(crate) fn repack(
+        &self,
+        old: &[u64],
+        options: Options,
+        watch: &Watch<'_>,
+    ) -> Result<Packing> {
+        let old: Vec<_> = old.iter().map(|&at| (at != NO_OFFSET).then_some(at)).collect();
+        let again = |problem: &pack::Problem, budget: &Budget<'_>| repack(problem, &old, budget);
+        let (problem, again) = self.ask(options, watch, again)?;
+        let peak_of_staying = again.peak_of_staying;
+        Ok(Packing { problem, found: again.packing, peak_of_staying })
+    }
+
+    /// Returns the buffers that prove that a space is too small.
+    pub(crate) fn infeasible_subset(
+        &self,
+        space: u32,
+        options: Options,
+        watch: &Watch<'_>,
+    ) -> Result<Subset> {
+        if position(space) >= self.spaces.len() {
+            return Err(Failure::argument(format!("there is no space {space}")));
+        }
+        let ask = |problem: &pack::Problem, budget: &Budget<'_>| {
+            infeasible_subset(problem, SpaceId::from(space), budget)
+        };
+        let (_, found) = self.ask(options, watch, ask)?;
+        let ids = found.unwrap_or_default().into_iter();
+        let buffers = ids.map(|id| u64::try_from(id.index()).unwrap_or(u64::MAX)).collect();
+        Ok(Subset { buffers })
+    }
+}
+
+/// Numbers of buffers that do not fit a space together.
+#[derive(Debug)]
+pub struct Subset {
+    buffers: Vec<u64>,
+}
+
+impl Subset {
+    pub(crate) fn buffers(&self) -> &[u64] {
+        &self.buffers
     }
 }
 
@@ -186,32 +245,37 @@ impl Problem {
 #[derive(Debug)]
 pub struct Packing {
     problem: pack::Problem,
-    packing: pack::Packing,
+    found: pack::Packing,
+    peak_of_staying: u64,
 }
 
 impl Packing {
     pub(crate) fn offsets(&self) -> &[u64] {
-        self.packing.offsets()
+        self.found.offsets()
     }
 
     pub(crate) fn status(&self) -> Status {
-        self.packing.status().into()
+        self.found.status().into()
     }
 
     pub(crate) fn peak(&self) -> u64 {
-        self.packing.peak()
+        self.found.peak()
+    }
+
+    pub(crate) const fn peak_of_staying(&self) -> u64 {
+        self.peak_of_staying
     }
 
     pub(crate) fn lower_bound(&self) -> u64 {
-        self.packing.lower_bound()
+        self.found.lower_bound()
     }
 
     pub(crate) fn nodes(&self) -> u64 {
-        self.packing.nodes()
+        self.found.nodes()
     }
 
     pub(crate) fn space(&self, index: u32) -> Result<SpacePacking> {
-        let space = self.packing.spaces().get(position(index));
+        let space = self.found.spaces().get(position(index));
         let space = space.ok_or_else(|| Failure::argument(format!("there is no space {index}")))?;
         let (status, peak) = (space.status.into(), space.peak);
         Ok(SpacePacking { size: 0, status, peak, lower_bound: space.lower_bound })
@@ -219,7 +283,7 @@ impl Packing {
 
     /// Verifies the offsets against the problem as it was when it was solved.
     pub(crate) fn check(&self) -> Result<()> {
-        self.packing.check(&self.problem)?;
+        self.found.check(&self.problem)?;
         Ok(())
     }
 }

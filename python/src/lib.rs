@@ -56,7 +56,9 @@ mod _core {
     #[pymodule_export]
     use crate::model::{Model, model_schema};
     #[pymodule_export]
-    use crate::pack::{Packing, pack, pack_again, pack_apart, pack_blame, pack_csv};
+    use crate::pack::{
+        Packing, pack, pack_again, pack_apart, pack_blame, pack_csv, pack_csv_again, pack_csv_blame,
+    };
     #[pymodule_export]
     use crate::plan::{Plan, plan_schema, techniques};
     #[pymodule_export]

@@ -290,6 +290,79 @@ pub(crate) fn pack_blame(
     Ok(found.map(|ids| ids.into_iter().map(BufferId::index).collect()))
 }
 
+/// Return a packing of a CSV document near that of an ``old`` one, the identifiers of the buffers that
+/// moved, and the peak of staying.
+#[pyfunction]
+#[pyo3(signature = (text, old, alignment, capacity, seed) -> "tuple[Packing, list[str], int]")]
+pub(crate) fn pack_csv_again(
+    py: Python<'_>,
+    text: &str,
+    old: &str,
+    alignment: u64,
+    capacity: Option<u64>,
+    seed: u64,
+) -> PyResult<(Packing, Vec<String>, u64)> {
+    let started = Instant::now();
+    let space = space(capacity).with_alignment(Alignment::new(alignment).or_raise(py)?);
+    let items = (text.len() + old.len()) / LINE_BYTES;
+    let (text, old) = (call::copied(py, text)?, call::copied(py, old)?);
+    let found = call::run(py, items, move |cancel, tell| {
+        let csv = CsvProblem::parse(&text, space)?;
+        let old = CsvProblem::parse(&old, Space::default())?;
+        let mut offsets: BTreeMap<&str, Option<u64>> = BTreeMap::new();
+        for (name, buffer) in old.names.iter().zip(old.problem.buffers()) {
+            // Buffers of the same identifier have no old offset.
+            offsets.entry(name).and_modify(|it| *it = None).or_insert(buffer.pin());
+        }
+        let old: Vec<_> =
+            csv.names.iter().map(|name| offsets.get(name).copied().flatten()).collect();
+        let mut budget = call::budget(cancel, tell, None);
+        budget.seed = seed;
+        let again = repack(&csv.problem, &old, &budget)?;
+        again.packing.check(&csv.problem)?;
+        Ok((csv, again))
+    })?;
+    let (csv, again): (CsvProblem, arenaplan::pack::Repacking) = OrRaise::or_raise(found, py)?;
+    let name = |id: BufferId| csv.names.get(id.index()).unwrap_or_default().to_owned();
+    let moved = again.moved.into_iter().map(name).collect();
+    let packing = Packing {
+        inner: Arc::new(again.packing),
+        seconds: started.elapsed().as_secs_f64(),
+        stages: Vec::new(),
+        interrupted: false,
+        csv: Some(Arc::new(csv)),
+    };
+    Ok((packing, moved, again.peak_of_staying))
+}
+
+/// Return the name of each space of a CSV document that is proven too small, with the identifiers of
+/// buffers that prove it.
+#[pyfunction]
+#[pyo3(signature = (text, alignment, capacity) -> "list[tuple[str, list[str]]]")]
+pub(crate) fn pack_csv_blame(
+    py: Python<'_>,
+    text: &str,
+    alignment: u64,
+    capacity: Option<u64>,
+) -> PyResult<Vec<(String, Vec<String>)>> {
+    let space = space(capacity).with_alignment(Alignment::new(alignment).or_raise(py)?);
+    let items = text.len() / LINE_BYTES;
+    let text = call::copied(py, text)?;
+    let found = call::run(py, items, move |cancel, tell| {
+        let CsvProblem { names, problem, .. } = CsvProblem::parse(&text, space)?;
+        let mut proofs = Vec::new();
+        for (number, space) in problem.spaces().iter().enumerate() {
+            let budget = call::budget(cancel, tell, None);
+            let subset = infeasible_subset(&problem, SpaceId::new(number), &budget)?;
+            let name = |id: BufferId| names.get(id.index()).unwrap_or_default().to_owned();
+            let named = |ids: Vec<BufferId>| ids.into_iter().map(name).collect();
+            proofs.extend(subset.map(|ids| (space.name().to_owned(), named(ids))));
+        }
+        Ok(proofs)
+    })?;
+    OrRaise::or_raise(found, py)
+}
+
 /// Pack the buffers of a CSV document.
 #[pyfunction]
 #[pyo3(signature = (text, alignment, capacity, time_limit, node_limit, seed, threads, on_progress))]

@@ -28,7 +28,8 @@ def chain(*sizes: int, names: list[str] | None = None, model: str = "small") -> 
     names = names or [f"v{index}" for index in range(len(sizes))]
     value = graph.input(names[0], (sizes[0],), "uint8")
     for name, size in zip(names[1:], sizes[1:], strict=True):
-        (value,) = graph.node("Op", [value], [(name, (size,), "uint8")], in_place=[(0, 0)])
+        fits = [(0, 0)] if size <= graph.values[value].shape[0] else []
+        (value,) = graph.node("Op", [value], [(name, (size,), "uint8")], in_place=fits)
     graph.output(value)
     return graph
 

@@ -275,3 +275,32 @@ def test_a_node_limit_gives_the_same_answer_with_any_number_of_threads(tmp_path:
     one = ap.pack(sizes, live, alignment=alignments, node_limit=3000, threads=1)
     two = ap.pack(sizes, live, alignment=alignments, node_limit=3000, threads=2)
     assert one.offsets == two.offsets
+
+
+def test_the_command_packs_near_an_old_packing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new, again = (tmp_path / name for name in ("old.csv", "new.csv", "again.csv"))
+    header = "id,lower,upper,size"
+    old.write_text(f"{header},offset\na,0,2,8,0\nb,1,4,8,8\nc,3,5,8,0\n")
+    new.write_text(f"{header}\nc,3,5,8\na,0,2,12\nb,1,4,8\nd,6,7,3\n")
+    assert main(["pack", str(new), "--after", str(old), "--json", "-o", str(again)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["peak"], document["moved"]) == (20, ["b", "d"])
+    assert document["peak_of_staying"] == 20
+    assert main(["pack", str(new), "--after", str(again)]) == 0
+    assert "0 of 4 buffers" in capsys.readouterr().out
+    assert main(["pack", str(new), "--after", str(old), "--node-limit", "5"]) == 2
+
+
+def test_the_command_names_the_buffers_that_do_not_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("id,lower,upper,size\na,0,2,60\nb,0,2,10\nc,1,3,50\nd,5,6,90\n")
+    assert main(["pack", str(table), "--capacity", "100", "--why"]) == 1
+    assert "for arena: a, c" in capsys.readouterr().out
+    assert main(["pack", str(table), "--capacity", "100", "--why", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["infeasible_subsets"] == {"arena": ["a", "c"]}
+    assert main(["pack", str(table), "--capacity", "120", "--why", "--json"]) == 0
+    assert "infeasible_subsets" not in json.loads(capsys.readouterr().out)

@@ -158,7 +158,8 @@ def chain(*sizes: int) -> ap.Graph:
     graph = ap.Graph("chain")
     value = graph.input("x", (sizes[0],), "uint8")
     for at, size in enumerate(sizes[1:]):
-        (value,) = graph.node("Op", [value], [(f"v{at}", (size,), "uint8")], in_place=[(0, 0)])
+        fits = [(0, 0)] if size <= sizes[at] else []
+        (value,) = graph.node("Op", [value], [(f"v{at}", (size,), "uint8")], in_place=fits)
     graph.output(value)
     return graph
 

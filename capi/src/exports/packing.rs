@@ -6,7 +6,7 @@ use std::ptr;
 use super::raw::{array, input, make, output};
 use super::searches::watch;
 use crate::error::{Code, guarded, required};
-use crate::problem::{Packing, Problem};
+use crate::problem::{Packing, Problem, Subset};
 use crate::types::{Buffer, Gap, Options, Space, SpacePacking, Status, position};
 
 /// Returns a problem without buffers, for the caller to free with `ap_problem_free`.
@@ -144,17 +144,95 @@ pub unsafe extern "C" fn ap_solve(
     packing: Option<&mut MaybeUninit<Option<Box<Packing>>>>,
 ) -> Code {
     make(packing, || {
-        let options = if options.is_null() {
-            Options::default()
-        } else {
-            // SAFETY: the contract of C programs.
-            unsafe { input(options, "options") }?
-        };
+        // SAFETY: the contract of C programs.
+        let options = unsafe { optional(options) }?;
         let problem = required(problem, "problem")?;
         // SAFETY: the contract of C programs (rules 3 and 6), of the pointers in the struct.
         let watch = unsafe { watch(options.progress, options.context, options.cancel) };
         problem.solve(options, &watch)
     })
+}
+
+/// Packs again after the problem has changed, so that few buffers leave their old offsets.
+///
+/// `old` has one offset per buffer, or `AP_NO_OFFSET` for a new one. The peak of each space is at most
+/// that of `ap_solve`, or at most the capacity if that can be met.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ap_repack(
+    problem: Option<&Problem>,
+    old: *const u64,
+    old_count: usize,
+    options: *const Options,
+    packing: Option<&mut MaybeUninit<Option<Box<Packing>>>>,
+) -> Code {
+    make(packing, || {
+        // SAFETY: the contract of C programs.
+        let options = unsafe { optional(options) }?;
+        // SAFETY: the contract of C programs (rule 4).
+        let old = unsafe { array(old, old_count, "old") }?;
+        // SAFETY: the contract of C programs (rules 3 and 6), of the pointers in the struct.
+        let watch = unsafe { watch(options.progress, options.context, options.cancel) };
+        required(problem, "problem")?.repack(old, options, &watch)
+    })
+}
+
+/// Finds buffers that do not fit a space together, and of which each is needed for that proof.
+///
+/// The subset is empty if it is not proven that the space is too small. On failure `*subset` is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ap_infeasible_subset(
+    problem: Option<&Problem>,
+    space: u32,
+    options: *const Options,
+    subset: Option<&mut MaybeUninit<Option<Box<Subset>>>>,
+) -> Code {
+    make(subset, || {
+        // SAFETY: the contract of C programs.
+        let options = unsafe { optional(options) }?;
+        // SAFETY: the contract of C programs (rules 3 and 6), of the pointers in the struct.
+        let watch = unsafe { watch(options.progress, options.context, options.cancel) };
+        required(problem, "problem")?.infeasible_subset(space, options, &watch)
+    })
+}
+
+/// Returns options, the default ones if the pointer is null.
+///
+/// # Safety
+///
+/// The contract of C programs, of a struct.
+unsafe fn optional(options: *const Options) -> crate::error::Result<Options> {
+    if options.is_null() {
+        return Ok(Options::default());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { input(options, "options") }
+}
+
+/// Frees a subset; does nothing if it is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_subset_free(subset: Option<Box<Subset>>) {
+    drop(subset);
+}
+
+/// Returns how many buffers a subset has; 0 if `subset` is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_subset_count(subset: Option<&Subset>) -> usize {
+    subset.map_or(0, |subset| subset.buffers().len())
+}
+
+/// Returns the numbers of the buffers of a subset, ascending; null if `subset` is null.
+///
+/// The array has `ap_subset_count` elements and belongs to the subset.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_subset_buffers(subset: Option<&Subset>) -> *const u64 {
+    subset.map_or(ptr::null(), |subset| subset.buffers().as_ptr())
+}
+
+/// Returns the bytes that all spaces need if only those buffers move that must; of a packing that
+/// `ap_repack` has not made, its peak. 0 if `packing` is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_packing_peak_of_staying(packing: Option<&Packing>) -> u64 {
+    packing.map_or(0, Packing::peak_of_staying)
 }
 
 /// Frees a packing; does nothing if it is null.

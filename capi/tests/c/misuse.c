@@ -28,6 +28,43 @@ struct later {
     uint64_t more;
 };
 
+/* A changed problem, and one that does not fit. */
+static void questions(void)
+{
+    const uint64_t old[4] = {0, 8, 0, AP_NO_OFFSET};
+    ap_problem *problem = ap_problem_new();
+    ap_packing *packing = NULL;
+    ap_subset *subset = NULL;
+    ap_options options = {.size = sizeof options, .capacity = 19};
+
+    EXPECT(ap_problem_add(problem, 0, 2, 12, 1), OK, "");
+    EXPECT(ap_problem_add(problem, 1, 4, 8, 1), OK, "");
+    EXPECT(ap_problem_add(problem, 3, 5, 8, 1), OK, "");
+    EXPECT(ap_problem_add(problem, 6, 7, 3, 1), OK, "");
+    EXPECT(ap_repack(NULL, old, 4, NULL, &packing), INVALID_ARGUMENT, "problem is null");
+    EXPECT(ap_repack(problem, NULL, 4, NULL, &packing), INVALID_ARGUMENT, "old is null");
+    EXPECT(ap_repack(problem, old, 3, NULL, &packing), INVALID_ARGUMENT, "3 old offsets");
+    HOLDS(packing == NULL);
+    EXPECT(ap_repack(problem, old, 4, NULL, &packing), OK, "");
+    HOLDS(ap_packing_peak(packing) == 20 && ap_packing_peak_of_staying(packing) == 20);
+    HOLDS(ap_packing_offsets(packing)[0] == 0 && ap_packing_offsets(packing)[2] == 0);
+    EXPECT(ap_packing_check(packing), OK, "");
+
+    EXPECT(ap_infeasible_subset(problem, 1, NULL, &subset), INVALID_ARGUMENT, "no space 1");
+    HOLDS(subset == NULL);
+    EXPECT(ap_infeasible_subset(problem, 0, NULL, &subset), OK, "");
+    HOLDS(ap_subset_count(subset) == 0);
+    ap_subset_free(subset);
+    EXPECT(ap_infeasible_subset(problem, 0, &options, &subset), OK, "");
+    HOLDS(ap_subset_count(subset) == 2 && ap_subset_count(NULL) == 0);
+    HOLDS(ap_subset_buffers(subset)[0] == 0 && ap_subset_buffers(subset)[1] == 1);
+    HOLDS(ap_subset_buffers(NULL) == NULL && ap_packing_peak_of_staying(NULL) == 0);
+    ap_subset_free(subset);
+    ap_subset_free(NULL);
+    ap_packing_free(packing);
+    ap_problem_free(problem);
+}
+
 static void packing(void)
 {
     ap_problem *problem = ap_problem_new();
@@ -225,6 +262,7 @@ int main(int argc, char **argv)
     HOLDS(ap_version() ==
           (AP_VERSION_MAJOR << 16 | AP_VERSION_MINOR << 8 | AP_VERSION_PATCH));
     packing();
+    questions();
     corners();
     plans(argv[1]);
     return failures > 0;

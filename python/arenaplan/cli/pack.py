@@ -20,7 +20,7 @@ from arenaplan.cli.common import (
 from arenaplan.cli.inputs import read_table
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.watch import gap, watching
-from arenaplan.errors import CapacityExceeded
+from arenaplan.errors import CapacityExceeded, InvalidOption
 from arenaplan.packing import MAX_THREADS, check_capacity, check_limits
 
 if TYPE_CHECKING:
@@ -67,6 +67,17 @@ def add_to(commands: Commands) -> None:
         metavar="N",
         help="for --time-limit (default: 1)",
     )
+    parser.add_argument(
+        "--after",
+        type=Path,
+        metavar="OLD.csv",
+        help="a packing of an earlier problem: few buffers leave its offsets, at the same peak",
+    )
+    parser.add_argument(
+        "--why",
+        action="store_true",
+        help="if the buffers cannot fit, name those that prove it: without any one, the others fit",
+    )
     add_json(parser)
     group(parser, "output").add_argument(
         "-o",
@@ -80,15 +91,26 @@ def add_to(commands: Commands) -> None:
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     limits = check_limits(options.time_limit, options.node_limit, options.seed, options.threads)
+    capacity = check_capacity(options.capacity)
     text = read_table(options.file)
-    with watching(options, catches=False) as watch:  # A packing says itself that it was ended.
-        packing = _core.pack_csv(
-            text, options.align, check_capacity(options.capacity), **limits, on_progress=watch
-        )
+    extra: dict[str, Any] = {}
+    if options.after is not None:
+        if options.time_limit is not None or options.node_limit is not None:
+            raise InvalidOption("option after: such a search has limits of its own")
+        old = read_table(options.after)
+        again = _core.pack_csv_again(text, old, options.align, capacity, options.seed)
+        packing, extra["moved"], extra["peak_of_staying"] = again
+    else:
+        # A packing says itself that it was ended.
+        with watching(options, catches=False) as watch:
+            packing = _core.pack_csv(text, options.align, capacity, **limits, on_progress=watch)
     # A file with offsets past the capacity would look like an answer.
     fits = packing.status not in ("infeasible", "unknown")
+    if options.why and packing.status == "infeasible":
+        proofs = _core.pack_csv_blame(text, options.align, capacity)
+        extra["infeasible_subsets"] = dict(proofs)
     with delivering(options, packing.to_csv if fits else None):
-        report(packing, as_json=options.json and not goes_to_stdout(options))
+        report(packing, extra, as_json=options.json and not goes_to_stdout(options))
     if packing.interrupted:
         raise KeyboardInterrupt
     if not fits:
@@ -96,15 +118,20 @@ def execute(options: argparse.Namespace) -> None:
         raise CapacityExceeded(f"the buffers {proof} fit {options.capacity:,} bytes")
 
 
-def report(packing: Packing, *, as_json: bool) -> None:
+def report(packing: Packing, extra: dict[str, Any], *, as_json: bool) -> None:
     """Print the report of a packing."""
     if as_json:
-        print_json(summarize(packing))
+        print_json({**summarize(packing), **extra})
         return
     proof = "proven minimal" if packing.status == "optimal" else packing.status
     print(f"{len(packing):,} buffers")
     print(f"  peak         {size(packing.peak)}, {proof}")
     print(f"  lower bound  {size(packing.lower_bound)}")
+    if "moved" in extra:
+        print(f"  moved        {len(extra['moved']):,} of {len(packing):,} buffers")
+        print(f"  staying      {size(extra['peak_of_staying'])}, if only those move that must")
+    for name, subset in extra.get("infeasible_subsets", {}).items():
+        print(f"  too large    for {name}: {', '.join(subset)}")
     print(f"  seconds      {packing.seconds:.3f}")
 
 

@@ -62,6 +62,8 @@ pub enum Stage {
     Hints,
     /// Best fit in the order of birth.
     Sweep,
+    /// Best fit away from the section with the largest load, in both directions of time.
+    FromPeak,
     /// First fit in several orders.
     FirstFit,
     /// Best fit in several orders.
@@ -92,6 +94,7 @@ impl Stage {
             Self::Order => "order",
             Self::Hints => "hints",
             Self::Sweep => "sweep",
+            Self::FromPeak => "sweep from the peak",
             Self::FirstFit => "first fit",
             Self::BestFit => "best fit",
             Self::Skyline => "skyline heuristic",

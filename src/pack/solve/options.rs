@@ -40,6 +40,8 @@ methods! {
     hints,
     /// First answer by best fit in the order of birth.
     sweep,
+    /// Best fit away from the section with the largest load, in both directions of time.
+    from_peak,
     /// Kernelization: items that fit wherever all others are get their offsets last.
     kernelization,
     /// First fit in seven orders.

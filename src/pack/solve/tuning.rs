@@ -174,6 +174,8 @@ tuning! {
         early_put_back: usize = 1 << 13, "buffers", "no effect in the ablation";
         /// Solid items up to which a core is searched as a whole.
         small_core: usize = 2_000, "items", "ablation: gap 33.8 ‰ at half, 38.4 ‰ at double, 33.8 ‰ as it is";
+        /// Solid items up to which those joined at tight cuts are searched, if they are at most `small_core`.
+        large_core: usize = 10_000, "items", "planted packings of 6,000 items that add up";
         /// Items from which a core may count as long.
         long_items: usize = 500, "items", "random chains: from 600 items on none of 60 got more bytes, of 130 to 400 items six did";
         /// Sections per item that is live in one, from which on average a core counts as long.
@@ -203,6 +205,8 @@ tuning! {
     greedy: GreedyTuning {
         /// Gaps that are large enough but misaligned, before the sweep takes a gap that fits anyhow.
         gap_tries: usize = 8, "gaps", "no effect in the ablation";
+        /// Passes away from the fullest section, with up to 2 to the power of half as many classes.
+        passes_from_peak: u32 = 18, "passes", "the traces of instances/traces";
         /// Interval lists after which a pass is given up.
         pass_work: usize = 1 << 28, "lists", "no effect in the ablation";
         /// Items above the target after which a completion of the critical part is given up.
@@ -327,7 +331,7 @@ tuning! {
         /// Steps of the search for partial tight cuts in one section.
         part_steps: usize = 4096, "steps", "no effect in the ablation";
         /// Cuts become tight whose sums differ by at most the larger one divided by one of these.
-        growth_tolerances: [u64; 3] = [8, 32, 128], "divisors", "the families of instances/soft: 1/8 serves noise of 10 %, 1/32 of 2 %";
+        growth_tolerances: [u64; 2] = [8, 32], "divisors", "planted packings: 1/8 serves noise of 10 %, 1/32 of 2 %";
         /// Effort after which the search for grown sizes is given up.
         growth_effort: usize = 1 << 27, "memory accesses", "not measured";
     }
@@ -422,6 +426,8 @@ pub(crate) mod layout {
     pub(crate) const EFFORT_PER_LOOK: usize = 1 << 15;
     /// Items of a pass between two looks at the clock: some milliseconds at most.
     pub(crate) const ITEMS_PER_LOOK: usize = 1 << 8;
+    /// Effort of placing an item by best fit in the order of time. Not measured.
+    pub(crate) const EFFORT_PER_SWEPT: usize = 16;
     /// Items of a first-fit or skyline pass between two looks at the clock.
     pub(crate) const PLACED_PER_LOOK: usize = 1 << 6;
     /// Work that is almost done may end this much after the deadline.

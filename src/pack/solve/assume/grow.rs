@@ -15,22 +15,30 @@ use alloc::{vec, vec::Vec};
 use core::cmp::Reverse;
 
 use crate::base::{Error, Result};
-use crate::pack::solve::model::arith::index;
+use crate::pack::solve::model::arith::{index, number};
 use crate::pack::solve::model::clock::Clock;
 use crate::pack::solve::model::memory::{filled, with_capacity};
-use crate::pack::solve::model::sort::order_by_number;
 use crate::pack::solve::model::{Item, Model};
+
+/// Cuts that become tight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NearCuts {
+    /// Two sums are near if they differ by at most the larger one divided by this number.
+    pub(crate) tolerance: u64,
+    /// Whether a cut is divided into parts of near sums, if there are any.
+    pub(crate) parts: bool,
+}
 
 /// Returns the model of grown items, in the order of the items of `model`; nothing if no cut becomes
 /// tight, or if the search for the sizes takes too long.
 ///
-/// At a cut where the sums of the dying and of the born items differ by at most the larger one
-/// divided by `tolerance`, both become equal. The sum of all growths, each times the sections of its
-/// item, is the least.
-pub(crate) fn grown(model: &Model, tolerance: u64, clock: &Clock<'_>) -> Result<Option<Model>> {
-    let mut network = Network::new(model, tolerance)?;
+/// At a near cut, the sums of the dying and of the born items become equal. The sum of all growths,
+/// each times the sections of its item, is the least.
+pub(crate) fn grown(model: &Model, near: NearCuts, clock: &Clock<'_>) -> Result<Option<Model>> {
+    let mut network = Network::new(model, near)?;
     let is_balanced = network.needs.iter().all(|&need| need == 0);
-    if is_balanced || !network.balance(clock) {
+    // Without a cut of several parts, the network is that of whole cuts.
+    if is_balanced || near.parts && !network.has_parts || !network.balance(clock) {
         return Ok(None);
     }
     let solids = model.items.iter().zip(&network.growths);
@@ -43,6 +51,72 @@ pub(crate) fn grown(model: &Model, tolerance: u64, clock: &Clock<'_>) -> Result<
     let loads = grown.loads.iter().map(|load| load.grains * grown.grain);
     grown.bound = loads.fold(grown.bound, u64::max);
     Ok(Some(grown))
+}
+
+impl NearCuts {
+    /// Appends the nodes of one moment: those of its parts, or that of all of its items, if the sums
+    /// are near.
+    fn divide(self, items: &[Item], mut cut: Sides, nodes: &mut Vec<Sides>) {
+        if self.parts && cut.dying.len() > 1 && cut.born.len() > 1 {
+            while let Some(part) = self.nearest_part(items, &cut) {
+                cut.dying.retain(|item| !part.dying.contains(item));
+                cut.born.retain(|item| !part.born.contains(item));
+                nodes.push(part);
+            }
+        }
+        let sums = [&cut.dying, &cut.born].map(|side| sum(items, side));
+        if sums[0] > 0 && sums[1] > 0 && self.are_near(sums[0], sums[1]) {
+            nodes.push(cut);
+        }
+    }
+
+    fn are_near(self, one: u64, other: u64) -> bool {
+        one.abs_diff(other) <= one.max(other) / self.tolerance.max(1)
+    }
+
+    /// Returns the part whose sums differ least for their size: one item on a side, and one, two or
+    /// three on the other.
+    fn nearest_part(self, items: &[Item], cut: &Sides) -> Option<Sides> {
+        let mut best: Option<(u64, Sides)> = None;
+        let mut offer = |one: u32, others: &[u32], is_born: bool| {
+            let (size, all) = (items[index(one)].size, sum(items, others));
+            let difference = size.abs_diff(all).saturating_mul(PARTS_PER_SIZE) / size.max(1);
+            let is_better = best.as_ref().is_none_or(|(least, _)| difference < *least);
+            if self.are_near(size, all) && is_better {
+                let (one, others) = (vec![one], others.to_vec());
+                let (dying, born) = if is_born { (others, one) } else { (one, others) };
+                best = Some((difference, Sides { dying, born }));
+            }
+        };
+        for (ones, many, is_born) in [(&cut.dying, &cut.born, false), (&cut.born, &cut.dying, true)]
+        {
+            if ones.len() * many.len() > MOST_PAIRS {
+                continue;
+            }
+            for &one in ones {
+                for (at, &first) in many.iter().enumerate() {
+                    offer(one, &[first], is_born);
+                    for (after, &second) in many.iter().enumerate().skip(at + 1) {
+                        offer(one, &[first, second], is_born);
+                        for &third in &many[after + 1..] {
+                            offer(one, &[first, second, third], is_born);
+                        }
+                    }
+                }
+            }
+        }
+        best.map(|(_, part)| part)
+    }
+}
+
+/// Resolution of the difference of two sums.
+const PARTS_PER_SIZE: u64 = 1 << 20;
+/// Pairs of a dying and a born item above which a cut is not divided.
+const MOST_PAIRS: usize = 144;
+
+/// Returns the sum of the sizes of some items.
+fn sum(items: &[Item], side: &[u32]) -> u64 {
+    side.iter().map(|&item| items[index(item)].size).sum()
 }
 
 /// An item on a path, and whether the path shrinks it.
@@ -78,38 +152,25 @@ struct Path {
     edges: Vec<Edge>,
 }
 
-/// Items by a moment of theirs, and where those of each moment begin.
-#[derive(Debug)]
-struct AtCuts {
-    items: Vec<u32>,
-    first: Vec<u32>,
-}
-
-impl AtCuts {
-    fn new(model: &Model, moment: impl Fn(&Item) -> u32) -> Result<Self> {
-        let mut moments = with_capacity(model.items.len(), "items at cuts")?;
-        moments.extend(model.items.iter().map(moment));
-        let (items, first) = order_by_number(&moments, model.loads.len() + 1)?;
-        Ok(Self { items, first })
-    }
-
-    /// Returns the items of a moment.
-    fn at(&self, moment: usize) -> &[u32] {
-        &self.items[index(self.first[moment])..index(self.first[moment + 1])]
-    }
+/// The items that die at a node, and those that are born there.
+#[derive(Clone, Debug, Default)]
+struct Sides {
+    dying: Vec<u32>,
+    born: Vec<u32>,
 }
 
 /// Cuts, and the items between them.
 ///
-/// The cuts that are to be tight are nodes. All others are one node, the *ground*, which takes and
-/// gives any amount.
+/// The cuts that are to be tight, or their parts, are nodes. All other births and deaths are at one
+/// node, the *ground*, which takes and gives any amount.
 #[derive(Debug)]
 struct Network<'m> {
     items: &'m [Item],
-    /// By moment, the node there.
-    nodes: Vec<usize>,
-    dying: AtCuts,
-    born: AtCuts,
+    /// By item, the nodes of its birth and of its death.
+    births: Vec<u32>,
+    deaths: Vec<u32>,
+    /// By node; empty at the ground, which is the last one.
+    sides: Vec<Sides>,
     /// By node, the grains that die there beyond those that are born; 0 at the ground.
     needs: Vec<i64>,
     /// By item, in grains.
@@ -118,33 +179,54 @@ struct Network<'m> {
     potentials: Vec<i64>,
     /// By node; none outside of a search.
     reached: Vec<Option<Reached>>,
+    /// Whether some moment has several nodes.
+    has_parts: bool,
 }
 
 impl<'m> Network<'m> {
-    fn new(model: &'m Model, tolerance: u64) -> Result<Self> {
-        let ground = model.loads.len() + 1;
+    fn new(model: &'m Model, near: NearCuts) -> Result<Self> {
+        let moments = model.loads.len() + 1;
+        let mut at: Vec<Sides> = filled(Sides::default(), moments, "cuts")?;
+        for (item, it) in model.items.iter().enumerate() {
+            at[index(it.span.start)].born.push(number(item));
+            at[index(it.span.end)].dying.push(number(item));
+        }
+        let mut sides = with_capacity(moments, "cuts")?;
+        let mut has_parts = false;
+        for cut in at {
+            let before = sides.len();
+            near.divide(&model.items, cut, &mut sides);
+            has_parts |= sides.len() > before + 1;
+        }
+        let ground = number(sides.len());
+        sides.push(Sides::default());
         let mut network = Self {
             items: &model.items,
-            nodes: filled(ground, ground, "cuts")?,
-            dying: AtCuts::new(model, |item| item.span.end)?,
-            born: AtCuts::new(model, |item| item.span.start)?,
-            needs: filled(0, ground + 1, "cuts")?,
+            births: filled(ground, model.items.len(), "items at cuts")?,
+            deaths: filled(ground, model.items.len(), "items at cuts")?,
+            needs: filled(0, sides.len(), "cuts")?,
             growths: filled(0, model.items.len(), "items at cuts")?,
-            potentials: filled(0, ground + 1, "cuts")?,
-            reached: filled(None, ground + 1, "cuts")?,
+            potentials: filled(0, sides.len(), "cuts")?,
+            reached: filled(None, sides.len(), "cuts")?,
+            sides,
+            has_parts,
         };
-        for moment in 0..ground {
-            let sum = |side: &AtCuts| -> u64 {
-                side.at(moment).iter().map(|&item| model.items[index(item)].size).sum()
-            };
-            let (dies, born) = (sum(&network.dying), sum(&network.born));
-            let is_near = dies.abs_diff(born) <= dies.max(born) / tolerance.max(1);
-            if dies > 0 && born > 0 && is_near {
-                network.nodes[moment] = moment;
-                network.needs[moment] = dies.cast_signed() - born.cast_signed();
+        for (node, sides) in network.sides.iter().enumerate() {
+            for &item in &sides.born {
+                network.births[index(item)] = number(node);
             }
+            for &item in &sides.dying {
+                network.deaths[index(item)] = number(node);
+            }
+            let sum = |side: &[u32]| sum(&model.items, side).cast_signed();
+            network.needs[node] = sum(&sides.dying) - sum(&sides.born);
         }
         Ok(network)
+    }
+
+    /// Returns the node that takes and gives any amount.
+    fn ground(&self) -> usize {
+        self.sides.len() - 1
     }
 
     /// Makes the cuts of all nodes tight; false if that takes too long.
@@ -152,7 +234,7 @@ impl<'m> Network<'m> {
         let most = clock.tuning().assume.growth_effort;
         let before = clock.effort();
         for direction in [Direction::Forward, Direction::Backward] {
-            for start in 0..self.nodes.len() {
+            for start in 0..self.ground() {
                 while match direction {
                     Direction::Forward => self.needs[start] > 0,
                     Direction::Backward => self.needs[start] < 0,
@@ -177,8 +259,9 @@ impl<'m> Network<'m> {
         let first = Reached { distance: 0, edge: Edge::default(), is_settled: false };
         self.reached[start] = Some(first);
         let mut end = None;
+        let mut known = core::mem::take(&mut self.reached);
         while let Some(Reverse((distance, node))) = open.pop() {
-            match &mut self.reached[node] {
+            match &mut known[node] {
                 Some(reached) if !reached.is_settled => reached.is_settled = true,
                 _ => continue,
             }
@@ -186,18 +269,19 @@ impl<'m> Network<'m> {
                 end = Some((node, distance));
                 break;
             }
-            let edges = self.edges(node, direction);
-            clock.spend(edges.len());
-            for (next, length, edge) in edges {
+            let mut edges = 0;
+            self.each_edge(node, direction, |next, length, edge| {
+                edges += 1;
                 let distance = distance + length;
-                let known = self.reached[next].map_or(i64::MAX, |reached| reached.distance);
-                if distance < known {
+                if known[next].is_none_or(|reached| distance < reached.distance) {
                     touched.push(next);
-                    self.reached[next] = Some(Reached { distance, edge, is_settled: false });
+                    known[next] = Some(Reached { distance, edge, is_settled: false });
                     open.push(Reverse((distance, next)));
                 }
-            }
+            });
+            clock.spend(edges);
         }
+        self.reached = known;
         let path = end.map(|(end, distance)| {
             self.raise_potentials(&touched, distance, direction);
             Path { end, edges: self.followed(start, end, direction) }
@@ -210,7 +294,7 @@ impl<'m> Network<'m> {
 
     /// Returns whether a search ends at a node.
     fn is_end(&self, node: usize, direction: Direction) -> bool {
-        let is_ground = node == self.nodes.len();
+        let is_ground = node == self.ground();
         is_ground
             || match direction {
                 Direction::Forward => self.needs[node] < 0,
@@ -218,31 +302,39 @@ impl<'m> Network<'m> {
             }
     }
 
-    /// Returns the nodes next to one, the lengths of the edges less potentials, and the edges.
-    fn edges(&self, node: usize, direction: Direction) -> Vec<(usize, i64, Edge)> {
+    /// Calls `visit` with the nodes next to one, the lengths of the edges less potentials, and the
+    /// edges.
+    fn each_edge(
+        &self,
+        node: usize,
+        direction: Direction,
+        mut visit: impl FnMut(usize, i64, Edge),
+    ) {
+        let Sides { dying, born } = &self.sides[node];
         let (grown, shrunk) = match direction {
-            Direction::Forward => (&self.born, &self.dying),
-            Direction::Backward => (&self.dying, &self.born),
+            Direction::Forward => (born, dying),
+            Direction::Backward => (dying, born),
         };
-        let grown = grown.at(node).iter().map(|&item| Edge { item, shrinks: false });
-        let shrunk = shrunk.at(node).iter().map(|&item| Edge { item, shrinks: true });
-        let shrunk = shrunk.filter(|edge| self.growths[index(edge.item)] > 0);
-        let of = |edge: Edge| {
+        let mut each = |edge: Edge| {
             let next = self.far_end(edge, direction);
             let length = i64::from(self.items[index(edge.item)].length());
             let length = if edge.shrinks { -length } else { length };
             let difference = self.potentials[node] - self.potentials[next];
             let difference = if direction == Direction::Forward { difference } else { -difference };
-            (next, length + difference, edge)
+            visit(next, length + difference, edge);
         };
-        grown.chain(shrunk).map(of).collect()
+        for &item in grown {
+            each(Edge { item, shrinks: false });
+        }
+        for &item in shrunk.iter().filter(|&&item| self.growths[index(item)] > 0) {
+            each(Edge { item, shrinks: true });
+        }
     }
 
     /// Returns the node at which an edge ends that a search follows.
     fn far_end(&self, edge: Edge, direction: Direction) -> usize {
-        let span = &self.items[index(edge.item)].span;
         let is_later = (direction == Direction::Forward) != edge.shrinks;
-        self.nodes[index(if is_later { span.end } else { span.start })]
+        index(if is_later { &self.deaths } else { &self.births }[index(edge.item)])
     }
 
     /// Returns the node at which an edge begins that a search follows.
@@ -278,7 +370,7 @@ impl<'m> Network<'m> {
     /// Grows and shrinks the items of a path as far as the needs of its ends go.
     fn push(&mut self, start: usize, path: &Path, direction: Direction) {
         let mut amount = self.needs[start].unsigned_abs();
-        if path.end != self.nodes.len() {
+        if path.end != self.ground() {
             amount = amount.min(self.needs[path.end].unsigned_abs());
         }
         for edge in path.edges.iter().filter(|edge| edge.shrinks) {
@@ -293,7 +385,7 @@ impl<'m> Network<'m> {
             Direction::Backward => amount.cast_signed(),
         };
         self.needs[start] += change;
-        if path.end != self.nodes.len() {
+        if path.end != self.ground() {
             self.needs[path.end] -= change;
         }
     }
@@ -306,7 +398,6 @@ mod tests {
     use crate::base::LiveRange;
     use crate::pack::problem::Buffer;
     use crate::pack::solve::budget::Budget;
-    use crate::pack::solve::model::arith::number;
     use crate::pack::solve::model::random::Random;
     use crate::pack::solve::testing::model_of;
 
@@ -317,7 +408,8 @@ mod tests {
 
     fn sizes(rows: &[(u32, u32, u64)], tolerance: u64) -> Option<Vec<u64>> {
         let (budget, model) = (Budget::default(), model(rows));
-        let grown = grown(&model, tolerance, &Clock::new(&budget)).unwrap()?;
+        let near = NearCuts { tolerance, parts: false };
+        let grown = grown(&model, near, &Clock::new(&budget)).unwrap()?;
         Some(grown.items.iter().map(|item| item.size * grown.grain).collect())
     }
 
@@ -328,6 +420,19 @@ mod tests {
         assert_eq!(sizes(&[(0, 2, 100), (2, 4, 100)], 32), None, "it is tight");
         assert_eq!(sizes(&[(0, 2, 100), (2, 4, 90)], 32), None, "it is not near");
         assert_eq!(sizes(&[(0, 2, 100), (2, 4, 90)], 8), Some(vec![100, 100]));
+    }
+
+    #[test]
+    fn parts_of_a_cut_grow_on_their_own() {
+        // 100 gives way to 98, and 60 to 30 and 31. As a whole, the cut needs 1 more grain.
+        let model = model(&[(0, 2, 100), (0, 2, 60), (2, 4, 98), (2, 4, 30), (2, 4, 31)]);
+        let budget = Budget::default();
+        let near = NearCuts { tolerance: 16, parts: true };
+        let grown = grown(&model, near, &Clock::new(&budget)).unwrap().unwrap();
+        let sizes: Vec<_> = grown.items.iter().map(|item| item.size).collect();
+        let before: u64 = sizes[..2].iter().sum();
+        assert_eq!(before, sizes[2..].iter().sum::<u64>());
+        assert!(sizes.contains(&61) && sizes.iter().filter(|&&size| size == 100).count() == 2);
     }
 
     #[test]
@@ -351,7 +456,8 @@ mod tests {
                 .collect();
             let model = model(&rows);
             let tolerance = 4;
-            let Some(grown) = grown(&model, tolerance, &Clock::new(&budget)).unwrap() else {
+            let near = NearCuts { tolerance, parts: false };
+            let Some(grown) = grown(&model, near, &Clock::new(&budget)).unwrap() else {
                 continue;
             };
             found += 1;

@@ -77,6 +77,11 @@ impl Restrictions {
         }
     }
 
+    /// Returns whether no model is left that could be searched.
+    pub(crate) fn are_closed(&self) -> bool {
+        self.slots.iter().all(|slot| matches!(slot, Slot::Closed))
+    }
+
     /// Returns the model that is searched next.
     ///
     /// Models take turns in their order. After `turns_each` turns of each, every second turn goes to
@@ -171,6 +176,10 @@ impl Restriction {
     ) -> Result<Option<Self>> {
         let model = joined.as_ref().map_or(core, Joined::model);
         let chains = joined.as_ref().map_or(&[][..], Joined::chains);
+        // A search of so many items hardly ever ends. Joined items may be few where items are many.
+        if model.items.len() > clock.tuning().portfolio.small_core {
+            return Ok(None);
+        }
         let turns = Turns::new(model, worker, clock);
         let search = Restarts::new(model, chains, clock)?;
         Ok(search.map(|search| Self { joined, search, turns }))

@@ -12,10 +12,11 @@ impl State {
         let mut done = done;
         self.uncovered.clear();
         while let Ok(loss) = done
-            && let Some(kind) = self.chains.moved.pop()
+            && let Some(kind) = self.chains.next_moved()
         {
             for at in self.chains.of(kind) {
                 let link = index(self.chains.of_kinds[at]);
+                self.work += 1;
                 done = self.follow(link).map(|()| loss);
                 if done.is_err() {
                     break;

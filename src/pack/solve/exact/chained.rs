@@ -6,7 +6,7 @@ use core::ops::Range;
 use super::kinds::Kind;
 use crate::base::Result;
 use crate::pack::solve::model::arith::{index, number};
-use crate::pack::solve::model::memory::with_capacity;
+use crate::pack::solve::model::memory::{filled, with_capacity};
 use crate::pack::solve::model::sort::order_by_number;
 
 /// Two sets of items, given by their numbers, that occupy the same interval of offsets one after
@@ -28,8 +28,12 @@ pub(super) struct ChainedIntervals {
     /// `of_kinds`.
     first: Vec<u32>,
     pub(super) of_kinds: Vec<u32>,
-    /// Kinds whose bounds have changed.
-    pub(super) moved: Vec<u32>,
+    /// Kinds whose bounds have changed, in the order of the changes, and how many of them were
+    /// taken. First in, first out: bounds that rise in many small steps are propagated once.
+    moved: Vec<u32>,
+    taken: usize,
+    /// Whether a kind is queued, by kind.
+    is_queued: Vec<bool>,
 }
 
 /// Size and bounds of the offset of one interval, and the kinds of both sides.
@@ -74,7 +78,8 @@ impl ChainedIntervals {
         for place in &mut of_kinds {
             *place = link_of[index(*place)];
         }
-        Ok(Self { list, first, of_kinds, moved: Vec::new() })
+        let is_queued = filled(false, kinds.len(), "chains")?;
+        Ok(Self { list, first, of_kinds, moved: Vec::new(), taken: 0, is_queued })
     }
 
     /// Restores the bounds of an interval.
@@ -95,13 +100,25 @@ impl ChainedIntervals {
 
     /// Queues a kind whose bounds have changed.
     pub(super) fn note(&mut self, kind: u32) {
-        if self.has(kind) {
+        if self.has(kind) && !core::mem::replace(&mut self.is_queued[index(kind)], true) {
             self.moved.push(kind);
         }
     }
 
+    /// Takes the kind out of the queue that has waited longest.
+    pub(super) fn next_moved(&mut self) -> Option<u32> {
+        let kind = *self.moved.get(self.taken)?;
+        self.taken += 1;
+        self.is_queued[index(kind)] = false;
+        Some(kind)
+    }
+
     /// Empties the queue.
     pub(super) fn forget(&mut self) {
+        for kind in self.moved.drain(self.taken..) {
+            self.is_queued[index(kind)] = false;
+        }
         self.moved.clear();
+        self.taken = 0;
     }
 }

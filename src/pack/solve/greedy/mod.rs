@@ -3,6 +3,7 @@
 mod contained;
 pub(super) mod first_fit;
 pub(super) mod kernelize;
+mod nests;
 pub(super) mod occupancy;
 pub(super) mod skyline;
 mod spans;

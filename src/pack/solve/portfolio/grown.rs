@@ -1,9 +1,11 @@
 //! Searches of a core whose items have grown a little, so that their sizes add up.
 
+use alloc::{boxed::Box, vec::Vec};
+
 use super::incumbent::Incumbent;
 use super::searches::Searches;
 use crate::base::Result;
-use crate::pack::solve::assume::grow::grown;
+use crate::pack::solve::assume::grow::{NearCuts, grown};
 use crate::pack::solve::budget::Stage;
 use crate::pack::solve::model::Model;
 use crate::pack::solve::model::arith::index;
@@ -19,17 +21,36 @@ pub(crate) struct Whole<'m> {
     pub(crate) core: &'m [u32],
 }
 
-/// Exact searches of grown items, for one tolerance after the other.
+/// Exact searches of grown items, for several tolerances by turns.
 ///
 /// Growth raises the load, so the searches of a tolerance end where the best packing of the items
-/// themselves needs no more bytes than the grown items can do with.
+/// themselves needs no more bytes than the grown items can do with. The first way gets three fourths of
+/// the effort, the second one three fourths of the rest, and so on.
 #[derive(Debug)]
 pub(crate) struct GrownSizes<'m> {
     whole: Whole<'m>,
     worker: usize,
-    /// Tolerances that were used.
-    used: usize,
-    current: Option<Grown>,
+    slots: Vec<Slot>,
+}
+
+/// One way of growth.
+#[derive(Debug)]
+struct Slot {
+    near: NearCuts,
+    state: State,
+    /// Effort so far, in memory accesses.
+    spent: usize,
+}
+
+/// State of the searches of one way of growth.
+#[derive(Debug)]
+enum State {
+    /// The items have not grown.
+    New,
+    /// The grown items are searched.
+    Open(Box<Grown>),
+    /// Nothing is left to gain, or nothing has grown.
+    Closed,
 }
 
 /// Grown items, and what is known of them.
@@ -42,13 +63,17 @@ struct Grown {
 }
 
 impl<'m> GrownSizes<'m> {
-    pub(crate) const fn new(whole: Whole<'m>, worker: usize) -> Self {
-        Self { whole, worker, used: 0, current: None }
+    pub(crate) fn new(whole: Whole<'m>, worker: usize, clock: &Clock<'_>) -> Self {
+        let tolerances = clock.tuning().assume.growth_tolerances.into_iter();
+        let ways = tolerances
+            .flat_map(|tolerance| [false, true].map(|parts| NearCuts { tolerance, parts }));
+        let slots = ways.map(|near| Slot { near, state: State::New, spent: 0 }).collect();
+        Self { whole, worker, slots }
     }
 
     /// Returns whether there is something left to try.
-    pub(crate) fn can(&self, clock: &Clock<'_>) -> bool {
-        self.current.is_some() || self.used < clock.tuning().assume.growth_tolerances.len()
+    pub(crate) fn can(&self) -> bool {
+        self.slots.iter().any(|slot| !matches!(slot.state, State::Closed))
     }
 
     /// Runs one search, for a peak of at least `goal` bytes.
@@ -58,25 +83,43 @@ impl<'m> GrownSizes<'m> {
         best: &mut Incumbent<'_>,
         clock: &Clock<'_>,
     ) -> Result<()> {
-        if self.current.is_none() {
-            let tolerance = clock.tuning().assume.growth_tolerances.get(self.used);
-            self.used += 1;
-            if let Some(&tolerance) = tolerance {
-                self.current = Grown::new(self.whole.model, tolerance, self.worker, clock)?;
-            }
+        let open = self.slots.iter_mut().enumerate();
+        let open = open.filter(|(_, slot)| !matches!(slot.state, State::Closed));
+        let next = open.min_by_key(|(place, slot)| slot.spent << (2 * place));
+        let Some((_, slot)) = next else { return Ok(()) };
+        let before = clock.effort();
+        slot.step(self.whole, self.worker, goal, best, clock)?;
+        slot.spent += clock.effort() - before;
+        Ok(())
+    }
+}
+
+impl Slot {
+    fn step(
+        &mut self,
+        whole: Whole<'_>,
+        worker: usize,
+        goal: u64,
+        best: &mut Incumbent<'_>,
+        clock: &Clock<'_>,
+    ) -> Result<()> {
+        if let State::New = self.state {
+            let grown = Grown::new(whole.model, self.near, worker, clock)?;
+            self.state = grown.map(Box::new).map_or(State::Closed, State::Open);
         }
-        let Some(current) = &mut self.current else { return Ok(()) };
-        if current.bound < best.peak() && current.peak > current.bound {
-            let mut of_grown = best.of_grown(&current.model, current.peak, current.bound, clock);
-            current.searches.step(&current.model, goal, &mut of_grown, clock)?;
-            (current.peak, current.bound) = (of_grown.peak(), of_grown.bound());
-            let core = self.whole.core;
-            let of_core = |all: &[u64]| core.iter().map(|&item| all[index(item)]).collect();
-            let offsets = of_grown.offsets().map(of_core);
-            best.offer(offsets, Stage::Grown);
-        } else {
-            self.current = None;
+        let State::Open(grown) = &mut self.state else { return Ok(()) };
+        let grown = &mut **grown;
+        let is_over = grown.bound >= best.peak() || grown.peak <= grown.bound;
+        if is_over || grown.searches.are_closed() {
+            self.state = State::Closed;
+            return Ok(());
         }
+        let mut of_grown = best.of_grown(&grown.model, grown.peak, grown.bound, clock);
+        grown.searches.step(&grown.model, goal, &mut of_grown, clock)?;
+        (grown.peak, grown.bound) = (of_grown.peak(), of_grown.bound());
+        let of_core = |all: &[u64]| whole.core.iter().map(|&item| all[index(item)]).collect();
+        let offsets = of_grown.offsets().map(of_core);
+        best.offer(offsets, Stage::Grown);
         Ok(())
     }
 }
@@ -84,15 +127,15 @@ impl<'m> GrownSizes<'m> {
 impl Grown {
     fn new(
         items: &Model,
-        tolerance: u64,
+        near: NearCuts,
         worker: usize,
         clock: &Clock<'_>,
     ) -> Result<Option<Self>> {
-        let is_small = items.items.len() <= clock.tuning().portfolio.small_core;
+        let is_small = items.items.len() <= clock.tuning().portfolio.large_core;
         if !is_small || !items.is_plain() {
             return Ok(None);
         }
-        let Some(model) = grown(items, tolerance, clock)? else { return Ok(None) };
+        let Some(model) = grown(items, near, clock)? else { return Ok(None) };
         let searches = Searches::new(&model, worker, clock)?;
         let bound = model.bound;
         Ok(searches.map(|searches| Self { model, searches, peak: u64::MAX, bound }))

@@ -15,10 +15,12 @@ use crate::pack::solve::budget::Stage;
 use crate::pack::solve::greedy::first_fit::{self, Fit, ORDERS};
 use crate::pack::solve::greedy::occupancy::Occupancy;
 use crate::pack::solve::greedy::skyline::SkylineHeuristic;
+use crate::pack::solve::greedy::sweep::{self, StackOrder};
 use crate::pack::solve::model::Model;
 use crate::pack::solve::model::clock::Clock;
 use crate::pack::solve::options::Methods;
 use crate::pack::solve::repair::chains::EjectionChains;
+use crate::pack::solve::tuning::layout::EFFORT_PER_SWEPT;
 
 /// The situation in which a method takes a turn.
 struct Task<'t, 'a> {
@@ -66,17 +68,51 @@ trait Method: fmt::Debug {
 }
 
 /// Returns the methods that are switched on. Of those with equal cost, the first is next.
-fn methods<'m>(on: &Methods, worker: usize, whole: Whole<'m>) -> Vec<Box<dyn Method + 'm>> {
-    let all: [(bool, Box<dyn Method + 'm>); 7] = [
+fn methods<'m>(worker: usize, whole: Whole<'m>, clock: &Clock<'_>) -> Vec<Box<dyn Method + 'm>> {
+    let on = clock.methods();
+    let all: [(bool, Box<dyn Method + 'm>); 8] = [
+        (on.from_peak, Box::new(FromPeak { worker, count: 0 })),
         (on.ejection_chains, Box::new(Chains)),
         (on.critical_part, Box::new(CriticalPart { worker, series: None })),
         (on.first_fit || on.best_fit, Box::new(GreedyPasses::new(on, worker))),
         (on.skyline, Box::new(SkylinePasses { series: None })),
         (on.exact, Box::new(ExactSearch { worker, searches: None, too_large: false })),
         (on.disjunctive, Box::new(Disjunctions::new())),
-        (on.grown_sizes && on.exact, Box::new(GrownSizes::new(whole, worker))),
+        (on.grown_sizes && on.exact, Box::new(GrownSizes::new(whole, worker, clock))),
     ];
     all.into_iter().filter_map(|(is_on, method)| is_on.then_some(method)).collect()
+}
+
+/// Best fit away from the fullest section, with another stack in that section each time.
+#[derive(Debug)]
+struct FromPeak {
+    worker: usize,
+    /// Passes made so far.
+    count: u32,
+}
+
+impl Method for FromPeak {
+    fn role(&self) -> Role {
+        Role::Large
+    }
+
+    fn can(&self, core: &Model, clock: &Clock<'_>) -> bool {
+        // All threads would make the same passes.
+        self.worker == 0
+            && self.count < clock.tuning().greedy.passes_from_peak
+            && core.all_solid()
+            && !core.has_pins()
+    }
+
+    fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
+        let Task { core, best, clock, .. } = task;
+        let stack =
+            StackOrder { by_death: self.count.is_multiple_of(2), classes: 1 << (self.count / 2) };
+        self.count += 1;
+        best.offer(sweep::from_peak(core, stack, best.limit(), clock)?, Stage::FromPeak);
+        clock.spend(core.items.len() * EFFORT_PER_SWEPT);
+        Ok(())
+    }
 }
 
 /// Ejection chains from the best packing.
@@ -226,10 +262,13 @@ impl Method for ExactSearch {
     fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
         let Task { core, goal, best, clock, .. } = task;
         self.prepare(core, clock)?;
-        match &mut self.searches {
-            Some(searches) => searches.step(core, goal, best, clock),
-            None => Ok(()),
+        let Some(searches) = &mut self.searches else { return Ok(()) };
+        searches.step(core, goal, best, clock)?;
+        if searches.are_closed() {
+            self.searches = None;
+            self.too_large = true;
         }
+        Ok(())
     }
 }
 
@@ -253,8 +292,8 @@ impl Method for GrownSizes<'_> {
         Role::Grown
     }
 
-    fn can(&self, _core: &Model, clock: &Clock<'_>) -> bool {
-        self.can(clock)
+    fn can(&self, _core: &Model, _clock: &Clock<'_>) -> bool {
+        self.can()
     }
 
     fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
@@ -280,7 +319,7 @@ struct Entry<'m> {
 impl<'m> Portfolio<'m> {
     /// Returns the methods of a thread that are switched on, for the core of a model.
     pub(crate) fn new(worker: usize, whole: Whole<'m>, clock: &Clock<'_>) -> Self {
-        let list = methods(clock.methods(), worker, whole);
+        let list = methods(worker, whole, clock);
         let methods = list.into_iter().map(|method| Entry { method, spent: 0 }).collect();
         Self { chains: None, methods }
     }
@@ -362,15 +401,21 @@ impl<'m> Portfolio<'m> {
     ) -> Result<bool> {
         let tuning = &clock.tuning().portfolio;
         // Many solid items are searched in part, by the method for the critical part.
+        // Up to some size, joined items may be few enough; not where `most` asks for a quick end.
+        let may_join = (tuning.small_core + 1..=tuning.large_core).contains(&core.items.len());
+        let too_large = core.all_solid() && !(may_join && most == usize::MAX);
         let is_due = |it: &Entry<'_>| {
             it.method.can(core, clock)
-                && it.method.role() != Role::Grown
-                && !(it.method.role() == Role::Exact && core.all_solid())
+                && !(too_large && matches!(it.method.role(), Role::Exact | Role::Grown))
         };
         let Some(place) = self.least_spent(is_due) else { return Ok(false) };
         let (before, peak) = (clock.effort(), best.peak());
         let all: usize = self.methods.iter().map(|it| it.spent).sum();
-        clock.begin_turn(all.max(tuning.shortest_turn).min(most));
+        // Exact search of solid items has nodes of its own: cut short, it would have begun in vain.
+        let role = self.methods[place].method.role();
+        if !(core.all_solid() && matches!(role, Role::Exact | Role::Grown)) {
+            clock.begin_turn(all.max(tuning.shortest_turn).min(most));
+        }
         self.run(place, core, goal, best, clock)?;
         clock.end_turn();
         // Not every turn counts effort by itself.

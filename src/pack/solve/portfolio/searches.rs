@@ -42,6 +42,14 @@ impl Searches {
         Ok(kind.map(|kind| Self { kind, count: 0 }))
     }
 
+    /// Returns whether all models of the core have turned out to be too large.
+    pub(crate) fn are_closed(&self) -> bool {
+        match &self.kind {
+            Kind::Solid(restrictions) => restrictions[0].are_closed(),
+            Kind::Windowed(_) => false,
+        }
+    }
+
     /// Runs one search, for a peak of at least `goal` bytes.
     pub(crate) fn step(
         &mut self,
