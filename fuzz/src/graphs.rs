@@ -139,10 +139,8 @@ fn effects(bytes: &mut Unstructured<'_>, inputs: &[(ValueId, u64)]) -> Result<(V
         // Pieces of the output from pieces of some inputs.
         8 | 9 => {
             let count = pieces(bytes, [made, first].into_iter())?;
-            let follows = match bytes.ratio(2, 3)? {
-                true if first % count == 0 => vec![0],
-                _ => vec![],
-            };
+            let is_followed = bytes.ratio(2, 3)? && first % count == 0;
+            let follows = if is_followed { vec![0] } else { vec![] };
             if made % count == 0 {
                 effects.flows.push(Flow { output: 0, pieces: count, follows });
             }

@@ -3,6 +3,7 @@
 #![allow(
     clippy::as_conversions,
     clippy::cast_possible_truncation,
+    clippy::duplicate_mod,
     clippy::items_after_statements,
     clippy::unwrap_used,
     missing_docs,

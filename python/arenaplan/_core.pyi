@@ -72,6 +72,8 @@ __all__ = [
     "pack_blame",
     "pack_bytes",
     "pack_csv",
+    "pack_csv_again",
+    "pack_csv_blame",
     "pack_matrix",
     "pack_weights",
     "packed_bytes",
@@ -2852,6 +2854,20 @@ def pack_csv(
 ) -> Packing:
     """
     Pack the buffers of a CSV document.
+    """
+
+def pack_csv_again(
+    text: str, old: str, alignment: int, capacity: int | None, seed: int
+) -> tuple[Packing, list[str], int]:
+    """
+    Return a packing of a CSV document near that of an ``old`` one, the identifiers of the buffers that
+    moved, and the peak of staying.
+    """
+
+def pack_csv_blame(text: str, alignment: int, capacity: int | None) -> list[tuple[str, list[str]]]:
+    """
+    Return the name of each space of a CSV document that is proven too small, with the identifiers of
+    buffers that prove it.
     """
 
 def pack_matrix(matrix: ndarray[Any, Any], transposed: bool, target: ndarray[Any, Any]) -> None:

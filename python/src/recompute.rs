@@ -60,6 +60,7 @@ pub(crate) struct Transfer {
 }
 
 #[pymethods]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "PyO3 gives methods a reference")]
 impl Transfer {
     #[new]
     fn new(py: Python<'_>, value: u32, way: &str) -> PyResult<Self> {
@@ -178,6 +179,7 @@ impl Paging {
 #[pyo3(signature = (
     graph, options, goal, strategy="", on_progress=None, time_limit=None, paging=None
 ))]
+#[allow(clippy::too_many_arguments, reason = "they are the arguments of a function of Python")]
 pub(crate) fn recompute(
     py: Python<'_>,
     graph: &Graph,

@@ -102,12 +102,10 @@ impl Planner<'_> {
                     search = search.paging_to(graph, options, slow);
                     found = cheaper(found, self.within(graph, &mut search, bytes)?);
                 }
-                found.or_else(|least| {
-                    Err(Error::RecomputeExceeded {
-                        budget: bytes,
-                        least: least.min(best.arena_bytes()),
-                        floor: search.floor(),
-                    })
+                found.map_err(|least| Error::RecomputeExceeded {
+                    budget: bytes,
+                    least: least.min(best.arena_bytes()),
+                    floor: search.floor(),
                 })
             }
             Goal::Extra(most) => {

@@ -141,14 +141,14 @@ fn changes(model: &Model, sequence: &[u32], now: &Evaluation, budget: u64) -> Ve
     // The same, but for copies out: a value that has left need not be read to leave.
     let mut next_run = vec![NONE; count];
     let mut names: Vec<Vec<u32>> = vec![Vec::new(); count];
-    for position in (top + 1)..sequence.len() {
+    for (position, &node) in sequence.iter().enumerate().skip(top + 1) {
         for read in is_used_at(position) {
             let index = at(read.instance);
             if spans(&now.instances[index]) {
                 if next[index] == NONE {
                     next[index] = narrow(position);
                 }
-                if next_run[index] == NONE && !model.is_copy(sequence[position]) {
+                if next_run[index] == NONE && !model.is_copy(node) {
                     next_run[index] = narrow(position);
                 }
                 if !names[index].contains(&read.value) {

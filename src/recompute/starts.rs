@@ -84,10 +84,14 @@ pub(super) fn rebuilt_with_copies(
     let mut builder = Builder::new(model);
     let leaving = leaving(model, &order[..start], copied);
     let mut is_copied = vec![false; model.bytes.len()];
-    copied.iter().for_each(|&value| is_copied[at(value)] = true);
+    for &value in copied {
+        is_copied[at(value)] = true;
+    }
     for (&node, leaving) in order[..start].iter().zip(&leaving) {
         builder.run(node);
-        leaving.iter().for_each(|&out| builder.run(out));
+        for &out in leaving {
+            builder.run(out);
+        }
     }
     for value in 0..model.bytes.len() {
         let producer = model.producer[value];

@@ -89,7 +89,12 @@ def _another(field: object) -> object:
 
 def test_every_result_of_the_extension_is_public() -> None:
     private = {"Graph", "Explained", "SharedVerdict", "StorageLayout", "Verdict"}
-    private |= {"CompiledKernel", "ConvWay", "ThreadTeam", "WindowSide"}  # They are parts of the executor.
+    private |= {
+        "CompiledKernel",
+        "ConvWay",
+        "ThreadTeam",
+        "WindowSide",
+    }  # They are parts of the executor.
     classes = {name for name, value in vars(_core).items() if isinstance(value, type)}
     assert classes - private <= set(ap.__all__)
     assert sorted(ap.__all__) == sorted(set(ap.__all__))
