@@ -47,6 +47,11 @@
 #define AP_VERSION_PATCH 0
 
 /**
+ * In an array of old offsets: the buffer has none.
+ */
+#define AP_NO_OFFSET UINT64_MAX
+
+/**
  * The number of a value or a node that is none.
  */
 #define AP_NONE UINT32_MAX
@@ -312,6 +317,11 @@ typedef struct ap_pool ap_pool;
  * added.
  */
 typedef struct ap_problem ap_problem;
+
+/**
+ * Numbers of buffers that do not fit a space together.
+ */
+typedef struct ap_subset ap_subset;
 
 /**
  * Bytes in memory.
@@ -1248,6 +1258,51 @@ size_t ap_problem_count(const struct ap_problem *problem);
 enum ap_code ap_solve(const struct ap_problem *problem,
                       const struct ap_options *options,
                       struct ap_packing **packing);
+
+/**
+ * Packs again after the problem has changed, so that few buffers leave their old offsets.
+ *
+ * `old` has one offset per buffer, or `AP_NO_OFFSET` for a new one. The peak of each space is at most
+ * that of `ap_solve`, or at most the capacity if that can be met.
+ */
+enum ap_code ap_repack(const struct ap_problem *problem,
+                       const uint64_t *old,
+                       size_t old_count,
+                       const struct ap_options *options,
+                       struct ap_packing **packing);
+
+/**
+ * Finds buffers that do not fit a space together, and of which each is needed for that proof.
+ *
+ * The subset is empty if it is not proven that the space is too small. On failure `*subset` is null.
+ */
+enum ap_code ap_infeasible_subset(const struct ap_problem *problem,
+                                  uint32_t space,
+                                  const struct ap_options *options,
+                                  struct ap_subset **subset);
+
+/**
+ * Frees a subset; does nothing if it is null.
+ */
+void ap_subset_free(struct ap_subset *subset);
+
+/**
+ * Returns how many buffers a subset has; 0 if `subset` is null.
+ */
+size_t ap_subset_count(const struct ap_subset *subset);
+
+/**
+ * Returns the numbers of the buffers of a subset, ascending; null if `subset` is null.
+ *
+ * The array has `ap_subset_count` elements and belongs to the subset.
+ */
+const uint64_t *ap_subset_buffers(const struct ap_subset *subset);
+
+/**
+ * Returns the bytes that all spaces need if only those buffers move that must; of a packing that
+ * `ap_repack` has not made, its peak. 0 if `packing` is null.
+ */
+uint64_t ap_packing_peak_of_staying(const struct ap_packing *packing);
 
 /**
  * Frees a packing; does nothing if it is null.
