@@ -24,8 +24,8 @@ pub(crate) struct Whole<'m> {
 /// Exact searches of grown items, for several tolerances by turns.
 ///
 /// Growth raises the load, so the searches of a tolerance end where the best packing of the items
-/// themselves needs no more bytes than the grown items can do with. The first way gets three fourths of
-/// the effort, the second one three fourths of the rest, and so on.
+/// themselves needs no more bytes than the grown items can do with. The first way gets half of
+/// the effort, the second one half of the rest, and so on.
 #[derive(Debug)]
 pub(crate) struct GrownSizes<'m> {
     whole: Whole<'m>,
@@ -85,7 +85,7 @@ impl<'m> GrownSizes<'m> {
     ) -> Result<()> {
         let open = self.slots.iter_mut().enumerate();
         let open = open.filter(|(_, slot)| !matches!(slot.state, State::Closed));
-        let next = open.min_by_key(|(place, slot)| slot.spent << (2 * place));
+        let next = open.min_by_key(|(place, slot)| slot.spent << place);
         let Some((_, slot)) = next else { return Ok(()) };
         let before = clock.effort();
         slot.step(self.whole, self.worker, goal, best, clock)?;

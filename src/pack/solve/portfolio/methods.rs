@@ -360,10 +360,10 @@ impl<'m> Portfolio<'m> {
             it.method.role() == Role::LargeAndSmall && it.method.can(core, clock) && it.spent < part
         };
         let due = self.least_spent(is_due).filter(|_| part >= tuning.shortest_turn);
-        // Grown items are searched half as long as the items themselves.
+        // Grown items are searched as long as the items themselves.
         let most = self.methods[exact].spent;
         let is_grown = |it: &Entry<'_>| {
-            it.method.role() == Role::Grown && it.method.can(core, clock) && 2 * it.spent < most
+            it.method.role() == Role::Grown && it.method.can(core, clock) && it.spent < most
         };
         let due = due.or_else(|| self.least_spent(is_grown).filter(|_| most >= tuning.grown_after));
         let few = core.items.len() <= clock.tuning().disjunctive.few_items;

@@ -185,7 +185,8 @@ pub(crate) fn improve(
             }
         }
         let can_go_on = if is_large || is_long || !core.all_solid() {
-            portfolio.take_turn(core, goal, end - clock.effort(), best, clock)?
+            let most = if end == usize::MAX { end } else { end - clock.effort() };
+            portfolio.take_turn(core, goal, most, best, clock)?
         } else {
             portfolio.search(core, goal, best, clock)?
         };
