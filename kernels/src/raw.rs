@@ -53,9 +53,7 @@ impl Layout {
         let start = image * self.steps[0] + channel * self.steps[1];
         start..start + self.size
     }
-}
 
-impl Layout {
     /// Returns the layout of some of the planes, or of some elements of each, and its first element.
     ///
     /// # Panics

@@ -10,13 +10,11 @@
 
 use arenaplan_kernels::{Cell, PlanesMut, Recurrence, State};
 
-/// Numbers that look random, between -1 and 1.
-fn numbers(count: usize, seed: usize) -> Vec<f32> {
-    (0..count)
-        .map(|at| ((at * 7919 + seed * 104_729 + at * at) % 2001) as f32 / 1000.0 - 1.0)
-        .collect()
-}
+mod numbers;
 
+use numbers::numbers;
+
+/// Numbers that look random, between -1 and 1.
 fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }

@@ -16,19 +16,11 @@ use arenaplan_kernels::{
     multiply_bytes, packed_bytes_len, packed_weights_len, pool, softmax,
 };
 
-const BOUNDS: (f32, f32) = (-0.9, 40.0);
+mod numbers;
 
-/// Numbers that look random, between -1 and 1.
-fn numbers(count: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    (0..count).map(|_| (next() % 2001) as f32 / 1000.0 - 1.0).collect()
-}
+use numbers::numbers;
+
+const BOUNDS: (f32, f32) = (-0.9, 40.0);
 
 fn side(size: usize, kernel: usize, stride: usize, dilation: usize, pad: usize) -> Side {
     let out = (size + 2 * pad - (kernel - 1) * dilation - 1) / stride + 1;

@@ -174,9 +174,8 @@ def plan(
             executions = graph.for_plan(found).core_for("auto", found.steps, (), target.name)
             return _core.recompute_with_scratch(graph.core, executions, arguments, found)
 
-        if paging is None:
-            return _with_scratch(goal, partial(with_scratch, paging=None))
-        return _better(goal, [partial(with_scratch, paging=it) for it in (None, paging)])
+        slow = (None,) if paging is None else (None, paging)
+        return _better(goal, [partial(with_scratch, paging=it) for it in slow])
     if page_to is not None:
         raise InvalidOption("option page_to: it needs a goal, which is the option recompute")
     if backend is None:
@@ -336,26 +335,25 @@ def _with_scratch(goal: Goal, planned: Callable[[Goal], Plan]) -> Plan:
         return planned(goal)
     if goal.kind == "extra":
         return min(planned(Goal("extra")), planned(goal), key=fast_bytes)
-    budget, smallest = goal.number, 0
+    budget, sizes = goal.number, []
     for _ in range(_ATTEMPTS):
         try:
             found = planned(Goal("bytes", budget))
         except RecomputeExceeded:
             break
-        excess = fast_bytes(found) - goal.number
-        if excess <= 0:
+        sizes.append(fast_bytes(found))
+        if sizes[-1] <= goal.number:
             return found
-        smallest = min(smallest or fast_bytes(found), fast_bytes(found))
-        budget -= excess
+        budget -= sizes[-1] - goal.number
         if budget <= 0:
             break
     found = planned(Goal("extra", _MOST_EXTRA))
-    if fast_bytes(found) <= goal.number:
+    sizes.append(fast_bytes(found))
+    if sizes[-1] <= goal.number:
         return found
-    smallest = min(smallest or fast_bytes(found), fast_bytes(found))
     raise RecomputeExceeded(
         f"no schedule was found whose arena has {goal.number} bytes, scratch memory included; the "
-        f"smallest one has {smallest}"
+        f"smallest one has {min(sizes)}"
     )
 
 

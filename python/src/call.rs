@@ -71,6 +71,17 @@ pub(crate) struct Ended<T> {
     pub(crate) seconds: f64,
 }
 
+impl<T> Ended<T> {
+    /// Returns the result of work whose answer is of no use if it was asked to end.
+    ///
+    /// # Errors
+    ///
+    /// The exception that ended it.
+    pub(crate) fn finished(self) -> PyResult<T> {
+        self.stopped.map_or(Ok(self.value), Err)
+    }
+}
+
 /// Messages of the working thread.
 enum News<T> {
     Moment(Moment),
@@ -102,7 +113,7 @@ pub(crate) fn run<T: Send + 'static>(
     work: impl FnOnce(&'static AtomicBool, Tell<'_>) -> T + Send + 'static,
 ) -> PyResult<T> {
     let ended = watch(py, items, &mut |_| Ok(ControlFlow::Continue(())), work)?;
-    ended.stopped.map_or(Ok(ended.value), Err)
+    ended.finished()
 }
 
 /// As [`run`], and calls `hear` with each progress that `work` tells; `work` is asked to end if

@@ -139,10 +139,7 @@ pub(crate) fn plan(
             (None, None) => planner.plan(&graph),
         }
     })?;
-    match ended.stopped {
-        Some(error) => Err(error),
-        None => Ok(ended.value.or_raise(py)?.into()),
-    }
+    Ok(ended.finished()?.or_raise(py)?.into())
 }
 
 /// Returns the memories that a plan may use.
@@ -190,10 +187,7 @@ pub(crate) fn explain(
     let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
         options.planner()?.budget(call::budget(cancel, tell, time_limit)).explain(&graph)
     })?;
-    if let Some(error) = ended.stopped {
-        return Err(error);
-    }
-    let Explanation { plan, without, levels, switched, .. } = ended.value.or_raise(py)?;
+    let Explanation { plan, without, levels, switched, .. } = ended.finished()?.or_raise(py)?;
     let named = |levels: Vec<(Technique, u64)>| {
         let level = |(technique, bytes): (Technique, u64)| Level {
             technique: technique.name().into(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arenaplan::base::Execution;
 use arenaplan::pack::Space;
-use arenaplan::planner::{Curve, Goal};
+use arenaplan::planner::{Curve, Goal, Planner};
 use arenaplan::recompute::Recompute;
 use arenaplan::{Error, NodeId, ValueId};
 use pyo3::prelude::*;
@@ -173,6 +173,14 @@ impl Paging {
     }
 }
 
+/// Returns a planner that may also copy values to a slow memory, if there is one.
+fn paged<'a>(planner: Planner<'a>, slow: Option<&'a Space>) -> Planner<'a> {
+    match slow {
+        Some(slow) => planner.paging_to(slow),
+        None => planner,
+    }
+}
+
 /// Return a plan in which nodes run again to meet a goal: ``("bytes", number)``,
 /// ``("extra", millionths)`` or ``("strategy", 0)`` with a name.
 #[pyfunction]
@@ -201,15 +209,9 @@ pub(crate) fn recompute(
     let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
     let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
         let planner = options.planner()?.budget(call::budget(cancel, tell, time_limit));
-        match &slow {
-            Some(slow) => planner.paging_to(slow).recompute(&graph, goal),
-            None => planner.recompute(&graph, goal),
-        }
+        paged(planner, slow.as_ref()).recompute(&graph, goal)
     })?;
-    match ended.stopped {
-        Some(error) => Err(error),
-        None => Ok(ended.value.or_raise(py)?.into()),
-    }
+    Ok(ended.finished()?.or_raise(py)?.into())
 }
 
 /// Return a plan with the schedule of another one, for the graph of its executions with scratch
@@ -249,15 +251,9 @@ pub(crate) fn recompute_curve(
     let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
     let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
         let planner = options.planner()?.budget(call::budget(cancel, tell, time_limit));
-        match &slow {
-            Some(slow) => planner.paging_to(slow).recompute_curve(&graph),
-            None => planner.recompute_curve(&graph),
-        }
+        paged(planner, slow.as_ref()).recompute_curve(&graph)
     })?;
-    if let Some(error) = ended.stopped {
-        return Err(error);
-    }
-    let Curve { points, cost, floor, .. } = ended.value.or_raise(py)?;
+    let Curve { points, cost, floor, .. } = ended.finished()?.or_raise(py)?;
     let part = |part: u64| ratio(part, cost);
     let points = points.into_iter().map(|point| {
         let (extra_cost, extra_bound) = (point.extra_cost, point.extra_bound);

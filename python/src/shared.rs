@@ -62,10 +62,7 @@ pub(crate) fn plan_together(
         let planner = options.planner()?.budget(call::budget(cancel, tell, time_limit));
         planner.plan_together(&graphs, together)
     })?;
-    match ended.stopped {
-        Some(error) => Err(error),
-        None => Ok(SharedPlan::new(ended.value.or_raise(py)?)),
-    }
+    Ok(SharedPlan::new(ended.finished()?.or_raise(py)?))
 }
 
 #[pymethods]

@@ -277,11 +277,10 @@ impl Planner<'_> {
                 plan = ordered;
             }
         }
-        plan.recomputed = Some(recomputed.clone());
         let options = self.context(graph)?.liveness_options(false, true)?;
         let order: Vec<NodeId> = graph.order().to_vec();
         let slow = recomputed.paging.as_ref().map(Paging::to_space);
-        let bytes = fast_bytes(&plan);
+        let bytes = bytes_beside(&plan, slow.is_some());
         let bound = Recompute::bound_of(graph, options, &order, slow.as_ref(), bytes, &self.budget);
         recomputed.extra_bound = bound.min(recomputed.extra_bound);
         plan.recomputed = Some(recomputed);
@@ -309,19 +308,15 @@ impl Planner<'_> {
         let slow = self.paging.filter(|_| copies > 0);
         let scheduled = graph.scheduled_with(&schedule.executions, slow)?;
         let mut plan = self.plan_steps(&scheduled.graph, &steps(&scheduled.order))?;
-        let mut recomputed = Recomputed {
+        let bytes = bytes_beside(&plan, slow.is_some());
+        plan.recomputed = Some(Recomputed {
             schedule: schedule.executions.clone(),
             cost: search.cost(),
             extra_cost: schedule.extra_cost,
-            extra_bound: 0,
-            floor: search.floor(),
+            extra_bound: search.bound(bytes).min(schedule.extra_cost),
+            floor: search.floor().min(bytes),
             paging: slow.map(Paging::of),
-        };
-        plan.recomputed = Some(recomputed.clone());
-        let bytes = fast_bytes(&plan);
-        recomputed.extra_bound = search.bound(bytes).min(schedule.extra_cost);
-        recomputed.floor = recomputed.floor.min(bytes);
-        plan.recomputed = Some(recomputed);
+        });
         plan.check(graph)?;
         Ok(plan)
     }
@@ -329,7 +324,11 @@ impl Planner<'_> {
 
 /// Returns the bytes of all arenas but that of the slow memory.
 fn fast_bytes(plan: &Plan) -> u64 {
-    let has_slow = plan.recomputed().is_some_and(|it| it.paging.is_some());
+    bytes_beside(plan, plan.recomputed().is_some_and(|it| it.paging.is_some()))
+}
+
+/// Returns the bytes of all arenas, without the last one if that is the slow memory.
+fn bytes_beside(plan: &Plan, has_slow: bool) -> u64 {
     let count = plan.arenas().len() - usize::from(has_slow);
     plan.arenas()[..count].iter().fold(0, |sum, space| sum.saturating_add(space.arena_bytes))
 }

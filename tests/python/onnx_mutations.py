@@ -8,14 +8,10 @@ a typed error nor a right result.
 
 from __future__ import annotations
 
-import argparse
 import random
-import resource
-import signal
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import date
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -24,6 +20,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 import arenaplan as ap
 import light_models
+import seeds
 from cnn_models import random_cnn
 from random_flow import Generator
 from random_models import random_model
@@ -375,34 +372,10 @@ def agreement(
     return "right"
 
 
-def _late(_signal: int, _frame: object) -> None:
-    raise TimeoutError("it takes longer than 20 seconds")
-
-
-def main(first: int, count: int) -> int:
-    """Try seeds, print what is neither a typed error nor a right result, and return how many."""
-    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
-    signal.signal(signal.SIGVTALRM, _late)
-    counts: Counter[str] = Counter()
-    for seed in range(first, first + count):
-        model, changes = mutant(seed)
-        print(f"{seed}: {'+'.join(changes)}", file=sys.stderr)  # tells what ended the process
-        signal.setitimer(signal.ITIMER_VIRTUAL, 20)
-        try:
-            found = outcome(model)
-        except Exception as error:
-            found = "DEFECT " + type(error).__name__
-            text = " ".join(str(error).split())[:300]
-            print(f"{seed} {'+'.join(changes)}: {type(error).__name__}: {text}", flush=True)
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        counts[found] += 1
-    print(dict(counts.most_common()), flush=True)
-    return sum(number for found, number in counts.items() if found.startswith("DEFECT"))
+def _attempt(seed: int) -> tuple[str, Callable[[], str]]:
+    model, changes = mutant(seed)
+    return "+".join(changes), partial(outcome, model)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--models", type=int, default=2000, help="number of models")
-    parser.add_argument("--first", type=int, default=1000 * date.today().toordinal(), help="seed")
-    options = parser.parse_args()
-    sys.exit(main(options.first, options.models) > 0)
+    sys.exit(seeds.main("models", 6 << 30, _attempt))

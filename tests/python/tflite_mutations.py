@@ -7,17 +7,14 @@ have no type.
 
 from __future__ import annotations
 
-import argparse
 import random
-import resource
-import signal
 import struct
 import sys
-from collections import Counter
-from datetime import date
+from collections.abc import Callable
 
 import arenaplan as ap
 import flat
+import seeds
 from mobilenet import mobilenet_v2_int8
 
 WORDS = (0, 1, 2, 3, 4, 7, 8, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 4, 2**32 - 1)
@@ -79,31 +76,9 @@ def outcome(data: bytes) -> str:
     return "planned"
 
 
-def _late(_signal: int, _frame: object) -> None:
-    raise TimeoutError("it takes longer than 20 seconds")
-
-
-def main(first: int, count: int) -> int:
-    """Try seeds, print errors without a type, and return how many there are."""
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-    signal.signal(signal.SIGVTALRM, _late)
-    counts: Counter[str] = Counter()
-    for seed in range(first, first + count):
-        signal.setitimer(signal.ITIMER_VIRTUAL, 20)
-        try:
-            found = outcome(mutant(seed))
-        except Exception as error:
-            found = "DEFECT " + type(error).__name__
-            print(f"{seed}: {type(error).__name__}: {str(error)[:300]}", flush=True)
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        counts[found] += 1
-    print(dict(counts.most_common()), flush=True)
-    return sum(number for found, number in counts.items() if found.startswith("DEFECT"))
+def _attempt(seed: int) -> tuple[str, Callable[[], str]]:
+    return "a file", lambda: outcome(mutant(seed))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--models", type=int, default=2000, help="number of files")
-    parser.add_argument("--first", type=int, default=1000 * date.today().toordinal(), help="seed")
-    options = parser.parse_args()
-    sys.exit(main(options.first, options.models) > 0)
+    sys.exit(seeds.main("files", 4 << 30, _attempt))

@@ -14,7 +14,6 @@ from arenaplan.cli.common import (
     add_json,
     byte_count,
     group,
-    is_tflite,
     print_json,
     say,
     shown,
@@ -32,10 +31,8 @@ from arenaplan.errors import (
     InvalidSize,
     PlannerError,
 )
-from arenaplan.export.tflm import own_arena
 from arenaplan.gating import Gate, judged, junit, markdown, read_baseline, table
-from arenaplan.gating.gate import Growth, Limits
-from arenaplan.importers.tflite.model import parse, read_bytes
+from arenaplan.gating.gate import Growth, Limits, whole_arena
 
 if TYPE_CHECKING:
     from arenaplan.cli.common import Commands
@@ -161,8 +158,8 @@ def _gate(options: argparse.Namespace, baseline: Path | None) -> Gate:
         made = limits.planned(graph, time_limit=options.time_limit, on_progress=watch)
     watch.raise_if_stopped()
     whole = None
-    if isinstance(made, Plan) and made.target.runtime == "tflm" and is_tflite(options.model):
-        whole = own_arena(parse(read_bytes(options.model)[0]), build_of(options)).total
+    if isinstance(made, Plan) and made.target.runtime == "tflm":
+        whole = whole_arena(options.model, made, build_of(options))
     gate = judged(graph, made, limits, old, options.allow_growth, whole)
     if isinstance(made, Plan) and any(not row.passed and row.rule == "budget" for row in gate.rows):
         arena = arena_of(made, options)

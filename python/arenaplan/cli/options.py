@@ -171,20 +171,20 @@ def seen_by(graph: Graph, chosen: PlanOptions, options: argparse.Namespace) -> G
 
 def build_of(options: argparse.Namespace, target: str | None = None) -> Build:
     """Return the build of TensorFlow Lite Micro that a target and the command line describe."""
-    kernels = (target or options.target or "").partition(":")[2]
+    name = target or options.target or ""
+    profile = None
     if options.profile is not None:
+        kernels = name.partition(":")[2]
         profile = Profile.from_json(read_plan(options.profile))
-        for name, said, measured in (
+        for flag, said, measured in (
             ("target", kernels or None, profile.kernels),
             ("pointer", options.pointer, profile.pointer),
         ):
             if said not in (None, measured):
                 raise InvalidOption(
-                    f"option --{name}: the profile was measured with {measured}, not with {said}"
+                    f"option --{flag}: the profile was measured with {measured}, not with {said}"
                 )
-        return Build(kernels or "reference", profile.pointer, profile=profile, shares=bool(kernels))
-    pointer = options.pointer or (64 if kernels in ("", "reference") else 32)
-    return Build(kernels or "reference", pointer, shares=bool(kernels))
+    return Build.of_target(name, options.pointer, profile)
 
 
 def _check_build(target: str, options: argparse.Namespace) -> None:

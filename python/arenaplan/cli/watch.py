@@ -75,17 +75,13 @@ class Watch:
 
     def __call__(self, progress: dict[str, Any]) -> bool:
         """Tell the progress; return whether the search goes on."""
-        now = time.monotonic()
-        if self._form != "none" and now - self._shown >= _PERIOD and progress["peak"] is not None:
-            self._shown = now
+        if progress["peak"] is not None and self._is_due():
             (self._line if self._form == "line" else self._document)(progress)
         return not self.was_stopped
 
     def count(self, done: int, total: int, what: str = "checked") -> bool:
         """Tell how many shapes are done; return whether the search goes on."""
-        now = time.monotonic()
-        if self._form != "none" and now - self._shown >= _PERIOD:
-            self._shown = now
+        if self._is_due():
             if self._form == "json":
                 print(json.dumps({"stage": what, "done": done, "total": total}), file=sys.stderr)
             else:
@@ -93,6 +89,14 @@ class Watch:
                 line = f"\r\x1b[K{done:,} of {total:,} shapes {what}"
                 print(line, end="", file=sys.stderr, flush=True)
         return not self.was_stopped
+
+    def _is_due(self) -> bool:
+        """Whether it is time for another message, which follows then."""
+        now = time.monotonic()
+        if self._form == "none" or now - self._shown < _PERIOD:
+            return False
+        self._shown = now
+        return True
 
     def _line(self, progress: dict[str, Any]) -> None:
         self._is_clear = False

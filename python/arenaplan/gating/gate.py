@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from arenaplan._core import Plan
 from arenaplan.changes import Layout, Place, SpaceChange, compared
@@ -19,6 +19,9 @@ from arenaplan.options import PlanKeywords, PlanOptions, resolve
 from arenaplan.planning import plan
 from arenaplan.spaces import ARENA, Space, parse_size, parse_spaces
 from arenaplan.watch import Progress
+
+if TYPE_CHECKING:
+    from arenaplan.importers.tflite.micro.build import Build
 
 Cause: TypeAlias = Literal["new", "grown", "moved here", "live at the peak now"]
 
@@ -210,7 +213,7 @@ def gate(
     made = limits.planned(graph, time_limit=time_limit, on_progress=on_progress)
     if isinstance(made, CapacityExceeded):
         return judged(graph, made, limits, old, allowed)
-    whole = None if isinstance(source, Graph) else _whole_arena(source, made)
+    whole = None if isinstance(source, Graph) else whole_arena(source, made)
     return judged(graph, made, limits, old, allowed, whole)
 
 
@@ -344,8 +347,12 @@ def _spaces_of(budget: int | str | Sequence[Space]) -> list[Space]:
     return parse_spaces(budget)
 
 
-def _whole_arena(source: Source, plan: Plan) -> int | None:
-    """Return the bytes of the whole arena of TensorFlow Lite Micro, if the plan is for it."""
+def whole_arena(source: Source, plan: Plan, build: Build | None = None) -> int | None:
+    """
+    Return the bytes of the whole arena of TensorFlow Lite Micro, if the plan is for it.
+
+    The runtime has the usual build for the plan's target unless another one is given.
+    """
     if plan.target.runtime != "tflm":
         return None
     data = source if isinstance(source, bytes) else Path(os.fspath(source))
@@ -356,10 +363,7 @@ def _whole_arena(source: Source, plan: Plan) -> int | None:
     from arenaplan.importers.tflite.micro.build import Build
     from arenaplan.importers.tflite.model import parse, read_bytes
 
-    kernels = plan.target.name.partition(":")[2]
-    pointer = 64 if kernels in ("", "reference") else 32
-    build = Build(kernels or "reference", pointer, shares=bool(kernels))
-    return own_arena(parse(read_bytes(data)[0]), build).total
+    return own_arena(parse(read_bytes(data)[0]), build or Build.of_target(plan.target.name)).total
 
 
 def _renamed(layout: Layout, name: str) -> Layout:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from onnx import AttributeProto, NodeProto, defs
@@ -25,7 +25,7 @@ class _Schema(NamedTuple):
 _UNKNOWN = _Schema(2**31, 2**31, {})
 
 
-@cache
+@lru_cache(maxsize=1 << 12)  # Names are those of files, of which there may be any number.
 def _schema(operator: str, version: int) -> _Schema:
     """Return what an operator has; operators that there are not may have anything."""
     try:

@@ -85,6 +85,23 @@ class Build:
         if self.pointer not in (32, 64):
             raise InvalidOption(f"option pointer: {self.pointer} bits; known are 32 and 64")
 
+    @classmethod
+    def of_target(
+        cls, target: str, pointer: int | None = None, profile: Profile | None = None
+    ) -> Build:
+        """
+        Return the build that the name of a target describes, such as ``tflm:cmsis-nn``.
+
+        Pointers are those of the profile if there is one, and by default those of the machines that
+        the kernels are mostly built for.
+        """
+        kernels = target.partition(":")[2]
+        if profile is not None:
+            pointer = profile.pointer
+        elif pointer is None:
+            pointer = 64 if kernels in ("", "reference") else 32
+        return cls(kernels or "reference", pointer, profile=profile, shares=bool(kernels))
+
     @property
     def is_package(self) -> bool:
         """Whether it is the build in the Python package ``tflite-micro``."""
