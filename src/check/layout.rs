@@ -267,6 +267,7 @@ mod tests {
 
     use super::*;
     use crate::check::random::numbers;
+    use crate::check::strips::LineMemory;
     use crate::graph::{Effects, InPlace, Overlap, View};
 
     /// Against the definition: the body of each of 24 lines, and the step after its last.
@@ -313,6 +314,7 @@ mod tests {
                 Overlap { input: 1, output: 1, distance: 2 },
             ],
             takes: Vec::new(),
+            lines: LineMemory::default(),
         }
     }
 

@@ -105,9 +105,10 @@ use alloc::{format, string::String, vec, vec::Vec};
 
 use crate::base::{Error, NodeId, Result, ValueId, quoted};
 use crate::graph::{Graph, ValueKind};
-use crate::plan::{Paging, Plan, ShareRule, WorkspacePolicy};
+use crate::plan::{Paging, Plan, ShareRule, WorkspacePlacement, WorkspacePolicy};
 use replay::Replay;
 use rigid::{Rigid, Scratch};
+use strips::LineMemory;
 use unit::Unit;
 pub use verdict::{Proof, SharedVerdict, SpaceVerdict, Verdict};
 
@@ -324,57 +325,99 @@ impl Plan {
     /// Checks that every workspace of every node is placed, in one of its sizes, and returns the
     /// smallest size of each.
     fn check_workspaces(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<Vec<Scratch>> {
+        if self.options.workspace == WorkspacePolicy::None {
+            return self.check_line_buffers(units);
+        }
         let mut smallest = Vec::with_capacity(self.workspaces.len());
         let mut placed = self.workspaces.iter();
-        if self.options.workspace == WorkspacePolicy::Auto {
-            let mut staged = vec![None; graph.nodes().len()];
-            let mut ends = vec![false; graph.nodes().len()];
-            for unit in units {
-                ends[unit.last().index()] = true;
-            }
-            for unit in units.iter().filter(|unit| !unit.overlaps.is_empty()) {
-                let Some(staging) = &graph.node(unit.last()).effects().staging else {
-                    let name = quoted(unit.name);
-                    return mismatch(format!("node {name} has no scratch memory to overlap with"));
+        let mut staged = vec![None; graph.nodes().len()];
+        let mut ends = vec![false; graph.nodes().len()];
+        for unit in units {
+            ends[unit.last().index()] = true;
+        }
+        for unit in units.iter().filter(|unit| !unit.overlaps.is_empty()) {
+            let Some(staging) = &graph.node(unit.last()).effects().staging else {
+                let name = quoted(unit.name);
+                return mismatch(format!("node {name} has no scratch memory to overlap with"));
+            };
+            // A member that another step ends with has its own scratch memory there.
+            let inner = unit.nodes.iter().filter(|node| !ends[node.index()]);
+            inner.for_each(|node| staged[node.index()] = Some(&[][..]));
+            staged[unit.last().index()] = Some(staging);
+        }
+        let without = repeats::without_scratch(graph, units);
+        for (index, node) in graph.nodes().iter().enumerate() {
+            let own = if without[index] { &[][..] } else { &node.effects().workspaces };
+            let workspaces = staged[index].unwrap_or(own);
+            for (slot, workspace) in workspaces.iter().enumerate() {
+                let what = || format!("workspace {slot} of node {}", quoted(node.name()));
+                let Some(found) = placed.next() else {
+                    return mismatch(format!("{} has no place", what()));
                 };
-                // A member that another step ends with has its own scratch memory there.
-                let inner = unit.nodes.iter().filter(|node| !ends[node.index()]);
-                inner.for_each(|node| staged[node.index()] = Some(&[][..]));
-                staged[unit.last().index()] = Some(staging);
-            }
-            let without = repeats::without_scratch(graph, units);
-            for (index, node) in graph.nodes().iter().enumerate() {
-                let own = if without[index] { &[][..] } else { &node.effects().workspaces };
-                let workspaces = staged[index].unwrap_or(own);
-                for (slot, workspace) in workspaces.iter().enumerate() {
-                    let what = || format!("workspace {slot} of node {}", quoted(node.name()));
-                    let Some(found) = placed.next() else {
-                        return mismatch(format!("{} has no place", what()));
-                    };
-                    if !is_at(found.node, index) || !is_at(found.slot, slot) {
-                        return mismatch(format!("{} is not where it should be listed", what()));
-                    }
-                    let choice =
-                        usize::try_from(found.choice).ok().and_then(|id| workspace.choices.get(id));
-                    if choice.is_none_or(|choice| choice.bytes != found.bytes) {
-                        return mismatch(format!("{} has no such size", what()));
-                    }
-                    if usize::try_from(found.space).is_ok_and(|it| it >= self.arenas().len()) {
-                        return mismatch(format!("{} is in no arena", what()));
-                    }
-                    let own = workspace.alignment.bytes();
-                    let in_space = own.max(self.alignment_in(found.space));
-                    self.check_span(what, found.space, found.offset, found.bytes, in_space)?;
-                    let alignment = own.max(self.options.alignment);
-                    let least = workspace.choices.iter().map(|choice| choice.bytes).min();
-                    smallest.push(Scratch { bytes: least.unwrap_or(0), alignment });
+                if !is_at(found.node, index) || !is_at(found.slot, slot) {
+                    return mismatch(format!("{} is not where it should be listed", what()));
                 }
+                let choice =
+                    usize::try_from(found.choice).ok().and_then(|id| workspace.choices.get(id));
+                if choice.is_none_or(|choice| choice.bytes != found.bytes) {
+                    return mismatch(format!("{} has no such size", what()));
+                }
+                let own = workspace.alignment.bytes();
+                self.check_scratch(what, found, own)?;
+                let alignment = own.max(self.options.alignment);
+                let least = workspace.choices.iter().map(|choice| choice.bytes).min();
+                smallest.push(Scratch { bytes: least.unwrap_or(0), alignment });
             }
         }
         match placed.next() {
             None => Ok(smallest),
             Some(extra) => mismatch(format!("node {} has no such workspace", extra.node)),
         }
+    }
+
+    /// Checks that the line buffers of every step in strips are placed, and nothing else is, and
+    /// returns their sizes.
+    ///
+    /// Line buffers hold rows of values, so a plan without scratch memory has them, too: as the
+    /// first workspace of the last node, whatever the node declares.
+    fn check_line_buffers(&self, units: &[Unit<'_>]) -> Result<Vec<Scratch>> {
+        let mut in_strips: Vec<_> = units.iter().filter(|unit| unit.lines.bytes > 0).collect();
+        in_strips.sort_unstable_by_key(|unit| unit.last());
+        let mut placed = self.workspaces.iter();
+        let mut sizes = Vec::with_capacity(in_strips.len());
+        for unit in in_strips {
+            let LineMemory { bytes, alignment } = unit.lines;
+            let what = || format!("the memory of line buffers of node {}", quoted(unit.name));
+            let Some(found) = placed.next() else {
+                return mismatch(format!("{} has no place", what()));
+            };
+            if !is_at(found.node, unit.last().index()) || found.slot != 0 {
+                return mismatch(format!("{} is not where it should be listed", what()));
+            }
+            if found.choice != 0 || found.bytes != bytes {
+                return mismatch(format!("{} has {bytes} bytes", what()));
+            }
+            self.check_scratch(what, found, alignment)?;
+            sizes.push(Scratch { bytes, alignment: alignment.max(self.options.alignment) });
+        }
+        match placed.next() {
+            None => Ok(sizes),
+            Some(extra) => mismatch(format!("node {} has no such workspace", extra.node)),
+        }
+    }
+
+    /// Checks that scratch memory is in an arena, at a multiple of an alignment.
+    fn check_scratch(
+        &self,
+        what: impl Fn() -> String,
+        found: &WorkspacePlacement,
+        alignment: u64,
+    ) -> Result<()> {
+        if usize::try_from(found.space).is_ok_and(|it| it >= self.arenas().len()) {
+            return mismatch(format!("{} is in no arena", what()));
+        }
+        let in_space = alignment.max(self.alignment_in(found.space));
+        self.check_span(what, found.space, found.offset, found.bytes, in_space)
     }
 
     /// Returns what divides the offset of whatever is in `space`, unless it is a piece of

@@ -59,6 +59,7 @@ pub(super) struct StripReplay<'a> {
     made: BTreeMap<ValueId, Made>,
     homes: Vec<Home>,
     rows: u64,
+    lines: LineMemory,
 }
 
 /// Rows that a node makes for one strip.
@@ -76,12 +77,23 @@ struct Visit {
     needs: BTreeMap<ValueId, Range<u64>>,
 }
 
-/// The values that cross the border of a step.
+/// The values that cross the border of a step, and its line buffers.
 pub(super) struct Border {
     /// Values that are read, each once.
     pub(super) reads: Vec<ValueId>,
     /// The value that is made.
     pub(super) output: ValueId,
+    /// The memory of all line buffers.
+    pub(super) lines: LineMemory,
+}
+
+/// The memory that the line buffers of a step need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LineMemory {
+    /// Bytes up to the end of the last one.
+    pub(super) bytes: u64,
+    /// Number that the offset of the memory must be a multiple of, so that elements are aligned.
+    pub(super) alignment: u64,
 }
 
 impl<'a> StripReplay<'a> {
@@ -110,6 +122,7 @@ impl<'a> StripReplay<'a> {
             made: BTreeMap::new(),
             homes: Vec::new(),
             rows: strips.rows,
+            lines: LineMemory { bytes: 0, alignment: 1 },
         };
         replay.check_nodes(readers)?;
         replay.settle(strips, scratch)?;
@@ -208,6 +221,8 @@ impl<'a> StripReplay<'a> {
                 let name = quoted(self.graph.value(value).name());
                 return self.refuse_strips(&format!("the line buffer of {name} is misaligned"));
             }
+            self.lines.bytes = self.lines.bytes.max(bytes.end);
+            self.lines.alignment = self.lines.alignment.max(element);
             self.add_home(value, Some(bytes), buffer.rows)?;
         }
         for pair in strips.in_place.iter().rev() {
@@ -267,7 +282,7 @@ impl<'a> StripReplay<'a> {
         if !made.iter().copied().eq(rows) {
             return self.refuse_strips("rows of the output are not made, or made over");
         }
-        Ok(Border { reads: self.outside, output: self.output })
+        Ok(Border { reads: self.outside, output: self.output, lines: self.lines })
     }
 
     fn run_strip(&mut self, rows: Range<u64>) -> Result<()> {

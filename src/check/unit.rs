@@ -9,7 +9,7 @@ use alloc::{format, vec, vec::Vec};
 
 use crate::base::{NodeId, Result, ValueId, quoted};
 use crate::check::mismatch;
-use crate::check::strips::{Border, StripReplay};
+use crate::check::strips::{Border, LineMemory, StripReplay};
 use crate::graph::{Effects, Graph, InPlace, Node, Overlap, ValueKind, Whole};
 use crate::plan::{Plan, PlanStep, ShareRule, Strips};
 
@@ -31,6 +31,8 @@ pub(super) struct Unit<'a> {
     pub(super) overlaps: Vec<Overlap>,
     /// Positions of the inputs that an output may share bytes with under some plan.
     pub(super) takes: Vec<usize>,
+    /// The memory of its line buffers, if it runs strip by strip.
+    pub(super) lines: LineMemory,
 }
 
 impl<'a> Unit<'a> {
@@ -67,6 +69,7 @@ impl<'a> Unit<'a> {
             mutates: node.effects().mutates.iter().filter_map(state).collect(),
             overlaps: if overlaps { overlaps_of(graph, node) } else { Vec::new() },
             takes: takes_of(node),
+            lines: LineMemory::default(),
         })
     }
 
@@ -175,6 +178,7 @@ impl<'a> Group<'a, '_> {
             mutates: Vec::new(),
             overlaps,
             takes,
+            lines: LineMemory::default(),
         })
     }
 
@@ -244,7 +248,7 @@ fn strip_unit<'a>(
     scratch: Option<u64>,
     readers: &[Vec<NodeId>],
 ) -> Result<Unit<'a>> {
-    let Border { reads, output } =
+    let Border { reads, output, lines } =
         StripReplay::new(graph, &nodes, strips, scratch, readers)?.run()?;
     let name = graph.node(*nodes.last().expect("a step runs a node")).name();
     Ok(Unit {
@@ -256,6 +260,7 @@ fn strip_unit<'a>(
         mutates: Vec::new(),
         overlaps: Vec::new(),
         takes: Vec::new(),
+        lines,
     })
 }
 

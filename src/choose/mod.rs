@@ -1,9 +1,10 @@
 //! Choices of the planner, each as a search of its own: groups of nodes, their order, the
-//! memories of buffers.
+//! memories of buffers, the steps that run strip by strip.
 
 pub(crate) mod fuse;
 pub(crate) mod order;
 pub(crate) mod spaces;
+pub(crate) mod strips;
 
 pub use fuse::{Fusion, fuse};
 pub use order::{FoundOrder, OrderLimits, find_order};

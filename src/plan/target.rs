@@ -117,8 +117,8 @@ const fn is_false(flag: &bool) -> bool {
 }
 
 impl Target {
-    /// No runner: every technique, and no bytes but those of values. At equal alignment, an optimal
-    /// plan for this target bounds those of all other targets from below.
+    /// No runner: every technique, and no bytes but those of values, whole or as rows in line
+    /// buffers. Kernels need no scratch memory.
     pub const IDEAL: Self = Self {
         name: Cow::Borrowed("ideal"),
         techniques: Techniques::ALL,

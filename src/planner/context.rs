@@ -37,6 +37,12 @@ impl Context<'_> {
         Self { options: PlanOptions { optimize, ..self.options }, ..*self }
     }
 
+    /// Returns the context in which scratch memory is placed.
+    pub(super) fn with_workspaces(&self) -> Self {
+        let workspace = WorkspacePolicy::Auto;
+        Self { options: PlanOptions { workspace, ..self.options }, ..*self }
+    }
+
     /// Returns the context without a capacity.
     pub(super) fn without_capacity(&self) -> Self {
         Self { options: PlanOptions { capacity: None, ..self.options }, ..*self }

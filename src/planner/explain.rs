@@ -2,9 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::Planner;
-use super::memories::best_of;
-use super::search::candidates;
+use super::{Planner, planned};
 use crate::base::Result;
 use crate::graph::Graph;
 use crate::plan::{Plan, Technique, Techniques};
@@ -53,9 +51,8 @@ impl Planner<'_> {
         let plan = self.plan(graph)?;
         let context = self.context(graph)?;
         let bytes = |techniques: Techniques| -> Result<u64> {
-            let context = context.with_techniques(techniques);
-            let attempts = candidates(&context, graph)?;
-            Ok(best_of(&context, &attempts)?.peak())
+            let plan = planned(&context.with_techniques(techniques), graph)?;
+            Ok(plan.arena_bytes())
         };
         let mut levels = Vec::new();
         let mut switched = Vec::new();

@@ -8,6 +8,7 @@ mod attempt;
 mod context;
 mod explain;
 mod least;
+mod lines;
 mod memories;
 mod no_room;
 mod options;
@@ -22,6 +23,7 @@ mod scope;
 mod search;
 mod settle;
 mod steps;
+mod strips;
 mod together;
 mod workers;
 
@@ -35,6 +37,7 @@ use crate::plan::{
     Techniques, WorkspacePolicy,
 };
 use assemble::assemble;
+use context::Context;
 pub use explain::Explanation;
 use memories::best_of;
 use pack::pack;
@@ -42,6 +45,7 @@ pub use recompute::{Curve, CurvePoint, Goal};
 use schedule::Schedule;
 use scope::scope;
 use search::candidates;
+use strips::planned_in_strips;
 use workers::add_timetable;
 
 /// Makes a [`Plan`] of a [`Graph`].
@@ -460,14 +464,7 @@ impl<'a> Planner<'a> {
     ///   graph or the target: inputs cannot be preserved and reused, values of the caller have no
     ///   pin and no other memory, and the target must honor every technique.
     pub fn plan(&self, graph: &Graph) -> Result<Plan> {
-        let context = self.context(graph)?;
-        let attempts = candidates(&context, graph)?;
-        let best = best_of(&context, &attempts)?;
-        let mut plan = assemble(&context, graph, &best.attempt.schedule, &best.placed);
-        plan.search = Some(scope(&context, &attempts, &best)?);
-        add_timetable(&context, graph, &best.attempt.schedule, &mut plan)?;
-        plan.check(graph)?;
-        Ok(plan)
+        planned(&self.context(graph)?, graph)
     }
 
     /// Returns the rules by which values of `graph` share bytes.
@@ -488,4 +485,15 @@ impl<'a> Planner<'a> {
         let context = self.context(graph)?;
         pack(&context, &Schedule::given(graph), true, &[]).map(|placed| placed.liveness)
     }
+}
+
+/// Returns a plan of `graph`, already checked.
+fn planned(context: &Context<'_>, graph: &Graph) -> Result<Plan> {
+    let attempts = candidates(context, graph)?;
+    let best = best_of(context, &attempts)?;
+    let mut plan = assemble(context, graph, &best.attempt.schedule, &best.placed);
+    plan.search = Some(scope(context, &attempts, &best)?);
+    add_timetable(context, graph, &best.attempt.schedule, &mut plan)?;
+    plan.check(graph)?;
+    Ok(planned_in_strips(context, graph, &attempts, &plan)?.unwrap_or(plan))
 }

@@ -6,6 +6,7 @@ use super::Planner;
 use super::assemble::assemble;
 use super::attempt::with_copies;
 use super::context::Context;
+use super::lines::with_line_buffers;
 use super::memories::best_of;
 use super::order::floor;
 use super::schedule::Schedule;
@@ -71,37 +72,46 @@ impl Planner<'_> {
         steps: &[Vec<NodeId>],
         other: &Plan,
     ) -> Result<Plan> {
-        let context = self.context(graph)?;
-        let Stepped { mut plan, skips_overlaps, floor: lowest } =
-            with_steps(&context, graph, steps)?;
-        let same = plan.steps.len() == other.steps.len()
-            && plan
-                .steps
-                .iter()
-                .zip(&other.steps)
-                .all(|(a, b)| (a.node, &a.fused) == (b.node, &b.fused));
-        plan.search = other.search().map(|Search { order, floor, skipped, .. }| Search {
-            skipped: if skips_overlaps && context.options.optimize.contains(Technique::Overlap) {
-                skipped.with(Technique::Overlap)
-            } else {
-                skipped
-            },
-            order: match order {
-                // Another order might have fewer bytes at the step with a costly workspace.
-                OrderSearch::Complete if !same || plan.lower_bound() > other.lower_bound() => {
-                    OrderSearch::Beam
-                }
-                order => order,
-            },
-            // Steps in strips need fewer bytes than the other plan knew of.
-            floor: floor.min(plan.lower_bound()).min(lowest.unwrap_or(u64::MAX)),
-            estimate: None,
-        });
-        Ok(plan)
+        plan_after(&self.context(graph)?, graph, steps, other)
     }
 }
 
-/// Returns a plan that runs `steps`.
+/// Returns a plan that runs `steps`, which were derived from those of another plan, with the scope
+/// of the choice of that plan's steps, as far as it holds for these.
+pub(super) fn plan_after(
+    context: &Context<'_>,
+    graph: &Graph,
+    steps: &[Vec<NodeId>],
+    other: &Plan,
+) -> Result<Plan> {
+    let Stepped { mut plan, skips_overlaps, floor: lowest } = with_steps(context, graph, steps)?;
+    let same = plan.steps.len() == other.steps.len()
+        && plan
+            .steps
+            .iter()
+            .zip(&other.steps)
+            .all(|(a, b)| (a.node, &a.fused) == (b.node, &b.fused));
+    plan.search = other.search().map(|Search { order, floor, skipped, .. }| Search {
+        skipped: if skips_overlaps && context.options.optimize.contains(Technique::Overlap) {
+            skipped.with(Technique::Overlap)
+        } else {
+            skipped
+        },
+        order: match order {
+            // Another order might have fewer bytes at the step with a costly workspace.
+            OrderSearch::Complete if !same || plan.lower_bound() > other.lower_bound() => {
+                OrderSearch::Beam
+            }
+            order => order,
+        },
+        // Steps in strips need fewer bytes than the other plan knew of.
+        floor: floor.min(plan.lower_bound()).min(lowest.unwrap_or(u64::MAX)),
+        estimate: None,
+    });
+    Ok(plan)
+}
+
+/// Returns a plan that runs `steps`, already checked.
 fn with_steps(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Stepped> {
     let is_grouped = steps.iter().any(|step| step.len() > 1);
     if is_grouped && context.target.granularity() == Granularity::Node {
@@ -115,6 +125,21 @@ fn with_steps(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Re
             return Err(Error::InvalidOption { option: "strips", reason });
         }
     }
+    let stepped = if context.strips.is_empty() || context.has_workspaces() {
+        unchecked(context, graph, steps)?
+    } else {
+        // Line buffers hold rows of values: they are placed even if no scratch memory is.
+        let with_lines = with_line_buffers(graph, context.strips)?;
+        let mut stepped = unchecked(&context.with_workspaces(), &with_lines, steps)?;
+        stepped.plan.options = context.options;
+        stepped
+    };
+    stepped.plan.check(graph)?;
+    Ok(stepped)
+}
+
+/// Returns a plan that runs `steps`.
+fn unchecked(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Stepped> {
     let strips: Vec<NodeId> = context.strips.iter().map(|&(node, _)| node).collect();
     let mut attempts = with_copies(context, Schedule::in_strips(graph, steps, &strips)?)?;
     if context.options.workers > 1 {
@@ -123,7 +148,6 @@ fn with_steps(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Re
     let best = best_of(context, &attempts)?;
     let mut plan = assemble(context, graph, &best.attempt.schedule, &best.placed);
     add_timetable(context, graph, &best.attempt.schedule, &mut plan)?;
-    plan.check(graph)?;
     let in_strips = !context.strips.is_empty();
     let floor = in_strips.then(|| floor(context, &attempts)).transpose()?;
     Ok(Stepped { plan, skips_overlaps: skips_overlaps(context, &attempts), floor })

@@ -67,6 +67,7 @@ mod shared;
 mod sharing;
 mod solve;
 mod solve_laws;
+mod strips;
 mod target;
 mod technique_laws;
 mod together;

@@ -14,22 +14,25 @@ import arenaplan as ap
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 BYTES = {
-    "light_bvlc_alexnet": (2_239_488, 2_239_488, 1_721_856),
-    "light_densenet121": (8_429_568, 7_225_344, 4_816_896),
-    "light_inception_v1": (6_422_528, 4_646_400, 3_097_600),
-    "light_inception_v2": (6_422_528, 4_014_080, 2_007_040),
-    "light_resnet50": (9_633_792, 7_225_344, 5_218_304),
-    "light_shufflenet": (3_110_912, 3_110_912, 1_831_424),
-    "light_squeezenet": (6_308_352, 3_928_576, 1_742_400),
-    "light_vgg19": (25_690_112, 25_690_112, 16_056_320),
-    "light_zfnet512": (9_124_608, 9_124_608, 5_164_416),
-    "bert_base": (3_538_944, 2_359_296, 1_966_080),
-    "mobilenet_v2": (9_633_792, 6_021_120, 2_408_448),
-    "segformer_b0": (33_554_432, 33_554_432, 20_971_520),
-    "unet_256": (33_554_432, 33_554_432, 25_165_824),
+    "light_bvlc_alexnet": (2_239_488, 2_239_488, 1_721_856, 986_112),
+    "light_densenet121": (8_429_568, 7_225_344, 4_816_896, 3_182_592),
+    "light_inception_v1": (6_422_528, 4_646_400, 3_097_600, 1_587_712),
+    "light_inception_v2": (6_422_528, 4_014_080, 2_007_040, 1_766_912),
+    "light_resnet50": (9_633_792, 7_225_344, 5_218_304, 3_311_616),
+    "light_shufflenet": (3_110_912, 3_110_912, 1_831_424, 1_831_424),
+    "light_squeezenet": (6_308_352, 3_928_576, 1_742_400, 1_022_144),
+    "light_vgg19": (25_690_112, 25_690_112, 16_056_320, 3_526_656),
+    "light_zfnet512": (9_124_608, 9_124_608, 5_164_416, 1_972_992),
+    "bert_base": (3_538_944, 2_359_296, 1_966_080, 1_966_080),
+    "mobilenet_v2": (9_633_792, 6_021_120, 2_408_448, 1_154_048),
+    "segformer_b0": (33_554_432, 33_554_432, 20_971_520, 20_971_520),
+    "unet_256": (33_554_432, 33_554_432, 25_165_824, 15_925_248),
 }
 
-"""Arenas with views only, with outputs in place too, and with every technique."""
+"""
+Arenas with views only, with outputs in place too, with every technique but steps in strips, and with
+those.
+"""
 STUDY = {
     "light_bvlc_alexnet": 2_239_488,
     "light_densenet121": 4_816_896,
@@ -50,11 +53,14 @@ def check(path: Path) -> None:
     """Plan with more and more techniques, and compare sizes and proofs."""
     graph = ap.load(path)
     plans = [
-        ap.plan(graph, optimize=names, target="ideal")
-        for names in ("views", "views,in-place", "all")
+        ap.plan(graph, optimize="views", target="ideal"),
+        ap.plan(graph, optimize="views,in-place", target="ideal"),
+        # Without its backend, `numpy` has no steps in strips.
+        ap.plan(graph, target="numpy", workspace="none"),
+        ap.plan(graph, target="ideal"),
     ]
     assert tuple(plan.arena_bytes for plan in plans) == BYTES[path.stem]
-    for plan in plans[:2] if path.stem in UNPROVEN else plans:
+    for plan in plans[:2] if path.stem in UNPROVEN else plans[:3]:
         assert plan.status == "optimal"
         assert plan.arena_bytes == plan.lower_bound == max(plan.live_bytes)
 
@@ -76,11 +82,11 @@ def test_workspaces_cost_little_where_their_size_is_chosen(name: str) -> None:
     graph = ap.load(LIGHT / f"{name}.onnx")
     plan = ap.plan(graph, target="numpy", max_slowdown=None)
     assert plan.arena_bytes <= 1.05 * STUDY[name]
-    assert plan.arena_bytes <= 1.1 * BYTES[name][2] or name == "light_shufflenet"
+    assert plan.arena_bytes <= 1.15 * BYTES[name][3]
     plan.check(graph)
 
 
 def test_a_generous_capacity_does_not_make_a_plan_larger() -> None:
     graph = ap.load(LIGHT / "light_densenet121.onnx")
     plan = ap.plan(graph, capacity=10_000_000, target="ideal")
-    assert (plan.arena_bytes, plan.status) == (4_816_896, "optimal")
+    assert (plan.arena_bytes, plan.status) == (BYTES["light_densenet121"][3], "optimal")

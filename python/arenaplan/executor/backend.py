@@ -162,15 +162,24 @@ BACKEND = NumpyBackend()
 
 
 def missing_workspaces(graph: Graph, plan: Plan, planned: Workspaces) -> dict[int, list[int]]:
-    """Return the sizes of the workspaces of nodes that have none planned, at least cost."""
+    """
+    Return the sizes of the workspaces that are not planned, at least cost.
+
+    A plan without scratch memory has line buffers all the same, which are the first workspace of a
+    step in strips.
+    """
     overlapped = set(plan.overlapped)
     strips = plan.strips
-    unplanned = [nodes for nodes in plan.steps if nodes[-1] not in planned]
+    lines = {each.node for each in strips} if plan.options["workspace"] == "none" else set()
+    unplanned = [nodes for nodes in plan.steps if nodes[-1] not in planned or nodes[-1] in lines]
     staged = [nodes for nodes in unplanned if nodes[-1] in overlapped]
     usual = [nodes for nodes in unplanned if nodes[-1] not in overlapped]
     choices = {**BACKEND.workspaces(graph, usual, strips), **BACKEND.staging(graph, staged)}
     return {
-        node: [min(slot, key=lambda choice: (choice.cost, choice.bytes)).bytes for slot in slots]
+        node: [
+            min(slot, key=lambda choice: (choice.cost, choice.bytes)).bytes
+            for slot in slots[len(planned.get(node, ())) :]
+        ]
         for node, slots in choices.items()
     }
 

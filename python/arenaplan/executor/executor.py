@@ -432,7 +432,8 @@ def set_up(
     workspaces = arena_workspaces(plan, memories[0])
     missing = missing_workspaces(graph, plan, workspaces)
     more, outside = own_workspaces(missing, shared=workers == 1)
-    workspaces.update(more)
+    for node, slots in more.items():
+        workspaces.setdefault(node, []).extend(slots)
     arrays = arena_arrays(graph, plan, memories)
     units = find_units(graph, plan)
     program = prepare(graph, units, arrays, workspaces, given=given(arrays))

@@ -7,7 +7,7 @@ use arenaplan::{
 };
 use serde_json::{Value as Json, json};
 
-use super::{refuse, row, step};
+use super::{raw, refuse, row, step};
 use crate::check::forge;
 use crate::planners::ideal_planner;
 
@@ -85,14 +85,18 @@ fn strips() -> Strips {
 }
 
 fn planned(graph: &Graph, policy: WorkspacePolicy) -> arenaplan::Result<Plan> {
+    planned_in(strips(), graph, policy)
+}
+
+fn planned_in(strips: Strips, graph: &Graph, policy: WorkspacePolicy) -> arenaplan::Result<Plan> {
     let nodes: Vec<NodeId> = (0..6).map(NodeId::new).collect();
-    let strips = [(NodeId::new(5), strips())];
+    let strips = [(NodeId::new(5), strips)];
     ideal_planner().workspace(policy).strips(&strips).plan_steps(graph, &[nodes])
 }
 
 fn case() -> Case {
     let graph = residual(Difference::Nothing);
-    let plan = planned(&graph, WorkspacePolicy::None).unwrap();
+    let plan = planned(&graph, WorkspacePolicy::Auto).unwrap();
     (graph, plan)
 }
 
@@ -112,13 +116,61 @@ fn rows_that_are_kept_are_read_where_they_are() {
     assert_eq!(again.steps(), plan.steps());
     again.check(&graph).unwrap();
     // Strips of all rows are a step like any other.
-    let whole = forge(&plan, |json| {
-        step(json, "p")["strips"] = json!({"rows": 6, "buffers": [
-            {"value": 2, "offset": 0, "rows": 12}, {"value": 3, "offset": 384, "rows": 12},
-            {"value": 5, "offset": 768, "rows": 12}],
-            "in_place": [{"value": 1, "of": 2}, {"value": 4, "of": 5}]});
-    });
-    whole.unwrap().check(&graph).unwrap();
+    let line = |value, offset| LineBuffer { value, offset, rows: HEIGHT };
+    let buffers = vec![line(2, 0), line(3, 384), line(5, 768)];
+    let whole = Strips { rows: 6, buffers, ..strips() };
+    planned_in(whole, &graph, WorkspacePolicy::None).unwrap();
+}
+
+#[test]
+fn plans_without_scratch_memory_have_line_buffers() {
+    let bare = || {
+        let graph = residual(Difference::Nothing);
+        let plan = planned(&graph, WorkspacePolicy::None).unwrap();
+        (graph, plan)
+    };
+    let (_, plan) = bare();
+    let [lines] = plan.workspaces() else { panic!("one step has line buffers") };
+    assert_eq!((lines.node, lines.slot, lines.choice, lines.bytes), (5, 0, 0, 256));
+    // The input, the output and the line buffers.
+    assert_eq!(plan.arena_bytes(), 384 + 192 + 256);
+    let change = |change: fn(&mut Json)| move |json: &mut Json| change(&mut json["workspaces"]);
+    refuse(vec![
+        row("line buffers have no place", bare(), KIND, "has no place", {
+            change(|lines| *lines = json!([]))
+        }),
+        row("another node has them", bare(), KIND, "not where it should be listed", {
+            change(|lines| lines[0]["node"] = 4.into())
+        }),
+        row("they are another workspace", bare(), KIND, "not where it should be listed", {
+            change(|lines| lines[0]["slot"] = 1.into())
+        }),
+        row("they have another size", bare(), KIND, "has 256 bytes", {
+            change(|lines| lines[0]["bytes"] = 320.into())
+        }),
+        row("they are a choice", bare(), KIND, "has 256 bytes", {
+            change(|lines| lines[0]["choice"] = 1.into())
+        }),
+        row("they are misaligned", bare(), "PlanMisaligned", "line buffers of node 'p'", {
+            change(|lines| lines[0]["offset"] = 8.into())
+        }),
+        raw("they end behind the arena", bare(), "PlanOutOfBounds", "line buffers of node 'p'", {
+            change(|lines| lines[0]["offset"] = 832.into())
+        }),
+        row("they are in no arena", bare(), KIND, "in no arena", {
+            change(|lines| lines[0]["space"] = 1.into())
+        }),
+        row("another node has scratch memory", bare(), KIND, "no such workspace", {
+            change(|lines| {
+                let mut more = lines[0].clone();
+                more["slot"] = 1.into();
+                lines.as_array_mut().unwrap().insert(1, more);
+            })
+        }),
+        row("they are where the input is", bare(), "PlanOverlap", "", {
+            change(|lines| lines[0]["offset"] = 0.into())
+        }),
+    ]);
 }
 
 #[test]
