@@ -347,6 +347,13 @@ def test_hostile_loops_are_refused() -> None:
     many = loop(nodes, [("s", "t", (4,))], [("t", (4,))], trips=1 << 62)
     with pytest.raises(errors.PlannerError, match="all_t"):
         ap.load(many)
+    short = loop(nodes, [("s", "t", (4,))], [("t", (4,))])
+    proto = onnx.ModelProto.FromString(short)
+    for attribute in proto.graph.node[-1].attribute:
+        if attribute.name == "body":
+            del attribute.g.output[-1]
+    with pytest.raises(errors.InvalidOperand, match=r"2 outputs instead of 3"):
+        ap.load(proto.SerializeToString())
 
 
 def test_errors_inside_a_body_name_the_node_there() -> None:

@@ -178,6 +178,16 @@ TRANSPOSED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] =
         (3, 4, 3, 3),
         {"strides": [3, 2], "output_shape": [16, 14]},
     ),
+    "output_shape, odd padding": (
+        (1, 3, 5, 6),
+        (3, 4, 4, 4),
+        {"strides": [2, 2], "output_shape": [9, 13]},
+    ),
+    "output_shape, SAME_UPPER": (
+        (1, 3, 5, 6),
+        (3, 4, 4, 4),
+        {"strides": [2, 2], "output_shape": [9, 13], "auto_pad": "SAME_UPPER"},
+    ),
     "dilations": ((1, 3, 5, 6), (3, 4, 2, 3), {"dilations": [2, 3]}),
     "groups": ((2, 4, 5, 6), (4, 3, 3, 3), {"group": 2, "strides": [2, 2]}),
     "SAME_UPPER": ((1, 3, 5, 6), (3, 4, 3, 4), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),

@@ -16,7 +16,7 @@ from arenaplan.errors import TargetMismatch, UnknownShape
 from arenaplan.executor.chained import in_chains
 from arenaplan.executor.signatures import group_of
 from arenaplan.executor.streaming import tilings
-from quantized_models import MICROSOFT, RNG, Model, integers, node, scale
+from quantized_models import MICROSOFT, RNG, Model, integers, narrow_weights, node, scale
 
 # -- bytes that live ---------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ def _pair(
     weights = weights or dtype
     inputs = {"a": integers(left, dtype)}
     constants = {
-        "b": integers(right, weights),
+        "b": narrow_weights(right) if weights != dtype else integers(right, weights),
         "as": scale(0.021),
         "bs": scale(0.013),
         "ys": scale(0.9),
@@ -294,6 +294,73 @@ def test_scales_and_zero_points_of_channels(tmp_path: Path) -> None:
     nodes = [node("QLinearConv", f"{PAIR} bias", pads=[1, 1, 1, 1])]
     model = Model(tmp_path, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
     np.testing.assert_array_equal(model.found()[0], model.expected()[0])
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_scales_and_zero_points_of_columns_of_a_gemm(tmp_path: Path, transposed: int) -> None:
+    columns = 6
+    weights = narrow_weights((columns, 20) if transposed else (20, columns))
+    constants = {
+        "xs": scale(0.02),
+        "xz": np.uint8(120),
+        "w": weights,
+        "ws": RNG.uniform(0.001, 0.01, columns).astype(np.float32),
+        "wz": np.zeros(columns, np.int8),
+        "bias": integers((columns,), np.int16).astype(np.int32),
+        "ys": scale(0.1),
+        "yz": np.uint8(128),
+    }
+    inputs = {"x": integers((3, 20), np.uint8)}
+    nodes = [node("QGemm", "x xs xz w ws wz bias ys yz", MICROSOFT, transB=transposed)]
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
+    np.testing.assert_array_equal(model.found()[0], model.expected()[0])
+
+
+def test_dynamic_quantization_writes_over_its_operand(tmp_path: Path) -> None:
+    x = RNG.normal(size=(64, 1024)).astype(np.float32)
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["wide"]),
+        helper.make_node("DynamicQuantizeLinear", ["wide"], ["y", "s", "z"]),
+    ]
+    outputs = {"y": np.dtype(np.uint8), "s": np.dtype(np.float32), "z": np.dtype(np.uint8)}
+    model = Model(tmp_path, nodes, {"x": x}, outputs, {})
+    graph = ap.load(model.path)
+    plan = ap.plan(graph, inputs="caller", target="ideal")
+    assert plan.arena_bytes <= x.nbytes + 2 * plan.alignment
+    found = model.found(inputs="caller", optimize="in-place")
+    for array, expected in zip(found, model.expected(), strict=True):
+        np.testing.assert_allclose(array, expected, rtol=1e-6, atol=1)
+
+
+@pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
+def test_wide_scratch_memory_may_be_small(tmp_path: Path, op: str) -> None:
+    shape = (4, 1024)
+    constants = {"xs": scale(0.02), "xz": np.uint8(120), "bs": scale(0.01), "bz": np.uint8(3)}
+    constants |= {"ys": scale(0.03), "yz": np.uint8(100)}
+    inputs = {"x": integers(shape, np.uint8), "b": integers(shape, np.uint8)}
+    nodes = [node(op, "x xs xz b bs bz ys yz", MICROSOFT)]
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(np.uint8)}, constants)
+    graph = ap.load(model.path)
+    plan = ap.plan(graph, max_slowdown=100)
+    assert [placed.bytes for placed in plan.workspaces] == [shape[1] * (12 if op[-1] == "d" else 8)]
+    with ap.Executor(graph, plan) as executor:
+        found = executor.run(inputs, verify=True)["y"]
+    np.testing.assert_array_equal(found, model.expected()[0])
+
+
+def test_sums_of_products_are_exact_on_every_processor(tmp_path: Path) -> None:
+    constants = {"w": integers((64, 16), np.int8)}
+    inputs = {"x": integers((8, 64), np.uint8)}
+    nodes = [node("MatMulInteger", "x w")]
+    model = Model(tmp_path, nodes, inputs, {"y": np.dtype(np.int32)}, constants)
+    products = inputs["x"][:, :, None].astype(np.int64) * constants["w"]
+    exact = products.sum(1)
+    np.testing.assert_array_equal(model.found()[0], exact)
+    # Without VNNI, ONNX Runtime adds pairs of products in 16 bits, which saturate.
+    pairs = np.clip(products[:, 0::2] + products[:, 1::2], -(2**15), 2**15 - 1).sum(1)
+    expected = model.expected()[0]
+    assert np.array_equal(expected, exact) or np.array_equal(expected, pairs)
+    assert not np.array_equal(pairs, exact)
 
 
 @pytest.mark.parametrize("numbers", ["random", "zeros", "positive"])
@@ -464,14 +531,14 @@ OPTIMIZED: dict[str, Any] = {
         "x w s z b",
         {},
         {"x": real(3, 20)},
-        {"w": integers((20, 6), np.int8), "s": scale(0.02), "z": np.int8(0), "b": real(6)},
+        {"w": narrow_weights((20, 6)), "s": scale(0.02), "z": np.int8(0), "b": real(6)},
     ),
     "MatMulIntegerToFloat": (
         "x w xs ws xz wz",
         {},
         {"x": integers((3, 20), np.uint8)},
         {
-            "w": integers((20, 6), np.int8),
+            "w": narrow_weights((20, 6)),
             "xs": scale(0.1),
             "ws": RNG.uniform(0.01, 0.02, 6).astype(np.float32),
             "xz": np.uint8(9),
@@ -483,7 +550,7 @@ OPTIMIZED: dict[str, Any] = {
         {"transB": 1},
         {"x": integers((3, 20), np.uint8)},
         {
-            "w": integers((6, 20), np.int8),
+            "w": narrow_weights((6, 20)),
             "xs": scale(0.1),
             "ws": scale(0.01),
             "xz": np.uint8(9),

@@ -409,3 +409,29 @@ def test_attributes_that_do_not_exist_are_refused_before_a_run(
     graph = load_onnx(model(nodes, {"x": [4], "i": (shape, INT64)}, {"y": [4]}))
     with pytest.raises(errors.InvalidAttribute, match=r"average|mirror"):
         ap.Executor(graph)
+
+
+def test_updates_without_an_index_each_are_refused() -> None:
+    nodes = [node("ScatterElements", ["x", "at", "u"], ["y"], axis=1)]
+    proto = model(nodes, {"x": (1, 3, 8), "u": (1, 3, 8)}, {"y": (1, 3, 8)}, {"at": [[[0] * 8]]})
+    with pytest.raises(errors.ShapeMismatch, match=r"indices have shape \(1, 1, 8\)"):
+        load_onnx(proto)
+
+
+@pytest.mark.parametrize("layout", [0, 1])
+def test_an_initial_state_of_another_size_is_refused(layout: int) -> None:
+    """The exporter of torch writes such a cell for an LSTM with projections."""
+    batch, hidden, steps, width = 2, 4, 3, 5
+    shapes = {
+        "x": (batch, steps, width) if layout else (steps, batch, width),
+        "w": (1, 4 * hidden, width),
+        "r": (1, 4 * hidden, hidden),
+        "h": (batch, 1, hidden) if layout else (1, batch, hidden),
+        "c": (batch, 1, 2 * hidden) if layout else (1, batch, 2 * hidden),
+    }
+    names = ["x", "w", "r", "", "", "h", "c"]
+    attributes = {"hidden_size": hidden, "layout": layout}
+    nodes = [node("LSTM", names, ["", "y"], **attributes)]
+    proto = model(nodes, shapes, {"y": shapes["h"]})
+    with pytest.raises(errors.InvalidAttribute, match="input 6 has shape"):
+        run(proto, {name: floats(*shape) for name, shape in shapes.items()})

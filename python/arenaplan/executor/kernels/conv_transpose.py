@@ -115,7 +115,7 @@ def _geometry(signature: Signature) -> _Geometry:
         before = pads[k]
         if automatic:
             total = max(strides[k] * (out - 1) + extra[k] + extent - size, 0)
-            before = total // 2 if auto_pad != "SAME_LOWER" else total - total // 2
+            before = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
         axes.append(Axis(size, out, weights.shape[2 + k], strides[k], dilations[k], before, 0))
     return _Geometry(
         image.shape[0],

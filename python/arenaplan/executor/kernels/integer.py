@@ -48,7 +48,7 @@ _SINGLE_EXACT = 1 << 24
 """Integers up to this one are exact in single precision."""
 _LARGEST = 255
 """Largest absolute value of an 8-bit integer less its zero point."""
-_REAL = Blocks("float32")
+_REAL = Blocks("float32", is_wide=True)
 
 
 # -- parts ------------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ def _multiplied(
             "Widen", (right, given(right_zero)), Tensor(b.shape, dtype), {}, (0,)
         )
     else:
-        axis = len(b.shape) - 1
+        axis = 0 if transposed else len(b.shape) - 1
         matrix = _less_zero(signature, right, right_zero or len(signature.inputs), axis)
         matrix = np.ascontiguousarray(matrix.T) if transposed else matrix
         dtype = _exact_type(matrix, (max(matrix.ndim - 2, 0),), addend)

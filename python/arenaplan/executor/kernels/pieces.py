@@ -22,6 +22,8 @@ from arenaplan.graph import Choice
 
 BLOCK = 1 << 16
 """Elements that chains of calls work on at a time: fewer take more calls, more miss the cache."""
+_BLOCK_COST = 7000
+"""Elements that take as long as the calls of one more block: measured with QLinearAdd."""
 _NEGLIGIBLE = 25
 """Operands are so many times as large as scratch memory that is not worth saving."""
 HIDDEN_COPY = 1 << 14
@@ -175,13 +177,20 @@ class Blocks:
         Element type of each array; ``None`` for the one of the node's first output.
     when : callable, optional
         Whether a node needs them at all; the default is that all do.
+    is_wide : bool, default False
+        Whether they are several times as wide as the output, so that smaller blocks are offered.
     """
 
     def __init__(
-        self, *dtypes: str | None, when: Callable[[Signature], bool] = lambda _: True
+        self,
+        *dtypes: str | None,
+        when: Callable[[Signature], bool] = lambda _: True,
+        is_wide: bool = False,
     ) -> None:
         self._dtypes = dtypes
         self._when = when
+        self._is_wide = is_wide
+        self._shifts = (0, 2, 4, 6) if is_wide else (0, 2, 4)
 
     def declare(self, signature: Signature) -> list[list[Choice]]:
         """Return the workspace of a node: whole blocks, or smaller ones at a price."""
@@ -190,8 +199,11 @@ class Blocks:
             return []
         count = prod(output.shape)
         types = [np.dtype(name or output.dtype) for name in self._dtypes]
-        sizes = sorted({min(count, BLOCK >> shift) for shift in (0, 2, 4)}, reverse=True)
-        cost = (1.0, 1.1, 1.45)  # Measured with Erf.
+        sizes = sorted({min(count, BLOCK >> shift) for shift in self._shifts}, reverse=True)
+        cost: tuple[float, ...] = (1.0, 1.1, 1.45)  # Measured with Erf.
+        if self._is_wide:
+            block = _BLOCK_COST
+            cost = tuple((-(-count // size) * block + count) / (block + count) for size in sizes)
         return [
             [
                 Choice(sum(scratch_bytes((size,), dtype) for dtype in types), cost[index])

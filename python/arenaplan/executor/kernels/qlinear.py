@@ -31,9 +31,9 @@ from arenaplan.graph import Choice
 MICROSOFT = "com.microsoft"
 """Domain of the operators that ONNX Runtime adds to the standard ones."""
 
-_BOTH = Blocks("float64", "float32")
-_REAL = Blocks("float32")
-_PAIR = Blocks("float32", "float32")
+_BOTH = Blocks("float64", "float32", is_wide=True)
+_REAL = Blocks("float32", is_wide=True)
+_PAIR = Blocks("float32", "float32", is_wide=True)
 _SINGLE = np.float32
 _CODES = 256
 """Different values of an 8-bit integer."""

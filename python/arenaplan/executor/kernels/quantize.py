@@ -22,6 +22,7 @@ from arenaplan.executor.kernels.pieces import (
 from arenaplan.executor.registry import Run, Signature, Step, kernel
 
 _REAL = Blocks("float32")
+_WIDE = Blocks("float32", is_wide=True)
 
 
 Part: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -121,7 +122,7 @@ def dequantize_linear(step: Step) -> Run | None:
     return _converting(step, _dequantize, operand(step, 0), blocks)
 
 
-@kernel("DynamicQuantizeLinear", workspace=_REAL.declare)
+@kernel("DynamicQuantizeLinear", workspace=_WIDE.declare)
 def dynamic_quantize_linear(step: Step) -> Run | None:
     """Quantize to 8 bits with the scale that just covers the range."""
     x, y, scale, zero = operand(step, 0), result(step, 0), result(step, 1), result(step, 2)
@@ -130,7 +131,7 @@ def dynamic_quantize_linear(step: Step) -> Run | None:
 
     inputs = [x, scale.reshape(()), zero.reshape(())]
     choose = partial(range_of, x, scale, zero)
-    return in_sequence(choose, blockwise(_quantize, inputs, y, _REAL.arrays(step)))
+    return in_sequence(choose, blockwise(_quantize, inputs, y, _WIDE.arrays(step)))
 
 
 def range_of(x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> None:

@@ -529,6 +529,14 @@ def _layer(step: Step, kind: type[_Direction]) -> Run | None:
     backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
     if direction not in backward or len(backward[direction]) != sizes.directions:
         raise invalid(step, f"direction {direction!r} with {sizes.directions} sets of weights")
+    state = (
+        (sizes.batch, sizes.directions) if sizes.batch_first else (sizes.directions, sizes.batch)
+    )
+    for position in (5, 6):
+        initial = step.input(position)
+        if initial is not None and initial.shape != (*state, sizes.hidden):
+            shape = (*state, sizes.hidden)
+            raise invalid(step, f"input {position} has shape {initial.shape} instead of {shape}")
     if sizes.batch == 0 or sizes.hidden == 0 or not sizes.steps:
         return in_sequence(*_without_steps(step))
     functions = _activations(step, sizes)

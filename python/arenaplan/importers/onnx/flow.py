@@ -337,7 +337,7 @@ def _loop(walk: Walk, frame: Frame, op: Op) -> Flow:
     _check_control(op)
     initial = [op.input(at) for at in range(2, len(op.inputs))]
     body = BodyWalk(walk, frame, op, "body")
-    _check_count(op, body, 2 + len(initial), 1 + len(initial))
+    _check_count(op, body, 2 + len(initial), 1 + max(len(initial), len(op.outputs)))
     counter, condition = body.inputs[:2]
     if counter:
         body.bring(0, _single(body, 0), "int64", Slot("counter"))

@@ -160,6 +160,7 @@ OPERATORS: Final[ops.Table[Op]] = {
     "Conv": _convolution,
     "ConvTranspose": _conv_transpose,
     "Dropout": _dropout,
+    "DynamicQuantizeLinear": ops.Normalize(0),
     "Gather": _gather,
     "Gemm": lambda op: ops.Product(bool(op.integer("transA", 0))),
     "GroupNormalization": _channels(0),

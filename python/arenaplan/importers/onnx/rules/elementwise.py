@@ -62,6 +62,14 @@ def same(op: Op) -> Sequence[Result]:
     return ((x.shape, x.dtype),)
 
 
+def scatter(op: Op) -> Sequence[Result]:
+    """One result like the first input, in which each update has an index of its own."""
+    indices, updates = op.input(1).shape, op.input(2).shape
+    if indices != updates:
+        raise op.error(ShapeMismatch, f"indices have shape {indices}, and updates {updates}")
+    return same(op)
+
+
 def predicate(op: Op) -> Sequence[Result]:
     """A truth value for each element."""
     return ((op.input(0).shape, "bool"),)
