@@ -172,7 +172,9 @@ def plan(
                 seconds = watch.seconds_left
                 return plan(graph, options, time_limit=seconds, on_progress=on_progress)
             executions = graph.for_plan(found).core_for("auto", found.steps, (), target.name)
-            return _core.recompute_with_scratch(graph.core, executions, arguments, found)
+            return _core.recompute_with_scratch(
+                graph.core, executions, arguments, found, time_limit=watch.seconds_left
+            )
 
         slow = (None,) if paging is None else (None, paging)
         return _better(goal, [partial(with_scratch, paging=it) for it in slow])

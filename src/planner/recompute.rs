@@ -227,6 +227,8 @@ impl Planner<'_> {
     ) -> Result<Plan> {
         let cost = search.cost();
         let allowed = |schedule: &Schedule| millionths(schedule.extra_cost, cost) <= most;
+        let extra = u128::from(cost) * u128::from(most) / 1_000_000;
+        let extra = u64::try_from(extra).unwrap_or(u64::MAX);
         let (mut low, mut high) = (search.floor(), fast_bytes(&plain));
         let mut best = plain;
         for _ in 0..12 {
@@ -238,7 +240,7 @@ impl Planner<'_> {
                 low = middle; // No schedule of so few bytes is cheap enough.
                 continue;
             }
-            match search.within(middle).filter(|schedule| allowed(schedule)) {
+            match search.cheap_within(middle, extra).filter(|schedule| allowed(schedule)) {
                 Some(schedule) => {
                     let smaller = self.plan_schedule(graph, search, &schedule)?;
                     if fast_bytes(&smaller) < fast_bytes(&best) && smaller.fits().is_ok() {

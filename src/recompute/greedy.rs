@@ -6,6 +6,7 @@ use alloc::{vec, vec::Vec};
 use super::model::{Model, NONE, at, narrow};
 use super::sequence::{Evaluation, Instance, repeated, without};
 use super::starts::repaired;
+use super::trial::{Figures, Trial};
 use crate::pack::Budget;
 
 /// Most nodes that one change runs again.
@@ -59,45 +60,55 @@ pub(super) fn reduced(
     work: &mut Work<'_>,
 ) -> Option<Vec<u32>> {
     let mut sequence = sequence.to_vec();
-    let mut now = Evaluation::default();
-    let mut trial = Evaluation::default();
-    if !now.run(model, &sequence) {
+    let mut trial = Trial::new(model);
+    let mut other = Evaluation::default();
+    if !trial.run(&sequence) {
         return None;
     }
-    while now.peak > budget {
-        if now.cost > most_cost {
+    while trial.now.peak > budget {
+        if trial.now.cost > most_cost {
             return None;
         }
-        let excess = now.excess(budget);
+        let (excess, cost) = (trial.now.excess(budget), trial.now.cost);
         let mut best: Option<(u128, u64, Vec<u32>)> = None;
-        let mut changes = changes(model, &sequence, &now, budget);
+        let mut changes = changes(model, &sequence, &trial.now, budget);
         let rank = |change: &Change| rate(change.cost, change.saved);
         changes.sort_by_key(|change| (rank(change), change.before));
         for change in changes.into_iter().take(EVALUATED) {
             if !work.spend(sequence.len()) {
                 return None;
             }
-            let mut longer = change.applied(&sequence);
-            if !trial.run(model, &longer) {
-                longer = repaired(model, &longer);
-                if !trial.run(model, &longer) {
-                    continue;
+            let mut longer = None;
+            let simple = model
+                .paging
+                .is_none()
+                .then(|| trial.with(&sequence, change.before, &change.nodes, budget));
+            let found = simple.flatten().or_else(|| {
+                let mut changed = change.applied(&sequence);
+                if !other.run(model, &changed) {
+                    changed = repaired(model, &changed);
+                    if !other.run(model, &changed) {
+                        return None;
+                    }
                 }
-            }
-            let left = trial.excess(budget);
-            let is_lower = left < excess;
-            let cost = trial.cost - now.cost.min(trial.cost);
+                longer = Some(changed);
+                Some(Figures { peak: other.peak, cost: other.cost, excess: other.excess(budget) })
+            });
+            let Some(found) = found else { continue };
+            let is_lower = found.excess < excess;
+            let more = found.cost.saturating_sub(cost);
             let is_better = best.as_ref().is_none_or(|(gain, other, _)| {
                 // gain / cost > other gain / other cost
-                (excess - left.min(excess)).saturating_mul(u128::from(*other + 1))
-                    > gain.saturating_mul(u128::from(cost + 1))
+                (excess - found.excess.min(excess)).saturating_mul(u128::from(*other + 1))
+                    > gain.saturating_mul(u128::from(more + 1))
             });
             if is_lower && is_better {
-                best = Some((excess - left, cost, longer));
+                let longer = longer.unwrap_or_else(|| change.applied(&sequence));
+                best = Some((excess - found.excess, more, longer));
             }
         }
         (_, _, sequence) = best?;
-        let is_valid = now.run(model, &sequence);
+        let is_valid = trial.run(&sequence);
         debug_assert!(is_valid);
     }
     Some(sequence)
@@ -132,7 +143,8 @@ fn changes(model: &Model, sequence: &[u32], now: &Evaluation, budget: u64) -> Ve
     let top = now.live.iter().position(|&live| live == now.peak).unwrap_or(0);
     let count = now.instances.len();
     let is_used_at = |position: usize| {
-        &now.reads[at(now.first_read[position])..at(now.first_read[position + 1])]
+        let (from, to) = now.reads_at(position);
+        &now.reads[from..to]
     };
     let spans = |instance: &Instance| {
         at(instance.birth) < top && at(instance.last) > top && instance.is_made
@@ -325,8 +337,12 @@ pub(super) fn pruned(
     work: &mut Work<'_>,
 ) -> Vec<u32> {
     let mut sequence = sequence;
-    let mut trial = Evaluation::default();
+    let mut trial = Trial::new(model);
+    let mut other = Evaluation::default();
     for _ in 0..3 {
+        if !trial.run(&sequence) {
+            break;
+        }
         let is_repeated = repeated(model, &sequence);
         let mut positions: Vec<usize> =
             (0..sequence.len()).filter(|&position| is_repeated[position]).collect();
@@ -336,21 +352,29 @@ pub(super) fn pruned(
             let is_out = model.is_copy(node) && !model.nodes[at(node)].is_pure;
             (core::cmp::Reverse(model.nodes[at(node)].cost), is_out, position)
         });
-        let mut dropped = vec![false; sequence.len()];
         let mut changed = false;
+        let mut dropped: Vec<usize> = Vec::new();
         for position in positions {
             if !work.spend(sequence.len()) {
                 break;
             }
-            dropped[position] = true;
-            let shorter = without(&sequence, |position| dropped[position]);
-            if trial.run(model, &shorter) && trial.peak <= budget {
-                changed = true;
+            let before = dropped.iter().filter(|&&other| other < position).count();
+            let now = position - before;
+            let shorter = || without(&sequence, |position| position == now);
+            let fits = if model.paging.is_none() {
+                trial.without(&sequence, narrow(now), budget).peak <= budget
             } else {
-                dropped[position] = false;
+                other.run(model, &shorter()) && other.peak <= budget
+            };
+            if fits {
+                sequence = shorter();
+                dropped.push(position);
+                changed = true;
+                if model.paging.is_none() {
+                    trial.run(&sequence);
+                }
             }
         }
-        sequence = without(&sequence, |position| dropped[position]);
         if !changed || work.is_over() {
             break;
         }

@@ -27,6 +27,7 @@ mod search;
 mod separator;
 mod sequence;
 mod starts;
+mod trial;
 
 use alloc::{format, string::String, vec::Vec};
 use core::str::FromStr;
@@ -158,24 +159,32 @@ impl<'a> Recompute<'a> {
     /// Returns the cheapest schedule that is found with at most `bytes` live; never dearer than one
     /// found before. `None` if there is none.
     pub fn within(&mut self, bytes: u64) -> Option<Schedule> {
-        self.found_within(bytes, 1)
+        self.found_within(bytes, 1, u64::MAX)
     }
 
     /// As [`within`](Self::within), with less work: for bytes close to those of a search before.
     pub(crate) fn again_within(&mut self, bytes: u64) -> Option<Schedule> {
-        self.found_within(bytes, 4)
+        self.found_within(bytes, 4, u64::MAX)
     }
 
-    fn found_within(&mut self, bytes: u64, share: u64) -> Option<Schedule> {
+    /// As [`within`](Self::within), for schedules with at most `extra` of extra cost: those that come
+    /// to cost much more are given up early. The one that is returned may be dearer.
+    pub(crate) fn cheap_within(&mut self, bytes: u64, extra: u64) -> Option<Schedule> {
+        // Executions that turn out to be superfluous are left out at the end of a search only.
+        let most = self.cost().saturating_add(extra.saturating_mul(2));
+        self.found_within(bytes, 1, most)
+    }
+
+    fn found_within(&mut self, bytes: u64, share: u64, most_cost: u64) -> Option<Schedule> {
         if self.paging.is_none() || !self.searched.contains(&bytes) {
             self.searched.push(bytes);
-            self.search.within(bytes, share);
+            self.search.within(bytes, share, most_cost);
         }
         let Some(paging) = &mut self.paging else {
             return Some(self.schedule(self.search.cheapest(bytes)?));
         };
         paging.take_front(&self.search);
-        let mut found = paging.within(bytes, share)?.clone();
+        let mut found = paging.within(bytes, share, most_cost)?.clone();
         found.sequence = paging.model.prefetched(found.sequence, bytes);
         found = paging.candidate(found.sequence)?;
         Some(self.schedule(&found))

@@ -211,16 +211,16 @@ impl<'a> Search<'a> {
     }
 
     /// Searches for cheap sequences with at most `bytes` live, with a `share`-th of the usual work,
-    /// and returns the cheapest.
-    pub(super) fn within(&mut self, bytes: u64, share: u64) -> Option<&Candidate> {
+    /// and returns the cheapest. A sequence that comes to cost more than `most_cost` is given up.
+    pub(super) fn within(&mut self, bytes: u64, share: u64, most_cost: u64) -> Option<&Candidate> {
         let is_there = self.plain.peak <= bytes;
         if !is_there && bytes >= self.model.floor() {
-            self.improve(bytes, share);
+            self.improve(bytes, share, most_cost);
         }
         self.cheapest(bytes)
     }
 
-    fn improve(&mut self, bytes: u64, share: u64) {
+    fn improve(&mut self, bytes: u64, share: u64, most_cost: u64) {
         let size = u64::try_from(self.plain.sequence.len()).unwrap_or(u64::MAX);
         let left = size.saturating_mul(EVALUATIONS) / share.max(1);
         let limits = self.limits;
@@ -254,6 +254,7 @@ impl<'a> Search<'a> {
             }
             let most =
                 best.as_ref().map_or(u64::MAX, |best| best.cost.saturating_add(best.cost / 4));
+            let most = most.min(most_cost);
             let mut own = Work { left: share, limits };
             let found = reduced(&self.model, &start.sequence, bytes, most, &mut own);
             let found = found.map(|found| pruned(&self.model, found, bytes, &mut own));
@@ -267,7 +268,7 @@ impl<'a> Search<'a> {
                 self.keep(candidate);
             }
         }
-        if let Some(best) = best {
+        if let Some(best) = best.filter(|best| best.cost <= most_cost) {
             self.repair(best, bytes, &mut work);
         }
     }

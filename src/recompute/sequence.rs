@@ -26,6 +26,8 @@ pub(super) struct Binding {
     pub(super) instance: u32,
     /// The binding of the same value before, or [`NONE`].
     pub(super) before: u32,
+    /// The binding of another value whose bytes it shows, or [`NONE`].
+    pub(super) shown: u32,
 }
 
 /// A read of an instance.
@@ -34,6 +36,10 @@ pub(super) struct Read {
     pub(super) instance: u32,
     /// The value under whose name it is read.
     pub(super) value: u32,
+    /// The position that reads it; the end for values that are kept.
+    pub(super) position: u32,
+    /// What the value was bound to there.
+    pub(super) binding: u32,
 }
 
 /// The evaluation of a sequence.
@@ -43,16 +49,18 @@ pub(super) struct Evaluation {
     pub(super) bindings: Vec<Binding>,
     /// By value: its last binding, or [`NONE`].
     pub(super) latest: Vec<u32>,
-    /// Reads, in the order of the sequence.
+    /// Reads, in the order of the sequence; those of the end are last.
     pub(super) reads: Vec<Read>,
     /// By position: its first read; one more for the end.
-    pub(super) first_read: Vec<u32>,
+    first_read: Vec<u32>,
     /// By node: how often it ran.
     pub(super) runs: Vec<u32>,
     /// By value: the position at which it was replaced, or [`NONE`].
     pub(super) replaced_at: Vec<u32>,
     /// By position: bytes that are live.
     pub(super) live: Vec<u64>,
+    /// The same, with the bytes of outputs that take over inputs; one more for the end.
+    pub(super) gross: Vec<i64>,
     /// The most of them.
     pub(super) peak: u64,
     /// Cost of all executions.
@@ -67,6 +75,11 @@ impl Evaluation {
     /// Returns the bytes above `budget`, summed over positions.
     pub(super) fn excess(&self, budget: u64) -> u128 {
         self.live.iter().map(|&live| u128::from(live.saturating_sub(budget))).sum()
+    }
+
+    /// Returns where the reads of a position begin and end.
+    pub(super) fn reads_at(&self, position: usize) -> (usize, usize) {
+        (at(self.first_read[position]), at(self.first_read[position + 1]))
     }
 
     /// Evaluates a sequence, and returns whether it is valid: each reader finds its operands, with
@@ -94,8 +107,9 @@ impl Evaluation {
     }
 
     fn make(&mut self, model: &Model, value: u32, position: u32, is_made: bool) {
-        let instance = if model.shows[at(value)] != NONE {
-            let shown = self.latest[at(model.shows[at(value)])];
+        let shows = model.shows[at(value)];
+        let shown = if shows == NONE { NONE } else { self.latest[at(shows)] };
+        let instance = if shows != NONE {
             if shown == NONE { NONE } else { self.bindings[at(shown)].instance }
         } else if model.bytes[at(value)] == 0 {
             NONE
@@ -105,7 +119,7 @@ impl Evaluation {
         };
         let before = self.latest[at(value)];
         self.latest[at(value)] = narrow(self.bindings.len());
-        self.bindings.push(Binding { position, instance, before });
+        self.bindings.push(Binding { position, instance, before, shown });
     }
 
     /// Binds each read to the latest instance.
@@ -134,7 +148,7 @@ impl Evaluation {
                 let instance = self.bindings[at(binding)].instance;
                 if instance != NONE {
                     self.instances[at(instance)].last = position;
-                    self.reads.push(Read { instance, value });
+                    self.reads.push(Read { instance, value, position, binding });
                 }
             }
             if facts.after.iter().any(|&other| self.runs[at(other)] == 0) {
@@ -165,6 +179,8 @@ impl Evaluation {
             if binding != NONE && self.bindings[at(binding)].instance != NONE {
                 let instance = self.bindings[at(binding)].instance;
                 self.instances[at(instance)].last = end;
+                let value = narrow(value);
+                self.reads.push(Read { instance, value, position: end, binding });
             }
         }
         ran == model.count && self.fits_slow_memory(model, sequence)
@@ -208,52 +224,67 @@ impl Evaluation {
         self.change.clear();
         self.change.resize(steps + 2, 0);
         for instance in &self.instances {
-            let bytes = i64::try_from(model.bytes[at(instance.value)]).unwrap_or(i64::MAX >> 20);
+            let bytes = signed(model.bytes[at(instance.value)]);
             self.change[at(instance.birth)] += bytes;
             self.change[(at(instance.last) + 1).min(steps + 1)] -= bytes;
         }
         self.live.clear();
+        self.gross.clear();
         let mut live = i64::try_from(model.resident).unwrap_or(i64::MAX >> 1);
         for (position, &node) in sequence.iter().enumerate() {
             live += self.change[position];
-            let facts = &model.nodes[at(node)];
+            self.gross.push(live);
             let mut credit = 0;
-            if !facts.in_place.is_empty() {
-                credit = self.credit(model, position, &facts.in_place);
+            if !model.nodes[at(node)].in_place.is_empty() {
+                let (from, to) = self.reads_at(position);
+                let (instances, reads) = (&self.instances, &self.reads[from..to]);
+                let taken = &mut self.taken;
+                credit = self::credit(model, instances, narrow(position), node, reads, taken);
             }
             let now = u64::try_from(live).unwrap_or(0).saturating_sub(credit);
             self.peak = self.peak.max(now);
             self.live.push(now);
         }
+        self.gross.push(live + self.change[steps]);
     }
+}
 
-    /// Returns the bytes of outputs that take over inputs which die at a position.
-    fn credit(&mut self, model: &Model, position: usize, pairs: &[(u32, u32)]) -> u64 {
-        let reads = &self.reads[at(self.first_read[position])..at(self.first_read[position + 1])];
-        self.taken.clear();
-        let mut credit = 0;
-        let mut done = NONE;
-        for &(input, output) in pairs {
-            if done == output {
-                continue;
-            }
-            let Some(read) = reads.iter().find(|read| read.value == input) else { continue };
-            let instance = self.instances[at(read.instance)];
-            let dies = at(instance.last) == position && at(instance.birth) <= position;
-            let is_alone =
-                reads.iter().all(|other| other.instance != read.instance || other.value == input);
-            let is_free = dies
-                && is_alone
-                && model.may_take[at(instance.value)]
-                && !self.taken.contains(&read.instance);
-            if is_free {
-                self.taken.push(read.instance);
-                credit += model.bytes[at(output)];
-                done = output;
-            }
+/// Returns the bytes of outputs of a node that take over inputs which die at its position.
+pub(super) fn credit(
+    model: &Model,
+    instances: &[Instance],
+    position: u32,
+    node: u32,
+    reads: &[Read],
+    taken: &mut Vec<u32>,
+) -> u64 {
+    taken.clear();
+    let mut credit = 0;
+    let mut done = NONE;
+    for &(input, output) in &model.nodes[at(node)].in_place {
+        if done == output {
+            continue;
         }
-        credit
+        let Some(read) = reads.iter().find(|read| read.value == input) else { continue };
+        let instance = instances[at(read.instance)];
+        let is_alone =
+            reads.iter().all(|other| other.instance != read.instance || other.value == input);
+        let is_free = instance.last == position
+            && is_alone
+            && model.may_take[at(instance.value)]
+            && !taken.contains(&read.instance);
+        if is_free {
+            taken.push(read.instance);
+            credit += model.bytes[at(output)];
+            done = output;
+        }
     }
+    credit
+}
+
+/// Returns bytes as a difference.
+pub(super) fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX >> 20)
 }
 
 /// Returns the sequence without the positions that are marked.

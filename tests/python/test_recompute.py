@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
+from arenaplan import planning
 from arenaplan.cli import main
 from arenaplan.errors import InvalidOption, InvalidWriteBack, RecomputeExceeded
 
@@ -150,6 +151,22 @@ def test_goals_are_met_or_refused():
     for wrong in ("-1%", "x%"):
         with pytest.raises(InvalidOption):
             ap.plan(graph, recompute=wrong)
+
+
+def test_scratch_memory_is_planned_in_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch):
+    limits = []
+    planned = planning._core.recompute_with_scratch
+
+    def heard(*args: object, time_limit: float | None = None) -> ap.Plan:
+        limits.append(time_limit)
+        return planned(*args, time_limit=time_limit)
+
+    monkeypatch.setattr(planning._core, "recompute_with_scratch", heard)
+    graph = training_step()
+    plan = ap.plan(graph, target="numpy", recompute="50%", time_limit=600)
+    assert plan.schedule is not None
+    assert len(limits) == 1
+    assert 0 < limits[0] < 600
 
 
 def test_equal_graphs_have_equal_plans():
