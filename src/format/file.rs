@@ -358,8 +358,8 @@ mod linux {
             return Ok(());
         }
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let left = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed());
-        let left = left.open(path)?;
+        let flags = flags.bits().cast_signed();
+        let left = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         flock(&left, FlockOperation::NonBlockingLockExclusive)?;
         // Its writer may have renamed it, and another one taken the name, before it was locked.
         let [held, there] = [left.metadata()?, fs::symlink_metadata(path)?];

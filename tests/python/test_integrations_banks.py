@@ -90,8 +90,8 @@ def test_an_overflow_by_pins_names_the_bank_the_buffers_and_the_step() -> None:
         assign(found, banks, alignment=16, steps=["add", "mul"])
     message = str(caught.value)
     assert message.startswith(
-        "space 'fast' holds 2,048 bytes, and 3,072 bytes that may be in no other space are needed at "
-        "once at step 0, node 'add': pinned to it are 'conv 0 f32[16, 16]' (1,024 bytes), "
+        "space 'fast' holds 2,048 bytes, and 3,072 bytes that may be in no other space are needed "
+        "at once at step 0, node 'add': pinned to it are 'conv 0 f32[16, 16]' (1,024 bytes), "
     )
     assert "slow" not in message
     assert caught.value.proven
