@@ -20,8 +20,15 @@ struct Case {
     plan: Plan,
 }
 
-/// The nodes of [`graph`], and of its executions behind them.
-const [F, G, M, Y, OUT, AGAIN, BACK]: [usize; 7] = [0, 1, 2, 3, 4, 5, 6];
+// The nodes of the graph.
+const F: usize = 0;
+const G: usize = 1;
+const M: usize = 2;
+const Y: usize = 3;
+// The nodes behind them that only the graph of executions has.
+const OUT: usize = 4;
+const AGAIN: usize = 5;
+const BACK: usize = 6;
 
 /// f: x -> a. g: a -> b. m: b -> r, which changes the state s and replaces the state t. y reads
 /// a, b and r.
@@ -340,9 +347,8 @@ fn a_copy_of_an_input_is_refused() {
 #[test]
 fn extra_work_is_what_the_schedule_costs() {
     let extra = "its extra work is 643 beside 7";
-    let set = |field: &'static str, to: u64| {
-        move |json: &mut Json| json["recomputed"][field] = to.into()
-    };
+    let set =
+        |field: &'static str, to: u64| move |json: &mut Json| json["recomputed"][field] = to.into();
     let floor = case().plan.spaces()[0].arena_bytes;
     refuse_plans(vec![
         row("cost of the nodes", extra, set("cost", 8)),
