@@ -56,7 +56,15 @@ class DimConflict(SizeError):
 
 
 class UnknownDim(SizeError):
-    """``bind`` names a dimension or input that the model does not have."""
+    """
+    ``bind`` names a dimension or input that the model does not have.
+
+    ``names`` are those names of ``bind`` that the message is about.
+    """
+
+    def __init__(self, message: str, *, names: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.names = tuple(names)
 
 
 class ShapeNotPlanned(SizeError):

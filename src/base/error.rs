@@ -3,6 +3,8 @@
 use alloc::{boxed::Box, string::String, vec::Vec};
 use core::fmt::Write as _;
 
+use crate::base::Grouped;
+
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
@@ -70,13 +72,15 @@ pub enum Error {
     PinConflict { reason: String },
     /// A space is too small.
     #[error(
-        "space {space} holds {capacity} bytes; the best plan needs {needed}, and no plan with its steps, order and sharing of bytes needs fewer than {lower_bound}"
+        "space {space} holds {} bytes; the best plan needs {}, and no plan with its steps, order and sharing of bytes needs fewer than {}",
+        grouped(*capacity), grouped(*needed), grouped(*lower_bound)
     )]
     CapacityExceeded { space: String, capacity: u64, needed: u64, lower_bound: u64 },
 
     /// No schedule was found in so many bytes.
     #[error(
-        "no schedule was found in {budget} bytes; the best one needs {least}, and none needs fewer than {floor}"
+        "no schedule was found in {} bytes; the best one needs {}, and none needs fewer than {}",
+        grouped(*budget), grouped(*least), grouped(*floor)
     )]
     RecomputeExceeded { budget: u64, least: u64, floor: u64 },
 
@@ -302,6 +306,10 @@ pub fn quoted(name: &str) -> String {
     }
     text.push('\'');
     text
+}
+
+fn grouped(bytes: u64) -> Grouped {
+    Grouped(bytes.into())
 }
 
 /// Returns `bytes` as lower-case hexadecimal digits.

@@ -20,5 +20,5 @@ pub use index::{BufferId, NodeId, SpaceId, ValueId};
 pub use instant::Instant;
 #[cfg(feature = "serde")]
 pub(crate) use number::Number;
-pub(crate) use units::gcd;
 pub use units::{Alignment, LiveRange, MAX_BYTES, Step};
+pub(crate) use units::{Grouped, gcd};

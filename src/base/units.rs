@@ -10,6 +10,25 @@ use crate::base::{Error, Result};
 /// add without wrapping around in a `u64`.
 pub const MAX_BYTES: u64 = i64::MAX.unsigned_abs();
 
+/// A number that is shown with a comma between each three digits, as in `36,864`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grouped(pub(crate) u128);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut divisor = 1;
+        while self.0 / divisor >= 1000 {
+            divisor *= 1000;
+        }
+        write!(f, "{}", self.0 / divisor)?;
+        while divisor > 1 {
+            divisor /= 1000;
+            write!(f, ",{:03}", self.0 / divisor % 1000)?;
+        }
+        Ok(())
+    }
+}
+
 /// A point in the execution order: step *k* is the *k*-th node to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Step(u32);
@@ -194,4 +213,25 @@ pub(crate) const fn gcd(mut a: u64, mut b: u64) -> u64 {
         (a, b) = (b, a % b);
     }
     a
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString as _;
+
+    use super::Grouped;
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        for (number, shown) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (20_480, "20,480"),
+            (1_000_007, "1,000,007"),
+            (u128::MAX, "340,282,366,920,938,463,463,374,607,431,768,211,455"),
+        ] {
+            assert_eq!(Grouped(number).to_string(), shown);
+        }
+    }
 }

@@ -142,11 +142,11 @@ impl Covered {
             self.change(2 * node, leaves.start..middle, wanted.clone(), adds);
             self.change(2 * node + 1, middle..leaves.end, wanted, adds);
         }
-        let last = self.cuts.len() - 1;
+        // Spans end at the last cut, so a covered node does, too.
         self.lengths[node] = match (self.count[node], is_leaf) {
             (0, true) => 0,
             (0, false) => self.lengths[2 * node] + self.lengths[2 * node + 1],
-            _ => self.cuts[leaves.end.min(last)] - self.cuts[leaves.start.min(last)],
+            _ => self.cuts[leaves.end] - self.cuts[leaves.start],
         };
     }
 }

@@ -8,6 +8,8 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+#[cfg(target_os = "linux")]
+use tempfile::TempPath;
 use tempfile::{Builder, NamedTempFile};
 
 use super::form::MAX_FILE_BYTES;
@@ -113,7 +115,7 @@ struct Target {
 
 /// Content on disk.
 enum Written {
-    /// A file that disappears if the process is killed.
+    /// A file that disappears if the process is killed before it has a name.
     #[cfg(target_os = "linux")]
     Nameless(File),
     /// A file that is removed when dropped.
@@ -194,20 +196,40 @@ impl Target {
     /// Makes written content the file.
     fn put(&self, written: Written, content: &[u8]) -> io::Result<()> {
         let named = match written {
-            Written::Named(file) => file.into_temp_path(),
+            Written::Named(file) => file,
             #[cfg(target_os = "linux")]
             Written::Nameless(file) => {
-                let (prefix, mut builder) = (self.prefix(), Builder::new());
-                builder.prefix(&prefix).suffix(".tmp");
-                let linked = builder.make_in(self.folder(), |path| linux::name(&file, path));
-                match linked {
-                    Ok(linked) => linked.into_temp_path(),
+                // A new file gets its name in one call, which a killed process made or did not.
+                if self.old.is_none() && linux::name(&file, &self.path).is_ok() {
+                    return Ok(());
+                }
+                match self.name_beside(&file) {
+                    Ok(named) => return named.persist(&self.path).map_err(|error| error.error),
                     // Some sandboxes do not let files get a name later on.
-                    Err(_) => self.write_named(content)?.into_temp_path(),
+                    Err(_) => self.write_named(content)?,
                 }
             }
         };
-        named.persist(&self.path).map_err(|error| error.error)
+        named.into_temp_path().persist(&self.path).map_err(|error| error.error)
+    }
+
+    /// Gives a file a temporary name beside the file that it replaces.
+    ///
+    /// All writers of a file share one such name. A process that is killed after this call leaves
+    /// the name behind, and the next writer of the file removes it.
+    #[cfg(target_os = "linux")]
+    fn name_beside(&self, file: &File) -> io::Result<TempPath> {
+        let mut shared = self.prefix();
+        shared.push("arenaplan.tmp");
+        let shared = self.folder().join(shared);
+        if linux::claim(file, &shared).is_ok() {
+            return TempPath::try_from_path(shared);
+        }
+        // Another process is about to replace the file.
+        let (prefix, mut builder) = (self.prefix(), Builder::new());
+        builder.prefix(&prefix).suffix(".tmp");
+        let named = builder.make_in(self.folder(), |path| linux::name(file, path))?;
+        Ok(named.into_temp_path())
     }
 
     /// Returns how temporary names begin.
@@ -301,17 +323,18 @@ fn keep_owner(file: &File, old: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Files that have no name until they are whole: a killed process leaves nothing behind.
+/// Files that have no name until they are whole: a process that is killed while it writes leaves
+/// nothing behind.
 #[cfg(target_os = "linux")]
 mod linux {
     use alloc::format;
     use std::fs::{self, File, OpenOptions};
     use std::io;
     use std::os::fd::AsRawFd as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
     use std::path::{Path, PathBuf};
 
-    use rustix::fs::{AtFlags, CWD, OFlags, linkat};
+    use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, flock, linkat};
 
     /// Returns a file without a name in `folder`, where the system has such files.
     pub(super) fn nameless(folder: &Path) -> Option<File> {
@@ -323,6 +346,28 @@ mod linux {
     /// Gives a file a name that nothing has yet.
     pub(super) fn name(file: &File, path: &Path) -> io::Result<()> {
         Ok(linkat(CWD, entry(file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+    }
+
+    /// Locks a file and gives it a name that a killed process may have left behind.
+    ///
+    /// The lock ends with the process. So a file of that name that nobody has locked belongs to no
+    /// running writer, and is removed.
+    pub(super) fn claim(file: &File, path: &Path) -> io::Result<()> {
+        flock(file, FlockOperation::NonBlockingLockExclusive)?;
+        if name(file, path).is_ok() {
+            return Ok(());
+        }
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let flags = flags.bits().cast_signed();
+        let left = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        flock(&left, FlockOperation::NonBlockingLockExclusive)?;
+        // Its writer may have renamed it, and another one taken the name, before it was locked.
+        let [held, there] = [left.metadata()?, fs::symlink_metadata(path)?];
+        if !there.is_file() || (held.dev(), held.ino()) != (there.dev(), there.ino()) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        fs::remove_file(path)?;
+        name(file, path)
     }
 
     /// Returns where `/proc` shows an open file.
@@ -348,5 +393,43 @@ mod tests {
         target.put(Written::Named(written), b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_next_writer_removes_what_a_killed_one_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        let left = folder.path().join(".plan.json.arenaplan.tmp");
+        fs::write(&path, "old").unwrap();
+        fs::write(&left, "whole").unwrap();
+        write_file(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert!(!left.exists());
+        // The temporary name of a running writer, and a link, stay.
+        let running = File::create(&left).unwrap();
+        rustix::fs::flock(&running, rustix::fs::FlockOperation::LockExclusive).unwrap();
+        write_file(&path, b"newer").unwrap();
+        assert!(left.exists());
+        fs::remove_file(&left).unwrap();
+        std::os::unix::fs::symlink(&path, &left).unwrap();
+        write_file(&path, b"newest").unwrap();
+        assert_eq!(fs::read_link(&left).unwrap(), path);
+        assert_eq!(fs::read(&path).unwrap(), b"newest");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_new_file_never_has_a_temporary_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        let left = folder.path().join(".plan.json.arenaplan.tmp");
+        fs::write(&left, "whole").unwrap();
+        write_file(&path, b"new").unwrap();
+        // Only a writer that takes the temporary name removes what is there.
+        assert_eq!((fs::read(&path).unwrap(), left.exists()), (b"new".to_vec(), true));
+        write_file(&path, b"newer").unwrap();
+        assert!(!left.exists());
     }
 }

@@ -3,7 +3,7 @@
 use alloc::{borrow::ToOwned as _, format, string::String, vec::Vec};
 
 use super::schedule::Schedule;
-use crate::base::{BufferId, Error, quoted};
+use crate::base::{BufferId, Error, Grouped, quoted};
 use crate::choose::{AssignmentProblem, Floor, NoRoom};
 use crate::graph::Graph;
 use crate::liveness::{Liveness, Member};
@@ -33,7 +33,7 @@ impl Refused<'_> {
             None => format!("at step {step}"),
         };
         let values: Vec<_> = why.buffers.iter().map(|&buffer| self.named(buffer)).collect();
-        let total = values.iter().map(|(_, bytes)| u128::from(*bytes)).sum::<u128>();
+        let total = Grouped(values.iter().map(|(_, bytes)| u128::from(*bytes)).sum());
         let names = names(&values);
         let spaces = spaces(self.problem.spaces().iter());
         let reason = match why.floor {
@@ -78,7 +78,7 @@ impl Refused<'_> {
     }
 
     /// Returns the message for one space whose values may be in no other.
-    fn overfull(&self, space: &Space, total: u128, at: &str) -> String {
+    fn overfull(&self, space: &Space, total: Grouped, at: &str) -> String {
         let (pinned, large): (Vec<BufferId>, Vec<BufferId>) =
             self.why.buffers.iter().partition(|&&buffer| self.home(buffer).is_some());
         let listed = |buffers: &[BufferId]| {
@@ -140,7 +140,7 @@ fn names(values: &[(String, u64)]) -> String {
     let mut names: Vec<_> = values
         .iter()
         .take(MOST_NAMES)
-        .map(|(name, bytes)| format!("{} ({bytes} bytes)", quoted(name)))
+        .map(|(name, bytes)| format!("{} ({} bytes)", quoted(name), Grouped((*bytes).into())))
         .collect();
     if values.len() > MOST_NAMES {
         names.push(format!("{} more", values.len() - MOST_NAMES));
@@ -151,8 +151,10 @@ fn names(values: &[(String, u64)]) -> String {
 fn spaces<'s>(spaces: impl Iterator<Item = &'s Space>) -> String {
     let known: Vec<_> = spaces
         .map(|space| match space.capacity() {
-            Some(capacity) => format!("{} holds {capacity}", quoted(space.name())),
-            None => format!("{} holds any number", quoted(space.name())),
+            Some(capacity) => {
+                format!("{} holds {} bytes", quoted(space.name()), Grouped(capacity.into()))
+            }
+            None => format!("{} holds any number of bytes", quoted(space.name())),
         })
         .collect();
     known.join(", ")

@@ -334,6 +334,33 @@ fn shared_bytes_are_write_after_read() {
     assert_eq!(edges, [edge(0, 1, HazardKind::WriteAfterWrite), edge(1, 2, HazardKind::Data),]);
 }
 
+#[test]
+fn refusals_of_hazards_name_steps_and_bytes() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    sketch.node("dead", &[x], 64);
+    let other = sketch.node("other", &[x], 64);
+    let sum = sketch.node("sum", &[other], 64);
+    let graph = sketch.build(&[sum]);
+    let plan = Planner::new().keep_order(true).plan(&graph).unwrap();
+    let hazards = plan.hazards(&graph).unwrap();
+    let refused = |edges: &[Hazard]| {
+        let error = plan.check_hazards(&graph, &with_edges(&hazards, edges)).unwrap_err();
+        error.to_string()
+    };
+    let edges = hazards.edges();
+    let without = refused(&edges[1..]);
+    let says = "step 1 ('other') may run before step 0 ('dead'), and both use byte 64 of space 0";
+    assert!(without.contains(says), "{without}");
+    let kind = Hazard { kind: HazardKind::Data, ..edges[0] };
+    let other = refused(&[kind, edges[1]]);
+    assert!(other.contains("step 1 ('other') waits for step 0 ('dead'): that is"), "{other}");
+    let more = Hazard { before: 0, after: 2, kind: HazardKind::WriteAfterRead };
+    let more = refused(&[edges[0], more, edges[1]]);
+    let says = "that step 2 ('sum') waits for step 0 ('dead') follows from other edges";
+    assert!(more.contains(says), "{more}");
+}
+
 /// Returns a graph of two nodes, of which the second reads what the first makes.
 fn chain() -> Graph {
     let mut sketch = Sketch::new();

@@ -181,16 +181,16 @@ fn values_pinned_to_a_memory_that_is_too_small_for_them_are_named() {
     let error = planner.memories(&banks).plan(&graph).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "space 'fast' holds 2048, and 3072 bytes that may be in no other space are needed at \
-         once at step 0, node 'd': pinned to it are 'a' (1024 bytes), 'b' (1024 bytes), 'c' \
-         (1024 bytes); no order of the steps that were tried fits"
+        "space 'fast' holds 2,048 bytes, and 3,072 bytes that may be in no other space are \
+         needed at once at step 0, node 'd': pinned to it are 'a' (1,024 bytes), 'b' (1,024 \
+         bytes), 'c' (1,024 bytes); no order of the steps that were tried fits"
     );
     let one = memories(&[("fast", 512, 0), ("slow", 65536, 1)]).pin(a, SpaceId::new(0));
     let error = ideal_planner().memories(&one).plan(&graph).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "'a' (1024 bytes) is pinned to a space that is too small for it: 'fast' holds 512; it is \
-         needed at step 0, node 'd'; no order of the steps that were tried fits"
+        "'a' (1,024 bytes) is pinned to a space that is too small for it: 'fast' holds 512 bytes; \
+         it is needed at step 0, node 'd'; no order of the steps that were tried fits"
     );
 }
 
@@ -264,7 +264,7 @@ fn a_budget_that_is_too_small_names_the_step_the_node_and_the_values() {
     assert_eq!(
         reason,
         "576 bytes are needed at once at step 1, node 'z', and the spaces have no room for \
-         them: 'sram' holds 256, 'psram' holds 256; needed are 'y' (256 bytes), 'z' (192 \
+         them: 'sram' holds 256 bytes, 'psram' holds 256 bytes; needed are 'y' (256 bytes), 'z' (192 \
          bytes), 'x' (128 bytes); no order of the steps that were tried fits"
     );
 
@@ -273,7 +273,7 @@ fn a_budget_that_is_too_small_names_the_step_the_node_and_the_values() {
     assert_eq!(
         error.to_string(),
         "'y' (256 bytes) fits none of the spaces that it may be in; it is needed at step 0, \
-         node 'y': 'sram' holds 200, 'psram' holds 200; no order of the steps that were tried \
+         node 'y': 'sram' holds 200 bytes, 'psram' holds 200 bytes; no order of the steps that were tried \
          fits"
     );
 }

@@ -281,3 +281,32 @@ def test_workers_are_of_our_own_processes() -> None:
         ap.plan_many([], workers=2, executor=threads)
     with pytest.raises(InvalidOption, match="workers"):
         ap.plan_many([], workers=0)
+
+
+def test_models_with_other_dimensions_are_one_batch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, dims in (("both", ("batch", "seq")), ("one", ("batch", 3)), ("none", (1, 3))):
+        value = helper.make_tensor_value_info
+        ends = [[value(end, 1, dims)] for end in "xy"]
+        node = helper.make_node("Relu", ["x"], ["y"])
+        made = helper.make_model(
+            helper.make_graph([node], "g", *ends), opset_imports=[helper.make_opsetid("", 20)]
+        )
+        (tmp_path / f"{name}.onnx").write_bytes(made.SerializeToString())
+    bind = {"batch": 16, "seq": 5}
+    outcomes = [run_job(Job(path, None, bind=bind)) for path in paths(tmp_path)]
+    assert [outcome.left_out for outcome in outcomes] == ["", "batch,seq", "seq"]
+    assert all(outcome.is_planned for outcome in outcomes)
+    # float32[16, 5] twice, for an input is left as it is.
+    assert outcomes[0].arena_bytes == 640
+    # A number for a dimension of another model is no number for this.
+    missing = run_job(Job(paths(tmp_path)[0], None, bind={"seq": 5, "width": 9}))
+    assert (missing.error, missing.left_out) == ("UnboundDim", "width")
+
+    words = [f"--bind={name}={number}" for name, number in bind.items()]
+    assert main(["batch", str(tmp_path), *words, "--workers", "1"]) == 0
+    said = capsys.readouterr()
+    assert "3 of 3 planned" in said.out
+    assert "--bind batch: 1 of 3 have no dimension of this name" in said.err
+    assert "--bind seq: 2 of 3 have no dimension of this name" in said.err

@@ -231,6 +231,64 @@ def test_an_unknown_option_shows_the_usage_of_its_command(
     assert "unrecognized arguments: --tread 2; did you mean --threads?" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "form", "message"),
+    [
+        (["plan"], "plan [OPTION]… MODEL [MODEL ...]", "required: MODEL\n"),
+        (["run", "MODEL", "--runs", "0"], "run [OPTION]… MODEL", "argument --runs: "),
+        (["plan", "MODEL", "--effort", "mx"], "plan [OPTION]… MODEL [MODEL ...]", "mean 'max'?"),
+        ([], "[OPTION]… COMMAND …", "required: COMMAND\n"),
+    ],
+)
+def test_a_usage_error_has_the_form_of_a_call_and_no_list_of_options(
+    words: list[str], form: str, message: str, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([str(small) if word == "MODEL" else word for word in words])
+    assert caught.value.code == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"usage: arenaplan {form}\n")
+    assert message in err
+    assert err.count("\n") == 3
+    assert err.endswith("--help lists the options)\n")
+
+
+def test_two_dimensions_in_one_word_are_told_apart(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", str(small), "--bind", "batch=1,seq=64"])
+    assert "write --bind batch=1 --bind seq=64\n" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["plan", str(small), "--bind", "batch=1,2,seq=1..4"])
+    assert "write --bind batch=1,2 --bind seq=1..4\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["--device", "cuda"], ["--plan", "plan.json"]])
+def test_a_run_without_a_number_for_a_dimension_says_which(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = model(tmp_path / "symbolic.onnx", batch="batch")
+    assert main(["run", str(path), *words]) == 2
+    err = capsys.readouterr().err
+    assert "UnboundDim: dimension 'batch'" in err
+    assert err.endswith("pass --bind batch=1\n")
+
+
+def test_a_run_without_weights_says_which_models_have_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = ap.Graph("bare")
+    x, w = graph.input("x", (2, 2)), graph.constant("w", (2, 2))
+    graph.output(*graph.node("Add", [x, w], [("y", (2, 2), "float32")]))
+    path = tmp_path / "bare.json"
+    path.write_text(graph.to_json())
+    assert main(["run", str(path)]) == 3
+    err = capsys.readouterr().err
+    assert "UnsupportedModel: the file has no data of weights" in err
+    assert "'w'" in err
+
+
 def test_the_help_of_plan_is_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["plan", "--help"])

@@ -72,7 +72,10 @@ def test_a_bank_may_be_stricter_about_alignment() -> None:
             [Buffer(200, (0, 2), 1, 1), Buffer(200, (1, 3), 1, 1)],
             "400 bytes are needed at once at step 1",
         ),
-        ([Buffer(300, (0, 1), 1, 1)], r"'buffer 0' \(300 bytes\) is pinned to .* 'sram' holds 256"),
+        (
+            [Buffer(300, (0, 1), 1, 1)],
+            r"'buffer 0' \(300 bytes\) is pinned to .* 'sram' holds 256 bytes",
+        ),
     ],
 )
 def test_too_small_banks_say_what_does_not_fit(found: list[Buffer], message: str) -> None:
@@ -87,8 +90,8 @@ def test_an_overflow_by_pins_names_the_bank_the_buffers_and_the_step() -> None:
         assign(found, banks, alignment=16, steps=["add", "mul"])
     message = str(caught.value)
     assert message.startswith(
-        "space 'fast' holds 2048, and 3072 bytes that may be in no other space are needed at "
-        "once at step 0, node 'add': pinned to it are 'conv 0 f32[16, 16]' (1024 bytes), "
+        "space 'fast' holds 2,048 bytes, and 3,072 bytes that may be in no other space are needed "
+        "at once at step 0, node 'add': pinned to it are 'conv 0 f32[16, 16]' (1,024 bytes), "
     )
     assert "slow" not in message
     assert caught.value.proven

@@ -91,7 +91,11 @@ def test_a_budget_that_is_too_small_names_the_floor(
     ]
     said = err.splitlines()[-1]
     assert said.startswith("arenaplan: SpacesExceeded: no plan that fits was found, and none is")
-    for part in ("1505280 bytes", "at step 4, node 'DEPTHWISE_CONV_2D_4'", "'psram' holds 1331200"):
+    for part in (
+        "1,505,280 bytes",
+        "at step 4, node 'DEPTHWISE_CONV_2D_4'",
+        "'psram' holds 1,331,200 bytes",
+    ):
         assert part in said
     # One byte of the floor more, and there is a plan.
     enough = f"sram=256KiB,psram={1_204_224 + 301_056}"

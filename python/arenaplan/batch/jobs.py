@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from arenaplan.errors import PlannerError
+from arenaplan.errors import PlannerError, UnknownDim
 from arenaplan.graph import Graph
 from arenaplan.importers import load
 from arenaplan.planning import plan
@@ -26,7 +26,7 @@ class Job:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Other options of :func:`arenaplan.plan`."""
     bind: Mapping[str, int] = field(default_factory=dict)
-    """Numbers for symbolic dimensions."""
+    """Numbers for symbolic dimensions; those of names that the model does not have are left out."""
 
     @property
     def name(self) -> str:
@@ -71,6 +71,8 @@ class Outcome:
     """Name of the error; empty if there is none."""
     message: str = ""
     """Message of the error."""
+    left_out: str = ""
+    """Names of ``bind`` that the model does not have, with commas between them."""
 
     @property
     def is_planned(self) -> bool:
@@ -81,12 +83,12 @@ class Outcome:
 def run_job(job: Job) -> Outcome:
     """Plan one model; an error becomes an outcome."""
     target = job.target or ""
+    left_out: list[str] = []
     try:
-        source = job.source
-        graph = source if isinstance(source, Graph) else load(Path(source), bind=job.bind or None)
+        graph = _graph(job, left_out)
         made = plan(graph, **{**job.options, **({"target": target} if target else {})})
     except (PlannerError, OSError, MemoryError, RecursionError, ImportError) as error:
-        return failed(job, error)
+        return failed(job, error, left_out)
     return Outcome(
         model=job.name,
         target=made.target.name,
@@ -95,9 +97,32 @@ def run_job(job: Job) -> Outcome:
         status=made.status,
         nodes=len(graph.nodes),
         values=len(graph.values),
+        left_out=",".join(left_out),
     )
 
 
-def failed(job: Job, error: BaseException) -> Outcome:
+def _graph(job: Job, left_out: list[str]) -> Graph:
+    """Return the graph of a job; names of ``bind`` that it does not have are added to a list."""
+    if isinstance(job.source, Graph):
+        return job.source
+    bind = dict(job.bind)
+    while True:
+        try:
+            return load(Path(job.source), bind=bind or None)
+        except UnknownDim as error:
+            if not error.names:
+                raise
+            for name in error.names:
+                left_out.append(name)
+                del bind[name]
+
+
+def failed(job: Job, error: BaseException, left_out: Sequence[str] = ()) -> Outcome:
     """Return the outcome of a job that ended with an error."""
-    return Outcome(job.name, job.target or "", error=type(error).__name__, message=str(error))
+    return Outcome(
+        job.name,
+        job.target or "",
+        error=type(error).__name__,
+        message=str(error),
+        left_out=",".join(left_out),
+    )

@@ -122,6 +122,10 @@ def execute(options: argparse.Namespace) -> None:
         say(f"wrote {path}")
     if journal is not None:
         journal.unlink(missing_ok=True)
+    for name, _ in options.bind:
+        without = sum(name in outcome.left_out.split(",") for outcome in outcomes)
+        if without:
+            say(f"--bind {name}: {without:,} of {len(outcomes):,} have no dimension of this name")
     facts = summary(outcomes)
     if options.json:
         print_json(facts)

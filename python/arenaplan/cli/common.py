@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -203,6 +204,10 @@ def _with_limits(
 def _binding(text: str) -> tuple[str, int | range | list[int]]:
     """Read ``NAME=NUMBER``, ``NAME=FIRST..LAST``, or several of those after commas."""
     name, _, numbers = text.rpartition("=")
+    if two := re.fullmatch(r"([^=]+=[\d.,]*\d),([^=]+)", name):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} binds two dimensions; write --bind {two[1]} --bind {two[2]}={numbers}"
+        )
     ranges = [_range(part) for part in numbers.split(",")]
     spans = [span for span in ranges if span is not None]
     if not name or len(spans) < len(ranges):

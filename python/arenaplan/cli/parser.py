@@ -90,6 +90,20 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*arguments, **keywords)
         self.set_defaults(parser=self)
 
+    def error(self, message: str) -> NoReturn:
+        """End the program with a message, the form of a call, and where its options are listed."""
+        operands = self._get_positional_actions()
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, operands, [], prefix="")
+        form = formatter.format_help().strip()
+        if self.usage is None:
+            form = form.replace(self.prog, f"{self.prog} [OPTION]…", 1)
+        self.exit(
+            2,
+            f"usage: {form}\n{self.prog}: error: {message}\n"
+            f"({self.prog} --help lists the options)\n",
+        )
+
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """End the program over arguments that the command does not have."""
         options = [text.partition("=")[0] for text in unknown if text.startswith("-")]

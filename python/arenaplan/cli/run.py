@@ -136,6 +136,7 @@ def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
     refusal: PlannerError | None = None
     try:
         graph = load_model(options)
+        _need_data(graph)
         if not any(node.op in DECIDING and not node.domain for node in graph.nodes):
             plan = None if options.plan is None else load_plan(options.plan)
             return arenaplan.Executor(graph, plan, device=options.device, capture=options.graph)
@@ -143,14 +144,25 @@ def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
         if not is_onnx(options):
             raise
         refusal = error
+    executor = arenaplan.StagedExecutor(options.model, dict(options.bind))
+    if refusal is not None and not executor.waiting:
+        raise refusal
     if options.plan is not None:
         raise InvalidOption("option --plan: data decides sizes, and each run plans what it needs")
     if options.device != "cpu":
         raise InvalidOption("option --device: data decides sizes, and only the cpu runs in stages")
-    executor = arenaplan.StagedExecutor(options.model, dict(options.bind))
-    if refusal is not None and not executor.waiting:
-        raise refusal
     return executor
+
+
+def _need_data(graph: Graph) -> None:
+    """Refuse a graph that came without the data of its constants."""
+    for index, value in enumerate(graph.values):
+        if value.kind == "constant" and not graph.has_data(index):
+            raise UnsupportedModel(
+                f"the file has no data of weights that can be read here, such as {value.name!r}: "
+                "ONNX and TFLite models can be run; programs of torch.export (.pt2) and graph "
+                "files (.json) are planned only"
+            )
 
 
 class _Reference:

@@ -21,7 +21,12 @@ _MARK = b'{"format":"arenaplan-shared"'
 def add_share(parser: argparse.ArgumentParser) -> None:
     """Add the options that make models share an arena."""
     parser.add_argument(
-        "others", type=Path, nargs="*", metavar="MODEL", help="more models, with --share"
+        "others",
+        type=Path,
+        nargs="*",
+        default=[],
+        metavar="MODEL",
+        help="more models, with --share",
     )
     parser.add_argument(
         "--share",

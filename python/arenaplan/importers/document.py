@@ -145,5 +145,7 @@ def format_or_none(data: bytes) -> str | None:
 def _without_bind(bind: Bind | None, make: Callable[[], Graph]) -> Graph:
     """Return a graph whose shapes are all numbers."""
     if bind:
-        raise UnknownDim(f"the graph has no symbolic dimensions, and {listed(bind)} were bound")
+        raise UnknownDim(
+            f"the graph has no symbolic dimensions, and {listed(bind)} were bound", names=list(bind)
+        )
     return make()

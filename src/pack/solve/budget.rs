@@ -32,7 +32,73 @@ pub struct Budget<'a> {
     pub options: Option<&'a SolveOptions>,
 }
 
-impl Budget<'_> {
+impl<'a> Budget<'a> {
+    /// Returns the budget with a time at which the search ends.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use arenaplan::base::{Instant, LiveRange};
+    /// use arenaplan::pack::{Buffer, Space};
+    /// use arenaplan::{Budget, Problem, solve};
+    ///
+    /// let buffers =
+    ///     vec![Buffer::new(64, LiveRange::new(0, 2)?), Buffer::new(32, LiveRange::new(1, 3)?)];
+    /// let problem = Problem::new(buffers, vec![Space::new("sram")])?;
+    /// let deadline = Instant::now() + Duration::from_secs(1);
+    /// let budget = Budget::default().with_deadline(deadline).with_nodes(10_000).with_seed(7);
+    /// assert_eq!(solve(&problem, &budget)?.peak(), 96);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Returns the budget with a number of search nodes to visit at most.
+    #[must_use]
+    pub fn with_nodes(mut self, nodes: u64) -> Self {
+        self.nodes = Some(nodes);
+        self
+    }
+
+    /// Returns the budget with a flag that another thread sets to end the search.
+    #[must_use]
+    pub fn with_cancel(mut self, cancel: &'a AtomicBool) -> Self {
+        self.cancel = Some(cancel);
+        self
+    }
+
+    /// Returns the budget with a function that is called now and then, and whenever a better
+    /// answer is found.
+    #[must_use]
+    pub fn with_progress(mut self, progress: &'a (dyn Fn(Progress) + Sync)) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    /// Returns the budget with a seed of every random choice.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Returns the budget with a number of threads, for a search with a deadline.
+    #[must_use]
+    pub fn with_threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Returns the budget with methods and tuning values of the search.
+    #[must_use]
+    pub fn with_options(mut self, options: &'a SolveOptions) -> Self {
+        self.options = Some(options);
+        self
+    }
+
     /// Returns whether the deadline has passed or the caller has cancelled.
     pub fn exhausted(&self) -> bool {
         self.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed))

@@ -88,6 +88,20 @@ fn concatenated(space: u64) -> Case {
     planned(sketch, y)
 }
 
+/// `q` and `p` are the two halves of `c`, and `p` is made first.
+fn swapped() -> Case {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let [p, q] = ["p", "q"].map(|name| sketch.node(name, &[x], 20));
+    let views = [0, 20].into_iter().enumerate();
+    let views =
+        views.map(|(input, offset)| View { input, output: 0, offset, whole: Whole::Output });
+    let effects = Effects { views: views.collect(), ..Effects::default() };
+    let c = sketch.effectful("c", &[q, p], 40, effects);
+    let y = sketch.node("y", &[c], 64);
+    planned(sketch, y)
+}
+
 fn moved(names: &'static [&'static str], by: u64) -> impl Fn(&mut Json) {
     move |json| {
         for name in names {
@@ -122,8 +136,15 @@ fn a_line_belongs_to_one_body() {
             "shared bytes begin at a line",
             concatenated(64),
             "PlanMisaligned",
-            "the first of shared bytes",
+            "value 'p', the first of shared bytes",
             moved(&["p", "q", "c"], 1028),
+        ),
+        row(
+            "the lowest of shared bytes begins at a line",
+            swapped(),
+            "PlanMisaligned",
+            "value 'q', the first of shared bytes",
+            moved(&["p", "q", "c"], 1024 + 44),
         ),
         row(
             "shared bytes are aligned as their space",

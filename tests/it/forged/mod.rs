@@ -6,6 +6,7 @@
 //! to refuse would hide that the one in question is gone.
 
 mod claims;
+mod contents;
 mod fields;
 mod groups;
 mod layout;

@@ -115,11 +115,14 @@ class Dims:
                 self._most[name] = self._numbers.pop(name)
             elif name not in symbols:
                 has = f"it has {listed(known)}" if known else "all are numbers"
-                raise UnknownDim(f"the model has no symbolic dimension {quoted(name)}; {has}")
+                raise UnknownDim(
+                    f"the model has no symbolic dimension {quoted(name)}; {has}", names=[name]
+                )
         for name in self._shapes:
             if name not in inputs and name not in made:
                 raise UnknownDim(
-                    f"the model has no input {quoted(name)}; it has {listed(sorted(inputs))}"
+                    f"the model has no input {quoted(name)}; it has {listed(sorted(inputs))}",
+                    names=[name],
                 )
 
     def _bind_shape(self, name: str, shape: Shape, dims: tuple[Dim, ...] | None) -> None:

@@ -72,7 +72,9 @@ class Dims:
                 self._bind_shape(name, value, declared)
             elif name not in symbols:
                 known = f"it has {listed(symbols)}" if symbols else "all are numbers"
-                raise UnknownDim(f"the model has no symbolic dimension {quoted(name)}; {known}")
+                raise UnknownDim(
+                    f"the model has no symbolic dimension {quoted(name)}; {known}", names=[name]
+                )
             else:
                 self._set(name, whole_number(value, f"the number bound to {quoted(name)}"))
 
@@ -82,7 +84,9 @@ class Dims:
         """Take over the numbers of an input's shape."""
         sizes = declared.get(name)
         if sizes is None:
-            raise UnknownDim(f"the model has no input {quoted(name)}; it has {listed(declared)}")
+            raise UnknownDim(
+                f"the model has no input {quoted(name)}; it has {listed(declared)}", names=[name]
+            )
         if len(sizes) != len(shape):
             raise DimConflict(f"input {quoted(name)} has {len(sizes)} dimensions, not {len(shape)}")
         for size, value in zip(sizes, shape, strict=True):

@@ -141,10 +141,13 @@ def _bound(bind: Bind | None, names: Sequence[str]) -> Mapping[str, Shape]:
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise UnknownDim(
                 f"dimensions of TFLite models have no names such as {quoted(name)}; "
-                "pass whole shapes by tensor"
+                "pass whole shapes by tensor",
+                names=[name],
             )
         if name not in known:
-            raise UnknownDim(f"the model has no tensor {quoted(name)}; it has {listed(names)}")
+            raise UnknownDim(
+                f"the model has no tensor {quoted(name)}; it has {listed(names)}", names=[name]
+            )
         what = f"a dimension bound for tensor {quoted(name)}"
         shapes[name] = tuple(whole_number(dim, what) for dim in value)
     return shapes
