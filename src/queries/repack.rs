@@ -144,7 +144,9 @@ fn chained(
     let Some(hinted) = near(problem, old, kept, limits, hinted)? else { return Ok(None) };
     let others = Methods::NAMES.iter().filter(|name| !CHAINED.contains(name));
     let methods = others.fold(Methods::ALL, |on, name| on.without(name).unwrap_or(on));
-    let tuning = budget.options.copied().unwrap_or_default().tuning;
+    let mut tuning = budget.options.copied().unwrap_or_default().tuning;
+    // The limits are known: a target on the way there would move buffers in vain.
+    tuning.chains.ambition = 1.0;
     let options = SolveOptions { methods, tuning };
     within(&hinted, limits, &Budget { options: Some(&options), ..*budget })
 }

@@ -23,6 +23,8 @@ struct Handover {
 
 /// Returns the offsets of solid items, in grains, if at each moment those born can take over the room
 /// of those that die; nothing if they cannot, or if time is up.
+///
+/// That takes no effort of the searches that follow: they are the same if nothing is found.
 pub(crate) fn packed(model: &Model, clock: &Clock<'_>) -> Result<Option<Vec<u64>>> {
     let handovers = handovers(model)?;
     let [first, later @ .., _] = &handovers[..] else { return Ok(None) };
@@ -33,7 +35,7 @@ pub(crate) fn packed(model: &Model, clock: &Clock<'_>) -> Result<Option<Vec<u64>
     let mut replaced = with_capacity(later.len(), "handovers")?;
     for handover in later {
         let found = orders.replace(&handover.dying, &handover.born);
-        let Some(found) = found.filter(|_| !is_over(clock, &handover.dying)) else {
+        let Some(found) = found.filter(|_| !clock.is_up()) else {
             return Ok(None);
         };
         replaced.push(found);
@@ -42,12 +44,6 @@ pub(crate) fn packed(model: &Model, clock: &Clock<'_>) -> Result<Option<Vec<u64>
         return Ok(None);
     };
     offsets(model, &above)
-}
-
-/// Counts effort, and returns whether to stop.
-fn is_over(clock: &Clock<'_>, items: &[u32]) -> bool {
-    clock.spend(items.len());
-    clock.is_up()
 }
 
 /// Returns the items that die and are born at each moment.
@@ -77,7 +73,7 @@ fn neighbors(
     };
     add(&order);
     for (handover, replaced) in handovers.iter().zip(replaced).rev() {
-        if is_over(clock, &order) {
+        if clock.is_up() {
             return Ok(None);
         }
         let is_born = |item: &u32| handover.born.contains(item);
