@@ -3,18 +3,14 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use crate::base::{BufferId, Error, LiveRange, MAX_BYTES, Result, Step};
+use crate::base::{BufferId, Error, LiveRange, MAX_BYTES, Result};
 use crate::pack::solve::{Budget, solve};
-use crate::pack::{Buffer, Methods, Packing, Problem, SolveOptions, Space, Status};
+use crate::pack::{Packing, Problem, Space, Status};
 
 /// Search nodes of each packing with fixed buffers, unless the caller limits them.
 const NODES: u64 = 5_000;
 /// Times that more buffers are released before all are.
 const RINGS: usize = 4;
-/// Times that each moved buffer is tried at its old offset: one that returns may make room for another.
-const ROUNDS: usize = 3;
-/// Methods that move few buffers.
-const CHAINED: [&str; 2] = ["hints", "ejection_chains"];
 
 /// A packing beside an old one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,9 +29,7 @@ pub struct Repacking {
 ///
 /// The peak of each space is at most that of [`solve`] from scratch, or at most the capacity if there
 /// is one that can be met. New buffers have no old offset. First only those buffers move whose old
-/// offsets contradict each other or are above that peak. If the others leave these no room, ejection
-/// chains move some of them, or all that are live with moved ones do, and so on; the packing with
-/// the fewest moved buffers is returned.
+/// offsets contradict each other, then also those that are live with these, and so on.
 ///
 /// # Errors
 ///
@@ -73,29 +67,22 @@ pub fn repack(problem: &Problem, old: &[Option<u64>], budget: &Budget<'_>) -> Re
         })
         .collect();
     let limited = budget.nodes.is_some() || budget.deadline.is_some();
-    let short = Budget { nodes: if limited { budget.nodes } else { Some(NODES) }, ..*budget };
+    let budget = Budget { nodes: if limited { budget.nodes } else { Some(NODES) }, ..*budget };
     let mut kept = keepable(problem, old, &[]);
     let unlimited: Vec<u64> = problem.spaces().iter().map(|_| MAX_BYTES).collect();
-    let staying = around(problem, old, &kept, &unlimited, &short)?;
+    let staying = around(problem, old, &kept, &unlimited, &budget)?;
     let peak_of_staying = staying.map_or(fresh.peak(), |packing| packing.peak());
     // Only offsets below the limits may stay.
     kept = keepable(problem, old, &limits);
-    let count_moved = |packing: &Packing| {
-        old.iter().zip(packing.offsets()).filter(|&(old, new)| *old != Some(*new)).count()
-    };
-    let mut best = around(problem, old, &kept, &limits, &short)?;
-    if best.is_none() {
-        best = chained(problem, old, &kept, &limits, budget)?;
-        for _ in 0..RINGS {
-            release_neighbors(problem, &mut kept);
-            if let Some(packing) = around(problem, old, &kept, &limits, &short)? {
-                best = best.into_iter().chain([packing]).min_by_key(count_moved);
-                break;
-            }
+    let mut best: Option<Packing> = None;
+    for _ in 0..=RINGS {
+        if let Some(packing) = around(problem, old, &kept, &limits, &budget)? {
+            best = Some(packing);
+            break;
         }
+        release_neighbors(problem, &mut kept);
     }
     let mut packing = best.unwrap_or_else(|| fresh.clone());
-    return_home(problem, old, &limits, &mut packing);
     // The bounds are those of the problem, not of the one with fixed buffers.
     for ((it, fresh), space) in packing.spaces.iter_mut().zip(&fresh.spaces).zip(problem.spaces()) {
         it.lower_bound = fresh.lower_bound.min(it.peak);
@@ -114,169 +101,62 @@ fn around(
     limits: &[u64],
     budget: &Budget<'_>,
 ) -> Result<Option<Packing>> {
-    let fixed = |buffer: &Buffer, old: u64, is_kept: bool| {
-        if is_kept { buffer.clone().with_pin(old) } else { buffer.clone().with_hint(old) }
-    };
-    let Some(fixed) = near(problem, old, kept, limits, fixed)? else { return Ok(None) };
-    // The first answer places buffers at their hints, while searches do not look at hints.
-    for nodes in [Some(0), budget.nodes] {
-        if let Some(packing) = within(&fixed, limits, &Budget { nodes, ..*budget })? {
-            return Ok(Some(packing));
-        }
-    }
-    Ok(None)
-}
-
-/// Packs by ejection chains that start from the offsets of the buffers that are `kept`, with the others
-/// above them; nothing if that exceeds a limit.
-///
-/// A chain displaces as little as it can, so most buffers stay.
-fn chained(
-    problem: &Problem,
-    old: &[Option<u64>],
-    kept: &[bool],
-    limits: &[u64],
-    budget: &Budget<'_>,
-) -> Result<Option<Packing>> {
-    let hinted = |buffer: &Buffer, old: u64, is_kept: bool| {
-        if is_kept { buffer.clone().with_hint(old) } else { buffer.clone() }
-    };
-    let Some(hinted) = near(problem, old, kept, limits, hinted)? else { return Ok(None) };
-    let others = Methods::NAMES.iter().filter(|name| !CHAINED.contains(name));
-    let methods = others.fold(Methods::ALL, |on, name| on.without(name).unwrap_or(on));
-    let mut tuning = budget.options.copied().unwrap_or_default().tuning;
-    // The limits are known: a target on the way there would move buffers in vain.
-    tuning.chains.ambition = 1.0;
-    let options = SolveOptions { methods, tuning };
-    within(&hinted, limits, &Budget { options: Some(&options), ..*budget })
-}
-
-/// Returns the problem with limits and, of each buffer without a pin that has an old offset, what `place`
-/// makes of it; nothing if pins contradict each other.
-fn near(
-    problem: &Problem,
-    old: &[Option<u64>],
-    kept: &[bool],
-    limits: &[u64],
-    place: impl Fn(&Buffer, u64, bool) -> Buffer,
-) -> Result<Option<Problem>> {
-    let buffers = problem.buffers().iter().zip(old.iter().zip(kept));
-    let buffers = buffers.map(|(buffer, (old, &kept))| match (old, buffer.pin()) {
-        (Some(old), None) => place(buffer, *old, kept),
-        _ => buffer.clone(),
-    });
+    let buffers =
+        problem.buffers().iter().zip(old.iter().zip(kept)).map(|(buffer, (old, kept))| {
+            match (old, buffer.pin()) {
+                (Some(old), None) if *kept => buffer.clone().with_pin(*old),
+                (Some(old), None) => buffer.clone().with_hint(*old),
+                _ => buffer.clone(),
+            }
+        });
     let limited = |(space, &limit): (&Space, &u64)| {
         if limit == MAX_BYTES { space.clone() } else { space.clone().with_capacity(limit) }
     };
     let spaces = problem.spaces().iter().zip(limits).map(limited).collect();
-    match Problem::with_rules(buffers.collect(), spaces, problem.rules().clone()) {
-        Ok(fixed) => Ok(Some(fixed)),
-        Err(Error::PinConflict { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Returns a packing within the limits, if one is found.
-fn within(problem: &Problem, limits: &[u64], budget: &Budget<'_>) -> Result<Option<Packing>> {
-    match solve(problem, budget) {
-        Ok(packing) => {
-            let mut peaks = packing.spaces().iter().map(|it| it.peak).zip(limits);
-            Ok(peaks.all(|(peak, &limit)| peak <= limit).then_some(packing))
-        }
-        Err(Error::PinConflict { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Moves buffers back to their old offsets where these are free: chains displace some buffers for others
-/// that move on.
-///
-/// Rules and groups make buffers depend on others, so problems that have some stay as they are.
-fn return_home(problem: &Problem, old: &[Option<u64>], limits: &[u64], packing: &mut Packing) {
-    let has_group = problem.buffers().iter().any(|it| it.group().is_some());
-    if has_group || !problem.rules().may_overlap.is_empty() || !problem.rules().apart.is_empty() {
-        return;
-    }
-    let may_stay = own_offsets(problem, old, limits);
-    let held = |index: usize, at: u64| {
-        let rectangles = problem.buffers()[index].rectangles();
-        rectangles.map(move |(bytes, live)| (at + bytes.start, at + bytes.end, live))
+    let fixed = match Problem::with_rules(buffers.collect(), spaces, problem.rules().clone()) {
+        Ok(fixed) => fixed,
+        Err(Error::PinConflict { .. }) => return Ok(None),
+        Err(error) => return Err(error),
     };
-    let mut away: Vec<usize> = (0..may_stay.len())
-        .filter(|&it| may_stay[it] && old[it] != Some(packing.offsets[it]))
-        .collect();
-    away.sort_unstable_by_key(|&it| (core::cmp::Reverse(problem.buffers()[it].bytes()), it));
-    let by_birth = Births::new(problem);
-    for _ in 0..ROUNDS {
-        away.retain(|&it| {
-            let Some(home) = old[it] else { return false };
-            let is_free = by_birth.live_with(problem, it).all(|other| {
-                let mut rectangles = held(it, home);
-                rectangles.all(|(start, end, live)| {
-                    held(other, packing.offsets[other]).all(|(low, high, range)| {
-                        end <= low || high <= start || !live.overlaps(range)
-                    })
-                })
-            });
-            if is_free {
-                packing.offsets[it] = home;
+    // The first answer places buffers at their hints, while searches do not look at hints.
+    for nodes in [Some(0), budget.nodes] {
+        match solve(&fixed, &Budget { nodes, ..*budget }) {
+            Ok(packing) => {
+                let peaks = packing.spaces().iter().map(|it| it.peak);
+                if peaks.zip(limits).all(|(peak, &limit)| peak <= limit) {
+                    return Ok(Some(packing));
+                }
             }
-            !is_free
-        });
-    }
-    let mut peaks = alloc::vec![0_u64; packing.spaces.len()];
-    for (buffer, &at) in problem.buffers().iter().zip(&packing.offsets) {
-        let peak = &mut peaks[buffer.space().index()];
-        *peak = (*peak).max(at + buffer.bytes());
-    }
-    for (it, peak) in packing.spaces.iter_mut().zip(peaks) {
-        it.peak = peak;
-    }
-}
-
-/// Buffers in the order of their births.
-struct Births {
-    order: Vec<usize>,
-    /// By position in the order, the last step at which a buffer up to there is live.
-    ends: Vec<Step>,
-}
-
-impl Births {
-    fn new(problem: &Problem) -> Self {
-        let live = |it: usize| problem.buffers()[it].live();
-        let mut order: Vec<usize> = (0..problem.buffers().len()).collect();
-        order.sort_unstable_by_key(|&it| (live(it).start(), it));
-        let mut ends: Vec<Step> = Vec::with_capacity(order.len());
-        for &it in &order {
-            let end = live(it).end();
-            ends.push(ends.last().map_or(end, |&last| end.max(last)));
+            Err(Error::PinConflict { .. }) => {}
+            Err(error) => return Err(error),
         }
-        Self { order, ends }
     }
-
-    /// Returns the other buffers of the same space that are live together with one.
-    fn live_with<'p>(
-        &'p self,
-        problem: &'p Problem,
-        one: usize,
-    ) -> impl Iterator<Item = usize> + 'p {
-        let (live, space) = (problem.buffers()[one].live(), problem.buffers()[one].space());
-        let first = self.ends.partition_point(|&end| end <= live.start());
-        let others = self.order[first..].iter().copied();
-        let others =
-            others.take_while(move |&it| problem.buffers()[it].live().start() < live.end());
-        others.filter(move |&it| {
-            let other = &problem.buffers()[it];
-            it != one && other.space() == space && other.live().overlaps(live)
-        })
-    }
+    Ok(None)
 }
 
 /// Returns which buffers may stay together at their old offsets, below the limits if there are any.
 ///
 /// Of each contradiction, the buffer with most contradictions moves.
 fn keepable(problem: &Problem, old: &[Option<u64>], limits: &[u64]) -> Vec<bool> {
-    let mut kept = own_offsets(problem, old, limits);
+    let mut kept: Vec<bool> = problem
+        .buffers()
+        .iter()
+        .zip(old)
+        .enumerate()
+        .map(|(index, (buffer, old))| {
+            let Some(at) = *old else { return false };
+            let Some(end) = at.checked_add(buffer.bytes()) else { return false };
+            let space = &problem.spaces()[buffer.space().index()];
+            let limit = limits.get(buffer.space().index()).copied().unwrap_or(MAX_BYTES);
+            buffer.pin().is_none_or(|pin| pin == at)
+                && end <= limit
+                && end <= MAX_BYTES
+                && problem.alignment(BufferId::new(index)).divides(at)
+                && at.is_multiple_of(buffer.multiple_of())
+                && buffer.range().is_none_or(|it| it.start <= at && end <= it.end)
+                && space.reserved().iter().all(|it| end <= it.start || it.end <= at)
+        })
+        .collect();
     let mut conflicts = contradictions(problem, old, &kept);
     let mut degree = alloc::vec![0_usize; kept.len()];
     loop {
@@ -302,29 +182,6 @@ fn keepable(problem: &Problem, old: &[Option<u64>], limits: &[u64]) -> Vec<bool>
         *kept &= group(index).is_none_or(|group| !moving.contains(&group));
     }
     kept
-}
-
-/// Returns which buffers may each stay at their old offsets, if no other one is in the way.
-fn own_offsets(problem: &Problem, old: &[Option<u64>], limits: &[u64]) -> Vec<bool> {
-    problem
-        .buffers()
-        .iter()
-        .zip(old)
-        .enumerate()
-        .map(|(index, (buffer, old))| {
-            let Some(at) = *old else { return false };
-            let Some(end) = at.checked_add(buffer.bytes()) else { return false };
-            let space = &problem.spaces()[buffer.space().index()];
-            let limit = limits.get(buffer.space().index()).copied().unwrap_or(MAX_BYTES);
-            buffer.pin().is_none_or(|pin| pin == at)
-                && end <= limit
-                && end <= MAX_BYTES
-                && problem.alignment(BufferId::new(index)).divides(at)
-                && at.is_multiple_of(buffer.multiple_of())
-                && buffer.range().is_none_or(|it| it.start <= at && end <= it.end)
-                && space.reserved().iter().all(|it| end <= it.start || it.end <= at)
-        })
-        .collect()
 }
 
 /// Returns the pairs of kept buffers whose old offsets contradict each other.
