@@ -5,7 +5,7 @@
 //! one of these orders are longest paths. Where the sizes of both sides add up, or nearly do, that
 //! packing is at the bound, or near it. The assumption is wrong where no order permits all handovers.
 
-use alloc::{vec, vec::Vec};
+use alloc::vec::Vec;
 
 use super::orders::{Orders, Replaced};
 use crate::base::Result;
@@ -122,6 +122,8 @@ fn offsets(model: &Model, above: &[Vec<u32>]) -> Result<Option<Vec<u64>>> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use alloc::vec;
+
     use super::*;
     use crate::base::LiveRange;
     use crate::pack::problem::Buffer;

@@ -367,7 +367,7 @@ mod tests {
     use crate::pack::solve::model::random::Random;
 
     /// Calls `visit` with all orders of some items.
-    fn each_order(items: &mut Vec<u32>, fixed: usize, visit: &mut impl FnMut(&[u32])) {
+    fn each_order(items: &mut [u32], fixed: usize, visit: &mut impl FnMut(&[u32])) {
         if fixed == items.len() {
             return visit(items);
         }
