@@ -43,9 +43,9 @@ fn shortened(pieces: usize, live: usize, noise: usize, seed: u64) -> Problem {
 }
 
 /// Returns the peak over the lower bound, in thousandths above it.
-fn excess(problem: &Problem, options: &SolveOptions) -> u64 {
+fn excess(problem: &Problem, options: &SolveOptions, nodes: u64) -> u64 {
     let mut budget = Budget::default();
-    budget.nodes = Some(60_000);
+    budget.nodes = Some(nodes);
     budget.options = Some(options);
     let packing = solve(problem, &budget).unwrap();
     packing.check(problem).unwrap();
@@ -55,14 +55,29 @@ fn excess(problem: &Problem, options: &SolveOptions) -> u64 {
 
 #[test]
 fn sizes_that_nearly_add_up_are_packed_as_if_they_did() {
-    let mut without = SolveOptions::default();
+    let mut with = SolveOptions::default();
+    with.methods.handovers = false;
+    let mut without = with;
     without.methods.grown_sizes = false;
     let mut gained = 0;
     for seed in 1..4 {
         let problem = shortened(240, 20, 20, seed);
-        let grown = excess(&problem, &SolveOptions::default());
+        let grown = excess(&problem, &with, 60_000);
         assert!(grown <= 10, "seed {seed}: {grown} ‰ above the bound");
-        gained += excess(&problem, &without).saturating_sub(grown);
+        gained += excess(&problem, &without, 60_000).saturating_sub(grown);
     }
     assert!(gained > 60, "without grown sizes: {gained} ‰ in all");
+}
+
+#[test]
+fn thousands_of_pieces_are_in_the_order_that_their_handovers_permit() {
+    let mut without = SolveOptions::default();
+    without.methods.handovers = false;
+    for seed in 1..3 {
+        let problem = shortened(6000, 50, 20, seed);
+        let found = excess(&problem, &SolveOptions::default(), 1);
+        assert!(found <= 10, "seed {seed}: {found} ‰ above the bound");
+        let found = excess(&problem, &without, 2_000);
+        assert!(found > 100, "seed {seed}: {found} ‰ above the bound without handovers");
+    }
 }

@@ -291,6 +291,12 @@ def test_the_command_packs_near_an_old_packing(
     assert main(["pack", str(new), "--after", str(again)]) == 0
     assert "0 of 4 buffers" in capsys.readouterr().out
     assert main(["pack", str(new), "--after", str(old), "--node-limit", "5"]) == 2
+    # a has grown. If b stays at 8, a is above it, and ends at 28 rather than 20.
+    old.write_text(f"{header},offset\nb,0,2,8,8\na,0,2,8,0\n")
+    new.write_text(f"{header}\nb,0,2,8\na,0,2,12\n")
+    capsys.readouterr()
+    assert main(["pack", str(new), "--after", str(old)]) == 0
+    assert "costs 8 bytes" in capsys.readouterr().out
 
 
 def test_the_command_names_the_buffers_that_do_not_fit(

@@ -129,7 +129,8 @@ def report(packing: Packing, extra: dict[str, Any], *, as_json: bool) -> None:
     print(f"  lower bound  {size(packing.lower_bound)}")
     if "moved" in extra:
         print(f"  moved        {len(extra['moved']):,} of {len(packing):,} buffers")
-        print(f"  staying      {size(extra['peak_of_staying'])}, if only those move that must")
+        more = max(0, extra["peak_of_staying"] - packing.peak)
+        print(f"  staying      costs {more:,} bytes, if only those move that must")
     for name, subset in extra.get("infeasible_subsets", {}).items():
         print(f"  too large    for {name}: {', '.join(subset)}")
     print(f"  seconds      {packing.seconds:.3f}")

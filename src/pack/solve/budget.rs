@@ -130,6 +130,8 @@ pub enum Stage {
     Sweep,
     /// Best fit away from the section with the largest load, in both directions of time.
     FromPeak,
+    /// The order that follows if items always take over the room of others in one piece.
+    Handovers,
     /// First fit in several orders.
     FirstFit,
     /// Best fit in several orders.
@@ -161,6 +163,7 @@ impl Stage {
             Self::Hints => "hints",
             Self::Sweep => "sweep",
             Self::FromPeak => "sweep from the peak",
+            Self::Handovers => "handovers",
             Self::FirstFit => "first fit",
             Self::BestFit => "best fit",
             Self::Skyline => "skyline heuristic",

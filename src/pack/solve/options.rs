@@ -44,6 +44,8 @@ methods! {
     from_peak,
     /// Kernelization: items that fit wherever all others are get their offsets last.
     kernelization,
+    /// Handovers: the items born at a moment take over the room of those that die, in one piece.
+    handovers,
     /// First fit in seven orders.
     first_fit,
     /// Best fit in seven orders.

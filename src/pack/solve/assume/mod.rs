@@ -3,6 +3,8 @@
 
 mod fillers;
 pub(super) mod grow;
+pub(super) mod handovers;
 mod join;
+mod orders;
 pub(super) mod restrictions;
 mod tight_cut;

@@ -1,5 +1,6 @@
 //! The order of methods: cheap ones first, until the peak meets the bound.
 
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::grown::Whole;
@@ -7,12 +8,14 @@ use super::incumbent::Incumbent;
 use super::methods::Portfolio;
 use super::threads::{Exchange, improve_together};
 use crate::base::{Instant, Result};
+use crate::pack::solve::assume::handovers;
 use crate::pack::solve::budget::Stage;
 use crate::pack::solve::greedy::first_fit::{Fit, Order};
 use crate::pack::solve::greedy::kernelize::{self, Kernel};
 use crate::pack::solve::greedy::occupancy::Occupancy;
 use crate::pack::solve::greedy::{first_fit, sweep};
 use crate::pack::solve::model::Model;
+use crate::pack::solve::model::arith::index;
 use crate::pack::solve::model::clock::Clock;
 
 /// Packs one space into `best`, as well as the clock allows.
@@ -56,6 +59,7 @@ pub(crate) fn run(
     }
     let whole = Whole { model, core: &kernel.core };
     let mut portfolio = Portfolio::new(0, whole, clock);
+    hand_over(whole, &mut core_best, clock)?;
     greedy(&core, &mut portfolio, &mut core_best, clock)?;
     let mut space = Occupancy::new(model.loads.len())?;
     let mut complete = |core_best: &Incumbent<'_>, best: &mut Incumbent<'_>| {
@@ -121,6 +125,18 @@ fn first_answer(
             first_fit::place(model, &order, Fit::First, best.limit(), &mut space, stop)?
         };
         best.offer(offsets, Stage::FirstFit);
+    }
+    Ok(())
+}
+
+/// Packs all items by handovers, if sizes and times are all that is given, and keeps the core.
+fn hand_over(whole: Whole<'_>, best: &mut Incumbent<'_>, clock: &Clock<'_>) -> Result<()> {
+    let Whole { model, core } = whole;
+    let is_small = model.items.len() <= clock.tuning().portfolio.large_core;
+    if is_small && model.is_plain() && clock.methods().handovers {
+        let offsets = handovers::packed(model, clock)?;
+        let of_core = |all: Vec<u64>| core.iter().map(|&item| all[index(item)]).collect();
+        best.offer(offsets.map(of_core), Stage::Handovers);
     }
     Ok(())
 }
