@@ -15,7 +15,7 @@ use crate::division::{Cut, Part, Parts};
 use crate::error::{Error, Result, check, check_at_least};
 use crate::frame::{Frame, Lines};
 use crate::pack::{Segments, Sliding, pack};
-use crate::product::{Framed, Made, Pass, Place, Run, Unrolled, VECTORS};
+use crate::product::{Framed, Made, Pass, Place, Run, Unrolled, VECTORS, tile_vectors};
 use crate::raw::{Planes, PlanesMut};
 use crate::team::Team;
 
@@ -346,7 +346,7 @@ impl Product<'_, '_, '_> {
         let pass = Pass { is_first: first == 0, is_last: first + rows == depth };
         let mut at = 0;
         while at < len {
-            let vectors = next_vectors((len - at).div_ceil(isa.f32().len()));
+            let vectors = tile_vectors(isa, len - at);
             let lanes = (vectors * isa.f32().len()).min(len - at);
             let runs = [Run { lane: 0, at: start + at, count: lanes }];
             for (panel, weights) in weights.chunks_exact(ROWS * depth).enumerate() {
@@ -375,7 +375,7 @@ impl Product<'_, '_, '_> {
                     Framed { elements: scratch, plane: frame.plane(), taps: &offsets[..taps] };
                 let pass = Pass { is_first: first == 0, is_last: first + count == conv.fan_in };
                 let mut lines = Lines::new(frame, band, rows);
-                while let Some(tile) = lines.next(isa.f32().len()) {
+                while let Some(tile) = lines.next(isa) {
                     for (panel, weights) in weights.chunks_exact(ROWS * depth).enumerate() {
                         let weights = &weights[first * taps * ROWS..(first + count) * taps * ROWS];
                         let made = ROWS.min(conv.fan_out - panel * ROWS);
@@ -389,7 +389,8 @@ impl Product<'_, '_, '_> {
     }
 }
 
-/// Returns how many vectors of columns are worked on at a time, of some that are left.
+/// Returns how many vectors of columns are worked on at a time, of some that are left, by a processor
+/// with 32 registers.
 ///
 /// A single vector keeps a processor waiting for sums, so four are two times two.
 #[inline(always)]

@@ -6,12 +6,13 @@ use rten_simd::{Isa, SimdOp};
 use crate::error::{Error, Result, check, check_at_least};
 use crate::pack::{Sliding, every_second};
 use crate::product::bounded;
-use crate::raw::{Axis, Planes, PlanesMut, store_part};
+use crate::raw::{Axis, Planes, PlanesMut, load_part, load_vectors, store_part};
 use crate::team::{Team, even, ranges};
 
 /// Vectors of results of one row that are made at a time, at most.
 const VECTORS: usize = 4;
-/// Rows of results that are made at a time, where they are one or two vectors, and where more.
+/// Rows of results that are made at a time, where they are one vector, one or two, and more.
+const MANY_ROWS: usize = 7;
 const ROWS: usize = 4;
 const FEW_ROWS: usize = 2;
 /// Elements behind each row of the padded plane, which vectors may reach.
@@ -67,7 +68,9 @@ impl Depthwise {
         self.phase() * self.window.columns.stride
     }
 
-    /// Computes the convolution.
+    /// Computes the convolution, plane by plane: no slice of the image is in use while results are
+    /// written. So the result may lie in the memory of the image, if no plane of it overlaps one of
+    /// the image that is read later.
     ///
     /// # Arguments
     ///
@@ -103,7 +106,9 @@ impl Depthwise {
         }
         check_at_least("the scratch memory", scratch.len(), self.scratch_len())?;
         let cycles = images * (made * self.window.positions() * self.window.taps() / 8);
-        let length = even(team, channels, cycles);
+        // Threads would read planes in another order.
+        let is_divided = output.is_same_or_apart(image);
+        let length = if is_divided { even(team, channels, cycles) } else { channels };
         let mut rest = output.reborrow();
         let parts = ranges(channels, length).map(move |channels| {
             let made = channels.start * self.fan_out..channels.end * self.fan_out;
@@ -145,7 +150,7 @@ impl SimdOp for Sweep<'_, '_> {
         scratch.fill(0.0);
         for n in 0..image.counts()[0] {
             for channel in 0..sizes.channels {
-                sizes.pad(image.plane(n, channel), scratch);
+                sizes.pad(isa, image.plane(n, channel), scratch);
                 for made in channel * sizes.fan_out..(channel + 1) * sizes.fan_out {
                     let plane = Plane {
                         sizes,
@@ -165,7 +170,8 @@ impl Depthwise {
     /// Copies a plane into its frame. Columns of equal remainder modulo the stride are put beside
     /// each other, so that the elements under a tap at successive positions are contiguous.
     #[inline(always)]
-    fn pad(&self, plane: &[f32], padded: &mut [f32]) {
+    fn pad<I: Isa>(&self, isa: I, plane: &[f32], padded: &mut [f32]) {
+        let ops = isa.f32();
         let (rows, columns) = (&self.window.rows, &self.window.columns);
         let (phase, pitch) = (self.phase(), self.pitch());
         let (height, stride) = (self.height(), columns.stride);
@@ -182,7 +188,11 @@ impl Depthwise {
                 return;
             };
             if stride == 1 {
-                target[columns.before..columns.before + count].copy_from_slice(&line[..count]);
+                // Behind the image are zeros, as in the last vector.
+                for at in (0..count).step_by(ops.len()) {
+                    let vector = load_part(isa, &line[at..count]);
+                    ops.store(vector, &mut target[columns.before + at..]);
+                }
                 continue;
             }
             for remainder in 0..stride {
@@ -219,7 +229,11 @@ impl Plane<'_> {
         let width = isa.f32().len();
         for at in (0..columns.out).step_by(VECTORS * width) {
             let vectors = (columns.out - at).div_ceil(width).min(VECTORS);
-            let some = if vectors <= 2 { ROWS } else { FEW_ROWS };
+            let some = match vectors {
+                1 if rows.out >= MANY_ROWS => MANY_ROWS,
+                1 | 2 => ROWS,
+                _ => FEW_ROWS,
+            };
             if rows.out < some {
                 for row in 0..rows.out {
                     match vectors {
@@ -235,6 +249,7 @@ impl Plane<'_> {
                 // The last rows may be made twice, which is faster than one by one.
                 let row = row.min(rows.out - some);
                 match vectors {
+                    1 if some == MANY_ROWS => self.tile::<I, MANY_ROWS, 1>(isa, row, at, output),
                     1 => self.tile::<I, ROWS, 1>(isa, row, at, output),
                     2 => self.tile::<I, ROWS, 2>(isa, row, at, output),
                     3 => self.tile::<I, FEW_ROWS, 3>(isa, row, at, output),
@@ -271,8 +286,8 @@ impl Plane<'_> {
                     steps += 1;
                 }
                 for (r, sums) in sums.iter_mut().enumerate() {
-                    let source = &self.padded[start + r * step..];
-                    let vectors: [I::F32; V] = ops.load_many(source);
+                    let source = &self.padded[start + r * step..][..V * width];
+                    let vectors: [I::F32; V] = load_vectors(isa, source);
                     for (sum, vector) in sums.iter_mut().zip(vectors) {
                         *sum = ops.mul_add(weight, vector, *sum);
                     }
@@ -282,7 +297,10 @@ impl Plane<'_> {
         let (low, high) = (ops.splat(self.bounds.0), ops.splat(self.bounds.1));
         for (r, sums) in sums.iter().enumerate() {
             let start = (row + r) * columns.out;
-            let line = &mut output[start + at..start + columns.out];
+            // Elements of the next row are made later, if rows are made in one piece.
+            let is_whole = columns.out <= VECTORS * width;
+            let end = if is_whole { output.len() } else { start + columns.out };
+            let line = &mut output[start + at..end];
             for (v, sum) in sums.iter().enumerate() {
                 store_part(isa, bounded(isa, *sum, low, high), &mut line[v * width..]);
             }

@@ -10,10 +10,10 @@ use std::ops::Range;
 use rten_simd::Isa;
 use rten_simd::ops::BitOps;
 
-use crate::conv::{COLUMNS, Channels, LANES, next_vectors, product_cycles};
+use crate::conv::{COLUMNS, Channels, LANES, product_cycles};
 use crate::pack::{Side, Sliding, every_second};
-use crate::product::Run;
-use crate::raw::store_part;
+use crate::product::{Run, tile_vectors};
+use crate::raw::{load_part, store_part};
 
 /// Taps of a window, at most.
 const TAPS: usize = 64;
@@ -198,7 +198,7 @@ fn zero<I: Isa>(isa: I, target: &mut [f32]) {
 fn copy<I: Isa>(isa: I, source: &[f32], target: &mut [f32]) {
     let ops = isa.f32();
     for (to, from) in target.chunks_mut(ops.len()).zip(source.chunks(ops.len())) {
-        store_part(isa, ops.load_pad(from).0, to);
+        store_part(isa, load_part(isa, from), to);
     }
 }
 
@@ -233,9 +233,9 @@ impl<'f> Lines<'f> {
         Self { frame, band, left, len, line: 0, next: 0 }
     }
 
-    /// Returns the next tile, for vectors of some elements.
+    /// Returns the next tile.
     #[inline(always)]
-    pub(crate) fn next(&mut self, width: usize) -> Option<Tile> {
+    pub(crate) fn next<I: Isa>(&mut self, isa: I) -> Option<Tile> {
         if self.next == self.len {
             (self.line, self.next) = (self.line + self.frame.pitch, 0);
             self.left -= 1;
@@ -243,8 +243,8 @@ impl<'f> Lines<'f> {
         if self.left == 0 {
             return None;
         }
-        let vectors = next_vectors((self.len - self.next).div_ceil(width));
-        let lanes = (vectors * width).min(self.len - self.next);
+        let vectors = tile_vectors(isa, self.len - self.next);
+        let lanes = (vectors * isa.f32().len()).min(self.len - self.next);
         let at = self.line + self.next;
         let mut tile = Tile { vectors, at, runs: [Run::default(); COLUMNS], count: 0 };
         let (pitch, out) = (self.frame.pitch, self.frame.width);

@@ -8,12 +8,14 @@ use rten_simd::{Isa, SimdOp};
 
 use crate::conv::{LANES, next_vectors};
 use crate::error::{Error, Result, check};
-use crate::product::VECTORS;
-use crate::raw::{Axis, Planes, PlanesMut, store_part};
+use crate::product::{VECTORS, is_wide, tile_vectors};
+use crate::raw::{Axis, Planes, PlanesMut, load_part, load_vectors, store_part};
 use crate::team::{Team, even, ranges};
 
 /// Rows that are worked on at a time.
 const ROWS: usize = 8;
+/// The same where there are 16 registers: 12 for sums, two for vectors and one for a number.
+const FEW_ROWS: usize = 6;
 /// Rows of a panel that are worked on at a time: they stay in a first-level cache.
 const DEPTH: usize = 192;
 /// Elements of the left operand that stay in a second-level cache.
@@ -261,19 +263,21 @@ impl Multiplication<'_> {
         copies: &mut Copies,
     ) {
         let lanes = isa.f32().len();
-        // Sums of eight rows take more registers than AVX2 has.
-        let is_wide = lanes >= 16 || cfg!(target_arch = "aarch64");
+        // Sums of eight rows and three vectors take more registers than AVX2 has.
+        let most = if is_wide(isa) { ROWS } else { FEW_ROWS };
         let mut row = start;
         while row < stop {
             let left = stop - row;
-            let made = if is_wide && left >= ROWS { ROWS } else { left.min(4) };
+            let made = if left >= most { most } else { left.min(4) };
             let mut at = 0;
             while at < part.count {
-                let vectors = next_vectors((part.count - at).div_ceil(lanes)).min(VECTORS);
+                let vectors = tile_vectors(isa, part.count - at);
                 match (made, vectors) {
                     (ROWS, 3) => self.tile::<I, ROWS, 3>(isa, image, row, at, part, copies),
                     (ROWS, 2) => self.tile::<I, ROWS, 2>(isa, image, row, at, part, copies),
                     (ROWS, _) => self.tile::<I, ROWS, 1>(isa, image, row, at, part, copies),
+                    (FEW_ROWS, 2) => self.tile::<I, FEW_ROWS, 2>(isa, image, row, at, part, copies),
+                    (FEW_ROWS, _) => self.tile::<I, FEW_ROWS, 1>(isa, image, row, at, part, copies),
                     (4, 3) => self.tile::<I, 4, 3>(isa, image, row, at, part, copies),
                     (4, 2) => self.tile::<I, 4, 2>(isa, image, row, at, part, copies),
                     (4, _) => self.tile::<I, 4, 1>(isa, image, row, at, part, copies),
@@ -312,16 +316,12 @@ impl Multiplication<'_> {
             for (r, sums) in sums.iter_mut().enumerate() {
                 let line = &self.output.plane(image, row + r)[column..column + count];
                 for (v, sum) in sums.iter_mut().enumerate() {
-                    *sum = ops.load_pad(&line[v * ops.len()..]).0;
+                    *sum = load_part(isa, &line[v * ops.len()..]);
                 }
             }
         } else if let Some(bias) = self.bias {
             let line = &bias[column..column + count];
-            let numbers: [I::F32; V] = std::array::from_fn(
-                #[inline(always)]
-                |v| ops.load_pad(&line[v * ops.len()..]).0,
-            );
-            sums = [numbers; R];
+            sums = [load_vectors(isa, line); R];
         }
         // All rows have one length that the compiler knows, so that it checks no index below.
         let depth = part.depth;
@@ -343,7 +343,7 @@ impl Multiplication<'_> {
         }
         let mut total = sums;
         for (k, columns) in (0..depth).zip(part.elements.chunks_exact(part.width)) {
-            let vectors: [I::F32; V] = ops.load_many(&columns[at..]);
+            let vectors: [I::F32; V] = load_vectors(isa, &columns[at..][..V * ops.len()]);
             for r in 0..R {
                 let number = ops.splat(rows[r][k]);
                 for v in 0..V {

@@ -6,7 +6,7 @@ use rten_simd::{Isa, SimdOp};
 use crate::conv::LANES;
 use crate::error::{Result, check, check_at_least};
 use crate::pack::{Sliding, every_second};
-use crate::raw::{Axis, Planes, PlanesMut, store_part};
+use crate::raw::{Axis, Planes, PlanesMut, load_part, store_part};
 use crate::team::{Team, even, ranges};
 
 /// Elements of a row with its padding that are worked on as vectors.
@@ -177,7 +177,7 @@ impl Short {
                     #[inline(always)]
                     |a, b| ops.add(a, b),
                     #[inline(always)]
-                    |sum, x| ops.div(sum, ops.mul(rows, ops.load_pad(&columns[x..]).0)),
+                    |sum, x| ops.div(sum, ops.mul(rows, load_part(isa, &columns[x..]))),
                 );
             }
         }
@@ -204,7 +204,7 @@ impl Short {
             for tap in 0..window.rows.kernel {
                 let Some(y) = window.rows.element(row, tap) else { continue };
                 let line = &source[y * width..(y + 1) * width];
-                sum = combine(sum, ops.load_pad(&line[x..]).0);
+                sum = combine(sum, load_part(isa, &line[x..]));
             }
             ops.store(sum, &mut self.all[before + x..]);
         }

@@ -3,14 +3,30 @@
 use rten_simd::Isa;
 use rten_simd::ops::{BitOps, NumOps};
 
-use crate::conv::{COLUMNS, ROWS, Start};
-use crate::raw::{PlanesMut, store_part};
+use crate::conv::{COLUMNS, ROWS, Start, next_vectors};
+use crate::raw::{PlanesMut, load_part, load_vectors, store_part};
 
 /// Vectors of columns that are worked on at a time: with eight rows, their sums take 24 registers of
-/// 32; with four, 12 of 16.
+/// 32.
 pub(crate) const VECTORS: usize = 3;
+/// The same where there are 16 registers. With four rows and three vectors, the sums, the vectors and
+/// a weight would take all of them, and the compiler keeps one in memory then, which halves the rate.
+const FEW_VECTORS: usize = 2;
 /// Elements of the vectors of a tile, and of one more vector.
 const LANES: usize = 64;
+
+/// Whether there are 32 registers.
+#[inline(always)]
+pub(crate) fn is_wide<I: Isa>(isa: I) -> bool {
+    isa.f32().len() >= 16 || cfg!(target_arch = "aarch64")
+}
+
+/// Returns how many vectors of columns are worked on at a time, of some columns that are left.
+#[inline(always)]
+pub(crate) fn tile_vectors<I: Isa>(isa: I, columns: usize) -> usize {
+    let left = columns.div_ceil(isa.f32().len());
+    if is_wide(isa) { next_vectors(left) } else { left.min(FEW_VECTORS) }
+}
 
 /// The right operand of a product.
 pub(crate) trait Columns {
@@ -38,7 +54,7 @@ fn add_products<I: Isa, const R: usize, const V: usize>(
     total: &mut [[I::F32; V]; R],
 ) {
     let ops = isa.f32();
-    let vectors: [I::F32; V] = ops.load_many(elements);
+    let vectors: [I::F32; V] = load_vectors(isa, &elements[..V * ops.len()]);
     for r in 0..R {
         let weight = ops.splat(weights[row + r]);
         for v in 0..V {
@@ -153,9 +169,7 @@ impl Made<'_, '_, '_> {
         place: &Place<'_>,
     ) {
         let weights = weights.as_chunks().0;
-        // Sums of eight rows take more registers than AVX2 has.
-        let is_wide = isa.f32().len() >= 16 || cfg!(target_arch = "aarch64");
-        if is_wide && place.made > ROWS / 2 {
+        if is_wide(isa) && place.made > ROWS / 2 {
             match vectors {
                 3 => self.tile::<I, ROWS, 3>(isa, weights, 0, columns, at, place),
                 2 => self.tile::<I, ROWS, 2>(isa, weights, 0, columns, at, place),
@@ -163,9 +177,14 @@ impl Made<'_, '_, '_> {
             }
             return;
         }
+        // Four sums at a time would wait for each other.
+        if vectors == 1 && place.made > ROWS / 2 {
+            self.tile::<I, ROWS, 1>(isa, weights, 0, columns, at, place);
+            return;
+        }
         for row in (0..place.made).step_by(ROWS / 2) {
             match vectors {
-                3 => self.tile::<I, 4, 3>(isa, weights, row, columns, at, place),
+                3 if is_wide(isa) => self.tile::<I, 4, 3>(isa, weights, row, columns, at, place),
                 2 => self.tile::<I, 4, 2>(isa, weights, row, columns, at, place),
                 _ => self.tile::<I, 4, 1>(isa, weights, row, columns, at, place),
             }
@@ -198,10 +217,9 @@ impl Made<'_, '_, '_> {
                 && let Some(bias) = self.bias
             {
                 let bias = ops.splat(bias[first + r]);
-                *sums = sums.map(
-                    #[inline(always)]
-                    |sum| ops.add(sum, bias),
-                );
+                for sum in sums {
+                    *sum = ops.add(*sum, bias);
+                }
             }
         }
         columns.multiply(isa, weights, row, at, &mut sums);
@@ -247,21 +265,15 @@ fn gather<I: Isa, const V: usize>(isa: I, plane: &[f32], runs: &[Run]) -> [I::F3
     let mut all = [0.0; LANES];
     if let [run @ Run { lane: 0, .. }] = runs {
         let line = &plane[run.at..run.at + run.count];
-        if run.count == V * ops.len() {
-            return ops.load_many(line);
-        }
-        return std::array::from_fn(
-            #[inline(always)]
-            |v| ops.load_pad(&line[v * ops.len()..]).0,
-        );
+        return load_vectors(isa, line);
     }
     for run in runs {
         let line = &plane[run.at..run.at + run.count];
         for at in (0..run.count).step_by(ops.len()) {
-            ops.store(ops.load_pad(&line[at..]).0, &mut all[run.lane + at..]);
+            ops.store(load_part(isa, &line[at..]), &mut all[run.lane + at..]);
         }
     }
-    ops.load_many(&all)
+    load_vectors(isa, &all)
 }
 
 /// Returns numbers within bounds. What is no number stays that: x86 returns the second operand of a

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::yield_now;
 
-use rten_simd::Isa;
-use rten_simd::ops::BitOps;
+use rten_simd::ops::{BitOps, NumOps};
+use rten_simd::{Isa, Simd};
 
 use crate::error::{Error, Result};
 
@@ -243,6 +243,16 @@ impl<'a, T> PlanesMut<'a, T> {
         Ok(Self { first: data.as_mut_ptr(), layout, memory: PhantomData })
     }
 
+    /// Whether each plane is also the one of `others` with its number, or shares no element with any.
+    pub(crate) fn is_same_or_apart(&self, others: &Planes<'_, T>) -> bool {
+        let span = |first: usize, layout: &Layout| first..first + layout.end * size_of::<T>();
+        let own = span(self.first.addr(), &self.layout);
+        let others_span = span(others.first.addr(), &others.layout);
+        (own.start == others_span.start && self.layout == others.layout)
+            || own.end <= others_span.start
+            || others_span.end <= own.start
+    }
+
     /// Returns some elements of some planes.
     ///
     /// # Panics
@@ -319,13 +329,84 @@ impl<'a, T> PlanesMut<'a, T> {
     }
 }
 
+/// Elements of vectors from which on there are registers for masks.
+const MASKED: usize = 16;
+/// Elements of the widest vectors.
+const WIDEST: usize = 64;
+/// From the element on that lies so many before the middle, as many are one, and all others zero.
+const EDGE: [f32; 2 * WIDEST] = {
+    let mut edge = [0.0; 2 * WIDEST];
+    let mut at = 0;
+    while at < WIDEST {
+        edge[at] = 1.0;
+        at += 1;
+    }
+    edge
+};
+
+/// Returns a mask of the first lanes. `first_n_mask` builds one lane by lane where there are no
+/// registers for masks.
+#[inline(always)]
+fn first_lanes<I: Isa>(isa: I, count: usize) -> <I::F32 as Simd>::Mask {
+    let ops = isa.f32();
+    ops.gt(ops.load(&EDGE[WIDEST - count..]), ops.zero())
+}
+
+/// Reads as many elements as a slice has, at most those of a vector; other lanes are zero.
+#[inline(always)]
+pub(crate) fn load_part<I: Isa>(isa: I, source: &[f32]) -> I::F32 {
+    let ops = isa.f32();
+    if source.len() >= ops.len() {
+        return ops.load(source);
+    }
+    let mask = first_lanes(isa, source.len());
+    // SAFETY: the elements that the mask names are those of `source`.
+    unsafe { ops.load_ptr_mask(source.as_ptr(), mask) }
+}
+
+/// Reads `V` vectors that lie side by side, or what there is of them; other lanes are zero.
+///
+/// The function of `rten_simd` calls a closure, which the compiler may give other vector instructions.
+#[inline(always)]
+pub(crate) fn load_vectors<I: Isa, const V: usize>(isa: I, source: &[f32]) -> [I::F32; V] {
+    let ops = isa.f32();
+    let mut vectors = [ops.zero(); V];
+    if source.len() >= V * ops.len() {
+        for (v, vector) in vectors.iter_mut().enumerate() {
+            *vector = ops.load(&source[v * ops.len()..]);
+        }
+    } else {
+        for (vector, part) in vectors.iter_mut().zip(source.chunks(ops.len())) {
+            *vector = load_part(isa, part);
+        }
+    }
+    vectors
+}
+
 /// Writes as many elements of a vector as a slice has.
 #[inline(always)]
 pub(crate) fn store_part<I: Isa>(isa: I, vector: I::F32, target: &mut [f32]) {
     let ops = isa.f32();
-    let mask = ops.first_n_mask(target.len().min(ops.len()));
-    // SAFETY: the elements that the mask names are those of `target`.
-    unsafe { ops.store_ptr_mask(vector, target.as_mut_ptr(), mask) };
+    if target.len() >= ops.len() {
+        ops.store(vector, target);
+    } else if ops.len() >= MASKED {
+        let mask = first_lanes(isa, target.len());
+        // SAFETY: the elements that the mask names are those of `target`.
+        unsafe { ops.store_ptr_mask(vector, target.as_mut_ptr(), mask) };
+    } else {
+        // A masked store of AVX2 takes a dozen cycles on some processors.
+        let mut all = [0.0; MASKED];
+        ops.store(vector, &mut all);
+        let count = target.len();
+        if let Some(first) = target.first_chunk_mut::<4>() {
+            *first = [all[0], all[1], all[2], all[3]];
+            target[count - 4..].copy_from_slice(&all[count - 4..][..4]);
+        } else {
+            for (to, from) in target.iter_mut().zip(all) {
+                *to = from;
+            }
+        }
+    }
 }
 
 /// Returns the layout of planes that lie one after another.

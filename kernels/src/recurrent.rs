@@ -6,7 +6,7 @@ use rten_vecmath::{Sigmoid, Tanh};
 
 use crate::error::{Error, Result, check};
 use crate::matrix::Matrix;
-use crate::raw::{Planes, PlanesMut, store_part};
+use crate::raw::{Planes, PlanesMut, load_part, store_part};
 
 /// The kind of a recurrent layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,7 +220,7 @@ impl SimdOp for Gates<'_> {
             // No closures: vector instructions are those of the function around.
             macro_rules! load {
                 ($from:expr) => {
-                    ops.load_pad(&$from[at..end]).0
+                    load_part(isa, &$from[at..end])
                 };
             }
             macro_rules! gate {

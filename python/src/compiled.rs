@@ -187,6 +187,7 @@ impl CompiledKernel {
                 Addend::Numbers(addend, layout)
             }
         };
+        check_apart(py, &image, &output)?;
         let operands = Windowed::new(py, image, weights, bias, output, scratch, (low, high))?;
         let window = Sliding::new(rows.inner, columns.inner).map_err(|e| refused(py, &e))?;
         let (inward, outward) = operands.channels();
@@ -255,6 +256,9 @@ impl CompiledKernel {
 
     /// Return a convolution of every channel by itself: see :meth:`conv`.
     ///
+    /// The output may share memory with the image if both are contiguous and no plane of it shares
+    /// any with a later plane of the image.
+    ///
     /// Parameters
     /// ----------
     /// weights : array
@@ -280,6 +284,9 @@ impl CompiledKernel {
         let operands = Windowed::new(py, image, weights, bias, output, scratch, (low, high))?;
         let window = Sliding::new(rows.inner, columns.inner).map_err(|e| refused(py, &e))?;
         let (inward, outward) = operands.channels();
+        if !operands.is_in_order() {
+            check_apart(py, &operands.image, &operands.output)?;
+        }
         let fan_out = outward.checked_div(inward).unwrap_or(0);
         let sizes = Depthwise::new(window, inward, fan_out).map_err(|e| refused(py, &e))?;
         Ok(Self::new("depthwise", Channels { sizes, operands }))
@@ -803,7 +810,7 @@ fn span<T: Element>(buffer: &PyBuffer<T>) -> (usize, usize) {
 }
 
 /// Operands of a window that slides over images. The output and the scratch memory share no byte
-/// with another operand.
+/// with another operand; but the output may share some with the image, if its kernel permits that.
 struct Windowed {
     image: PyBuffer<f32>,
     image_layout: PlaneLayout,
@@ -829,12 +836,33 @@ impl Windowed {
         let Some((image_layout, output_layout)) = layouts.filter(|_| !output.readonly()) else {
             return Err(no_planes(py));
         };
-        for read in [&image, &weights].into_iter().chain(&bias) {
-            check_apart(py, read, &output)?;
+        for read in [&output, &weights].into_iter().chain(&bias) {
             check_apart(py, read, &scratch)?;
         }
-        check_apart(py, &output, &scratch)?;
+        for read in [&scratch, &weights].into_iter().chain(&bias) {
+            check_apart(py, read, &output)?;
+        }
+        check_apart(py, &image, &scratch)?;
         Ok(Self { image, image_layout, weights, bias, output, output_layout, scratch, bounds })
+    }
+
+    /// Whether no plane of the output, as far as both are in one piece, shares bytes with a plane of
+    /// the image behind the one that it is made of.
+    fn is_in_order(&self) -> bool {
+        let (read, made) = (&self.image_layout, &self.output_layout);
+        let planes = read.counts[0] * read.counts[1];
+        if planes == 0 || made.counts != read.counts {
+            return false;
+        }
+        let image = (self.image.buf_ptr().addr(), read.size * size_of::<f32>());
+        let output = (self.output.buf_ptr().addr(), made.size * size_of::<f32>());
+        // Distances are linear, so the first and the last plane that one follows tell of all.
+        let is_behind = |at: usize| output.0 + at * output.1 <= image.0 + at * image.1;
+        planes == 1
+            || (self.image.is_c_contiguous()
+                && self.output.is_c_contiguous()
+                && is_behind(1)
+                && is_behind(planes - 1))
     }
 
     /// Returns the channels of the image, and those of the output.

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -111,6 +112,39 @@ def test_run_is_the_same_for_the_same_seed(small: Path, capsys: pytest.CaptureFi
         assert main(["run", str(small), "--seed", seed, "--json"]) == 0
         digests.append(json.loads(capsys.readouterr().out)["outputs"][0]["sha256"])
     assert digests[0] == digests[1] != digests[2]
+
+
+def test_threads_of_a_run_change_no_bit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = np.random.default_rng(0).standard_normal((256, 512)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "wide",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 256])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [64, 512])],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    path = tmp_path / "wide.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    plain, made = ap.Executor, []
+
+    def executor(*arguments: Any, **options: Any) -> ap.Executor:
+        made.append(options["threads"])
+        return plain(*arguments, **options)
+
+    monkeypatch.setattr(ap, "Executor", executor)
+    digests = []
+    for threads in ("1", "2"):
+        assert main(["run", str(path), "--threads", threads, "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        digests.append(document["outputs"][0]["sha256"])
+        assert document["threads"] == made[-1] == int(threads)
+    assert digests[0] == digests[1]
+    assert main(["run", str(path), "--threads", "2"]) == 0
+    assert "ran on 2 threads" in capsys.readouterr().out
+    assert main(["run", str(path), "--threads", "2", "--device", "cuda"]) == 2
+    assert "option --threads" in capsys.readouterr().err
 
 
 def test_inspect_shows_values_steps_and_the_peak(

@@ -129,6 +129,27 @@ def test_a_group_that_runs_by_channels_overlaps_its_image() -> None:
     check(b.graph, ap.plan(b.graph, optimize="overlap", steps=steps, target="ideal"))
 
 
+@pytest.mark.parametrize(("stride", "activation"), [(1, "Relu"), (2, "Relu"), (1, "HardSwish")])
+def test_a_depthwise_convolution_takes_the_place_of_its_image(stride: int, activation: str) -> None:
+    b = Builder()
+    image = b.conv(b.input("x", 1, 3, 41, 41), 150)
+    made = b.elementwise(activation, b.conv(image, 150, stride=stride, group=150))
+    b.graph.output(b.pool("AveragePool", made))
+    steps = [[0], [1, 2], [3]]
+    plan = ap.plan(b.graph, optimize="overlap", steps=steps, workspace="auto", target="numpy")
+    assert 2 in plan.overlapped
+    (room,) = [work.bytes for work in plan.workspaces if work.node == 2]
+    assert room < 4 * np.prod(b.shapes[made]) / 5, "one frame, and planes wait nowhere"
+    check(b.graph, plan)
+    with ap.Executor(b.graph, plan) as executor, ap.Executor(b.graph, plan, threads=2) as divided:
+        feed = inputs_of(b.graph)
+        found, again = executor.run(feed), divided.run(feed)
+        whole = sum("depthwise" in repr(run) for run in executor._setup.program.runs)
+        assert whole == (activation == "Relu"), "one call makes all planes"
+    for name in found:
+        np.testing.assert_array_equal(again[name], found[name])
+
+
 def test_what_cannot_be_cut_waits_as_a_whole_or_is_not_overlapped() -> None:
     def build(op: str) -> ap.Graph:
         b = Builder()

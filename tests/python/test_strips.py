@@ -13,6 +13,7 @@ import pytest
 import arenaplan as ap
 from arenaplan.errors import InvalidGroup, PlanMismatch, PlannerError
 from arenaplan.executor import BACKEND
+from arenaplan.executor.groups import NotAGroup
 from arenaplan.executor.stages import Former
 from arenaplan.ops import ROWS
 from arenaplan.ops.boxes import Uncuttable, whole
@@ -200,7 +201,7 @@ def test_the_ideal_runner_needs_no_more_bytes(seed: int, tmp_path: Path) -> None
     try:
         found = results(graph, ideal, feed)
     except NotAGroup:
-        return  # The edges of some pools are unlike the rows between: no kernel makes them.
+        pytest.skip("the edges of some pools are unlike the rows between: no kernel makes them")
     for ours, reference in zip(found, expected(model, feed), strict=True):
         np.testing.assert_allclose(ours, reference, rtol=1e-4, atol=1e-4)
 

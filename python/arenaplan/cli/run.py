@@ -78,6 +78,13 @@ def add_to(commands: Commands) -> None:
         "on a device, compare with NumPy",
     )
     group(parser, "run").add_argument(
+        "--threads",
+        type=whole(1),
+        default=1,
+        metavar="N",
+        help="threads that divide each long kernel on the cpu; results are the same (default: 1)",
+    )
+    group(parser, "run").add_argument(
         "--device",
         default="cpu",
         metavar="NAME",
@@ -120,7 +127,7 @@ def execute(options: argparse.Namespace) -> None:
             seconds += time.process_time() - start
             if reference is not None:
                 reference.compare(executor.graph, inputs, outputs)
-        summary = _summarize(executor, outputs, seconds, options.device, verified=options.verify)
+        summary = _summarize(executor, outputs, seconds, options)
     if reference is not None:
         summary["reference"] = reference.summary(options.runs)
     if options.save_outputs is not None:
@@ -133,12 +140,16 @@ def execute(options: argparse.Namespace) -> None:
 
 def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
     """Return an executor of the model, which runs in stages if data decides sizes."""
+    if options.device != "cpu" and options.threads > 1:
+        raise InvalidOption("option --threads: only kernels on the cpu are divided")
     refusal: PlannerError | None = None
     try:
         graph = load_model(options)
         _need_data(graph)
         if not any(node.op in DECIDING and not node.domain for node in graph.nodes):
             plan = None if options.plan is None else load_plan(options.plan)
+            if options.device == "cpu" and not options.graph:
+                return arenaplan.Executor(graph, plan, threads=options.threads)
             return arenaplan.Executor(graph, plan, device=options.device, capture=options.graph)
     except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
         if not is_onnx(options):
@@ -151,6 +162,8 @@ def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
         raise InvalidOption("option --plan: data decides sizes, and each run plans what it needs")
     if options.device != "cpu":
         raise InvalidOption("option --device: data decides sizes, and only the cpu runs in stages")
+    if options.threads > 1:
+        raise InvalidOption("option --threads: data decides sizes, and stages run on one thread")
     return executor
 
 
@@ -272,9 +285,7 @@ def _summarize(
     executor: Executor | StagedExecutor,
     outputs: Mapping[str, np.ndarray],
     seconds: float,
-    device: str,
-    *,
-    verified: bool,
+    options: argparse.Namespace,
 ) -> dict[str, Any]:
     """Return the document of ``run --json``."""
     arena: dict[str, Any] = {"arena_bytes": executor.plan.arena_bytes}
@@ -283,10 +294,11 @@ def _summarize(
         arena = {"arena_bytes": executor.arena_bytes, "stages": stages}
     return {
         "model": executor.plan.model,
-        "device": device,
+        "device": options.device,
+        "threads": options.threads,
         **arena,
         "scratch_bytes": executor.scratch_bytes,
-        "verified": verified,
+        "verified": options.verify,
         "cpu_seconds": seconds,
         "outputs": [
             {
@@ -307,6 +319,8 @@ def _print(summary: Mapping[str, Any]) -> None:
     checked = ", equal to NumPy's results" if on_device else ", verified step by step"
     verified = checked if summary["verified"] else ""
     where = f" on {summary['device']}" if on_device else ""
+    if summary["threads"] > 1:
+        where = f" on {summary['threads']} threads"
     name = shown(summary["model"]) or "model"
     print(f"{name}: ran{where} in {summary['cpu_seconds']:.3f} s CPU{verified}")
     reference = summary.get("reference")

@@ -10,7 +10,7 @@ even that, since the weights absorb them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf, prod
 
@@ -53,6 +53,9 @@ class Hosting:
     after: tuple[Member, ...]
     """Members that work on the host's output (epilogue)."""
     results: Layout
+    by_planes: bool = field(default=False, kw_only=True)
+    """Whether the output may share memory with the host's input 0, of whose planes each one is
+    read before the output's is written."""
 
     @property
     def loads(self) -> bool:
@@ -133,6 +136,31 @@ def host_of(group: Group) -> Member | None:
                 cut(members, members[-1].value, corner, layout.source)
     except Uncuttable:
         return None
+    return host
+
+
+def planes_host_of(group: Group) -> Member | None:
+    """
+    Return the member that can perform all others plane by plane, if there is one.
+
+    The output may then take the place of the image, which no other member reads.
+    """
+    host = host_of(group)
+    by_planes = None if host is None else host.kernel.by_planes
+    if host is None or by_planes is None or not by_planes(host.signature):
+        return None
+    made = made_by(host)
+    hosting = guests_of(group, host)
+    if hosting.loads or hosting.added is not None or hosting.needs_tile or hosting.needs_scratch:
+        return None
+    for member in group.members:
+        if member.pieces % prod(made.shape[:2]):
+            return None
+        for position, value in member.reads():
+            is_image = member is host and position == 0
+            is_inside = value in group.made or member.signature.constant[position] is not None
+            if not (is_image or is_inside):
+                return None
     return host
 
 
@@ -327,7 +355,9 @@ class BoundHosting(Hosting):
         return bind(self.load, self.before, Tile(part, target), self.arrays, scratch, limit)
 
 
-def bound_guests(group: Group, host: Member, arrays: Mapping[int, np.ndarray]) -> BoundHosting:
+def bound_guests(
+    group: Group, host: Member, arrays: Mapping[int, np.ndarray], *, by_planes: bool = False
+) -> BoundHosting:
     """Return the members that the host performs."""
     free = guests_of(group, host)
     return BoundHosting(
@@ -341,4 +371,5 @@ def bound_guests(group: Group, host: Member, arrays: Mapping[int, np.ndarray]) -
         arrays,
         arrays[group.sink.value].reshape(free.results.output.shape),
         host.value,
+        by_planes=by_planes,
     )

@@ -152,6 +152,15 @@ class Guests(Protocol):
     def finishes(self) -> bool:
         """Whether members work on a tile of results."""
 
+    @property
+    def by_planes(self) -> bool:
+        """
+        Whether the output may share memory with input 0.
+
+        The kernel then makes plane after plane, and reads a plane of input 0 before it writes the
+        same plane of the output. Only one whose :attr:`Kernel.by_planes` agrees is asked for that.
+        """
+
     def bytes(self, tile: Box) -> int:
         """Return the scratch memory for finishing a tile, without the tile itself."""
 
@@ -263,6 +272,8 @@ class Kernel:
     """Whether it performs :attr:`Step.guests`."""
     adds: Callable[[Signature], bool] | None = None
     """Tells whether it adds :meth:`BoundGuests.addend` to its results."""
+    by_planes: Callable[[Signature], bool] | None = None
+    """Tells whether it can work on :attr:`Guests.by_planes`."""
     in_order: bool = False
     """Whether it writes output 0 from the first byte to the last, and each byte after it has read
     all that its node's effects say: the output may then overlap an input as these permit."""
@@ -285,6 +296,7 @@ def kernel(
     cut: Cut | None = None,
     hosts: bool = False,
     adds: Callable[[Signature], bool] | None = None,
+    by_planes: Callable[[Signature], bool] | None = None,
     in_order: bool = False,
 ) -> Callable[[Prepare], Prepare]:
     """
@@ -307,6 +319,8 @@ def kernel(
         Whether the kernel performs elementwise members of a group: :class:`Guests`.
     adds : callable, optional
         Tells whether it performs an addition for a node, too: :meth:`BoundGuests.addend`.
+    by_planes : callable, optional
+        Tells whether it can write the planes of its output over those of its input, one by one.
     in_order : bool, default False
         Whether the output may overlap an input without staging: :attr:`Kernel.in_order`.
     """
@@ -314,7 +328,9 @@ def kernel(
     def register(prepare: Prepare) -> Prepare:
         for op in ops:
             versions = _KERNELS.setdefault((domain, op), [])
-            versions.append(Kernel(prepare, workspace, since, cut, hosts, adds, in_order))
+            versions.append(
+                Kernel(prepare, workspace, since, cut, hosts, adds, by_planes, in_order)
+            )
             versions.sort(key=lambda known: -known.since)
         return prepare
 

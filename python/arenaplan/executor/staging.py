@@ -4,6 +4,9 @@ Steps whose output overlaps an input.
 The output is made tile by tile, in order. Each tile waits in scratch memory until all of it
 is made, and is then copied to its place: only bytes that no later tile needs are overwritten. So
 tiles are runs of whole pieces, of which the node's effects say how far apart the two must be.
+
+Some kernels need no tiles: a depthwise convolution copies each plane into a frame of zeros before
+it writes the same plane of its output.
 """
 
 from __future__ import annotations
@@ -18,11 +21,14 @@ import numpy as np
 from arenaplan.errors import WorkspaceOverrun
 from arenaplan.executor.chained import in_chains
 from arenaplan.executor.groups import Group
+from arenaplan.executor.hosting import planes_host_of
 from arenaplan.executor.registry import Run, Scratch, scratch_bytes
 from arenaplan.executor.streaming import (
     Division,
     Tiling,
     fastest,
+    hosted_choices,
+    hosted_run,
     is_empty,
     layout_of,
     needed,
@@ -52,6 +58,9 @@ def staged_ways(group: Group) -> tuple[Choice, ...]:
     """Return the same sizes of scratch memory; costs are nanoseconds."""
     if is_empty(group):
         return (Choice(0, 0.0),)
+    host = planes_host_of(_free(group))
+    if host is not None:
+        return hosted_choices(_free(group), host, by_planes=True)
     group = _alone(group)
     return offered(group, list(_tilings(group)))
 
@@ -74,6 +83,9 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
     """
     if is_empty(group):
         return None
+    host = planes_host_of(_free(group))
+    if host is not None:
+        return hosted_run(_free(group), host, arrays, workspace, {}, by_planes=True)
     group = _alone(group)
     tiling = fastest(_tilings(group), workspace)
     name = group.sink.signature.name
@@ -93,9 +105,14 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
     return partial(run_in_turn, runs)
 
 
+def _free(group: Group) -> Group:
+    """Return a group of which no value is in the place of the output."""
+    return replace(group, taken=frozenset())
+
+
 def _alone(group: Group) -> Group:
-    """Return a group of which no value is in the place of the output, since a tile is not."""
-    return in_chains(replace(group, taken=frozenset()))
+    """Return the group whose tiles are staged: no value is in the place of one."""
+    return in_chains(_free(group))
 
 
 def _tilings(group: Group) -> Iterator[Tiling]:

@@ -139,7 +139,13 @@ def group_ways(group: Group) -> tuple[Choice, ...]:
     host = host_of(group)
     if host is None:
         return offered(group, list(tilings(in_chains(group))))
-    signature = replace(host.signature, guests=guests_of(group, host))
+    return hosted_choices(group, host)
+
+
+def hosted_choices(group: Group, host: Member, *, by_planes: bool = False) -> tuple[Choice, ...]:
+    """Return the sizes of scratch memory with which a member performs all others."""
+    guests = replace(guests_of(group, host), by_planes=by_planes)
+    signature = replace(host.signature, guests=guests)
     assert host.kernel.workspace is not None
     slots = attributed(host.kernel.workspace, signature, signature)
     besides = sum(
@@ -516,6 +522,8 @@ def hosted_run(
     arrays: Mapping[int, np.ndarray],
     workspace: np.ndarray,
     kept: dict[str, np.ndarray],
+    *,
+    by_planes: bool = False,
 ) -> Run:
     """
     Return a function that runs a group by the kernel of one of its members.
@@ -524,8 +532,10 @@ def hosted_run(
     ----------
     kept : dict
         Data that the kernel prepares from constants, for other parts of the same group.
+    by_planes : bool, default False
+        Whether the output takes the place of the image: see :func:`hosting.planes_host_of`.
     """
-    guests = bound_guests(group, host, arrays)
+    guests = bound_guests(group, host, arrays, by_planes=by_planes)
     inputs = tuple(
         None if value is None or value in group.made else arrays[value] for value in host.inputs
     )

@@ -15,7 +15,12 @@ from math import inf, prod
 import numpy as np
 
 from arenaplan.executor.constants import Transformed, shared
-from arenaplan.executor.kernels.conv_compiled import adds_operand, compiled_conv, compiled_runs
+from arenaplan.executor.kernels.conv_compiled import (
+    adds_operand,
+    compiled_conv,
+    compiled_runs,
+    works_by_planes,
+)
 from arenaplan.executor.kernels.conv_tiles import Area, Geometry, geometry
 from arenaplan.executor.kernels.pieces import in_sequence, negligible, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
@@ -79,7 +84,14 @@ def _channels(shape: Sequence[int]) -> Iterator[Box]:
 # -- running ------------------------------------------------------------------------
 
 
-@heavy_kernel("Conv", workspace=_declare, cut=CONV, hosts=True, adds=adds_operand)
+@heavy_kernel(
+    "Conv",
+    workspace=_declare,
+    cut=CONV,
+    hosts=True,
+    adds=adds_operand,
+    by_planes=works_by_planes,
+)
 def conv(step: Step) -> Run | None:
     """Multiply the weights by the unrolled image."""
     output = result(step)

@@ -148,7 +148,7 @@ class CompiledConv:
         """Return groups and rows of a tile of about so many results."""
         sizes = self.sizes
         plane = sizes.fan_out * sizes.rows * sizes.row
-        if plane <= limit:
+        if plane <= limit or (sizes.guests is not None and sizes.guests.by_planes):
             return _even(sizes.groups, max(1, limit // plane)), sizes.rows
         rows = max(1, limit // (sizes.fan_out * sizes.row), -(-COLUMNS // sizes.row))
         return 1, _even(sizes.rows, min(rows, sizes.rows))
@@ -214,6 +214,12 @@ def adds_operand(signature: Signature) -> bool:
     """Whether the kernel of a Conv node adds an operand to its results."""
     compiled = compiled_conv(signature)
     return compiled is not None and not compiled.is_depthwise
+
+
+def works_by_planes(signature: Signature) -> bool:
+    """Whether the kernel of a Conv node can write each plane over the one that it read."""
+    compiled = compiled_conv(signature)
+    return compiled is not None and compiled.is_depthwise and compiled.sizes.fan_out == 1
 
 
 # -- running ------------------------------------------------------------------------
