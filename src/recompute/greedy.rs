@@ -84,14 +84,14 @@ pub(super) fn reduced(
                 .is_none()
                 .then(|| trial.with(&sequence, change.before, &change.nodes, budget));
             let found = simple.flatten().or_else(|| {
-                let mut changed = change.applied(&sequence);
-                if !other.run(model, &changed) {
-                    changed = repaired(model, &changed);
-                    if !other.run(model, &changed) {
+                let mut whole = change.applied(&sequence);
+                if !other.run(model, &whole) {
+                    whole = repaired(model, &whole);
+                    if !other.run(model, &whole) {
                         return None;
                     }
                 }
-                longer = Some(changed);
+                longer = Some(whole);
                 Some(Figures { peak: other.peak, cost: other.cost, excess: other.excess(budget) })
             });
             let Some(found) = found else { continue };

@@ -107,9 +107,9 @@ impl Evaluation {
     }
 
     fn make(&mut self, model: &Model, value: u32, position: u32, is_made: bool) {
-        let shows = model.shows[at(value)];
-        let shown = if shows == NONE { NONE } else { self.latest[at(shows)] };
-        let instance = if shows != NONE {
+        let source = model.shows[at(value)];
+        let shown = if source == NONE { NONE } else { self.latest[at(source)] };
+        let instance = if source != NONE {
             if shown == NONE { NONE } else { self.bindings[at(shown)].instance }
         } else if model.bytes[at(value)] == 0 {
             NONE

@@ -426,6 +426,7 @@ impl<'a> Trial<'a> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
     use crate::recompute::model::NodeFacts;

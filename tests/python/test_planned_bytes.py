@@ -30,8 +30,8 @@ BYTES = {
 }
 
 """
-Arenas with views only, with outputs in place too, with every technique but steps in strips, and with
-those.
+Arenas with views only, with outputs in place too, with every technique but steps in strips, and
+with those.
 """
 STUDY = {
     "light_bvlc_alexnet": 2_239_488,

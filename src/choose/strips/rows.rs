@@ -1,8 +1,8 @@
 //! Rows over time: what a run of nodes makes for each strip, and the line buffers that it needs.
 //!
 //! For each strip of the last result, every node makes the rows that its readers need and that are
-//! not there yet. Rows that a later strip needs stay, so no row is made twice (StreamNet, Zheng et
-//! al., NeurIPS 2023).
+//! not there yet. Rows that a later strip needs stay, so no row is made twice (`StreamNet`, Zheng et
+//! al., `NeurIPS` 2023).
 
 use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
