@@ -178,12 +178,14 @@ fn forged_files_are_refused_although_their_checksum_fits() {
     assert_eq!(error.kind(), "PlanMismatch");
     assert!(error.to_string().starts_with("with batch=1 seq=3: "), "{error}");
 
-    // The mask is needed until it is read, by the node whose result begins the arena.
+    // The mask and the image are needed at once.
     let offset = "/values/1/offset";
+    let image = column("plans", "/values/0/offset");
+    let image = image.trim_matches(['[', ']']).rsplit(',').next().unwrap();
     let arena = "/spaces/0/arena_bytes";
     let shape = "/values/0/shape/0";
     for (of, place, number, expected) in [
-        ("plans", offset, "0", &["PlanOverlap", "PlanCorrupt", "PlanMismatch"][..]),
+        ("plans", offset, image, &["PlanOverlap", "PlanCorrupt", "PlanMismatch"][..]),
         ("plans", offset, "1", &["PlanMisaligned"]),
         ("plans", offset, "9223372036854775744", &["PlanOutOfBounds", "PlanCorrupt"]),
         ("plans", offset, "18446744073709551615", &["PlanMisaligned", "PlanOutOfBounds"]),
