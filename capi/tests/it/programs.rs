@@ -140,7 +140,7 @@ fn both_examples_pack_the_instances_of_minimalloc() {
         let path = instances.join(format!("{name}.{capacity}.csv"));
         let arguments = [path.to_str().unwrap(), &capacity.to_string()];
         let found = packed(&fs::read_to_string(&path).unwrap(), Some(capacity), None);
-        assert_eq!(found.1.peak(), capacity, "{name}");
+        assert!(found.1.peak() <= capacity, "{name}");
         let expected = found.0.to_csv(Some(&found.1)).unwrap();
         assert_eq!(run(&c, &arguments), (0, expected), "{name}");
         assert_eq!(run(&cpp, &arguments), (0, ids_and_offsets(&found)), "{name}");
