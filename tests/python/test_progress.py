@@ -52,7 +52,8 @@ def test_without_time_values_are_packed_all_the_same(target: str) -> None:
     plan = ap.plan(graph, time_limit=0.0, target=target)
     plan.check(graph)
     assert plan.order_search == "given"
-    assert plan.arena_bytes < 2 * ap.plan(graph, target=target).arena_bytes
+    # There is no time for steps in strips; without sharing of bytes it would be a hundred times.
+    assert plan.arena_bytes < 3 * ap.plan(graph, target=target).arena_bytes
 
 
 @pytest.mark.parametrize("limit", [-1.0, float("nan")])
