@@ -161,3 +161,91 @@ fn is_topological(model: &Model, order: &[u32]) -> bool {
         is_ready
     })
 }
+
+/// Bytes of a value that is small: a scalar of an optimizer, not a tensor of a layer.
+const SMALL: u64 = 1024;
+
+/// Returns the order in which nodes that need and make small values only run first.
+///
+/// The step counter of an optimizer is such a value, and its decay rates. A graph may make them last,
+/// and then each gradient would wait for them.
+pub(super) fn small_first(model: &Model, order: &[u32]) -> Vec<u32> {
+    let mut readers: Vec<Vec<u32>> = vec![Vec::new(); model.bytes.len()];
+    for node in (0..model.nodes.len()).map(narrow) {
+        for &read in &model.nodes[at(node)].reads {
+            readers[at(model.root(read))].push(node);
+        }
+    }
+    let are_small =
+        |values: &[u32]| values.iter().all(|&value| model.bytes[at(model.root(value))] <= SMALL);
+    let mut is_first = vec![false; model.nodes.len()];
+    for &node in order {
+        let facts = &model.nodes[at(node)];
+        let is_settled = |&value: &u32| {
+            let mut others = readers[at(model.root(value))].iter();
+            others.all(|&other| other == node || is_first[at(other)])
+        };
+        let found = (facts.is_pure || !facts.replaces.is_empty())
+            && are_small(&facts.reads)
+            && are_small(&facts.writes)
+            && dependencies(model, node).all(|before| is_first[at(before)])
+            && facts.replaces.iter().all(is_settled);
+        is_first[at(node)] = found;
+    }
+    let (mut first, rest): (Vec<u32>, Vec<u32>) =
+        order.iter().partition(|&&node| is_first[at(node)]);
+    first.extend(rest);
+    first
+}
+
+/// Returns the sequence in which each node that replaces a content runs as soon as it can: behind
+/// its operands and the last reader of the content. So a gradient ends with the update that reads
+/// the gradient.
+pub(super) fn updates_early(model: &Model, sequence: &[u32]) -> Vec<u32> {
+    // By value: reads left.
+    let mut left = vec![0_usize; model.bytes.len()];
+    for &node in sequence {
+        model.nodes[at(node)].reads.iter().for_each(|&it| left[at(model.root(it))] += 1);
+    }
+    // By value: the updates that read it, and those that replace it.
+    let mut reads: Vec<Vec<u32>> = vec![Vec::new(); model.bytes.len()];
+    let mut replaces: Vec<Vec<u32>> = vec![Vec::new(); model.bytes.len()];
+    for (node, facts) in (0_u32..).zip(&model.nodes).filter(|(_, it)| !it.replaces.is_empty()) {
+        facts.reads.iter().for_each(|&value| reads[at(value)].push(node));
+        facts.replaces.iter().for_each(|&value| replaces[at(model.root(value))].push(node));
+    }
+    let mut is_there: Vec<bool> = model.producer.iter().map(|&it| it == NONE).collect();
+    let mut is_done = vec![false; model.nodes.len()];
+    let mut result = Vec::with_capacity(sequence.len());
+    for &next in sequence {
+        let mut pending = vec![next];
+        while let Some(node) = pending.pop() {
+            let facts = &model.nodes[at(node)];
+            let is_last = |&value: &u32| {
+                let root = model.root(value);
+                let own = facts.reads.iter().filter(|&&read| model.root(read) == root).count();
+                left[at(root)] <= own
+            };
+            let is_ready = || {
+                facts.after.iter().all(|&before| is_done[at(before)])
+                    && facts.reads.iter().all(|&value| is_there[at(value)])
+                    && facts.replaces.iter().all(is_last)
+            };
+            if !facts.replaces.is_empty() && (is_done[at(node)] || (node != next && !is_ready())) {
+                continue;
+            }
+            is_done[at(node)] = true;
+            result.push(node);
+            for &value in &facts.reads {
+                let root = at(model.root(value));
+                left[root] -= 1;
+                pending.extend(&replaces[root]);
+            }
+            for &value in &facts.writes {
+                is_there[at(value)] = true;
+                pending.extend(&reads[at(value)]);
+            }
+        }
+    }
+    result
+}

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::bound::extra_bound;
 use super::greedy::{Work, pruned, reduced};
 use super::model::{Model, NONE, at};
-use super::order::improved;
+use super::order::{improved, small_first, updates_early};
 use super::separator::{Separator, price_of, separators};
 use super::sequence::{Evaluation, repeated, without};
 use super::starts::{chen, mirror, rebuilt, rebuilt_with_copies, reversal};
@@ -150,6 +150,12 @@ impl<'a> Search<'a> {
         if self.model.given != self.plain.sequence {
             orders.push(self.model.given.clone());
         }
+        for order in orders.clone() {
+            let other = small_first(&self.model, &order);
+            if !orders.contains(&other) {
+                orders.push(other);
+            }
+        }
         let mut found = Vec::new();
         for separator in self.separators.iter().take(STARTED) {
             let highest = price_of(self.model.cost, separator.bytes);
@@ -183,9 +189,12 @@ impl<'a> Search<'a> {
             found.push(rebuilt(&self.model, &orders[0], separator, &retained));
         }
         for sequence in found {
-            if let Some(candidate) = self.candidate(sequence) {
-                self.keep(candidate.clone());
-                self.starts.push(candidate);
+            let other = updates_early(&self.model, &sequence);
+            for sequence in [sequence, other] {
+                if let Some(candidate) = self.candidate(sequence) {
+                    self.keep(candidate.clone());
+                    self.starts.push(candidate);
+                }
             }
         }
         self.starts.sort_by_key(|it| (it.cost, it.peak));

@@ -54,6 +54,63 @@ fn a_chain_needs_two_roots_of_its_length_at_one_more_forward() {
     }
 }
 
+/// A step of training: the gradient of each layer is as large as its weights, and each update also
+/// waits for a number that the graph makes last, from a counter that it replaces.
+fn training(layers: usize) -> Graph {
+    let mut builder = Graph::builder("training");
+    let counter = add(&mut builder, "t", ValueKind::Input, 1);
+    let weights: Vec<ValueId> =
+        (0..layers).map(|it| add(&mut builder, &format!("w{it}"), ValueKind::Input, 32)).collect();
+    let mut values = vec![add(&mut builder, "x", ValueKind::Input, 1)];
+    let make = |builder: &mut GraphBuilder, name: String, units: u64, reads: &[ValueId]| {
+        let made = add(builder, &name, ValueKind::Activation, units);
+        let node = Node::new(name, "Op").reads(reads.iter().copied()).writes([made]);
+        builder.add_node(node.pure().with_cost(units));
+        made
+    };
+    for layer in 0..layers {
+        let reads = [values[layer], weights[layer]];
+        values.push(make(&mut builder, format!("a{layer}"), 1, &reads));
+    }
+    let loss = values[layers];
+    let (mut error, mut gradients) = (loss, Vec::new());
+    for layer in (0..layers).rev() {
+        gradients.push(make(&mut builder, format!("g{layer}"), 32, &[error, values[layer]]));
+        error = make(&mut builder, format!("e{layer}"), 1, &[error, weights[layer]]);
+    }
+    let next = add(&mut builder, "next", ValueKind::Activation, 1);
+    let count = Node::new("next", "Op").reads([counter]).writes([next]).in_place(0, 0);
+    builder.add_node(count.pure().with_cost(1));
+    let rate = make(&mut builder, "rate".into(), 1, &[next]);
+    builder.add_write_back(next, counter);
+    for (layer, &gradient) in (0..layers).rev().zip(&gradients) {
+        let name = format!("u{layer}");
+        let made = add(&mut builder, &name, ValueKind::Activation, 32);
+        let node = Node::new(name, "Update").reads([weights[layer], gradient, rate]);
+        builder.add_node(node.writes([made]).in_place(0, 0));
+        builder.add_write_back(made, weights[layer]);
+    }
+    builder.add_output(loss);
+    builder.build().unwrap()
+}
+
+#[test]
+fn gradients_do_not_wait_for_a_number_that_is_made_last() {
+    for layers in [4, 8, 24] {
+        let graph = training(layers);
+        let units = u64::try_from(layers).unwrap();
+        // The weights, two gradients, and the small values.
+        let bytes = (32 * (units + 2) + 2 * units + 8) * UNIT;
+        let limits = Budget::default();
+        let mut search = Recompute::new(&graph, options(), &[], &limits);
+        assert_eq!(search.within(bytes).map(|found| found.extra_cost), Some(0), "{layers} layers");
+        let plan = Planner::new().recompute(&graph, Goal::Bytes(bytes)).unwrap();
+        plan.check(&graph).unwrap();
+        assert!(plan.arena_bytes() <= bytes);
+        assert_eq!(plan.recomputed().map_or(0, |it| it.extra_cost), 0, "{layers} layers");
+    }
+}
+
 /// The least number of repeated forward steps with `slots` checkpoints beside the input (Griewank).
 fn binomial_optimum(layers: u64, slots: u64) -> u64 {
     let beta = |s: u64, r: u64| -> u64 {
