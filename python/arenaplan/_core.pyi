@@ -423,6 +423,9 @@ class CompiledKernel:
         """
         Return a convolution of every channel by itself: see :meth:`conv`.
 
+        The output may share memory with the image if both are contiguous and no plane of it shares
+        any with a later plane of the image.
+
         Parameters
         ----------
         weights : array
