@@ -10,7 +10,8 @@ use crate::plan::Strips;
 pub(super) fn with_line_buffers(graph: &Graph, strips: &[(NodeId, Strips)]) -> Result<Graph> {
     let without = || (0..graph.nodes().len()).map(|node| (NodeId::new(node), Vec::new()));
     let lines = strips.iter().map(|(node, strips)| (*node, line_buffers(graph, strips)));
-    graph.with_workspaces(without())?.with_staging(without())?.with_workspaces(lines)
+    // Of two entries for a node, the later one counts.
+    graph.with_workspaces(without().chain(lines))?.with_staging(without())
 }
 
 /// Returns the memory of all line buffers of a step.

@@ -58,9 +58,10 @@ def staged_ways(group: Group) -> tuple[Choice, ...]:
     """Return the same sizes of scratch memory; costs are nanoseconds."""
     if is_empty(group):
         return (Choice(0, 0.0),)
-    host = planes_host_of(_free(group))
+    free = _free(group)
+    host = planes_host_of(free)
     if host is not None:
-        return hosted_choices(_free(group), host, by_planes=True)
+        return hosted_choices(free, host, by_planes=True)
     group = _alone(group)
     return offered(group, list(_tilings(group)))
 
@@ -83,9 +84,10 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
     """
     if is_empty(group):
         return None
-    host = planes_host_of(_free(group))
+    free = _free(group)
+    host = planes_host_of(free)
     if host is not None:
-        return hosted_run(_free(group), host, arrays, workspace, {}, by_planes=True)
+        return hosted_run(free, host, arrays, workspace, {}, by_planes=True)
     group = _alone(group)
     tiling = fastest(_tilings(group), workspace)
     name = group.sink.signature.name
