@@ -48,6 +48,8 @@ __all__ = [
     "StepOperands",
     "StorageLayout",
     "StoragePlan",
+    "StripChoice",
+    "StripSearch",
     "Strips",
     "Target",
     "ThreadTeam",
@@ -2368,6 +2370,125 @@ class StoragePlan:
     def to_plan(self, /, graph: Graph, *, alignment: int) -> Plan:
         """
         Return the arena plan that has the blocks one behind the other, checked.
+        """
+
+@final
+class StripChoice:
+    """
+    Steps, of which some run strip by strip.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[list[list[int]], list[Strips], int, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(
+        cls, /, steps: Sequence[Sequence[int]], strips: Sequence[Strips], bytes: int, time: int
+    ) -> StripChoice: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def bytes(self, /) -> int:
+        """
+        Bytes that are needed at once; offsets may not be found for all of them.
+        """
+    @property
+    def steps(self, /) -> list[list[int]]:
+        """
+        The nodes of each step.
+        """
+    @property
+    def strips(self, /) -> list[Strips]:
+        """
+        How some of the steps run strip by strip.
+        """
+    @property
+    def time(self, /) -> int:
+        """
+        Time of all steps.
+        """
+
+@final
+class StripSearch:
+    """
+    A search for the steps of a plan that run strip by strip.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph of the plan.
+    plan : Plan
+        The plan whose steps are chosen among.
+    kernels : list of tuple
+        Nodes that one call performs on some rows; the operand in whose rows the first of them makes
+        its result, or None; and per number of rows, ascending, bytes of scratch memory and time.
+    moves : tuple of int
+        Time of each call that moves rows to the front of a line buffer, and of a thousand bytes.
+    ways : list of list of tuple
+        Per step of the plan the bytes that are live while it runs as it is, and its time.
+    below : int
+        Steps in strips need fewer bytes.
+    most_time : int
+        Steps in strips take no longer.
+    time_limit : float, optional
+        Seconds after which the steps in strips that are known by then have to do.
+
+    Raises
+    ------
+    InvalidOption
+        If a kernel cannot make its result some rows at a time.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> from arenaplan._core import StripSearch
+    >>> graph = ap.Graph()
+    >>> rows = ap.Window(0, 0, axis=2, extent=3, before=1)
+    >>> last = graph.input("x", (1, 1, 64, 64))
+    >>> for name, planes in zip("ab", (8, 1)):
+    ...     made = [(name, (1, planes, 64, 64), "float32")]
+    ...     (last,) = graph.node("Conv", [last], made, windows=[rows])
+    >>> graph.output(last)
+    >>> plan = ap.plan(graph, target="ideal", optimize="none")
+    >>> kernels = [([node], None, [(1, [(0, 110)]), (64, [(0, 740)])]) for node in (0, 1)]
+    >>> ways = [[(live, 740)] for live in plan.live_bytes]
+    >>> search = StripSearch(graph.core, plan, kernels, (0, 0), ways, plan.arena_bytes, 4000)
+    >>> choice = search.least(0, plan.arena_bytes, 4000)
+    >>> choice.steps, choice.strips[0].rows, choice.bytes < plan.arena_bytes
+    ([[0, 1]], 6, True)
+    """
+
+    def __new__(
+        cls,
+        /,
+        graph: Graph,
+        plan: Plan,
+        kernels: Sequence[
+            tuple[Sequence[int], int | None, Sequence[tuple[int, Sequence[tuple[int, int]]]]]
+        ],
+        moves: tuple[int, int],
+        ways: Sequence[Sequence[tuple[int, int]]],
+        below: int,
+        most_time: int,
+        time_limit: float | None = None,
+    ) -> StripSearch: ...
+    def least(self, /, above: int, below: int, most_time: int) -> StripChoice | None:
+        """
+        Return the steps that need the fewest bytes of those that need more than ``above`` and fewer
+        than ``below`` and take at most ``most_time``; None if none of them run strip by strip.
+        """
+    @staticmethod
+    def nodes(graph: Graph, plan: Plan) -> list[int]:
+        """
+        Return the nodes that steps in strips of a plan can have: kernels of others need not be known.
+        """
+    def refuse(self, /, position: int) -> None:
+        """
+        Forget the steps in strips at this position of the latest choice.
+        """
+    def strips(self, /, nodes: Sequence[int], rows: int) -> tuple[list[int], Strips] | None:
+        """
+        Return nodes in the order in which they run in strips of so many rows, and the strips; None
+        if they cannot run so.
         """
 
 @final

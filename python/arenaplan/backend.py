@@ -9,7 +9,7 @@ import planning.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import os
@@ -78,62 +78,49 @@ class Backend(Protocol):
             Whether the output overlaps an input.
         """
 
-    def regions(self, graph: Graph) -> Regions | None:
+    def row_kernels(self, graph: Graph) -> RowKernels | None:
         """Return what is known of running steps of a graph strip by strip; ``None`` if nothing."""
 
 
-class StripCost(Protocol):
-    """The bytes and the time of some steps that run strip by strip."""
+class Way(NamedTuple):
+    """A way to run something."""
+
+    bytes: int
+    """Scratch memory, or all that is live meanwhile."""
+    nanoseconds: int
+
+
+class RowCost(NamedTuple):
+    """The ways to make some rows of a result in one call."""
+
+    rows: int
+    ways: Sequence[Way]
+    """One per size of scratch memory that is tried; none if there is no way to make so many."""
+
+
+class RowKernel(NamedTuple):
+    """Nodes that one call performs, on any rows of the result of the last one."""
+
+    nodes: Sequence[int]
+    takes: int | None
+    """The operand in whose rows the first node makes its result; the others take over that of the
+    node before."""
+    costs: Sequence[RowCost]
+    """Of some numbers of rows, ascending; others lie on a line between them."""
+
+
+class RowKernels(Protocol):
+    """The kernels of one graph that make some rows of their result from some rows of operands."""
 
     @property
-    def rows(self) -> int:
-        """Rows of the result that are made at once."""
+    def moves(self) -> tuple[int, int]:
+        """Nanoseconds of a call that moves rows in a line buffer, and of a thousand bytes."""
 
-    @property
-    def bytes(self) -> int:
-        """Scratch memory, line buffers among it."""
+    def of(self, nodes: Iterable[int]) -> Sequence[RowKernel]:
+        """Return the kernels that perform nodes; those that have none are left out."""
 
-    @property
-    def seconds(self) -> float:
-        """Estimated seconds of a run."""
-
-
-class Regions(Protocol):
-    """Runs of steps of one graph as a backend could run them strip by strip."""
-
-    def ending(
-        self, steps: Sequence[Sequence[int]], last: int, longest: int, most: int
-    ) -> Iterable[tuple[int, Sequence[StripCost]]]:
-        """
-        Yield the runs of steps that can run strip by strip and end with one step.
-
-        Parameters
-        ----------
-        steps : sequence of sequence of int
-            The nodes of each step, in order.
-        last : int
-            Position of the last step.
-        longest : int
-            Most steps of a run.
-        most : int
-            Most bytes of line buffers.
-
-        Yields
-        ------
-        tuple
-            The position of the first step, and the costs for several heights of strips.
-        """
-
-    def strips(self, nodes: Sequence[int], rows: int) -> tuple[Sequence[int], Strips] | None:
-        """
-        Return how nodes run in strips of so many rows.
-
-        Returns
-        -------
-        tuple or None
-            The nodes in the order in which they run, and the places of their line buffers; nothing
-            if they cannot run so after all.
-        """
+    def can_run(self, nodes: Sequence[int], strips: Strips) -> bool:
+        """Return whether nodes can run in these strips: rows at an edge may be unlike others."""
 
 
 _BACKENDS: dict[str, Callable[[], Backend]] = {}

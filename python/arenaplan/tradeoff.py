@@ -17,10 +17,9 @@ from math import inf
 from typing import Any, NamedTuple
 
 from arenaplan import _core
-from arenaplan._core import Plan, Strips
+from arenaplan._core import Plan, Strips, StripSearch
 from arenaplan.backend import Backend
 from arenaplan.graph import Graph, Node
-from arenaplan.stripping import Path, Region, Way, least_path, regions_of
 from arenaplan.watch import Watch
 
 _ROUNDS = 4
@@ -260,56 +259,51 @@ def _in_strips(maker: Maker, plain: Timed, limit: float, below: float) -> list[T
     """Return plans of which some steps run strip by strip, if those need fewer bytes."""
     found: list[Timed] = []
     is_wanted = "streaming" in maker.names and not maker.options["parallel_safe"]
-    regions = maker.backend.regions(maker.graph) if is_wanted else None
-    if regions is None or maker.watch.is_over:
+    kernels = maker.backend.row_kernels(maker.graph) if is_wanted else None
+    if kernels is None or maker.watch.is_over:
         return found
     draft = maker.draft([name for name in maker.names if name not in _SLOW])
     timed = maker.finish(draft)
-    known = regions_of(maker.graph, timed.plan, regions, maker.sizes, below, limit)
+    core = maker.graph.core
+    known = kernels.of(StripSearch.nodes(core, timed.plan))
     if not known:
         return found
-    ways = [[Way(way.bytes, way.seconds) for way in step.ways] for step in _steps(maker, timed)]
+    ways = [
+        [(way.bytes, _nanoseconds(way.seconds)) for way in s.ways] for s in _steps(maker, timed)
+    ]
+    bounds = (_most(below), _nanoseconds(limit))
+    search = StripSearch(
+        core, timed.plan, known, kernels.moves, ways, *bounds, maker.watch.seconds_left
+    )
     least = 0
-    for _ in range(2 * _ROUNDS):
-        path = least_path(ways, known, limit, least) if len(found) < _ROUNDS else None
-        if path is None or path.bytes >= below or not path.regions:
+    while len(found) < _ROUNDS and not maker.watch.is_over:
+        choice = search.least(least, *bounds)
+        if choice is None:
             break
-        made = [
-            regions.strips(_nodes_of(timed.plan, region), region.rows) for region in path.regions
+        nodes = {step[-1]: step for step in choice.steps}
+        refused = [
+            at for at, how in enumerate(choice.strips) if not kernels.can_run(nodes[how.node], how)
         ]
-        refused = {each for each, how in zip(path.regions, made, strict=True) if how is None}
+        for at in refused:
+            search.refuse(at)
         if refused:
-            known = [each for each in known if each not in refused]
             continue
-        steps, strips = _steps_of(timed.plan, path, [how for how in made if how is not None])
-        other = maker.finish(timed.draft, steps, [], path.bytes, strips=strips)
+        other = maker.finish(timed.draft, choice.steps, [], choice.bytes, strips=choice.strips)
         found.append(other)
-        if other.seconds <= limit and other.plan.arena_bytes <= path.bytes * _WIDER:
+        if other.seconds <= limit and other.plan.arena_bytes <= choice.bytes * _WIDER:
             break
         # Offsets may not be found for all that fits by its size, and estimates are not sums.
-        least = max(int(path.bytes * _WIDER), path.bytes + 1)
+        least = max(int(choice.bytes * _WIDER), choice.bytes + 1)
     return found
 
 
-def _nodes_of(plan: Plan, region: Region) -> list[int]:
-    """Return the nodes of the steps of a region."""
-    return [node for step in plan.steps[region.first : region.last + 1] for node in step]
+def _most(size: float) -> int:
+    """Return a number of bytes or nanoseconds for the core, whose numbers end."""
+    return round(min(size, 2.0**62))
 
 
-def _steps_of(
-    plan: Plan, path: Path, made: Iterable[tuple[Sequence[int], Strips]]
-) -> tuple[list[list[int]], list[Strips]]:
-    """Return the steps of a path, and how some of them run strip by strip."""
-    steps: list[list[int]] = []
-    strips: list[Strips] = []
-    before, at = plan.steps, 0
-    for region, (nodes, how) in zip(path.regions, made, strict=True):
-        steps += [list(step) for step in before[at : region.first]]
-        steps.append(list(nodes))
-        strips.append(how)
-        at = region.last + 1
-    steps += [list(step) for step in before[at:]]
-    return steps, strips
+def _nanoseconds(seconds: float) -> int:
+    return _most(seconds * 1e9)
 
 
 def _shows(node: Node) -> bool:

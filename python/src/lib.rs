@@ -28,6 +28,7 @@ mod results;
 mod shared;
 mod sharing;
 mod storage;
+mod strips;
 mod target;
 mod team;
 mod verdict;
@@ -72,7 +73,7 @@ mod _core {
     use crate::results::{
         ArenaBytes, Assign, Block, CallerBuffer, Estimate, Hazard, IncrementalPlacement, Level,
         LineBuffer, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, RowsInPlace, Share,
-        StepOperands, Strips, Timetable,
+        StepOperands, StripChoice, Strips, Timetable,
     };
     #[pymodule_export]
     use crate::shared::{SharedPlan, plan_together};
@@ -82,6 +83,8 @@ mod _core {
     };
     #[pymodule_export]
     use crate::storage::{StorageLayout, load_params, save_params};
+    #[pymodule_export]
+    use crate::strips::StripSearch;
     #[pymodule_export]
     use crate::target::{Target, targets};
     #[pymodule_export]

@@ -177,6 +177,21 @@ record! {
     }
 }
 
+record! {
+    /// Steps, of which some run strip by strip.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub(crate) struct StripChoice {
+        /// The nodes of each step.
+        pub(crate) steps: Vec<Vec<u32>>,
+        /// How some of the steps run strip by strip.
+        pub(crate) strips: Vec<Strips>,
+        /// Bytes that are needed at once; offsets may not be found for all of them.
+        pub(crate) bytes: u64,
+        /// Time of all steps.
+        pub(crate) time: u64,
+    }
+}
+
 impl Strips {
     /// Returns the strips that the core knows.
     pub(crate) fn read(&self) -> (arenaplan::NodeId, arenaplan::plan::Strips) {

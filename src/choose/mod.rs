@@ -11,3 +11,4 @@ pub use order::{FoundOrder, OrderLimits, find_order};
 pub use spaces::{
     Assigned, AssignmentProblem, Candidate, Floor, Memories, NoRoom, SpaceAssignment, assign_spaces,
 };
+pub use strips::{RowCost, RowKernel, RowMoveCost, StripChoice, StripLimits, Way};

@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
+use core::ops::Range;
 
 use crate::base::{Alignment, NodeId, SpaceId, Step};
 use crate::plan::{Placement, Plan};
@@ -39,9 +40,7 @@ impl Plan {
         for group in self.sharing_groups(space) {
             let mut events: Vec<(u32, bool, u64, u64)> = Vec::with_capacity(2 * group.len());
             for placement in group {
-                // Pieces of other values need not be aligned.
-                let start = placement.offset - placement.offset % self.options.alignment.max(1);
-                let end = start + self.padded(placement.offset - start + placement.bytes);
+                let Range { start, end } = self.padded_span(placement);
                 events.push((placement.live[0], true, start, end));
                 events.push((placement.live[1], false, start, end));
             }
@@ -102,8 +101,15 @@ impl Plan {
         live
     }
 
+    /// Returns the bytes of a value, rounded outward to the alignment.
+    pub(crate) fn padded_span(&self, placement: &Placement) -> Range<u64> {
+        // Pieces of other values need not be aligned.
+        let start = placement.offset - placement.offset % self.options.alignment.max(1);
+        start..start + self.padded(placement.offset - start + placement.bytes)
+    }
+
     /// Returns the values of a space in groups that may share bytes at one step.
-    fn sharing_groups(&self, space: SpaceId) -> Vec<Vec<&Placement>> {
+    pub(crate) fn sharing_groups(&self, space: SpaceId) -> Vec<Vec<&Placement>> {
         let mut groups: Vec<Vec<&Placement>> = Vec::new();
         let mut group_of = BTreeMap::new();
         let in_space =

@@ -23,6 +23,7 @@ mod scope;
 mod search;
 mod settle;
 mod steps;
+mod strip_search;
 mod strips;
 mod together;
 mod workers;
@@ -45,6 +46,7 @@ pub use recompute::{Curve, CurvePoint, Goal};
 use schedule::Schedule;
 use scope::scope;
 use search::candidates;
+pub use strip_search::StripSearch;
 use strips::planned_in_strips;
 use workers::add_timetable;
 

@@ -1,7 +1,8 @@
-//! Plans of which some steps run strip by strip, for runners without costs of their own.
+//! Plans of which some steps run strip by strip.
 //!
-//! A backend that knows kernels chooses the steps in strips and gives them to the planner. Where
-//! nobody provides scratch memory, no backend does: the planner chooses them by their bytes.
+//! A runner that knows kernels chooses the steps in strips by [`StripSearch`](super::StripSearch) and
+//! gives them to the planner. Where nobody provides scratch memory, no runner does: the planner chooses them by their
+//! bytes.
 
 use alloc::{vec, vec::Vec};
 
@@ -9,7 +10,8 @@ use super::attempt::Attempt;
 use super::context::Context;
 use super::steps::plan_after;
 use crate::base::{Alignment, NodeId, Result, SpaceId};
-use crate::choose::strips::{Chosen, Piece, Regions};
+use crate::choose::strips::{Piece, Regions};
+use crate::choose::{StripChoice, StripLimits};
 use crate::graph::Graph;
 use crate::liveness::{Liveness, Member};
 use crate::plan::{Effort, Granularity, Plan, Provider, Technique};
@@ -73,13 +75,14 @@ fn of_draft(
     let live = &live[..steps.len().min(live.len())];
     let held = held(graph, draft, &liveness, options.alignment);
     let budget = context.packing_budget();
-    let mut regions = Regions::new(graph, &steps, live, &held, below, &budget);
+    let mut regions = Regions::of_nodes(graph, steps, live, &held, below, &budget);
     let (mut best, mut above) = (None, 0);
     for _ in 0..ROUNDS {
         if context.budget.exhausted() {
             break;
         }
-        let Some(Chosen { steps, strips, bytes }) = regions.least(above, below, &budget)? else {
+        let limits = StripLimits { above, below, time: u64::MAX };
+        let Some(StripChoice { steps, strips, bytes, .. }) = regions.least(limits, &budget)? else {
             break;
         };
         let other = plan_after(&Context { strips: &strips, ..*context }, graph, &steps, plan)?;

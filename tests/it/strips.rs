@@ -1,10 +1,12 @@
 //! Steps that the planner runs strip by strip, for targets without kernels.
 
+use arenaplan::choose::{RowCost, RowKernel, RowMoveCost, StripLimits, Way};
 use arenaplan::graph::Window;
 use arenaplan::plan::{Effort, WorkspacePolicy};
+use arenaplan::planner::StripSearch;
 use arenaplan::{
-    DType, Graph, GraphBuilder, Node, Plan, Planner, Target, Technique, Techniques, Value, ValueId,
-    ValueKind,
+    Budget, DType, Error, Graph, GraphBuilder, Node, NodeId, Plan, Planner, SpaceId, Target,
+    Technique, Techniques, Value, ValueId, ValueKind,
 };
 use proptest::prelude::*;
 
@@ -118,6 +120,113 @@ fn an_explanation_says_what_strips_save() {
     assert_eq!(switched, Some(&(Technique::Streaming, 9 * 32 * 8)));
 }
 
+const FREE: StripLimits = StripLimits { above: 0, below: u64::MAX, time: u64::MAX };
+
+/// A kernel whose calls take 10 and 1 for each row, and some scratch memory.
+fn kernel(nodes: &[usize], takes: Option<ValueId>, scratch: u64) -> RowKernel {
+    let cost = |rows| RowCost { rows, ways: vec![Way { bytes: scratch, time: 10 + rows }] };
+    let nodes = nodes.iter().map(|&node| NodeId::new(node)).collect();
+    RowKernel { nodes, takes, costs: vec![cost(1), cost(101)] }
+}
+
+/// A plan that runs node by node, and a search over its steps, each of which takes 42.
+fn search(graph: &Graph, kernels: Vec<RowKernel>) -> arenaplan::Result<(Plan, StripSearch)> {
+    let planner = ideal_planner().alignment(64).optimize(Techniques::NONE);
+    let plan = planner.plan(graph)?;
+    let live = plan.live_bytes(SpaceId::new(0)).into_iter().take(plan.steps().len());
+    let ways = live.map(|bytes| vec![Way { bytes, time: 42 }]).collect();
+    let moves = RowMoveCost { call: 5, thousand_bytes: 1000 };
+    let limits = StripLimits { below: plan.arena_bytes(), ..FREE };
+    let found = StripSearch::new(graph, &plan, kernels, moves, ways, limits, &Budget::default())?;
+    Ok((plan, found))
+}
+
+#[test]
+fn kernels_perform_several_nodes_and_cost_time_and_scratch_memory() {
+    let graph = hourglass();
+    // A convolution with its activation, and another one.
+    let kernels = vec![kernel(&[0, 1], None, 100), kernel(&[2], None, 30)];
+    let (plan, mut search) = search(&graph, kernels).unwrap();
+    let nodes: Vec<NodeId> = (0..3).map(NodeId::new).collect();
+    assert_eq!(StripSearch::nodes(&graph, &plan).unwrap(), nodes);
+    let budget = Budget::default();
+    let choice = search.least(FREE, &budget).unwrap().unwrap();
+    assert_eq!(choice.steps, [nodes.clone()]);
+    assert_eq!(choice.strips[0].1.rows, 1);
+    // The image, the result, three rows of eight planes, and the larger scratch memory.
+    assert_eq!(choice.bytes, 2 * 32 * 8 + 3 * 8 * 8 + 100);
+    // 32 calls of one row each, but for the first strip's two rows and the last strip's none; and
+    // per call, two rows of eight planes are moved one by one.
+    let calls = 12 + 30 * 11 + 32 * 11;
+    assert_eq!(choice.time, calls + 31 * (2 * 5 + 2 * 64));
+    assert_eq!(search.strips(&nodes, 1, &budget).unwrap().unwrap().1, choice.strips[0].1);
+    assert_eq!(search.strips(&nodes[..2], 4, &budget).unwrap().unwrap().0, &nodes[..2]);
+    // A kernel is not cut in two.
+    assert_eq!(search.strips(&nodes[1..], 4, &budget).unwrap(), None);
+    // Higher strips take less time.
+    let faster = StripLimits { time: choice.time - 1, ..FREE };
+    let other = search.least(faster, &budget).unwrap().unwrap();
+    assert!(other.time < choice.time && other.bytes > choice.bytes);
+    assert_eq!(
+        search.least(StripLimits { above: choice.bytes, ..FREE }, &budget).unwrap(),
+        Some(other.clone())
+    );
+    search.refuse(0);
+    let next = search.least(FREE, &budget).unwrap().unwrap();
+    assert_eq!(next.strips[0].1.rows, 1);
+    search.refuse(0);
+    assert!(search.least(FREE, &budget).unwrap().unwrap().strips[0].1.rows > 1);
+    assert_eq!(search.least(StripLimits { time: 90, ..FREE }, &budget).unwrap(), None);
+}
+
+#[test]
+fn what_is_no_kernel_is_refused() {
+    let graph = hourglass();
+    let refused = |kernels: Vec<RowKernel>| match search(&graph, kernels) {
+        Err(Error::InvalidOption { option: "kernels", reason }) => reason,
+        other => panic!("{other:?}"),
+    };
+    let none = RowKernel { costs: vec![], ..kernel(&[0], None, 0) };
+    assert_eq!(refused(vec![none]), "kernel 0 has no nodes or no costs");
+    assert_eq!(refused(vec![kernel(&[], None, 0)]), "kernel 0 has no nodes or no costs");
+    let two = vec![kernel(&[0], None, 0), kernel(&[0], None, 0)];
+    assert_eq!(refused(two), "kernel 1 has a node of another kernel");
+    let unknown = vec![kernel(&[9], None, 0)];
+    assert_eq!(refused(unknown), "kernel 0 has a node that does not make rows from rows");
+    // A convolution does not make its result in the rows of its operand.
+    let taken = "kernel 0 makes a result in rows that it cannot take over";
+    assert_eq!(refused(vec![kernel(&[1, 2], None, 0)]), taken);
+    assert_eq!(refused(vec![kernel(&[0], Some(ValueId::new(0)), 0)]), taken);
+    let order = "kernel 0 has costs of descending rows, or of too few sizes";
+    let mut falling = kernel(&[0], None, 0);
+    falling.costs.reverse();
+    assert_eq!(refused(vec![falling]), order);
+    let mut uneven = kernel(&[0], None, 0);
+    uneven.costs[0].ways.push(Way { bytes: 0, time: 0 });
+    assert_eq!(refused(vec![uneven]), order);
+    let (plan, _) = search(&graph, vec![kernel(&[0], None, 0)]).unwrap();
+    let (moves, budget) = (RowMoveCost::default(), Budget::default());
+    let found = StripSearch::new(&graph, &plan, vec![], moves, vec![], FREE, &budget);
+    assert!(matches!(found, Err(Error::InvalidOption { option: "ways", .. })));
+    let small = Network::new();
+    let empty = small.builder.build().unwrap();
+    let found = StripSearch::nodes(&empty, &plan);
+    assert!(matches!(found, Err(Error::PlanMismatch { .. })));
+}
+
+#[test]
+fn kernels_that_cannot_make_so_many_rows_are_in_no_strips() {
+    let graph = hourglass();
+    let mut wide = kernel(&[0, 1], None, 0);
+    // Two rows, which the first strip needs, cannot be made.
+    wide.costs[1] = RowCost { rows: 2, ways: vec![] };
+    let (_, mut search) = search(&graph, vec![wide, kernel(&[2], None, 0)]).unwrap();
+    let choice = search.least(FREE, &Budget::default()).unwrap().unwrap();
+    // The kernel of two nodes runs by itself, one row at a time.
+    assert_eq!(choice.steps, [vec![NodeId::new(0), NodeId::new(1)], vec![NodeId::new(2)]]);
+    assert_eq!(choice.strips[0].1.rows, 1);
+}
+
 /// Networks of convolutions, activations, sums and joins, of up to two images that live on.
 fn networks() -> impl Strategy<Value = Graph> {
     let layer = (0_u8..5, 0_usize..3, 1_u64..5, 1_u64..3, 1_u64..6);
@@ -159,5 +268,25 @@ proptest! {
         let without = without_streaming(planner).plan(&graph).unwrap();
         prop_assert!(plan.arena_bytes() <= without.arena_bytes());
         prop_assert_eq!(planner.plan(&graph).unwrap(), plan);
+    }
+
+    /// Every choice of a search can be planned, passes the checker, and keeps to the limits.
+    #[test]
+    fn every_choice_is_a_plan(graph in networks(), time in 100_u64..4000) {
+        let nodes = 0..graph.nodes().len();
+        let kernels = nodes.map(|node| kernel(&[node], None, 16)).collect();
+        let (plan, mut search) = search(&graph, kernels).unwrap();
+        let (mut above, budget) = (0, Budget::default());
+        for _ in 0..3 {
+            let limits = StripLimits { above, below: plan.arena_bytes(), time };
+            let Some(choice) = search.least(limits, &budget).unwrap() else { break };
+            prop_assert!(above < choice.bytes && choice.bytes < plan.arena_bytes());
+            prop_assert!(choice.time <= time);
+            let planner = ideal_planner().alignment(64).optimize(Techniques::NONE);
+            let made = planner.strips(&choice.strips).plan_steps(&graph, &choice.steps).unwrap();
+            made.check(&graph).unwrap();
+            prop_assert!(made.lower_bound() <= choice.bytes);
+            above = choice.bytes;
+        }
     }
 }

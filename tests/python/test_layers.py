@@ -21,7 +21,7 @@ FLOORS = (
     ("building",),
     ("graph",),
     ("ops",),
-    ("model", "places", "spaces", "spill", "storage", "sharing", "stripping", "watch"),
+    ("model", "places", "spaces", "spill", "storage", "sharing", "watch"),
     ("options", "tradeoff"),
     ("planning",),
     ("bodies", "packing", "incremental", "changes"),

@@ -11,13 +11,13 @@ import onnx
 import pytest
 
 import arenaplan as ap
+from arenaplan._core import StripSearch
 from arenaplan.errors import InvalidGroup, PlanMismatch, PlannerError
 from arenaplan.executor import BACKEND
 from arenaplan.executor.groups import NotAGroup
 from arenaplan.executor.stages import Former
 from arenaplan.ops import ROWS
 from arenaplan.ops.boxes import Uncuttable, whole
-from arenaplan.stripping import Region, Way, least_path
 from cnn_models import Network, random_cnn
 from networks import noise
 
@@ -44,21 +44,41 @@ def expected(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> list[np.nda
     return list(session.run(None, feed))
 
 
+class Kernels:
+    """The kernels of a graph, and all runs of nodes that they can perform strip by strip."""
+
+    def __init__(self, graph: ap.Graph) -> None:
+        self.graph = graph
+        self.rows = BACKEND.row_kernels(graph)
+        plan = ap.plan(graph, target="ideal", optimize="none")
+        known = self.rows.of(range(len(graph.nodes)))
+        ways = [[(0, 0)] for _ in plan.steps]
+        self.search = StripSearch(graph.core, plan, known, self.rows.moves, ways, 0, 0)
+
+    def strips(self, nodes: Sequence[int], rows: int) -> tuple[list[int], ap.Strips] | None:
+        """Return nodes in order, and their strips, if they can run so."""
+        found = self.search.strips(list(nodes), rows)
+        return found if found is not None and self.rows.can_run(*found) else None
+
+    def runs(self) -> Iterator[list[int]]:
+        count = len(self.graph.nodes)
+        for last in range(count):
+            for first in range(last - 1, -1, -1):
+                nodes = list(range(first, last + 1))
+                if self.search.strips(nodes, 1) is not None:
+                    yield nodes
+
+
 def runs_of(graph: ap.Graph) -> Iterator[list[int]]:
     """Yield all runs of nodes that can run strip by strip."""
-    regions = BACKEND.regions(graph)
-    steps = [[node.index] for node in graph.nodes]
-    for last in range(len(steps)):
-        for first, _ in regions.ending(steps, last, len(steps), 1 << 40):
-            if first < last:
-                yield list(range(first, last + 1))
+    yield from Kernels(graph).runs()
 
 
 def in_strips(
     graph: ap.Graph, nodes: Sequence[int], rows: int, **options: object
 ) -> tuple[ap.Plan, ap.Strips] | None:
     """Return a plan that runs some nodes strip by strip, and the others one by one, if it can."""
-    found = BACKEND.regions(graph).strips(nodes, rows)
+    found = Kernels(graph).strips(nodes, rows)
     if found is None:
         return None
     ordered, strips = found
@@ -366,19 +386,3 @@ def test_nodes_that_need_everything_are_in_no_region(tmp_path: Path) -> None:
 
 
 # -- the choice ---------------------------------------------------------------------------------
-
-
-def test_the_least_path_is_the_smallest_within_the_limit() -> None:
-    ways = [[Way(10, 5.0), Way(30, 1.0)], [Way(50, 1.0)], [Way(40, 1.0)], [Way(5, 1.0)]]
-    regions = [Region(0, 1, 1, 20, 9.0), Region(1, 2, 1, 25, 3.0), Region(0, 3, 1, 12, 30.0)]
-
-    def best(limit: float) -> tuple[int, list[tuple[int, int]]] | None:
-        path = least_path(ways, regions, limit)
-        return None if path is None else (path.bytes, [(r.first, r.last) for r in path.regions])
-
-    assert best(3.0) is None
-    assert best(4.0) == (50, [])
-    assert best(5.0) == (30, [(1, 2)])
-    assert best(9.0) == (25, [(1, 2)])
-    assert best(30.0) == (12, [(0, 3)])
-    assert least_path(ways, regions, 30.0, above=25) == least_path(ways, regions, 8.0)

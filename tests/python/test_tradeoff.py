@@ -213,7 +213,7 @@ class Machine:
     ) -> list[tuple[int, float]]:
         return [(64 * len(nodes), 1.0 if len(nodes) == 1 else 2.0 * len(nodes))]
 
-    def regions(self, graph: ap.Graph) -> None:
+    def row_kernels(self, graph: ap.Graph) -> None:
         return None
 
 

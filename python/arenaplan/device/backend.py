@@ -95,7 +95,7 @@ class CupyBackend:
             return [(0, seconds)]
         return [(others + _padded(choice.bytes), seconds + choice.cost * 1e-9) for choice in widest]
 
-    def regions(self, graph: Graph) -> None:
+    def row_kernels(self, graph: Graph) -> None:
         """Return nothing: steps never run strip by strip."""
         return
 

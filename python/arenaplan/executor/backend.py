@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from arenaplan.backend import Scratch
 from arenaplan.executor.groups import Group, NotAGroup
-from arenaplan.executor.regions import Regions, region_of
+from arenaplan.executor.regions import RowKernels, region_of
 from arenaplan.executor.registry import Signature, Tensor, attributed, find_kernel
 from arenaplan.executor.signatures import NOT_RUN, group_of, is_in_order, signature_of
 from arenaplan.executor.stages import LIMITS, Former
@@ -121,9 +121,9 @@ class NumpyBackend:
             return [(0, 0.0)]
         return [(_padded(choice.bytes), choice.cost * 1e-9) for choice in ways.ways]
 
-    def regions(self, graph: Graph) -> Regions:
+    def row_kernels(self, graph: Graph) -> RowKernels:
         """Return what is known of running steps of a graph strip by strip."""
-        return Regions(graph)
+        return RowKernels(graph)
 
     def _strips(self, graph: Graph, nodes: Sequence[int], strips: Strips) -> _Ways:
         """Return the scratch memory of nodes that run strip by strip."""
@@ -198,7 +198,7 @@ def _in_strips(graph: Graph, nodes: Sequence[int], strips: Strips) -> _Ways:
     lines, kernels, ways = 0, [], []
     try:
         for limit in LIMITS:
-            region = region_of(former, nodes, strips.rows, limit, strips)
+            region = region_of(former, nodes, strips, limit)
             lines = _padded(max(region.line_bytes, 1))
             kernels.append(Choice(region.scratch, region.seconds * 1e9))
     except NotAGroup:

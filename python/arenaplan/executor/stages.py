@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
+from arenaplan.backend import RowCost, Way
 from arenaplan.executor.cuts import cut_operands
 from arenaplan.executor.groups import Group, Member, NotAGroup, form, member_of
 from arenaplan.executor.hosting import guests_of, host_of
@@ -32,9 +33,9 @@ _CALL, _SLOWER = 2e3, 1.05
 Nanoseconds of the rows of a stage beside those of the kernel, and how many times as long the
 kernel takes, which finds other bytes in the cache each time; measured on eleven networks.
 """
+_STEP = 4
+"""Costs are asked for at the powers of this number, in rows."""
 _ALIGNMENT = 64
-
-Bytes = TypeVar("Bytes", int, np.ndarray)
 
 
 # -- members --------------------------------------------------------------------------------
@@ -87,25 +88,22 @@ class Stage:
             found = self.works.found[key] = self._work(start, stop)
         return found
 
-    def usual(self, rows: np.ndarray) -> Runs:
-        """Return the runs of making rows that are not at an edge, for each limit of `TRIED`."""
-        works = self.works
-        unknown = rows[~works.is_known[rows]]
-        for count in np.unique(unknown).tolist() if unknown.size else ():
-            works.is_known[count] = True
-            start = (self.rows - count) // 2
-            try:
-                work = self._work(start, start + count)
-            except Uncuttable:
-                continue
-            works.can_run[count] = True
-            for at, limit in enumerate(TRIED):
-                works.scratch[at, count], works.nanoseconds[at, count] = work.within(limit)
-        return Runs(
-            works.can_run[rows],
-            np.take(works.scratch, rows, axis=1),
-            np.take(works.nanoseconds, rows, axis=1),
-        )
+    def costs(self) -> Sequence[RowCost]:
+        """Return the costs of rows that are not at an edge, for each limit of `TRIED`."""
+        if not self.works.costs:
+            counts = {_STEP**power for power in range(self.rows.bit_length())}
+            counts = {count for count in counts if count < self.rows} | {self.rows}
+            self.works.costs = [RowCost(count, self._ways(count)) for count in sorted(counts)]
+        return self.works.costs
+
+    def _ways(self, rows: int) -> list[Way]:
+        start = (self.rows - rows) // 2
+        try:
+            work = self._work(start, start + rows)
+        except Uncuttable:
+            return []
+        runs = [work.within(limit) for limit in TRIED]
+        return [Way(run.scratch, round(run.nanoseconds)) for run in runs]
 
     def _work(self, start: int, stop: int) -> Work:
         if self.group is None:
@@ -152,27 +150,14 @@ class Run(NamedTuple):
     nanoseconds: float
 
 
-class Runs(NamedTuple):
-    """The work of a stage for several strips; the first axis of the figures is that of `TRIED`."""
-
-    can_run: np.ndarray
-    """Whether the kernels can make so many rows alone."""
-    scratch: np.ndarray
-    nanoseconds: np.ndarray
-
-
 class Works:
     """The work of all stages of one kind, for all numbers of rows that were asked for."""
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self) -> None:
         self.found: dict[tuple[int, int], Work] = {}
         """By rows, and by the edges that they touch."""
-        # By rows that are not at an edge.
-        self.is_known = np.zeros(rows + 1, bool)
-        self.can_run = np.zeros(rows + 1, bool)
-        self.is_known[0] = self.can_run[0] = True
-        self.scratch = np.zeros((len(TRIED), rows + 1), np.int64)
-        self.nanoseconds = np.zeros((len(TRIED), rows + 1))
+        self.costs: Sequence[RowCost] = ()
+        """Of rows that are not at an edge; empty before they are known."""
 
 
 def hosted_ways(group: Group) -> Sequence[Choice]:
@@ -265,8 +250,8 @@ def part_group(group: Group, start: int, stop: int) -> Group:
     return Group(tuple(members), frozenset(), frozenset())
 
 
-def padded(size: Bytes) -> Bytes:
-    """Return the bytes that an array takes of scratch memory, or each of several arrays."""
+def padded(size: int) -> int:
+    """Return the bytes that an array takes of scratch memory."""
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
@@ -418,7 +403,7 @@ class Former:
         kind = _kind(known)
         works = self._alike.get(kind)
         if works is None:
-            works = self._alike[kind] = Works(rows)
+            works = self._alike[kind] = Works()
         stage = Stage(tuple(known), group, known[-1].value, rows, made.bytes // rows, reads, works)
         try:
             stage.work(0, min(1, rows))

@@ -258,7 +258,7 @@ def prepare(
             run = given[unit.home]
         elif unit.strips is not None:
             lines, scratch = (*own, _NOTHING, _NOTHING)[:2]
-            region = region_of(former, unit.nodes, unit.strips.rows, scratch.nbytes, unit.strips)
+            region = region_of(former, unit.nodes, unit.strips, scratch.nbytes)
             run = region_run(region, arrays, lines, scratch)
         elif unit.group is None:
             run = _node_run(

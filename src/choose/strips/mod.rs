@@ -4,14 +4,18 @@
 //! all of them. The bytes between its steps shrink to line buffers; its operands and its result stay
 //! whole. A choice of regions is a path through the steps in their order, each edge of which is a
 //! step as it is or a region (the graph of fusion choices of msf-CNN, Huang and Baccelli 2025). The
-//! smallest size with a path is found by bisection, and of the paths in that size the one with the
-//! fewest runs of nodes is taken.
+//! smallest size with a path that is fast enough is found by bisection, and of the paths in that
+//! size the fastest one is taken.
 //!
-//! A runner with kernels has costs of its own for rows, and chooses regions itself.
+//! A runner with kernels says which nodes one call performs, and what calls on some rows cost.
+//! Without kernels, every call takes one unit of time.
 
+mod kernels;
 mod rows;
 
-use alloc::collections::{BTreeMap, BTreeSet};
+pub use kernels::{RowCost, RowKernel, RowMoveCost, Way};
+
+use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
 
@@ -19,7 +23,8 @@ use crate::base::{NodeId, Result, ValueId};
 use crate::graph::{Graph, ValueKind};
 use crate::pack::Budget;
 use crate::plan::Strips;
-use rows::{Growth, Stage, Stages, strips_of};
+use kernels::{Inside, Kernels};
+use rows::{Growth, InStrips, strips_of};
 
 /// Most steps of a region.
 const LONGEST: usize = 64;
@@ -40,114 +45,185 @@ pub(crate) struct Piece {
 }
 
 /// Steps, of which some run strip by strip.
-#[derive(Clone, Debug)]
-pub(crate) struct Chosen {
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StripChoice {
     /// The nodes of each step.
-    pub(crate) steps: Vec<Vec<NodeId>>,
+    pub steps: Vec<Vec<NodeId>>,
     /// The steps in strips, by last node.
-    pub(crate) strips: Vec<(NodeId, Strips)>,
+    pub strips: Vec<(NodeId, Strips)>,
     /// Bytes that are needed at once, as far as regions tell.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
+    /// Time of all steps, likewise.
+    pub time: u64,
 }
 
 /// A run of steps.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Region {
     first: usize,
     last: usize,
     /// Rows of the result that are made at once.
     rows: u64,
-    /// Bytes that are live while it runs.
-    bytes: u64,
-    /// Runs of nodes.
-    calls: u64,
+    /// Bytes that are live while it runs, and time.
+    way: Way,
+}
+
+/// StripLimits of a choice of steps in strips.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StripLimits {
+    /// It needs more bytes than these.
+    pub above: u64,
+    /// It needs fewer bytes than these.
+    pub below: u64,
+    /// It takes no more time than this.
+    pub time: u64,
 }
 
 /// The regions of some steps.
 #[derive(Debug)]
-pub(crate) struct Regions<'a> {
-    steps: &'a [Vec<NodeId>],
-    /// Bytes that are live at each step.
-    live: &'a [u64],
-    stages: Stages,
+pub(crate) struct Regions {
+    steps: Vec<Vec<NodeId>>,
+    /// Per step the ways to run it.
+    ways: Vec<Vec<Way>>,
+    kernels: Kernels,
     found: Vec<Region>,
+    /// Those of the choice that was returned last.
+    chosen: Vec<Region>,
 }
 
-impl<'a> Regions<'a> {
-    /// Returns the regions that need fewer than `below` bytes.
+impl Regions {
+    /// Returns the regions of steps whose kernels are single nodes, each run of which takes one
+    /// unit of time.
     ///
     /// `live` are the bytes live at each of `steps`, and `held` the values in them: those that share
-    /// bytes together.
-    pub(crate) fn new(
+    /// bytes together. Regions need fewer than `below` bytes.
+    pub(crate) fn of_nodes(
         graph: &Graph,
-        steps: &'a [Vec<NodeId>],
-        live: &'a [u64],
+        steps: Vec<Vec<NodeId>>,
+        live: &[u64],
         held: &[Vec<Piece>],
         below: u64,
         budget: &Budget<'_>,
     ) -> Self {
-        let stages = Stages::new(graph);
-        let found = regions(graph, &stages, steps, live, held, below, budget);
-        Self { steps, live, stages, found }
+        let kernels = Kernels::of_each_node(graph);
+        let ways = live.iter().map(|&bytes| vec![Way { bytes, time: 1 }]).collect();
+        let limits = StripLimits { above: 0, below, time: u64::MAX };
+        Self::found(graph, kernels, steps, ways, live, held, limits, budget)
     }
 
-    /// Returns the steps that need the fewest bytes of those that need more than `above` and fewer
-    /// than `below`; `None` if none run strip by strip.
+    /// Returns the regions of steps with these kernels and ways to run each step.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidOption`](crate::Error::InvalidOption) if the kernels are none.
+    #[allow(clippy::too_many_arguments, reason = "each of another kind")]
+    pub(crate) fn of_kernels(
+        graph: &Graph,
+        kernels: Vec<RowKernel>,
+        moves: RowMoveCost,
+        steps: Vec<Vec<NodeId>>,
+        ways: Vec<Vec<Way>>,
+        live: &[u64],
+        held: &[Vec<Piece>],
+        limits: StripLimits,
+        budget: &Budget<'_>,
+    ) -> Result<Self> {
+        let kernels = Kernels::new(graph, kernels, moves)?;
+        Ok(Self::found(graph, kernels, steps, ways, live, held, limits, budget))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "each of another kind")]
+    fn found(
+        graph: &Graph,
+        kernels: Kernels,
+        steps: Vec<Vec<NodeId>>,
+        ways: Vec<Vec<Way>>,
+        live: &[u64],
+        held: &[Vec<Piece>],
+        limits: StripLimits,
+        budget: &Budget<'_>,
+    ) -> Self {
+        let found = regions(graph, &kernels, &steps, live, held, limits, budget);
+        Self { steps, ways, kernels, found, chosen: Vec::new() }
+    }
+
+    /// Returns the steps that need the fewest bytes of those within the limits; `None` if none run
+    /// strip by strip.
     ///
     /// # Errors
     ///
     /// Those of packing line buffers.
     pub(crate) fn least(
         &mut self,
-        above: u64,
-        below: u64,
+        limits: StripLimits,
         budget: &Budget<'_>,
-    ) -> Result<Option<Chosen>> {
-        while let Some(Path { bytes, regions }) = least_path(self.live, &self.found, above, below) {
-            let mut chosen = Chosen { steps: Vec::new(), strips: Vec::new(), bytes };
+    ) -> Result<Option<StripChoice>> {
+        while let Some(Path { way, regions }) = least_path(&self.ways, &self.found, limits) {
+            let Way { bytes, time } = way;
+            let mut choice = StripChoice { steps: Vec::new(), strips: Vec::new(), bytes, time };
             let mut refused = None;
             let mut at = 0;
-            for region in regions {
-                chosen.steps.extend_from_slice(&self.steps[at..region.first]);
+            for region in &regions {
+                choice.steps.extend_from_slice(&self.steps[at..region.first]);
                 let nodes: Vec<NodeId> = self.steps[region.first..=region.last].concat();
-                let last = *nodes.last().expect("a region has steps");
-                let Some(strips) = strips_of(&self.stages, &nodes, region.rows, budget)? else {
-                    refused = Some(region);
+                let Some(found) = strips_of(&self.kernels, &nodes, region.rows, budget)? else {
+                    refused = Some(*region);
                     break;
                 };
-                chosen.strips.push((last, strips));
-                chosen.steps.push(nodes);
+                let InStrips { nodes, strips } = found;
+                choice.strips.push((*nodes.last().expect("a region has steps"), strips));
+                choice.steps.push(nodes);
                 at = region.last + 1;
             }
-            let Some(refused) = refused else {
-                chosen.steps.extend_from_slice(&self.steps[at..]);
-                return Ok((!chosen.strips.is_empty()).then_some(chosen));
-            };
-            let key = |region: &Region| (region.first, region.last, region.rows);
-            self.found.retain(|region| key(region) != key(&refused));
+            if let Some(refused) = refused {
+                self.refuse(refused);
+                continue;
+            }
+            choice.steps.extend_from_slice(&self.steps[at..]);
+            self.chosen = regions;
+            return Ok((!choice.strips.is_empty()).then_some(choice));
         }
         Ok(None)
     }
+
+    /// Forgets a run of steps in strips of the choice that was returned last, by position: no later
+    /// choice has it.
+    pub(crate) fn refuse_chosen(&mut self, position: usize) {
+        if let Some(&region) = self.chosen.get(position) {
+            self.refuse(region);
+        }
+    }
+
+    fn refuse(&mut self, refused: Region) {
+        let key = |region: &Region| (region.first, region.last, region.rows);
+        self.found.retain(|region| key(region) != key(&refused));
+    }
+
+    /// Returns nodes in the order in which they run in strips of so many rows, and the strips;
+    /// `None` if they cannot run so.
+    pub(crate) fn strips(
+        &self,
+        nodes: &[NodeId],
+        rows: u64,
+        budget: &Budget<'_>,
+    ) -> Result<Option<(Vec<NodeId>, Strips)>> {
+        let found = strips_of(&self.kernels, nodes, rows, budget)?;
+        Ok(found.map(|InStrips { nodes, strips }| (nodes, strips)))
+    }
 }
 
-/// Returns regions that need fewer bytes than their highest step, and fewer than `below`.
+/// Returns regions that need fewer bytes than their highest step, within the limits.
 fn regions(
     graph: &Graph,
-    stages: &Stages,
+    kernels: &Kernels,
     steps: &[Vec<NodeId>],
     live: &[u64],
     held: &[Vec<Piece>],
-    below: u64,
+    limits: StripLimits,
     budget: &Budget<'_>,
 ) -> Vec<Region> {
-    // Inputs and outputs are there whole, whatever is in strips.
-    let bytes = |values: &mut dyn Iterator<Item = ValueId>| -> u64 {
-        values.fold(0, |sum, value| sum.saturating_add(graph.value(value).bytes()))
-    };
-    let is_input = |value: &ValueId| graph.value(*value).kind() == ValueKind::Input;
-    let inputs = bytes(&mut (0..graph.values().len()).map(ValueId::new).filter(is_input));
-    let least = inputs.max(bytes(&mut graph.outputs().iter().copied()));
-    let hot: Vec<usize> = (0..live.len()).filter(|&at| live[at] > least).collect();
+    let hot = hot(graph, live);
     let mut found = Vec::new();
     let is_near = |&last: &usize| {
         let before = hot.partition_point(|&at| at <= last);
@@ -161,23 +237,56 @@ fn regions(
         let is_there = |piece: &Piece| piece.live.0 <= last && piece.live.1 > since;
         let near = held.iter().filter(|pieces| pieces.iter().any(is_there));
         let near: Vec<&[Piece]> = near.map(Vec::as_slice).collect();
-        ending(graph, stages, steps, last, &mut |first, growths| {
-            growths.retain(|growth| growth.bytes() < below);
-            if first == last {
+        ending(kernels, steps, last, &mut |first, growths| {
+            growths.retain(|growth| {
+                growth.ways().any(|way| way.bytes < limits.below && way.time <= limits.time)
+            });
+            if first == last || growths.is_empty() {
                 return;
             }
             let warmest = live[first..=last].iter().copied().max().unwrap_or(0);
             let around = around(&near, first, last);
+            let mut own: Vec<Region> = Vec::new();
             for growth in growths.iter() {
-                let bytes = growth.bytes().saturating_add(around);
-                if bytes < warmest.min(below) {
-                    let Growth { rows, calls, .. } = *growth;
-                    found.push(Region { first, last, rows, bytes, calls });
+                own.extend(growth.ways().map(|way| {
+                    let way = Way { bytes: way.bytes.saturating_add(around), ..way };
+                    Region { first, last, rows: growth.rows, way }
+                }));
+            }
+            own.retain(|region| region.way.bytes < warmest.min(limits.below));
+            own.sort_by_key(|region| (region.way.bytes, region.way.time));
+            let mut best = limits.time;
+            for region in own {
+                if region.way.time < best {
+                    best = region.way.time;
+                    found.push(region);
                 }
             }
         });
     }
     found
+}
+
+/// Returns the steps that regions are to make smaller: those that need more than what is there
+/// whole, whatever is in strips.
+fn hot(graph: &Graph, live: &[u64]) -> Vec<usize> {
+    let bytes = |values: &mut dyn Iterator<Item = ValueId>| -> u64 {
+        values.fold(0, |sum, value| sum.saturating_add(graph.value(value).bytes()))
+    };
+    let is_input = |value: &ValueId| graph.value(*value).kind() == ValueKind::Input;
+    let inputs = bytes(&mut (0..graph.values().len()).map(ValueId::new).filter(is_input));
+    let least = inputs.max(bytes(&mut graph.outputs().iter().copied()));
+    (0..live.len()).filter(|&at| live[at] > least).collect()
+}
+
+/// Returns the nodes that can be in a region with a step that is to become smaller.
+pub(crate) fn nodes_in_reach(graph: &Graph, steps: &[Vec<NodeId>], live: &[u64]) -> Vec<NodeId> {
+    let hot = hot(graph, live);
+    let is_near = |at: &usize| {
+        let next = hot.partition_point(|&hot| hot + LONGEST <= *at);
+        hot.get(next).is_some_and(|&hot| hot < at + LONGEST)
+    };
+    (0..steps.len()).filter(is_near).flat_map(|at| steps[at].iter().copied()).collect()
 }
 
 /// Returns the bytes that a region reads, makes, or leaves alone.
@@ -202,51 +311,50 @@ fn around(held: &[&[Piece]], first: usize, last: usize) -> u64 {
     held.iter().map(covered).fold(0, u64::saturating_add)
 }
 
-/// Calls `each` with the first step of every region that ends with the step `last`, and its stages
+/// Calls `each` with the first step of every region that ends with the step `last`, and its kernels
 /// by height; heights that `each` removes are tried no further.
 fn ending(
-    graph: &Graph,
-    stages: &Stages,
+    kernels: &Kernels,
     steps: &[Vec<NodeId>],
     last: usize,
     each: &mut dyn FnMut(usize, &mut Vec<Growth>),
 ) {
     let from = (last + 1).saturating_sub(LONGEST);
-    let is_apart = |at: &usize| steps[*at].iter().all(|&id| stages.get(id).is_some());
+    let is_apart = |at: &usize| steps[*at].iter().all(|&id| kernels.stage(id).is_some());
     let first = (from..=last).rev().take_while(is_apart).last();
     let Some(first) = first else { return };
     let nodes: Vec<NodeId> = steps[first..=last].concat();
-    let Some(exit) = nodes.last().and_then(|&id| stages.get(id)) else { return };
+    let step_of: BTreeMap<NodeId, usize> =
+        (first..=last).flat_map(|at| steps[at].iter().map(move |&id| (id, at))).collect();
+    let Some(exit) = nodes.last().and_then(|&id| kernels.stage(id)) else { return };
     let heights = HEIGHTS.iter().filter(|&&rows| 2 * rows <= exit.rows);
-    let mut growths: Vec<Growth> = heights.filter_map(|&rows| Growth::new(exit, rows)).collect();
-    let takers = stages.takers(&nodes);
-    let mut inside: BTreeSet<NodeId> = BTreeSet::new();
-    let mut readers: BTreeMap<ValueId, Vec<&Stage>> = BTreeMap::new();
+    let mut growths: Vec<Growth> =
+        heights.filter_map(|&rows| Growth::new(kernels, exit, rows)).collect();
+    let takers = kernels.takers(&nodes);
+    let mut inside = Inside::default();
+    // The first step of which some node is inside.
+    let mut lowest = last;
     for at in (first..=last).rev() {
-        for &id in steps[at].iter().rev() {
-            let Some(stage) = stages.get(id) else { return };
-            let is_exit = stage.value == exit.value;
-            if !inside.insert(id) {
-                return; // It runs in several steps.
+        for id in steps[at].iter().rev() {
+            let Some(kernel) = kernels.of(*id) else { return };
+            if kernel.nodes.last() != Some(id) {
+                if inside.nodes.contains(id) {
+                    continue;
+                }
+                return; // The kernel performs nodes behind the last one, too.
             }
-            let users = &stages.users[stage.value.index()];
-            let leaves = graph.outputs().contains(&stage.value)
-                || users.is_empty()
-                || graph.value(stage.value).kind() != ValueKind::Activation
-                || !users.iter().all(|user| inside.contains(user));
-            let is_read_by_rows = readers
-                .get(&stage.value)
-                .is_none_or(|readers| readers.iter().all(|reader| reader.can_follow(stage)));
-            if !is_exit && (leaves || !is_read_by_rows) {
+            if !inside.add(kernels, kernel) {
                 return;
             }
-            let has_line = !is_exit && !takers.contains_key(&stage.value);
-            growths.retain_mut(|growth| growth.add(stage, has_line));
-            for value in stage.operands() {
-                readers.entry(value).or_default().push(stage);
+            for id in &kernel.nodes {
+                let Some(&step) = step_of.get(id) else { return };
+                lowest = lowest.min(step);
             }
+            growths.retain_mut(|growth| growth.add(kernels, kernel, &takers));
         }
-        each(at, &mut growths);
+        if lowest >= at {
+            each(at, &mut growths);
+        }
         if growths.is_empty() {
             return;
         }
@@ -254,68 +362,100 @@ fn ending(
 }
 
 /// A path through all steps.
+#[derive(Debug, PartialEq, Eq)]
 struct Path {
-    /// The most bytes that a step or region of it needs, or more.
-    bytes: u64,
+    /// The most bytes that a step or region of it needs, or more, and the time of all.
+    way: Way,
     regions: Vec<Region>,
 }
 
-/// Returns the path that needs the fewest bytes of those that need more than `above` and fewer than
-/// `below`; of such paths, one with the fewest runs of nodes.
-fn least_path(live: &[u64], regions: &[Region], above: u64, below: u64) -> Option<Path> {
-    let mut by_first: Vec<Vec<&Region>> = vec![Vec::new(); live.len()];
+/// Returns the path that needs the fewest bytes of those within the limits; of such paths, the
+/// fastest one.
+fn least_path(steps: &[Vec<Way>], regions: &[Region], limits: StripLimits) -> Option<Path> {
+    let mut by_first: Vec<Vec<&Region>> = vec![Vec::new(); steps.len()];
     for region in regions {
         by_first[region.first].push(region);
     }
-    let sizes = live.iter().copied().chain(regions.iter().map(|region| region.bytes));
-    let mut sizes: Vec<u64> = sizes.filter(|&size| above < size && size < below).collect();
+    let ways = steps.iter().flatten().chain(regions.iter().map(|region| &region.way));
+    let is_wanted = |&size: &u64| limits.above < size && size < limits.below;
+    let mut sizes: Vec<u64> = ways.map(|way| way.bytes).filter(is_wanted).collect();
     sizes.sort_unstable();
     sizes.dedup();
     let (mut low, mut high) = (0, sizes.len());
     let mut best = None;
     while low < high {
         let middle = low + (high - low) / 2;
-        let bytes = sizes[middle];
-        match shortest(live, &by_first, bytes) {
-            Some(regions) => (best, high) = (Some(Path { bytes, regions }), middle),
+        match fastest(steps, &by_first, sizes[middle]).filter(|path| path.way.time <= limits.time) {
+            Some(path) => (best, high) = (Some(path), middle),
             None => low = middle + 1,
         }
     }
     best
 }
 
-/// Returns the regions of the path with the fewest runs of nodes in an arena of `room` bytes.
-fn shortest(live: &[u64], by_first: &[Vec<&Region>], room: u64) -> Option<Vec<Region>> {
-    let count = live.len();
-    let mut calls: Vec<Option<u64>> = vec![None; count + 1];
+/// Returns the path of the least time in an arena of `room` bytes.
+fn fastest(steps: &[Vec<Way>], by_first: &[Vec<&Region>], room: u64) -> Option<Path> {
+    let count = steps.len();
+    let mut times: Vec<Option<u64>> = vec![None; count + 1];
     let mut before: Vec<Option<&Region>> = vec![None; count + 1];
-    calls[0] = Some(0);
+    times[0] = Some(0);
     for at in 0..count {
-        let Some(now) = calls[at] else { continue };
-        let mut reach = |to: usize, total: u64, by| {
-            if calls[to].is_none_or(|known| total < known) {
-                (calls[to], before[to]) = (Some(total), by);
+        let Some(now) = times[at] else { continue };
+        let mut reach = |to: usize, time: u64, by| {
+            let total = now.saturating_add(time);
+            if times[to].is_none_or(|known| total < known) {
+                (times[to], before[to]) = (Some(total), by);
             }
         };
-        if live[at] <= room {
-            reach(at + 1, now + 1, None);
+        let alone = steps[at].iter().filter(|way| way.bytes <= room);
+        if let Some(time) = alone.map(|way| way.time).min() {
+            reach(at + 1, time, None);
         }
-        for &region in by_first[at].iter().filter(|region| region.bytes <= room) {
-            reach(region.last + 1, now.saturating_add(region.calls), Some(region));
+        for &region in by_first[at].iter().filter(|region| region.way.bytes <= room) {
+            reach(region.last + 1, region.way.time, Some(region));
         }
     }
-    calls[count]?;
-    let mut path = Vec::new();
+    let time = times[count]?;
+    let mut regions = Vec::new();
     let mut at = count;
     while at > 0 {
         at = match before[at] {
             Some(region) => {
-                path.push(*region);
+                regions.push(*region);
                 region.first
             }
             None => at - 1,
         };
     }
-    path.reverse();
-    Some(path)
+    regions.reverse();
+    Some(Path { way: Way { bytes: room, time }, regions })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn way(bytes: u64, time: u64) -> Way {
+        Way { bytes, time }
+    }
+
+    #[test]
+    fn the_least_path_is_the_smallest_within_the_limit() {
+        let steps =
+            [vec![way(10, 5), way(30, 1)], vec![way(50, 1)], vec![way(40, 1)], vec![way(5, 1)]];
+        let region =
+            |first, last, bytes, time| Region { first, last, rows: 1, way: way(bytes, time) };
+        let regions = [region(0, 1, 20, 9), region(1, 2, 25, 3), region(0, 3, 12, 30)];
+        let best = |above, time| {
+            let path = least_path(&steps, &regions, StripLimits { above, below: 1000, time })?;
+            let runs = path.regions.iter().map(|region| (region.first, region.last));
+            Some((path.way.bytes, runs.collect::<Vec<_>>()))
+        };
+        assert_eq!(best(0, 3), None);
+        assert_eq!(best(0, 4), Some((50, vec![])));
+        assert_eq!(best(0, 5), Some((30, vec![(1, 2)])));
+        assert_eq!(best(0, 9), Some((25, vec![(1, 2)])));
+        assert_eq!(best(0, 30), Some((12, vec![(0, 3)])));
+        assert_eq!(best(25, 30), best(0, 8));
+    }
 }

@@ -7,6 +7,7 @@
 use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
 
+use super::kernels::{Inside, Kernels, RowKernel, RowMoveCost, Way};
 use crate::base::{LiveRange, NodeId, Result, ValueId};
 use crate::graph::{Graph, Node, ValueKind, Window};
 use crate::pack::{Budget, Buffer, Problem, Space, solve};
@@ -32,8 +33,8 @@ pub(super) struct Stage {
     reads: Vec<Read>,
     /// Operands that are read whole.
     wholes: Vec<ValueId>,
-    /// The operand in whose rows the result can be made, if the node alone reads it.
-    taken: Option<ValueId>,
+    /// Operands in whose rows the result can be made, since the node alone reads them.
+    pub(super) may_take: Vec<ValueId>,
 }
 
 #[derive(Debug)]
@@ -44,36 +45,8 @@ struct Read {
     rows: u64,
 }
 
-/// The nodes of a graph that make rows from rows.
-#[derive(Debug)]
-pub(super) struct Stages {
-    by_node: Vec<Option<Stage>>,
-    /// By value: the nodes that name it.
-    pub(super) users: Vec<Vec<NodeId>>,
-}
-
-impl Stages {
-    pub(super) fn new(graph: &Graph) -> Self {
-        let users = graph.users();
-        let stage = |node: &Node| Stage::of(graph, node, &users);
-        Self { by_node: graph.nodes().iter().map(stage).collect(), users }
-    }
-
-    pub(super) fn get(&self, node: NodeId) -> Option<&Stage> {
-        self.by_node[node.index()].as_ref()
-    }
-
-    /// Returns, by value that nodes make in the rows of another, the node that takes the rows over.
-    pub(super) fn takers(&self, nodes: &[NodeId]) -> BTreeMap<ValueId, NodeId> {
-        let made: Vec<ValueId> =
-            nodes.iter().filter_map(|&id| self.get(id)).map(|stage| stage.value).collect();
-        let taken = nodes.iter().filter_map(|&id| Some((self.get(id)?.taken?, id)));
-        taken.filter(|(value, _)| made.contains(value)).collect()
-    }
-}
-
 impl Stage {
-    fn of(graph: &Graph, node: &Node, users: &[Vec<NodeId>]) -> Option<Self> {
+    pub(super) fn of(graph: &Graph, node: &Node, users: &[Vec<NodeId>]) -> Option<Self> {
         let effects = node.effects();
         let is_simple = effects.mutates.is_empty()
             && effects.ignores.is_empty()
@@ -92,7 +65,7 @@ impl Stage {
             return None;
         }
         let (mut reads, mut wholes) = (Vec::new(), Vec::new());
-        let mut taken = None;
+        let mut may_take = Vec::new();
         for (input, value) in node.reads_bytes_of() {
             let Some(&window) = windows.clone().find(|window| window.input == input) else {
                 wholes.push(value);
@@ -101,19 +74,19 @@ impl Stage {
             let operand = graph.value(value);
             let rows = *operand.shape().get(axis)?;
             reads.push(Read { value, window, rows });
-            let may_take = window.is_pointwise()
+            let is_free = window.is_pointwise()
                 && effects.in_place.iter().any(|it| (it.input, it.output) == (input, position))
                 && users[value.index()].len() == 1
                 && operand.kind() == ValueKind::Activation
                 && !graph.outputs().contains(&value)
                 && (operand.shape(), operand.dtype()) == (made.shape(), made.dtype());
-            if may_take && taken.is_none() {
-                taken = Some(value);
+            if is_free {
+                may_take.push(value);
             }
         }
         windows.next()?;
         let row_bytes = made.bytes() / rows;
-        Some(Self { value, rows, row_bytes, axis, reads, wholes, taken })
+        Some(Self { value, rows, row_bytes, axis, reads, wholes, may_take })
     }
 
     /// Iterates over the values that it reads.
@@ -144,51 +117,83 @@ struct Line {
     bytes: u64,
     /// Whether rows stay from strip to strip.
     is_kept: bool,
-    /// Positions, counted from the last stage, of the stage that makes the value and of the last
-    /// one that reads the value.
+    /// Positions, counted from the last node, of the first node that uses the memory and of the
+    /// last one.
     made: usize,
     read: usize,
 }
 
-/// Stages that end with one value, in strips of some height: added from the last one back, since
-/// rows depend on later stages only.
+/// Kernels that end with one value, in strips of some height: added from the last one back, since
+/// rows depend on later nodes only.
 #[derive(Clone, Debug)]
 pub(super) struct Growth {
     /// Rows of a strip.
     pub(super) rows: u64,
-    /// Runs of stages for all strips.
-    pub(super) calls: u64,
     needs: BTreeMap<ValueId, Needs>,
-    /// By value, the position of the last stage that reads it.
+    /// By value, the position of the last node that reads it.
     read: BTreeMap<ValueId, usize>,
     lines: Vec<Line>,
     at: usize,
+    /// Scratch memory and time of all calls, per size of scratch memory.
+    ways: Vec<Way>,
+    /// Time of moves.
+    moves: u64,
 }
 
 impl Growth {
-    /// Returns no stage yet, for the last value; `None` if its strips were too many.
-    pub(super) fn new(last: &Stage, rows: u64) -> Option<Self> {
+    /// Returns no kernel yet, for the last value; `None` if its strips were too many.
+    pub(super) fn new(kernels: &Kernels, last: &Stage, rows: u64) -> Option<Self> {
         let strips = last.rows.div_ceil(rows);
         if strips > MOST_STRIPS {
             return None;
         }
         let low: Vec<u64> = (0..strips).map(|strip| strip * rows).collect();
         let high = low.iter().map(|low| (low + rows).min(last.rows)).collect();
-        let needs = BTreeMap::from([(last.value, Needs { low, high })]);
-        Some(Self { rows, calls: 0, needs, read: BTreeMap::new(), lines: Vec::new(), at: 0 })
+        Some(Self {
+            rows,
+            needs: BTreeMap::from([(last.value, Needs { low, high })]),
+            read: BTreeMap::new(),
+            lines: Vec::new(),
+            at: 0,
+            ways: vec![Way { bytes: 0, time: 0 }; kernels.sizes],
+            moves: 0,
+        })
     }
 
-    /// Adds the stage before those that are there, whose result is in a line buffer unless it is
-    /// in the rows of another value, or the last one; returns whether the stages can run so.
-    pub(super) fn add(&mut self, stage: &Stage, has_line: bool) -> bool {
-        let Some(Needs { low, high }) = self.needs.remove(&stage.value) else { return false };
+    /// Adds the kernel before those that are there; returns whether they can run so. Results are
+    /// in line buffers unless they are in the rows of another value, or the last one.
+    pub(super) fn add(
+        &mut self,
+        kernels: &Kernels,
+        kernel: &RowKernel,
+        takers: &BTreeMap<ValueId, NodeId>,
+    ) -> bool {
+        for (position, &id) in kernel.nodes.iter().rev().enumerate() {
+            let Some(stage) = kernels.stage(id) else { return false };
+            let Some(needs) = self.needs.remove(&stage.value) else { return false };
+            if !self.add_needs(stage, &needs) {
+                return false;
+            }
+            if position == 0 && !self.add_calls(kernel, &needs) {
+                return false;
+            }
+            if self.at > 0 {
+                self.add_line(kernels, stage, &needs, takers);
+            }
+            self.at += 1;
+        }
+        true
+    }
+
+    /// Adds the rows that a node reads; returns whether there are any for each strip.
+    fn add_needs(&mut self, stage: &Stage, Needs { low, high }: &Needs) -> bool {
         for read in &stage.reads {
             let needs = self.needs.entry(read.value).or_insert_with(|| Needs {
                 low: vec![u64::MAX; low.len()],
                 high: vec![0; low.len()],
             });
             let mut done = 0;
-            for (strip, (&low, &high)) in low.iter().zip(&high).enumerate() {
+            for (strip, (&low, &high)) in low.iter().zip(high).enumerate() {
                 let made = low.max(done)..high;
                 done = done.max(high);
                 if made.is_empty() {
@@ -203,28 +208,80 @@ impl Growth {
             }
             self.read.entry(read.value).or_insert(self.at);
         }
+        true
+    }
+
+    /// Adds the calls of a kernel; returns whether it can make the rows.
+    fn add_calls(&mut self, kernel: &RowKernel, Needs { low, high }: &Needs) -> bool {
+        let (mut done, mut known, mut ways) = (0, 0, Vec::new());
+        for (&low, &high) in low.iter().zip(high) {
+            let rows = high.saturating_sub(low.max(done));
+            done = done.max(high);
+            if rows == 0 {
+                continue;
+            }
+            if rows != known {
+                (known, ways) = (rows, kernel.ways(rows));
+            }
+            if ways.is_empty() && !self.ways.is_empty() {
+                return false;
+            }
+            for (sum, way) in self.ways.iter_mut().zip(&ways) {
+                sum.bytes = sum.bytes.max(way.bytes);
+                sum.time = sum.time.saturating_add(way.time);
+            }
+        }
+        true
+    }
+
+    /// Adds the memory for rows of a result, unless another value has it.
+    fn add_line(
+        &mut self,
+        kernels: &Kernels,
+        stage: &Stage,
+        Needs { low, high }: &Needs,
+        takers: &BTreeMap<ValueId, NodeId>,
+    ) {
+        let mut home = stage.value;
+        while let Some(&taker) = takers.get(&home) {
+            home = kernels.stage(taker).map_or(home, |stage| stage.value);
+        }
+        if home != stage.value {
+            // The memory is in use from the first value that is made in it.
+            if let Some(line) = self.lines.iter_mut().find(|line| line.value == home) {
+                line.made = self.at;
+            }
+            return;
+        }
         let (mut done, mut base, mut rows, mut is_kept) = (0, 0, 0, false);
-        for (&low, &high) in low.iter().zip(&high) {
+        let (mut strips, mut made) = (0_u64, 0_u64);
+        for (&low, &high) in low.iter().zip(high) {
             is_kept |= low < done && high > 0;
             if low.max(done) < high {
                 base = low.max(base);
                 rows = rows.max(high - base);
-                self.calls += 1;
+                strips += 1;
+                made += high - low.max(done);
             }
             done = done.max(high);
         }
-        if has_line {
-            let bytes = rows.saturating_mul(stage.row_bytes);
-            let read = self.read.get(&stage.value).copied().unwrap_or(self.at);
-            let (value, made) = (stage.value, self.at);
-            self.lines.push(Line { value, rows, bytes, is_kept, made, read });
+        let bytes = rows.saturating_mul(stage.row_bytes);
+        let read = self.read.get(&stage.value).copied().unwrap_or(self.at);
+        self.lines.push(Line { value: home, rows, bytes, is_kept, made: self.at, read });
+        if is_kept && strips > 0 {
+            // As many rows at once as are new.
+            let new = (made / strips).max(1);
+            let kept = rows.saturating_sub(new);
+            let RowMoveCost { call, thousand_bytes } = kernels.moves;
+            let moved = kept.saturating_mul(stage.row_bytes).saturating_mul(thousand_bytes) / 1000;
+            let each = kept.div_ceil(new).saturating_mul(call).saturating_add(moved);
+            self.moves = self.moves.saturating_add(strips.saturating_mul(each));
         }
-        self.at += 1;
-        true
     }
 
-    /// Returns the bytes of line buffers that are needed at once.
-    pub(super) fn bytes(&self) -> u64 {
+    /// Iterates over the bytes of line buffers and scratch memory that are needed at once, and the
+    /// time, per size of scratch memory.
+    pub(super) fn ways(&self) -> impl Iterator<Item = Way> + '_ {
         let mut brief = vec![0_u64; self.at];
         let mut kept = 0_u64;
         for line in &self.lines {
@@ -237,50 +294,55 @@ impl Growth {
                 *sum = sum.saturating_add(bytes);
             }
         }
-        kept.saturating_add(brief.into_iter().max().unwrap_or(0))
+        let lines = kept.saturating_add(brief.into_iter().max().unwrap_or(0));
+        self.ways.iter().map(move |way| Way {
+            bytes: lines.saturating_add(way.bytes),
+            time: self.moves.saturating_add(way.time),
+        })
     }
+}
+
+/// Nodes in the order in which they run, and how they do.
+pub(super) struct InStrips {
+    pub(super) nodes: Vec<NodeId>,
+    pub(super) strips: Strips,
 }
 
 /// Returns the strips in which `nodes` run, the last of which makes `rows` rows at once, with places
 /// for all line buffers; `None` if they cannot run so.
 pub(super) fn strips_of(
-    stages: &Stages,
+    kernels: &Kernels,
     nodes: &[NodeId],
     rows: u64,
     budget: &Budget<'_>,
-) -> Result<Option<Strips>> {
-    let Some(stages_of) = nodes.iter().map(|&id| stages.get(id)).collect::<Option<Vec<_>>>() else {
-        return Ok(None);
-    };
-    let Some((last, _)) = stages_of.split_last() else { return Ok(None) };
-    let takers = stages.takers(nodes);
-    let Some(mut growth) = Growth::new(last, rows) else { return Ok(None) };
-    for stage in stages_of.iter().rev() {
-        let has_line = stage.value != last.value && !takers.contains_key(&stage.value);
-        if !growth.add(stage, has_line) {
+) -> Result<Option<InStrips>> {
+    let Some(ordered) = kernels.in_order(nodes) else { return Ok(None) };
+    let nodes: Vec<NodeId> =
+        ordered.iter().flat_map(|kernel| kernel.nodes.iter().copied()).collect();
+    let last = nodes.last().and_then(|&id| kernels.stage(id));
+    let growth = last.and_then(|last| Growth::new(kernels, last, rows));
+    let Some(mut growth) = growth.filter(|_| rows > 0) else { return Ok(None) };
+    let takers = kernels.takers(&nodes);
+    let mut inside = Inside::default();
+    for kernel in ordered.iter().rev() {
+        if !inside.add(kernels, kernel) || !growth.add(kernels, kernel, &takers) {
             return Ok(None);
         }
     }
-    // A line buffer is in use from the first value that is made in its rows.
-    let mut first: BTreeMap<ValueId, usize> = BTreeMap::new();
-    let mut in_place = Vec::new();
-    for (at, stage) in stages_of.iter().enumerate() {
-        let made = first.get(&stage.value).copied().unwrap_or(at);
-        if let Some(of) = takers.get(&stage.value).and_then(|&id| stages.get(id)) {
-            in_place.push(RowsInPlace { value: stage.value.into(), of: of.value.into() });
-            let known = first.entry(of.value).or_insert(made);
-            *known = made.min(*known);
-        }
-    }
-    let count = stages_of.len();
+    let in_place = nodes.iter().filter_map(|&id| {
+        let value = kernels.stage(id)?.value;
+        let of = kernels.stage(*takers.get(&value)?)?.value;
+        Some(RowsInPlace { value: value.into(), of: of.into() })
+    });
+    let in_place = in_place.collect();
+    let count = nodes.len();
     let mut lines = growth.lines;
     lines.reverse();
     let buffers = lines
         .iter()
         .map(|line| {
-            let made = count - 1 - line.made;
-            let made = first.get(&line.value).copied().unwrap_or(made);
-            let span = if line.is_kept { 0..count } else { made..count - line.read };
+            let span =
+                if line.is_kept { 0..count } else { count - 1 - line.made..count - line.read };
             let at = |position| u32::try_from(position).unwrap_or(u32::MAX);
             Ok(Buffer::new(padded(line.bytes), LiveRange::new(at(span.start), at(span.end))?))
         })
@@ -290,7 +352,7 @@ pub(super) fn strips_of(
     let buffers = placed
         .map(|(line, &offset)| LineBuffer { value: line.value.into(), offset, rows: line.rows })
         .collect();
-    Ok(Some(Strips { rows, buffers, in_place }))
+    Ok(Some(InStrips { nodes, strips: Strips { rows, buffers, in_place } }))
 }
 
 fn padded(bytes: u64) -> u64 {
