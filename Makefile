@@ -25,6 +25,8 @@ SERVED := $(foreach name,keyword encoder,$(name)=examples/server/models/$(name))
 
 # One set of features, so that each crate is compiled once.
 CHECKED := --locked --profile checked --workspace --exclude arenaplan-python --all-features
+# That of the extension: PROFILE=checked has every assertion, and shares what tests compile.
+PROFILE ?= release
 
 # -- set-up ------------------------------------------------------------------------
 
@@ -39,7 +41,7 @@ $(VENV)/.ready: pyproject.toml
 
 .PHONY: develop
 develop: $(VENV)/.ready ## build the extension into .venv
-	$(BIN)/maturin develop --locked --release --quiet
+	$(BIN)/maturin develop --locked --profile $(PROFILE) --quiet
 
 .PHONY: demo
 demo: develop ## plan ResNet-50 and run it inside its arena
@@ -122,9 +124,9 @@ check: check-rust check-bare check-python check-generated ## format, lint, types
 check-rust: $(VENV)/.ready
 	cargo fmt --all --check
 	cargo fmt --manifest-path examples/server/Cargo.toml --check
-	cargo clippy --locked --workspace --all-targets --all-features -- --deny warnings
+	cargo clippy --locked --profile checked --workspace --all-targets --all-features -- --deny warnings
 	cargo clippy --locked $(SERVER) --all-targets -- --deny warnings
-	RUSTDOCFLAGS="--deny warnings" cargo doc --locked --workspace --all-features --no-deps --document-private-items
+	RUSTDOCFLAGS="--deny warnings" cargo doc --locked --profile checked --workspace --all-features --no-deps --document-private-items
 
 BARE := thumbv7em-none-eabihf
 .PHONY: check-bare
