@@ -161,7 +161,13 @@ fn kernels_perform_several_nodes_and_cost_time_and_scratch_memory() {
     assert_eq!(choice.time, calls + 31 * (2 * 5 + 2 * 64));
     assert_eq!(search.strips(&nodes, 1, &budget).unwrap().unwrap().1, choice.strips[0].1);
     assert_eq!(search.strips(&nodes[..2], 4, &budget).unwrap().unwrap().0, &nodes[..2]);
-    // A kernel is not cut in two.
+    // A node that is none, nodes that come twice, and kernels that are cut in two.
+    let unknown = [NodeId::new(0), NodeId::new(1), NodeId::new(99)];
+    assert_eq!(search.strips(&unknown, 4, &budget).unwrap(), None);
+    let twice = [&nodes[..], &nodes[..2]].concat();
+    assert_eq!(search.strips(&twice, 4, &budget).unwrap(), None);
+    assert_eq!(search.strips(&[], 4, &budget).unwrap(), None);
+    assert_eq!(search.strips(&nodes, 0, &budget).unwrap(), None);
     assert_eq!(search.strips(&nodes[1..], 4, &budget).unwrap(), None);
     // Higher strips take less time.
     let faster = StripLimits { time: choice.time - 1, ..FREE };

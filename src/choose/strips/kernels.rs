@@ -165,12 +165,13 @@ impl Kernels {
 
     /// Returns a node that a kernel performs.
     pub(super) fn stage(&self, node: NodeId) -> Option<&Stage> {
-        self.of(node).and_then(|_| self.stages[node.index()].as_ref())
+        self.of(node).and_then(|_| self.stages.get(node.index())?.as_ref())
     }
 
     /// Returns the kernel that performs a node.
     pub(super) fn of(&self, node: NodeId) -> Option<&RowKernel> {
-        self.of_node[node.index()].map(|kernel| &self.kernels[kernel])
+        let kernel = *self.of_node.get(node.index())?;
+        self.kernels.get(kernel?)
     }
 
     /// Returns the value in whose rows a node makes its result, if it does.
@@ -184,7 +185,7 @@ impl Kernels {
 
     /// Returns, by value that nodes make in the rows of another, the node that takes the rows over.
     pub(super) fn takers(&self, nodes: &[NodeId]) -> BTreeMap<ValueId, NodeId> {
-        let made: Vec<ValueId> =
+        let made: BTreeSet<ValueId> =
             nodes.iter().filter_map(|&id| self.stage(id)).map(|stage| stage.value).collect();
         let taken = nodes.iter().filter_map(|&id| Some((self.taken_by(id)?, id)));
         taken.filter(|(value, _)| made.contains(value)).collect()
@@ -200,9 +201,10 @@ impl Kernels {
                 found.push(kernel);
             }
         }
-        let count: usize = found.iter().map(|kernel| kernel.nodes.len()).sum();
-        let are_there = found.iter().flat_map(|kernel| &kernel.nodes).all(|id| nodes.contains(id));
-        (count == nodes.len() && are_there).then_some(found)
+        let inside: BTreeSet<&NodeId> = nodes.iter().collect();
+        let performed = || found.iter().flat_map(|kernel| &kernel.nodes);
+        let is_whole = performed().count() == nodes.len() && inside.len() == nodes.len();
+        (is_whole && performed().all(|id| inside.contains(id))).then_some(found)
     }
 }
 

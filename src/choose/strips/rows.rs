@@ -141,14 +141,14 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// Returns no kernel yet, for the last value; `None` if its strips were too many.
+    /// Returns no kernel yet, for the last value; `None` if its strips were too many, or have no rows.
     pub(super) fn new(kernels: &Kernels, last: &Stage, rows: u64) -> Option<Self> {
-        let strips = last.rows.div_ceil(rows);
+        let strips = last.rows.checked_add(rows.checked_sub(1)?)? / rows;
         if strips > MOST_STRIPS {
             return None;
         }
         let low: Vec<u64> = (0..strips).map(|strip| strip * rows).collect();
-        let high = low.iter().map(|low| (low + rows).min(last.rows)).collect();
+        let high = low.iter().map(|low| low.saturating_add(rows).min(last.rows)).collect();
         Some(Self {
             rows,
             needs: BTreeMap::from([(last.value, Needs { low, high })]),
@@ -321,7 +321,7 @@ pub(super) fn strips_of(
         ordered.iter().flat_map(|kernel| kernel.nodes.iter().copied()).collect();
     let last = nodes.last().and_then(|&id| kernels.stage(id));
     let growth = last.and_then(|last| Growth::new(kernels, last, rows));
-    let Some(mut growth) = growth.filter(|_| rows > 0) else { return Ok(None) };
+    let Some(mut growth) = growth else { return Ok(None) };
     let takers = kernels.takers(&nodes);
     let mut inside = Inside::default();
     for kernel in ordered.iter().rev() {
