@@ -10,10 +10,10 @@ use super::pack::{Best, Placed, pack_problem};
 use super::schedule::Schedule;
 use super::scope::scope;
 use super::search::candidates;
-use crate::base::{Alignment, Error, LiveRange, Result, SpaceId};
+use crate::base::{Alignment, BufferId, Error, LiveRange, Result, SpaceId};
 use crate::graph::{Graph, ValueKind};
 use crate::liveness::Member;
-use crate::pack::{Buffer, Part, Problem, SpacePacking, Status, max_load};
+use crate::pack::{Buffer, Part, Problem, Space, SpacePacking, Status, max_load};
 use crate::plan::{InputMemory, OutputMemory, Plan, Search, SharedMember, SharedPlan, Together};
 
 /// A graph with its buffers and their offsets.
@@ -99,7 +99,7 @@ fn plan_together(
         let mut plan = assemble(&unlimited, graph, &schedule, &placed);
         plan.search = Some(search);
         let base = match (together, members.last()) {
-            (Together::Concurrent, Some(last)) => after(last, &plan)?,
+            (Together::Concurrent, Some(last)) => after(last, &plan, &placed)?,
             _ => 0,
         };
         members.push(SharedMember { base, plan });
@@ -151,22 +151,25 @@ fn pack_in_turn(context: &Context<'_>, packed: &mut [Packed<'_>]) -> Result<u64>
     let mut buffers = Vec::new();
     for (one, &start) in packed.iter().zip(&starts) {
         let classes = one.placed.liveness.classes.classes();
-        for (index, buffer) in one.placed.liveness.problem.buffers().iter().enumerate() {
+        let problem = &one.placed.liveness.problem;
+        for (index, buffer) in problem.buffers().iter().enumerate() {
             let members = classes.get(index).map_or(&[][..], |class| &class.members);
             let is_state =
                 |member: &Member| one.graph.value(member.value).kind() == ValueKind::State;
-            buffers.push(if members.iter().any(is_state) {
+            let buffer = if members.iter().any(is_state) {
                 moved(buffer, |_| LiveRange::new(0, end))?
             } else {
                 moved(buffer, |live| {
                     LiveRange::new(live.start().get() + start, live.end().get() + start)
                 })?
-            });
+            };
+            // The space of another graph may have another alignment.
+            buffers.push(buffer.with_alignment(problem.alignment(BufferId::new(index))));
         }
     }
-    let spaces =
-        packed.first().map_or(Vec::new(), |one| one.placed.liveness.problem.spaces().to_vec());
-    let problem = Problem::new(buffers, spaces)?;
+    let spaces = packed.iter().flat_map(|one| one.placed.liveness.problem.spaces());
+    let space = spaces.cloned().reduce(|one, other| in_both(&one, &other)).into_iter().collect();
+    let problem = Problem::new(buffers, space)?;
     let packing = pack_problem(context, &problem)?;
     let mut next = 0;
     for one in packed {
@@ -184,12 +187,32 @@ fn pack_in_turn(context: &Context<'_>, packed: &mut [Packed<'_>]) -> Result<u64>
     Ok(packing.lower_bound())
 }
 
-/// Returns where the arena of `plan` can begin behind another one.
-fn after(last: &SharedMember, plan: &Plan) -> Result<u64> {
+/// Returns a space that is no larger than two others, with the bytes that neither of them lacks;
+/// its alignment is the smaller one, since buffers have their own.
+fn in_both(one: &Space, other: &Space) -> Space {
+    let alignment = one.alignment().min(other.alignment());
+    let capacity = one.capacity().into_iter().chain(other.capacity()).min();
+    let mut both = Space::new(one.name()).with_cost(one.cost()).with_alignment(alignment);
+    for range in one.reserved().iter().chain(other.reserved()) {
+        both = both.with_reserved(range.clone());
+    }
+    match capacity {
+        Some(bytes) => both.with_capacity(bytes),
+        None => both,
+    }
+}
+
+/// Returns where the arena of `plan` can begin behind another one: at a multiple of the alignment
+/// of everything that is placed in it.
+fn after(last: &SharedMember, plan: &Plan, placed: &Placed) -> Result<u64> {
     let overflow = || Error::SizeOverflow { what: "the shared arena".into() };
     let end = last.base.checked_add(last.plan.arena_bytes()).ok_or_else(overflow)?;
-    let alignment = plan.spaces().iter().map(|space| space.alignment).max().unwrap_or(1);
-    Alignment::new(alignment)?.round_up(end).ok_or_else(overflow)
+    let spaces = plan.spaces().iter().map(|space| space.alignment).max().unwrap_or(1);
+    let buffers = placed.liveness.problem.buffers().iter().map(Buffer::alignment).max();
+    Alignment::new(spaces)?
+        .max(buffers.unwrap_or(Alignment::BYTE))
+        .round_up(end)
+        .ok_or_else(overflow)
 }
 
 /// Returns a buffer that is live at other steps.

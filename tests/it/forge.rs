@@ -71,6 +71,8 @@ const FIELDS: &[&str] = &[
     "caller",
     "out",
     "in",
+    // A change may put a whole plan inside of itself.
+    "checksum",
 ];
 
 /// The fields of what is said of repetitions: two of them are elsewhere in another order.

@@ -1,8 +1,9 @@
 //! Several graphs in one arena.
 
+use arenaplan::base::Alignment;
 use arenaplan::pack::Space;
 use arenaplan::plan::{SharedPlan, Together, WorkspacePolicy};
-use arenaplan::{Effects, Error, Graph, Memories, Plan, Status, ValueKind};
+use arenaplan::{DType, Effects, Error, Graph, Memories, Node, Plan, Status, Value, ValueKind};
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs};
@@ -125,6 +126,51 @@ fn plans_that_share_what_they_must_not_are_refused() {
         change(&concurrent, "\"version\":1,\"together", "\"version\":2,\"together"),
         Err(Error::PlanVersion { .. })
     ));
+}
+
+#[test]
+fn arenas_side_by_side_keep_the_alignment_of_every_value() {
+    let graph = |name: &str, alignment| {
+        let mut builder = Graph::builder(name);
+        let value = |name, kind| Value::new(name, kind, DType::UINT8, [40]).unwrap();
+        let x = builder.add_value(value("x", ValueKind::Input));
+        let aligned = Alignment::new(alignment).unwrap();
+        let y = value("y", ValueKind::Activation).with_alignment(aligned);
+        let y = builder.add_value(y);
+        builder.add_node(Node::new("n", "Op").reads([x]).writes([y]));
+        builder.add_output(y);
+        builder.build().unwrap()
+    };
+    let (low, high) = (graph("low", 16), graph("high", 256));
+    let planner = ideal_planner().alignment(16);
+    for (graphs, base) in [([&low, &high], 256), ([&high, &low], 96)] {
+        let shared = planner.plan_together(&graphs, Together::Concurrent).unwrap();
+        shared.check(&graphs).unwrap();
+        assert_eq!(shared.members()[1].base, base);
+    }
+}
+
+#[test]
+fn graphs_in_turn_keep_the_alignment_of_their_spaces() {
+    let graph = |name: &str, alignment, kind| {
+        let space = Space::new("arena").with_alignment(Alignment::new(alignment).unwrap());
+        let mut builder = Graph::builder(name);
+        builder.set_default_space(space);
+        let value = |name, kind| Value::new(name, kind, DType::UINT8, [40]).unwrap();
+        let values = [("x", kind), ("y", ValueKind::Activation), ("z", ValueKind::Activation)];
+        let [x, y, z] = values.map(|(name, kind)| builder.add_value(value(name, kind)));
+        builder.add_node(Node::new("n", "Op").reads([x]).writes([y]));
+        builder.add_node(Node::new("m", "Op").reads([x, y]).writes([z]));
+        builder.add_output(z);
+        builder.build().unwrap()
+    };
+    // A state lasts through the runs of both, so that they are packed together.
+    let (low, high) = (graph("a", 1, ValueKind::State), graph("b", 256, ValueKind::Input));
+    for graphs in [[&low, &high], [&high, &low]] {
+        let shared = ideal_planner().alignment(1).plan_together(&graphs, Together::Never).unwrap();
+        shared.check(&graphs).unwrap();
+        assert_eq!(shared.arena_bytes(), 2 * 256 + 40);
+    }
 }
 
 #[test]
