@@ -170,17 +170,17 @@ fn plans_of_the_same_graphs_are_valid() {
         assert!(verdict.spaces().iter().all(|space| space.max_live <= plan.arena_bytes()));
         crate::arena::run_and_compare(graph, &plan);
     };
-    for graph in same(graphs(24), 40).iter().chain(&same(crate::fusion::networks(14), 40)) {
+    for graph in same(graphs(24), 20).iter().chain(&same(crate::fusion::networks(14), 20)) {
         planners.iter().for_each(|planner| checked(graph, planner));
     }
-    for graph in &same(crate::overlap::networks(10), 40) {
+    for graph in &same(crate::overlap::networks(10), 20) {
         planners[..2].iter().for_each(|planner| checked(graph, planner));
     }
 }
 
 #[test]
 fn the_same_moved_values_are_harmless_or_refused() {
-    for (graph, which, offset) in same(moved(), 300) {
+    for (graph, which, offset) in same(moved(), 150) {
         check_moved(&graph, &which, offset);
     }
 }

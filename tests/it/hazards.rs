@@ -291,15 +291,15 @@ fn hazards_of_the_same_graphs_are_the_reduced_conflicts() {
     let small = small.unwrap();
     let planner = ideal_planner().alignment(1);
     let callers = planner.inputs(InputMemory::Caller).outputs(OutputMemory::Caller);
-    for graph in same(crate::graphs::graphs(24), 40) {
+    for graph in same(crate::graphs::graphs(24), 30) {
         check(&graph, &planner.workspace(WorkspacePolicy::Auto).plan(&graph).unwrap());
         check(&graph, &callers.alignment(64).plan(&graph).unwrap());
     }
-    for graph in same(crate::fusion::networks(14), 40) {
+    for graph in same(crate::fusion::networks(14), 30) {
         check(&graph, &planner.plan(&graph).unwrap());
         check(&graph, &planner.memories(&small).plan(&graph).unwrap());
     }
-    for graph in same(crate::overlap::networks(10), 40) {
+    for graph in same(crate::overlap::networks(10), 30) {
         check(&graph, &planner.plan(&graph).unwrap());
     }
     for graph in same(crate::graphs::graphs(10), 20) {
