@@ -233,10 +233,12 @@ mod tests {
             let mut table = vec![[false; STEPS]; STEPS];
             for after in 0..STEPS {
                 for &middle in &before[after] {
+                    let behind = table[middle];
+                    table[after]
+                        .iter_mut()
+                        .zip(behind)
+                        .for_each(|(it, is_behind)| *it |= is_behind);
                     table[after][middle] = true;
-                    for first in 0..middle {
-                        table[after][first] |= table[middle][first];
-                    }
                 }
             }
             let pairs: Vec<_> =

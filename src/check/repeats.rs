@@ -2,7 +2,7 @@
 
 use alloc::{format, vec, vec::Vec};
 
-use crate::base::{NodeId, Result, ValueId, quoted};
+use crate::base::{NodeId, Result, quoted};
 use crate::check::mismatch;
 use crate::check::unit::Unit;
 use crate::graph::{Graph, ValueKind};

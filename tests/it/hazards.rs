@@ -358,10 +358,10 @@ fn an_overlap_farther_than_the_output_is_long_is_none() {
     let plan = ideal_planner().plan(&graph).unwrap();
     check(&graph, &plan);
     let moved = crate::forged::accept("a far overlap", (graph.clone(), plan), |json| {
-        let mut put = |name, offset: u64| {
+        let places = [("x", 0_u64), ("b", 64), ("other", 192), ("a", 256), ("y", 384)];
+        for (name, offset) in places {
             crate::forged::value(json, name)["offset"] = offset.into();
-        };
-        [("x", 0), ("b", 64), ("other", 192), ("a", 256), ("y", 384)].map(|(n, at)| put(n, at));
+        }
         json["spaces"][0]["lower_bound"] = 0.into();
     });
     check(&graph, &moved);
