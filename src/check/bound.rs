@@ -19,11 +19,8 @@ pub(super) fn live<'a>(rigids: impl Iterator<Item = &'a Rigid>, horizon: u32) ->
             continue;
         }
         let mut covered = Covered::new(&rigid.spans);
-        let mut events: Vec<(u32, bool, Span)> = Vec::with_capacity(2 * rigid.spans.len());
-        for &span in &rigid.spans {
-            events.push((span.live[0], true, span));
-            events.push((span.live[1], false, span));
-        }
+        let ends = |&span: &Span| [(span.live[0], true, span), (span.live[1], false, span)];
+        let mut events: Vec<(u32, bool, Span)> = rigid.spans.iter().flat_map(ends).collect();
         events.sort_unstable_by_key(|&(step, is_birth, _)| (step, is_birth));
         for (step, is_birth, span) in events {
             let before = covered.bytes();

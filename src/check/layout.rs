@@ -288,10 +288,17 @@ mod tests {
                 let user = User::Value("v");
                 let held = Held { space: 0, lines: lines.clone(), live: [step, until], body, user };
                 assert_eq!(memory.hold(held).is_err(), taken.is_some());
-                for line in lines.filter(|_| taken.is_none()) {
+                for line in lines.clone().filter(|_| taken.is_none()) {
                     let (owner, last) = &mut table[at(line)];
                     *last = if *owner == body { until.max(*last) } else { until };
                     *owner = body;
+                }
+                // Lines that are held for equally long are one stretch.
+                if taken.is_none() && !lines.is_empty() {
+                    let ends: Vec<u32> = lines.clone().map(|line| table[at(line)].1).collect();
+                    let runs = 1 + ends.windows(2).filter(|pair| pair[0] != pair[1]).count();
+                    let held = memory.0.range((0, lines.start)..(0, lines.end)).count();
+                    assert_eq!(held, runs);
                 }
             }
         }

@@ -254,12 +254,12 @@ impl Plan {
     fn check_placements(&self, graph: &Graph, units: &[Unit<'_>], joined: &Joined) -> Result<()> {
         let live = live_ranges(graph, units, self.keeps_inputs());
         let mut inner = vec![false; graph.values().len()];
-        for &node in units.iter().flat_map(|unit| &unit.nodes[..unit.nodes.len() - 1]) {
+        for &node in units.iter().flat_map(|unit| &unit.nodes) {
             for (_, value) in graph.node(node).produces() {
                 inner[value.index()] = true;
             }
         }
-        // A node that runs in several steps may put its output into memory in one of them.
+        // The last node of a step, which may be inside of other steps, too, puts it into memory.
         for (_, value) in units.iter().flat_map(Unit::writes) {
             inner[value.index()] = false;
         }

@@ -47,7 +47,7 @@ pub(super) fn required(plan: &Plan, graph: &Graph, units: &[Unit<'_>]) -> Requir
         for used in reads(plan, unit) {
             users.read(used.space, used.start..used.end, id);
         }
-        for used in writes(plan, graph, unit, steps[&id]) {
+        for used in writes(plan, unit, steps[&id]) {
             users.write(used.space, used.start..used.end, id);
         }
     }
@@ -86,12 +86,11 @@ pub(super) fn required(plan: &Plan, graph: &Graph, units: &[Unit<'_>]) -> Requir
 
 /// Iterates over the bytes that a unit reads.
 fn reads<'a>(plan: &'a Plan, unit: &'a Unit<'_>) -> impl Iterator<Item = Bytes> + 'a {
-    let places = unit.reads().filter_map(|(_, value)| place(plan, value));
-    places.filter(|bytes| bytes.start < bytes.end)
+    unit.reads().filter_map(|(_, value)| place(plan, value))
 }
 
-/// Returns the bytes that a unit may write.
-fn writes(plan: &Plan, graph: &Graph, unit: &Unit<'_>, step: usize) -> Vec<Bytes> {
+/// Returns the bytes that a unit of a valid plan may write.
+fn writes(plan: &Plan, unit: &Unit<'_>, step: usize) -> Vec<Bytes> {
     let mut found = Vec::new();
     for (position, value) in unit.writes() {
         let Some(mut own) = place(plan, value) else { continue };
@@ -101,32 +100,26 @@ fn writes(plan: &Plan, graph: &Graph, unit: &Unit<'_>, step: usize) -> Vec<Bytes
             let Some(input) = input.copied().flatten().and_then(|input| place(plan, input)) else {
                 continue;
             };
-            let is_within = input.space == own.space
-                && (input.start..=input.end).contains(&own.start)
-                && own.end <= input.end;
+            // Both are in one space, and at the distance that the rule permits: see `check_shares`.
+            let is_within = input.start <= own.start && own.end <= input.end;
             match share.rule {
-                ShareRule::View => is_view |= is_within,
-                ShareRule::InPlace if is_within && input.start == own.start => own.end = input.end,
-                ShareRule::Overlap
-                    if input.space == own.space && (own.start..own.end).contains(&input.start) =>
-                {
+                ShareRule::View if is_within => is_view = true,
+                ShareRule::InPlace => own.end = own.end.max(input.end),
+                ShareRule::Overlap if (own.start..own.end).contains(&input.start) => {
                     own.end = own.end.max(input.end);
                 }
-                ShareRule::InPlace | ShareRule::Overlap => {}
+                ShareRule::View | ShareRule::Overlap => {}
             }
         }
         if !is_view {
             found.push(own);
         }
     }
-    let stored = plan.stored(graph, unit).map(|(state, _)| state);
-    let states = unit.mutates.iter().filter(|&&state| Some(state) != stored);
-    found.extend(states.filter_map(|&state| place(plan, state)));
+    found.extend(unit.mutates.iter().filter_map(|&state| place(plan, state)));
     for work in plan.workspaces_in(&plan.steps[step]) {
         let (space, start) = (work.space, work.offset);
         found.push(Bytes { space, start, end: start + work.bytes });
     }
-    found.retain(|bytes| bytes.start < bytes.end);
     found
 }
 
@@ -146,6 +139,8 @@ pub(super) struct Paths<'a> {
     /// By step: its chain, and its position there.
     places: Vec<(usize, u32)>,
     chains: usize,
+    /// Most entries of the table at a time.
+    entries: usize,
 }
 
 impl<'a> Paths<'a> {
@@ -165,14 +160,14 @@ impl<'a> Paths<'a> {
             }
             places.push(place);
         }
-        Self { before, places, chains: tails.len() }
+        Self { before, places, chains: tails.len(), entries: MOST_ENTRIES }
     }
 
     /// Returns, for each pair of a later and an earlier step, whether a path leads from the
     /// earlier to the later one; with `indirect`, a path of more than one edge.
     pub(super) fn lead(&self, pairs: &[(usize, usize)], indirect: bool) -> Vec<bool> {
         let steps = self.before.len();
-        let width = (MOST_ENTRIES / steps.max(1)).clamp(1, self.chains.max(1));
+        let width = (self.entries / steps.max(1)).clamp(1, self.chains.max(1));
         let mut by_part: Vec<Vec<usize>> = vec![Vec::new(); self.chains.div_ceil(width)];
         for (index, &(_, before)) in pairs.iter().enumerate() {
             by_part[self.places[before].0 / width].push(index);
@@ -216,5 +211,59 @@ impl<'a> Paths<'a> {
             }
         }
         rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::random::numbers;
+
+    /// Against the definition, with tables of one chain, of a few, and of all.
+    #[test]
+    fn paths_are_those_of_a_table() {
+        const STEPS: usize = 18;
+        let mut below = numbers();
+        for round in 0..60 {
+            let mut before: Vec<Vec<usize>> = Vec::new();
+            for step in 0..STEPS {
+                let edges = (0..step).filter(|_| below(4 + round % 5) == 0).collect();
+                before.push(edges);
+            }
+            let mut table = vec![[false; STEPS]; STEPS];
+            for after in 0..STEPS {
+                for &middle in &before[after] {
+                    let behind = table[middle];
+                    table[after]
+                        .iter_mut()
+                        .zip(behind)
+                        .for_each(|(it, is_behind)| *it |= is_behind);
+                    table[after][middle] = true;
+                }
+            }
+            let pairs: Vec<_> =
+                (0..STEPS).flat_map(|after| (0..after).map(move |first| (after, first))).collect();
+            let all = |pair: &(usize, usize)| table[pair.0][pair.1];
+            let indirect = |pair: &(usize, usize)| {
+                before[pair.0].iter().any(|&middle| middle != pair.1 && table[middle][pair.1])
+            };
+            for entries in [1, 3 * STEPS, MOST_ENTRIES] {
+                let paths = Paths { entries, ..Paths::new(&before) };
+                assert_eq!(paths.lead(&pairs, false), pairs.iter().map(all).collect::<Vec<_>>());
+                let found = paths.lead(&pairs, true);
+                assert_eq!(found, pairs.iter().map(indirect).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn steps_that_follow_each_other_are_one_chain() {
+        let chain = [vec![], vec![0], vec![1], vec![2]];
+        assert_eq!(Paths::new(&chain).chains, 1);
+        // Two steps behind the first, and one behind both.
+        let diamond = [vec![], vec![0], vec![0], vec![1, 2]];
+        assert_eq!(Paths::new(&diamond).chains, 2);
+        let apart = [vec![], vec![], vec![]];
+        assert_eq!(Paths::new(&apart).chains, 3);
     }
 }

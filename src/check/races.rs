@@ -195,7 +195,8 @@ mod tests {
         for index in 0..NODES {
             let value = Value::new(format!("v{index}"), ValueKind::Activation, DType::UINT8, [1]);
             let value = builder.add_value(value.expect("it is small"));
-            let reads = (0..below(3)).map(|_| usize::try_from(below(1000)).unwrap_or(0) % NODES);
+            let reads =
+                (0..below(3)).map(|_| usize::try_from(below(1000)).unwrap_or(0) % (index + 1));
             let reads: BTreeSet<usize> = reads.filter(|&read| read < index).collect();
             let before = reads.iter().flat_map(|&read| behind[read].iter().copied().chain([read]));
             let before = before.collect();

@@ -3,6 +3,8 @@
 use arenaplan::graph::{Choice, InPlace, View, Whole, Workspace};
 use arenaplan::{DType, Effects, Graph, GraphBuilder, Node, NodeId, Value, ValueId, ValueKind};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 /// Builds graphs of `UINT8` arrays, so that elements are bytes.
 pub struct Sketch {
@@ -64,6 +66,13 @@ pub fn in_place(input: usize) -> Effects {
 pub fn reshape() -> Effects {
     let view = View { input: 0, output: 0, offset: 0, whole: Whole::Input };
     Effects { views: vec![view], ..Effects::default() }
+}
+
+/// Returns values of a strategy that are the same in every run: a change of the checker is noticed
+/// without random cases.
+pub fn same<T>(strategy: impl Strategy<Value = T>, count: usize) -> Vec<T> {
+    let mut runner = TestRunner::deterministic();
+    (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
 /// One node of a random graph, as choices that are made to fit when it is built.

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use arenaplan::arena::{Input, Output};
+use arenaplan::graph::Overlap;
 use arenaplan::pack::Space;
 use arenaplan::plan::{Hazard, HazardKind, Hazards, InputMemory, OutputMemory, WorkspacePolicy};
 use arenaplan::program::SharedArena;
@@ -15,7 +16,7 @@ use arenaplan::{
 };
 use proptest::prelude::*;
 
-use crate::graphs::{Sketch, in_place};
+use crate::graphs::{Sketch, in_place, same};
 use crate::planners::ideal_planner;
 use crate::program::interpreter::{reference, run_lent, supply};
 
@@ -281,6 +282,31 @@ proptest! {
     }
 }
 
+/// The checker derives the edges of the definition, on graphs that never change: a change of one of
+/// its rules is noticed without random cases.
+#[test]
+fn hazards_of_the_same_graphs_are_the_reduced_conflicts() {
+    let small =
+        Memories::new(vec![Space::new("fast").with_capacity(200), Space::new("slow").with_cost(1)]);
+    let small = small.unwrap();
+    let planner = ideal_planner().alignment(1);
+    let callers = planner.inputs(InputMemory::Caller).outputs(OutputMemory::Caller);
+    for graph in same(crate::graphs::graphs(24), 30) {
+        check(&graph, &planner.workspace(WorkspacePolicy::Auto).plan(&graph).unwrap());
+        check(&graph, &callers.alignment(64).plan(&graph).unwrap());
+    }
+    for graph in same(crate::fusion::networks(14), 30) {
+        check(&graph, &planner.plan(&graph).unwrap());
+        check(&graph, &planner.memories(&small).plan(&graph).unwrap());
+    }
+    for graph in same(crate::overlap::networks(10), 30) {
+        check(&graph, &planner.plan(&graph).unwrap());
+    }
+    for graph in same(crate::graphs::graphs(10), 20) {
+        check_mutants(&graph, &planner.plan(&graph).unwrap());
+    }
+}
+
 /// A state that is read, mutated twice, and read again; scratch memory of another branch.
 fn stateful() -> Graph {
     let mut sketch = Sketch::new();
@@ -315,6 +341,30 @@ fn mutations_of_a_state_keep_their_order() {
     assert_eq!(kind("first", "second"), Some(HazardKind::Data));
     assert_eq!(kind("second", "new"), Some(HazardKind::Data));
     assert_eq!(kind("first", "new"), None);
+}
+
+/// An output that begins behind the end of the other one uses none of its bytes.
+#[test]
+fn an_overlap_farther_than_the_output_is_long_is_none() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.node("a", &[x], 128);
+    let overlap = Overlap { input: 0, output: 0, distance: 64 };
+    let overlaps = vec![overlap];
+    let b = sketch.effectful("b", &[a], 128, Effects { overlaps, ..Effects::default() });
+    let other = sketch.node("other", &[x], 64);
+    let y = sketch.node("y", &[b, other], 64);
+    let graph = sketch.build(&[y]);
+    let plan = ideal_planner().plan(&graph).unwrap();
+    check(&graph, &plan);
+    let moved = crate::forged::accept("a far overlap", (graph.clone(), plan), |json| {
+        let places = [("x", 0_u64), ("b", 64), ("other", 192), ("a", 256), ("y", 384)];
+        for (name, offset) in places {
+            crate::forged::value(json, name)["offset"] = offset.into();
+        }
+        json["spaces"][0]["lower_bound"] = 0.into();
+    });
+    check(&graph, &moved);
 }
 
 /// A chain of 3 values in 2 places: step 2 writes the bytes that step 1 has read.

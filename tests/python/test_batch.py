@@ -19,12 +19,13 @@ import pytest
 from onnx import helper
 
 import arenaplan as ap
-from arenaplan.batch import clusters, run
+from arenaplan.batch import clusters, jobs, run
 from arenaplan.batch.jobs import Job, run_job
 from arenaplan.batch.journal import run_with_journal
 from arenaplan.batch.report import page, summary, table
 from arenaplan.cli import main
 from arenaplan.errors import InvalidOption
+from arenaplan.importers import open_model
 from random_models import random_model
 
 MODELS = 8
@@ -284,7 +285,7 @@ def test_workers_are_of_our_own_processes() -> None:
 
 
 def test_models_with_other_dimensions_are_one_batch(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, dims in (("both", ("batch", "seq")), ("one", ("batch", 3)), ("none", (1, 3))):
         value = helper.make_tensor_value_info
@@ -304,9 +305,29 @@ def test_models_with_other_dimensions_are_one_batch(
     missing = run_job(Job(paths(tmp_path)[0], None, bind={"seq": 5, "width": 9}))
     assert (missing.error, missing.left_out) == ("UnboundDim", "width")
 
+    # The file is read once, however many names it does not have.
+    reads: list[Path] = []
+
+    def counting(path: Path) -> Any:
+        reads.append(path)
+        return open_model(path)
+
+    monkeypatch.setattr(jobs, "open_model", counting)
+    many = {"batch": 16, "seq": 5, **{f"other{index}": 1 for index in range(5)}}
+    assert run_job(Job(paths(tmp_path)[0], None, bind=many)).arena_bytes == 640
+    assert len(reads) == 1
+    # The shape of an input is a number for each of its dimensions.
+    whole = run_job(Job(paths(tmp_path)[0], None, bind={"x": (16, 5), "y2": (1, 1)}))
+    assert (whole.arena_bytes, whole.left_out) == (640, "y2")
+
     words = [f"--bind={name}={number}" for name, number in bind.items()]
     assert main(["batch", str(tmp_path), *words, "--workers", "1"]) == 0
     said = capsys.readouterr()
     assert "3 of 3 planned" in said.out
     assert "--bind batch: 1 of 3 have no dimension of this name" in said.err
     assert "--bind seq: 2 of 3 have no dimension of this name" in said.err
+    assert main(["batch", str(tmp_path), "--bind", "width=9", "--workers", "1"]) == 1
+    said = capsys.readouterr()
+    assert "UnboundDim: 2, such as " in said.out
+    assert "--bind batch=1" in said.out
+    assert "bind={" not in said.out

@@ -253,6 +253,20 @@ def test_a_usage_error_has_the_form_of_a_call_and_no_list_of_options(
     assert err.endswith("--help lists the options)\n")
 
 
+def test_the_shape_of_an_input_is_one_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = model(tmp_path / "open.onnx", batch=None)
+    assert main(["plan", str(path)]) == 2
+    assert capsys.readouterr().err.endswith("pass its shape: --bind x=1x3x224x224\n")
+    for command in (["plan"], ["explain"], ["inspect"], ["gate", "--budget", "a=1MiB"]):
+        assert main([*command, str(path), "--bind", "x=8x3"]) == 0
+    for word in ("x=8x", "x=8x3,9x3", "=8x3"):
+        with pytest.raises(SystemExit):
+            main(["plan", str(path), "--bind", word])
+        assert f"{word!r} is not NAME=NUMBER" in capsys.readouterr().err
+
+
 def test_two_dimensions_in_one_word_are_told_apart(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

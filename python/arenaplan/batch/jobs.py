@@ -11,7 +11,8 @@ from typing import Any
 
 from arenaplan.errors import PlannerError, UnknownDim
 from arenaplan.graph import Graph
-from arenaplan.importers import load
+from arenaplan.importers import open_model
+from arenaplan.importers.common import Bind
 from arenaplan.planning import plan
 
 
@@ -25,8 +26,11 @@ class Job:
     """Name of the target; the one of the file's format by default."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Other options of :func:`arenaplan.plan`."""
-    bind: Mapping[str, int] = field(default_factory=dict)
-    """Numbers for symbolic dimensions; those of names that the model does not have are left out."""
+    bind: Bind = field(default_factory=dict)
+    """
+    Numbers for symbolic dimensions, and shapes of inputs; those of names that the model does not
+    have are left out.
+    """
 
     @property
     def name(self) -> str:
@@ -106,9 +110,10 @@ def _graph(job: Job, left_out: list[str]) -> Graph:
     if isinstance(job.source, Graph):
         return job.source
     bind = dict(job.bind)
+    graph_with = open_model(Path(job.source))
     while True:
         try:
-            return load(Path(job.source), bind=bind or None)
+            return graph_with(bind or None)
         except UnknownDim as error:
             if not error.names:
                 raise

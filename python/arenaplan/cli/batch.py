@@ -31,6 +31,7 @@ from arenaplan.cli.common import (
     whole,
 )
 from arenaplan.cli.watch import form_of
+from arenaplan.cli.wording import in_words
 from arenaplan.errors import BatchIncomplete, InvalidOption
 from arenaplan.importers import SUFFIXES
 from arenaplan.options import option_choices, option_help, targets
@@ -188,4 +189,5 @@ def _print(facts: dict[str, Any], outcomes: Sequence[Outcome]) -> None:
         )
     for name, count in facts["errors"].items():
         first = next(outcome for outcome in outcomes if outcome.error == name)
-        print(f"  {name}: {count:,}, such as {shown(first.model)}: {shown(first.message, 90)}")
+        message = shown(in_words(first.message), 90)
+        print(f"  {name}: {count:,}, such as {shown(first.model)}: {message}")

@@ -85,7 +85,8 @@ def add_bind(options: argparse._ArgumentGroup, more: str = "") -> None:
         default=[],
         type=_binding,
         metavar="NAME=NUMBER",
-        help=f"number for a symbolic dimension, such as batch=1; can be repeated{more}",
+        help="number for a symbolic dimension, such as batch=1, or the shape of an input, such as "
+        f"image=1x3x224x224; can be repeated{more}",
     )
 
 
@@ -104,7 +105,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def has_ranges(options: argparse.Namespace) -> bool:
     """Return whether a dimension was given several numbers."""
-    return any(not isinstance(sizes, int) for _, sizes in options.bind)
+    return any(not isinstance(sizes, int | tuple) for _, sizes in options.bind)
 
 
 def load_model(options: argparse.Namespace, path: Path | None = None) -> Graph:
@@ -201,9 +202,16 @@ def _with_limits(
         execute(options)
 
 
-def _binding(text: str) -> tuple[str, int | range | list[int]]:
-    """Read ``NAME=NUMBER``, ``NAME=FIRST..LAST``, or several of those after commas."""
+def _binding(text: str) -> tuple[str, int | tuple[int, ...] | range | list[int]]:
+    """
+    Read ``NAME=NUMBER``, ``NAME=FIRST..LAST``, or several of those after commas.
+
+    ``NAME=2x3`` is the shape of an input.
+    """
     name, _, numbers = text.rpartition("=")
+    dims = numbers.split("x")
+    if name and len(dims) > 1 and all(map(_is_number, dims)):
+        return name, tuple(map(int, dims))
     if two := re.fullmatch(r"([^=]+=[\d.,]*\d),([^=]+)", name):
         raise argparse.ArgumentTypeError(
             f"{text!r} binds two dimensions; write --bind {two[1]} --bind {two[2]}={numbers}"
@@ -212,8 +220,8 @@ def _binding(text: str) -> tuple[str, int | range | list[int]]:
     spans = [span for span in ranges if span is not None]
     if not name or len(spans) < len(ranges):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not NAME=NUMBER, such as batch=1, nor NAME=FIRST..LAST or "
-            "NAME=NUMBER,NUMBER,…"
+            f"{text!r} is not NAME=NUMBER, such as batch=1, nor NAME=FIRST..LAST, "
+            "NAME=NUMBER,NUMBER,… or a shape such as NAME=1x3x224x224"
         )
     if len(spans) == 1:
         return name, (spans[0] if ".." in numbers else spans[0].start)
@@ -222,11 +230,15 @@ def _binding(text: str) -> tuple[str, int | range | list[int]]:
     return name, [number for span in spans for number in span]
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+
+
 def _range(text: str) -> range | None:
     """Read ``NUMBER`` or ``FIRST..LAST``."""
     first, separator, last = text.partition("..")
     ends = (first, last) if separator else (first, first)
-    if not all(end.isascii() and end.isdigit() and len(end) <= _MAX_DIGITS for end in ends):
+    if not all(map(_is_number, ends)):
         return None
     start, stop = map(int, ends)
     return range(start, stop + 1) if start <= stop else None

@@ -269,7 +269,8 @@ def _with_command(
     """Return the error with the command that makes a plan for the reader."""
     words = ["plan", model_word(options), "--target", target, "-o", str(options.plan)]
     for name, number in options.bind:
-        words += ["--bind", f"{name}={number}"]
+        sizes = number if isinstance(number, tuple) else (number,)
+        words += ["--bind", f"{name}={'x'.join(map(str, sizes))}"]
     return TargetMismatch(f"{error}; make a plan for this reader with: {command(*words)}")
 
 

@@ -104,13 +104,23 @@ class Parser(argparse.ArgumentParser):
             f"({self.prog} --help lists the options)\n",
         )
 
+    def has(self, option: str) -> bool:
+        """Return whether the command has a long option."""
+        return option.startswith("--") and option in self._option_string_actions
+
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """End the program over arguments that the command does not have."""
         options = [text.partition("=")[0] for text in unknown if text.startswith("-")]
         known = [name for name in self._option_string_actions if name.startswith("--")]
-        near = [found for name in options if (found := closest(name, known)) is not None]
-        hint = f"; did you mean {' and '.join(near)}?" if near else ""
-        self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        owners = _owners(options)
+        near = [
+            found
+            for name in options
+            if name not in owners and (found := closest(name, known)) is not None
+        ]
+        hints = [f"{name} is an option of {', '.join(of)}" for name, of in owners.items()]
+        hints += [f"did you mean {' and '.join(near)}?"] if near else []
+        self.error("; ".join([f"unrecognized arguments: {' '.join(unknown)}", *hints]))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Name the choice that is close to a wrong one."""
@@ -122,6 +132,18 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(
             action, f"invalid choice: {value!r}; {hint}choose from {', '.join(choices)}"
         )
+
+
+def _owners(options: Sequence[str]) -> dict[str, list[str]]:
+    """Return the commands that have an option, for each option that a command has."""
+    from arenaplan.cli.whole import whole_commands  # Imports every command: only for errors.
+
+    commands = whole_commands()
+    owners = {
+        option: [name for name, command in commands.items() if command.has(option)]
+        for option in options
+    }
+    return {option: names for option, names in owners.items() if names}
 
 
 def add_general(parser: argparse.ArgumentParser, *, is_root: bool = False) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+from ast import literal_eval
 from typing import Final
 
 from arenaplan.cli.voice import voice
-from arenaplan.errors import UnboundDim
 
 _FLAGS: Final = {
     "alignment": "--align",
@@ -20,23 +20,31 @@ _FLAGS: Final = {
 }
 """Flags of options whose names are others."""
 
+_BINDING: Final = re.compile(r"""\bbind=\{('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"): (…|\(…\))\}""")
 _OPTION: Final = re.compile(r"\boption (--)?([a-z][a-z_]*(?:-[a-z]+)*)(?=:| is\b| has\b)")
 _KEYWORD: Final = re.compile(r"\b([a-z][a-z_]*)='([^']*)'")
 
 
 def worded(error: Exception) -> str:
     """Return the message of an error, with options as they are spelled on the command line."""
-    text = str(error)
-    if isinstance(error, UnboundDim) and error.dimension is not None:
-        message, separator, _ = text.rpartition("pass bind=")
-        if separator:
-            text = f"{message}pass --bind {shlex.quote(error.dimension)}=1"
+    return in_words(str(error))
+
+
+def in_words(message: str) -> str:
+    """Return the message of an error of Python in the words of the command line."""
+    text = _BINDING.sub(_bound, message)
     text = _OPTION.sub(lambda found: f"option {_flag(found[2])}", text)
     text = _KEYWORD.sub(_spelled, text)
     for name, source in voice.sources.items():
         if re.search(rf"--{re.escape(name)}(?![\w-])", text):
             text += f" (--{name} is from {source})"
     return text
+
+
+def _bound(found: re.Match[str]) -> str:
+    """Return a number or shape for ``bind`` as an option."""
+    name, size = literal_eval(found[1]), "1x3x224x224" if found[2] == "(…)" else "1"
+    return f"--bind {shlex.quote(name)}={size}"
 
 
 def _flag(name: str) -> str:

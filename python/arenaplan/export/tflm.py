@@ -54,7 +54,6 @@ from arenaplan.importers.tflite.timeline import (
     timeline_of,
 )
 from arenaplan.planning import plan
-from arenaplan.proving import replay_plan
 
 _VERSION: Final = 1
 _MAX_OFFSET: Final = 2**31 - 1
@@ -238,6 +237,8 @@ def check_plan(model: Model, offsets: Sequence[int], build: Build, *, is_own: bo
     try:
         check_offsets(aliased_timeline(model, build), offsets)
     except PlanOverlap as overlap:
+        from arenaplan.proving import replay_plan  # Few models need it.
+
         try:
             kernels = replay_plan(model.data, offsets).kernels
         except PlannerError:

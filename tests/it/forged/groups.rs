@@ -106,6 +106,38 @@ fn what_may_run_as_one_does() {
     accept("loads", pair(elementwise(1, 64), Effects { loads: vec![0], ..anchor(64) }), as_one);
 }
 
+/// Nobody reads d, so that what it makes is needed nowhere.
+#[test]
+fn a_node_that_may_not_run_again_is_in_one_step() {
+    let twice = || {
+        let mut sketch = Sketch::new();
+        let x = sketch.input("x", 64);
+        sketch.effectful("d", &[x], 64, elementwise(1, 64));
+        let a = sketch.effectful("a", &[x], 64, elementwise(1, 64));
+        let y = sketch.effectful("y", &[a], 64, elementwise(1, 64));
+        planned(sketch.build(&[y]))
+    };
+    let of = |json: &Json, name: &str| {
+        let steps = json["steps"].as_array().unwrap();
+        steps.iter().find(|step| step["name"] == name).unwrap().clone()
+    };
+    accept("in one step", twice(), |json| fuse(json, "d", "a"));
+    refuse(vec![row(
+        "in two steps",
+        twice(),
+        KIND,
+        "node 'd' runs in several steps, and may not",
+        move |json| {
+            let [d, x] = [of(json, "d")["node"].clone(), of(json, "d")["inputs"][0].clone()];
+            fuse(json, "d", "a");
+            let y = step(json, "y");
+            let a = y["inputs"][0].clone();
+            y["fused"] = json!([d]);
+            y["inputs"] = json!([x, a]);
+        },
+    )]);
+}
+
 #[test]
 fn what_others_need_is_not_inside_of_a_group() {
     let needed = "node 'a' cannot run as one with 'y': what it makes is needed elsewhere";

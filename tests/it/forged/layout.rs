@@ -3,12 +3,13 @@
 
 use arenaplan::base::Alignment;
 use arenaplan::check::Proof;
-use arenaplan::graph::{Overlap, View, Whole};
+use arenaplan::graph::{Choice, InPlace, Overlap, View, Whole, Workspace};
 use arenaplan::pack::Space;
+use arenaplan::plan::WorkspacePolicy;
 use arenaplan::{Effects, Graph, Plan, ValueKind};
 use serde_json::{Value as Json, json};
 
-use super::{accept, put, raw, refuse, row, value};
+use super::{accept, put, raw, refuse, row, share, step, value};
 use crate::graphs::{Sketch, in_place};
 use crate::planners::ideal_planner;
 
@@ -102,6 +103,48 @@ fn swapped() -> Case {
     planned(sketch, y)
 }
 
+/// `p` is 16 bytes in the middle of a line of `w`, and outlives it; `y` has scratch memory.
+fn piece_and_scratch() -> Case {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let w = sketch.node("w", &[x], 64);
+    let p = sketch.effectful("p", &[w], 16, slice(32));
+    let choices = vec![Choice { bytes: 16, cost: 1.0 }];
+    let workspaces = vec![Workspace { choices, alignment: Alignment::BYTE }];
+    let y = sketch.effectful("y", &[p], 64, Effects { workspaces, ..Effects::default() });
+    let graph = sketch.build(&[y]);
+    let plan = ideal_planner().workspace(WorkspacePolicy::Auto).plan(&graph).unwrap();
+    (graph, plan)
+}
+
+/// `e` is an empty slice in the middle of `a`, and outlives it; `b` is made then.
+fn empty_piece() -> Case {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.node("a", &[x], 64);
+    let e = sketch.effectful("e", &[a], 0, slice(20));
+    let b = sketch.node("b", &[x], 64);
+    let y = sketch.node("y", &[b, e], 64);
+    planned(sketch, y)
+}
+
+/// `r` assigns `a` to a state; `y` reads what was assigned.
+fn assigned() -> Case {
+    let mut sketch = Sketch::new();
+    let state = sketch.value("state", ValueKind::State, 64);
+    let x = sketch.input("x", 64);
+    let a = sketch.node("a", &[x], 64);
+    let effects = Effects {
+        mutates: vec![0],
+        ignores: vec![0],
+        in_place: vec![InPlace { input: 1, output: 0, identity: true }],
+        ..Effects::default()
+    };
+    let r = sketch.effectful("r", &[state, a], 64, effects);
+    let y = sketch.node("y", &[r], 64);
+    planned(sketch, y)
+}
+
 fn moved(names: &'static [&'static str], by: u64) -> impl Fn(&mut Json) {
     move |json| {
         for name in names {
@@ -155,6 +198,41 @@ fn a_line_belongs_to_one_body() {
         ),
     ]);
     accept("a line further", concatenated(64), moved(&["p", "q", "c"], 1024 + 64));
+}
+
+#[test]
+fn scratch_memory_has_lines_of_its_own() {
+    let says = "value 'p' and workspace 0 of node 'y'";
+    refuse(vec![row("beside a piece", piece_and_scratch(), "PlanOverlap", says, |json| {
+        let offset = value(json, "p")["offset"].as_u64().unwrap();
+        json["workspaces"][0]["offset"] = (offset / 64 * 64).into();
+        json["spaces"][0]["lower_bound"] = 0.into();
+    })]);
+}
+
+#[test]
+fn what_is_empty_has_no_line() {
+    accept("in the place of a dead value", empty_piece(), |json| {
+        put(json, "b", "a", 0);
+        put(json, "e", "a", 20);
+        step(json, "e")["shares"] = share(0, "view");
+        json["spaces"][0]["lower_bound"] = 0.into();
+    });
+}
+
+#[test]
+fn the_result_of_an_assignment_may_be_where_the_state_is() {
+    let stored = accept("in the state", assigned(), |json| {
+        put(json, "r", "state", 0);
+        step(json, "r")["shares"] = json!([]);
+        json["spaces"][0]["lower_bound"] = 128.into();
+    });
+    // The state, with x and then a beside it.
+    assert_eq!(stored.check(&assigned().0).unwrap().lower_bound(), Proof::Verified);
+    refuse(vec![row("another value", assigned(), "PlanOverlap", "value 'state'", |json| {
+        put(json, "y", "state", 0);
+        json["spaces"][0]["lower_bound"] = 0.into();
+    })]);
 }
 
 #[test]
