@@ -185,13 +185,16 @@ def _dequantize(p: Program, signature: Signature, args: list[Argument]) -> Argum
 def _quantize(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
     x, scale, *zero = args
     point = zero[0] if zero else 0.0
-    if not isinstance(point, float):
-        return None
     made = signature.outputs[0]
     assert made is not None, "it has operands"
     limits = np.iinfo(made.dtype)
-    bounded = p("min", limits.max - point, p("max", limits.min - point, p("div", x, scale)))
-    return p("sub", p("add", bounded, _MIDDLE), _MIDDLE - point)
+
+    def less_point(number: float) -> Argument:
+        return number - point if isinstance(point, float) else p("sub", number, point)
+
+    low, high = less_point(float(limits.min)), less_point(float(limits.max))
+    bounded = p("min", high, p("max", low, p("div", x, scale)))
+    return p("sub", p("add", bounded, _MIDDLE), less_point(_MIDDLE))
 
 
 RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {

@@ -50,6 +50,7 @@ from arenaplan.importers.onnx.frames import (
     stored_operand,
     stored_tensors,
 )
+from arenaplan.importers.onnx.integers import Cone, let_repeat, with_real_sums
 from arenaplan.importers.onnx.joined import Joined, nested, note
 from arenaplan.importers.onnx.op import (
     Absent,
@@ -144,6 +145,7 @@ class Walk:
         self._add_inputs(scope, infos)
         types = declared_types(graph.value_info, graph.output)
         nodes = with_narrow_moves(graph, versions.get("", 1))
+        nodes, self._cones = with_real_sums(nodes, graph, versions, scope)
         self._main = Frame(iter(fill(nodes, scope)), scope, scope, versions, types)
 
     def _begin(self, graph: Graph, proto: GraphProto, common: Common) -> None:
@@ -163,6 +165,8 @@ class Walk:
         self._has_items = False
         self._taken: dict[str, int] = {}
         self._joined: Joined = {}
+        self._cones: Sequence[Cone] = ()
+        """Values that could be made twice although that is not cheap."""
         self._repeated: set[int | None] = set()
         """Values of nodes that may run again for each reader."""
         self._behind: Mapping[str, Declared] | None = None
@@ -171,6 +175,7 @@ class Walk:
         """Return the graph of the whole model."""
         self._visit_all()
         self._add_outputs()
+        let_repeat(self.graph, self._cones)
         self._warn_of_unread()
         return self.graph
 
