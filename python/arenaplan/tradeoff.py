@@ -362,7 +362,7 @@ def _steps(maker: Maker, timed: Timed) -> list[_Step]:
         shared = overlapped.get(nodes[-1])
         ways = [_Way(held, seconds, staged=shared is not None)]
         if seconds > 0.0:
-            now = _Now(held - own, own, seconds, repeated.intersection(nodes))
+            now = _Now(held - own, own, seconds, frozenset(repeated.intersection(nodes)))
             ways += _ways(maker, nodes, shared, now, plan.alignment)
         found.append(_Step(nodes, _best(ways)))
     return found
@@ -612,17 +612,14 @@ def _storing(maker: Maker, least: Timed, limit: float, tried: Sequence[Timed]) -
         return found
     last = found[-1]
     found += _faster(maker, last, limit, below)
-    # Less scratch memory may do: bisection between the fewest bytes and those.
-    low, high = least.plan.arena_bytes, _bytes_within([last, *found], limit)
-    for _ in range(_ROUNDS if high < below else 0):
-        middle = round((low + high) / 2)
-        steps = [list(nodes) for nodes in last.plan.steps]
+    # Less scratch memory may do.
+    low, high = least.plan.arena_bytes, _bytes_within(found, limit)
+    steps = [list(nodes) for nodes in last.plan.steps]
+    while high < below and high > low * _WIDER and len(found) < 2 * _ROUNDS:
+        middle = int(low + high) // 2
         other = maker.finish(last.draft, steps, [], middle)
         found.append(other)
-        if other.seconds <= limit:
-            high = min(middle, other.plan.arena_bytes)
-        else:
-            low = middle
+        low, high = (low, middle) if other.seconds <= limit else (middle, high)
     return found
 
 
@@ -642,7 +639,8 @@ def _stored(maker: Maker, timed: Timed, limit: float, below: float) -> Timed | N
         for live_now, nodes in zip(live, plan.steps, strict=True)
     ]
     order = sorted(found, key=lambda each: each.bytes + max(held[each.first : each.second + 1]))
-    seconds, room, stored = timed.seconds, plan.arena_bytes, []
+    seconds, room = timed.seconds, plan.arena_bytes
+    stored: list[_Twice] = []
     for each in order:
         steps = {each.first, each.second}
         need = each.bytes + each.scratch + max(held[each.first : each.second + 1])

@@ -88,11 +88,11 @@ from arenaplan.ops.windows import (
 # fmt: off
 __all__ = [
     "BITCAST", "BITS", "CONVERT", "CONVOLUTION", "ELEMENTWISE", "FIRST_OPERAND", "IDENTITY",
-    "PLANES", "PRODUCT", "RESHAPE", "ROWS", "SHAPE_ONLY", "UPDATE", "WHOLE", "Array",
-    "Bitcast", "Concat", "Convert", "Convolution", "Elementwise", "Extremes", "FirstOperand", "Identity",
+    "PLANES", "PRODUCT", "RESHAPE", "ROWS", "SHAPE_ONLY", "UPDATE", "WHOLE", "Array", "Bitcast",
+    "Concat", "Convert", "Convolution", "Elementwise", "Extremes", "FirstOperand", "Identity",
     "Loop", "Neighbors", "Normalize", "Operand", "Operands", "Operator", "Pad", "Pixelwise",
     "PixelwiseConvolution", "Planes", "Pool", "Product", "Reduce", "Reshape", "Rows", "Shape",
-    "ShapeOnly", "Slice", "Slide", "Split", "Table", "Transpose", "Update", "Whole",
-    "array_bytes", "effects_of", "from_front", "lookup", "one_index", "repeats", "windows_of",
+    "ShapeOnly", "Slice", "Slide", "Split", "Table", "Transpose", "Update", "Whole", "array_bytes",
+    "effects_of", "from_front", "lookup", "one_index", "repeats", "windows_of",
 ]
 # fmt: on

@@ -10,7 +10,7 @@ import numpy as np
 
 from arenaplan import ops
 from arenaplan.errors import UnsupportedDtype
-from arenaplan.executor.cuts import SCALED
+from arenaplan.executor.cuts import ELEMENTWISE, SCALED
 from arenaplan.executor.kernels.pieces import (
     Blocks,
     blockwise,
@@ -22,7 +22,7 @@ from arenaplan.executor.kernels.pieces import (
 )
 from arenaplan.executor.registry import Cut, Run, Signature, Step, kernel
 from arenaplan.ops.boxes import Box, Footprint, Uncuttable
-from arenaplan.ops.own import EXTREMES, QUANTIZATION
+from arenaplan.ops.own import EXTREMES, QUANTIZATION, REQUANTIZE
 
 _REAL = Blocks("float32")
 _WIDE = Blocks("float32", is_wide=True)
@@ -158,6 +158,24 @@ def extremes(step: Step) -> Run | None:
         np.maximum.reduce(x, axis=axes, out=high)
 
     return run
+
+
+@kernel(REQUANTIZE, domain=QUANTIZATION, workspace=_REAL.declare, cut=ELEMENTWISE)
+def requantize(step: Step) -> Run | None:
+    """Write sums times scales, bounded and rounded, plus a zero point, as MLAS does."""
+    x, scale, zero, y = operand(step, 0), operand(step, 1), operand(step, 2), result(step)
+    if step.signature.constant[2] is None:
+        raise invalid(step, "its zero point is no constant")
+    limits, point = np.iinfo(y.dtype), int(zero.reshape(()))
+
+    def convert(x: np.ndarray, scale: np.ndarray, y: np.ndarray, real: np.ndarray) -> None:
+        np.multiply(x, scale, out=real)
+        np.clip(real, limits.min - point, limits.max - point, out=real)
+        np.rint(real, out=real)
+        np.add(real, point, out=real)
+        np.copyto(y, real, casting="unsafe")
+
+    return blockwise(convert, [x, scale], y, _REAL.arrays(step))
 
 
 def range_of(x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> None:

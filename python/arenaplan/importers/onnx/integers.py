@@ -6,11 +6,11 @@ ConvInteger, Cast and Mul in the place of a product. Two changes give a planner 
 and leave every result as it is, to the bit:
 
 - A product of integers becomes one of real numbers whose operand is widened by DequantizeLinear, if
-  its sums are exact in single precision. The widened operand exists tile by tile, as in a model with
-  QuantizeLinear and DequantizeLinear, and no product of four bytes per element is needed.
+  its sums are exact in single precision. The widened operand exists tile by tile, as in a model
+  with QuantizeLinear and DequantizeLinear, and so do the sums of QLinearMatMul and QGemm.
 - DynamicQuantizeLinear becomes two nodes, one that finds the range of its operand and one that
-  quantizes. A wide operand that only these two read may be made twice, tile by tile, from the narrow
-  values that it is computed of; so it never exists as a whole (:func:`let_repeat`).
+  quantizes. A wide operand that only these two read may be made twice, tile by tile, from the
+  narrow values that it is computed of; so it never exists as a whole (:func:`let_repeat`).
 """
 
 from __future__ import annotations
@@ -20,18 +20,30 @@ from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from arenaplan.graph import Graph
+from arenaplan.importers.onnx.op import Scope
 from arenaplan.importers.onnx.order import BRANCHING, captured
-from arenaplan.ops.own import EXTREMES, QUANTIZATION
+from arenaplan.importers.onnx.rules.contrib import MICROSOFT
+from arenaplan.ops.own import EXTREMES, QUANTIZATION, REQUANTIZE
 
 _PRODUCTS: Final = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
+"""Products of integers whose sums are results."""
+_QUANTIZED: Final = {
+    ("", "QLinearMatMul"): "MatMul",
+    (MICROSOFT, "QGemm"): "Gemm",
+}
+"""Products of integers whose sums become small integers again."""
 _SINGLE_EXACT: Final = 1 << 24
 """Integers up to this one are exact in single precision."""
 _LARGEST: Final = 255
 """Largest absolute value of an 8-bit integer less its zero point."""
-_BYTES: Final = frozenset({TensorProto.INT8, TensorProto.UINT8})
+_TYPES: Final = frozenset(
+    {TensorProto.INT8, TensorProto.UINT8, TensorProto.INT32, TensorProto.FLOAT}
+)
+"""Those of the constants that are looked at."""
+_NO_ZERO: Final = np.zeros(1, np.int8)
 _POINTWISE: Final = frozenset(
     {
         *("Add", "Cast", "Clip", "DequantizeLinear", "Div", "Erf", "Gelu", "HardSigmoid"),
@@ -62,7 +74,7 @@ def with_real_sums(
     nodes: Sequence[NodeProto],
     graph: GraphProto,
     versions: MutableMapping[str, int],
-    stored: MutableMapping[str, object],
+    stored: Scope,
 ) -> Replaced:
     """
     Return the nodes of a graph, with integer products in real numbers and ranges apart.
@@ -74,8 +86,9 @@ def with_real_sums(
     stored : mapping of str to TensorProto
         Initializers by name, to which scales of 1 are added.
     """
-    kinds = {node.op_type for node in nodes if not node.domain}
-    if kinds.isdisjoint(("DynamicQuantizeLinear", *_PRODUCTS)) or versions.get("", 1) < 13:
+    kinds = {node.op_type for node in nodes}
+    known = ("DynamicQuantizeLinear", *_PRODUCTS, *(kind for _, kind in _QUANTIZED))
+    if kinds.isdisjoint(known) or versions.get("", 1) < 13:
         return Replaced(nodes, ())
     versions[QUANTIZATION] = 1
     replacing = _Replacing(nodes, graph, stored)
@@ -95,9 +108,7 @@ def let_repeat(graph: Graph, cones: Sequence[Cone]) -> None:
 class _Replacing:
     """The change of one graph."""
 
-    def __init__(
-        self, nodes: Sequence[NodeProto], graph: GraphProto, stored: MutableMapping[str, object]
-    ) -> None:
+    def __init__(self, nodes: Sequence[NodeProto], graph: GraphProto, stored: Scope) -> None:
         self._nodes, self._stored = nodes, stored
         self._outputs = {info.name for info in graph.output}
         # Names that bodies read must stay as they are.
@@ -117,7 +128,9 @@ class _Replacing:
         found: list[NodeProto] = []
         gone: set[str] = set()
         for node in self._nodes:
-            if node.domain:
+            if (node.domain, node.op_type) in _QUANTIZED:
+                found += self._requantized(node) or [node]
+            elif node.domain:
                 found.append(node)
             elif node.op_type in _PRODUCTS and self._is_exact(node):
                 (cast,) = self._readers[node.output[0]]
@@ -171,23 +184,22 @@ class _Replacing:
         # A sum that began with an addend would not be exact.
         if any(reader.op_type != "Mul" for reader in self._readers[cast.output[0]]):
             return False
-        weights = self._data(node.input[1])
-        if weights is None or weights.ndim < 2:
+        return self._has_exact_sums(node, (1, 3), None)
+
+    def _has_exact_sums(self, node: NodeProto, weights: tuple[int, int], bias: int | None) -> bool:
+        """Return whether sums are exact, given the positions of weights, their zero, and a bias."""
+        data = self._data(_input(node, weights[0]))
+        zero = self._data(_input(node, weights[1])) if _input(node, weights[1]) else _NO_ZERO
+        addend = self._data(_input(node, bias)) if _input(node, bias) else _NO_ZERO
+        if data is None or zero is None or addend is None or min(data.ndim, 2) < 2 or zero.ndim > 1:
             return False
-        zero = np.zeros(1, np.int8)
-        if len(node.input) > 3 and node.input[3]:
-            known = self._data(node.input[3])
-            if known is None or known.ndim > 1:
-                return False
-            zero = known
-        is_product = node.op_type == "MatMulInteger"
-        channel = weights.ndim - 1 if is_product else 0
-        if zero.size not in (1, weights.shape[channel]):
+        channel, axes = _sides(node, data.ndim)
+        if zero.size not in (1, data.shape[channel]):
             return False
-        shape = [-1 if axis == channel else 1 for axis in range(weights.ndim)]
-        size = np.abs(weights.astype(np.int32) - zero.astype(np.int32).reshape(shape))
-        axes = weights.ndim - 2 if is_product else tuple(range(1, weights.ndim))
-        return int(size.sum(axes).max(initial=0)) * _LARGEST <= _SINGLE_EXACT
+        shape = [-1 if axis == channel else 1 for axis in range(data.ndim)]
+        size = np.abs(data.astype(np.int32) - zero.astype(np.int32).reshape(shape))
+        most = int(size.sum(axes).max(initial=0)) * _LARGEST
+        return most + int(np.abs(addend.astype(np.int64)).max(initial=0)) <= _SINGLE_EXACT
 
     def _product(self, node: NodeProto, made: str) -> list[NodeProto]:
         """Return a product of real numbers that makes a value."""
@@ -195,7 +207,7 @@ class _Replacing:
         weights_zero = node.input[3:4] if len(node.input) > 3 and node.input[3] else []
         found: list[NodeProto] = []
         left = self._widened(found, node.input[0], zero, 0)
-        channel = len(self._shape(node.input[1])) - 1 if node.op_type == "MatMulInteger" else 0
+        channel, _ = _sides(node, len(self._shape(node.input[1])))
         right = self._widened(found, node.input[1], weights_zero, channel)
         product = helper.make_node(_PRODUCTS[node.op_type], [left, right], [made], name=node.name)
         product.attribute.extend(node.attribute)
@@ -222,6 +234,49 @@ class _Replacing:
             self._stored[name] = numpy_helper.from_array(np.ones(shape, np.float32), name)
         return self._wide[key]
 
+    def _requantized(self, node: NodeProto) -> list[NodeProto] | None:
+        """Return a product of real numbers whose sums become small integers, if they are exact."""
+        is_gemm = node.op_type == "QGemm"
+        bias, scales, zero = (6, (1, 4, 7), 8) if is_gemm else (None, (1, 4, 6), 7)
+        if len(node.output) != 1 or (
+            is_gemm and (_attribute(node, "transA") or len(node.input) < 9)
+        ):
+            return None
+        if not self._has_exact_sums(node, (3, 5), bias):
+            return None
+        known = [self._data(_input(node, at)) for at in scales]
+        names = [*(_input(node, at) for at in (2, 5, zero) if _input(node, at)), _input(node, zero)]
+        if any(scale is None for scale in known) or not all(self._tensor(name) for name in names):
+            return None
+        a, b, made = (np.asarray(scale, np.float32).reshape(-1) for scale in known)
+        if min(a.size, made.size) != 1 or max(a.size, made.size) != 1:
+            return None
+        if is_gemm:
+            a = a * np.float32(_attribute(node, "alpha", 1.0))
+        factor = np.asarray(a * b / made, np.float32)
+        rank = len(self._shape(node.input[3]))
+        if factor.size == 1:
+            factor = factor.reshape(())
+        scale = self._fresh(f"{node.output[0]}_scale")
+        self._stored[scale] = numpy_helper.from_array(factor, scale)
+        found: list[NodeProto] = []
+        channel, _ = _sides(node, rank)
+        operands = [
+            self._widened(found, node.input[0], [name for name in node.input[2:3] if name], 0),
+            self._widened(
+                found, node.input[3], [name for name in node.input[5:6] if name], channel
+            ),
+        ]
+        if _input(node, bias):
+            operands.append(self._widened(found, node.input[bias], (), 0))
+        sums = self._fresh(f"{node.output[0]}_sums")
+        kind = _QUANTIZED[node.domain, node.op_type]
+        product = helper.make_node(kind, operands, [sums], sums)
+        product.attribute.extend(each for each in node.attribute if each.name != "alpha")
+        inputs = [sums, scale, node.input[zero]]
+        last = helper.make_node(REQUANTIZE, inputs, node.output, node.name, domain=QUANTIZATION)
+        return [*found, product, last]
+
     # -- ranges --------------------------------------------------------------------------------
 
     def _quantized(self, node: NodeProto) -> list[NodeProto]:
@@ -239,11 +294,10 @@ class _Replacing:
 
     def _tensor(self, name: str) -> TensorProto | None:
         tensor = self._stored.get(name)
-        is_usual = isinstance(tensor, TensorProto) and tensor.data_type in _BYTES
-        return tensor if is_usual else None  # type: ignore[return-value]
+        return tensor if isinstance(tensor, TensorProto) and tensor.data_type in _TYPES else None
 
     def _data(self, name: str) -> np.ndarray | None:
-        """Return stored small integers that are in the file."""
+        """Return a stored constant that is in the file."""
         tensor = self._tensor(name)
         if tensor is None or tensor.data_location == TensorProto.EXTERNAL:
             return None
@@ -264,6 +318,28 @@ class _Replacing:
             fresh = f"{name}{number}"
         self._taken.add(fresh)
         return fresh
+
+
+def _input(node: NodeProto, position: int | None) -> str:
+    """Return the name of an input, empty if it is left out."""
+    return "" if position is None or position >= len(node.input) else node.input[position]
+
+
+def _attribute(node: NodeProto, name: str, default: float = 0) -> float:
+    """Return a number of a node."""
+    found = (each for each in node.attribute if each.name == name)
+    return next(
+        (each.f if each.type == AttributeProto.FLOAT else each.i for each in found), default
+    )
+
+
+def _sides(node: NodeProto, rank: int) -> tuple[int, int | tuple[int, ...]]:
+    """Return the dimension of weights that makes channels, and those that a sum is along."""
+    if node.op_type == "ConvInteger":
+        return 0, tuple(range(1, rank))
+    if node.op_type == "QGemm" and _attribute(node, "transB"):
+        return 0, 1
+    return rank - 1, rank - 2
 
 
 def _is_complete(node: NodeProto) -> bool:

@@ -50,7 +50,7 @@ from arenaplan.importers.onnx.frames import (
     stored_operand,
     stored_tensors,
 )
-from arenaplan.importers.onnx.integers import Cone, let_repeat, with_real_sums
+from arenaplan.importers.onnx.integers import let_repeat, with_real_sums
 from arenaplan.importers.onnx.joined import Joined, nested, note
 from arenaplan.importers.onnx.op import (
     Absent,
@@ -165,8 +165,6 @@ class Walk:
         self._has_items = False
         self._taken: dict[str, int] = {}
         self._joined: Joined = {}
-        self._cones: Sequence[Cone] = ()
-        """Values that could be made twice although that is not cheap."""
         self._repeated: set[int | None] = set()
         """Values of nodes that may run again for each reader."""
         self._behind: Mapping[str, Declared] | None = None
