@@ -12,7 +12,7 @@ bisection. A plan with these ways is packed, and measured again by the estimate.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -204,6 +204,8 @@ def chosen(
     limit = max_slowdown * fastest
     for timed in [] if maker.watch.is_over else list(tried):
         tried += _faster(maker, timed, limit, _bytes_within(tried, limit))
+    if not maker.watch.is_over:
+        tried += _storing(maker, min(tried, key=lambda timed: timed.point), limit, tried)
     tried += _in_strips(maker, plain, limit, _bytes_within([plain, *tried], limit))
     if _bytes_within(tried, limit) > plain.plan.arena_bytes:
         # As that plan, and values share bytes besides.
@@ -320,8 +322,8 @@ class _Way(NamedTuple):
     bytes: int
     """Live at the step."""
     seconds: float
-    split: bool = False
-    """Whether its nodes run one by one."""
+    parts: Sequence[Sequence[int]] = ()
+    """The steps in its place, if it runs in several."""
     staged: bool = False
     """Whether its output overlaps an input."""
 
@@ -341,9 +343,7 @@ def _steps(maker: Maker, timed: Timed) -> list[_Step]:
     """Return all steps of a plan with the ways to run them."""
     plan = timed.plan
     live = plan.live_bytes[: len(plan.steps)]  # A plan without nodes has a step to hold values.
-    scratch: dict[int, int] = {}
-    for work in plan.workspaces:
-        scratch[work.node] = scratch.get(work.node, 0) + _padded(work.bytes, plan.alignment)
+    scratch = _scratch(plan)
     overlapped = _overlaps(plan)
     in_strips = {each.node for each in plan.strips}
     repeated = set(plan.repeated)
@@ -356,10 +356,18 @@ def _steps(maker: Maker, timed: Timed) -> list[_Step]:
         shared = overlapped.get(nodes[-1])
         ways = [_Way(held, seconds, staged=shared is not None)]
         if seconds > 0.0:
-            now = _Now(held - own, own, seconds, repeated.isdisjoint(nodes))
+            now = _Now(held - own, own, seconds, frozenset(repeated.intersection(nodes)))
             ways += _ways(maker, nodes, shared, now, plan.alignment)
         found.append(_Step(nodes, _best(ways)))
     return found
+
+
+def _scratch(plan: Plan) -> dict[int, int]:
+    """Return the bytes of scratch memory by node."""
+    scratch: dict[int, int] = {}
+    for work in plan.workspaces:
+        scratch[work.node] = scratch.get(work.node, 0) + _padded(work.bytes, plan.alignment)
+    return scratch
 
 
 class _Now(NamedTuple):
@@ -369,8 +377,8 @@ class _Now(NamedTuple):
     """Bytes that are live without its scratch memory."""
     scratch: int
     seconds: float
-    can_split: bool
-    """Whether its nodes can run one by one: none of them runs in other steps, too."""
+    repeated: frozenset[int]
+    """Its nodes that run in other steps, too: with any, its nodes cannot run one by one."""
 
 
 def _ways(
@@ -390,12 +398,54 @@ def _ways(
             _Way(now.held + shared + size, known + seconds)
             for size, seconds in maker.backend.step_seconds(maker.graph, nodes, staged=False)
         ]
-    if len(nodes) > 1 and now.can_split:
+    held = now.held + (shared or 0)
+    if len(nodes) > 1 and not now.repeated:
+        single = [[node] for node in nodes]
         apart = _apart(maker, nodes, alignment)
-        ways += [
-            _Way(now.held + (shared or 0) + size, seconds, split=True) for size, seconds in apart
-        ]
+        ways += [_Way(held + size, seconds, single) for size, seconds in apart]
+    for parts, size in _halves(maker, nodes, now.repeated, alignment):
+        first, second = (
+            _Step(
+                part,
+                _best(
+                    _Way(*way)
+                    for way in maker.backend.step_seconds(maker.graph, part, staged=False)
+                ),
+            )
+            for part in parts
+        )
+        for level in {way.bytes for step in (first, second) for way in step.ways}:
+            if level >= max(first.ways[0].bytes, second.ways[0].bytes):
+                seconds = first.fastest(level).seconds + second.fastest(level).seconds
+                ways.append(_Way(held + size + level, seconds, parts))
     return ways
+
+
+def _halves(
+    maker: Maker, nodes: Sequence[int], repeated: frozenset[int], alignment: int
+) -> Iterator[tuple[list[list[int]], int]]:
+    """
+    Yield a step as two, of which the first makes a narrow value for the second, and its bytes.
+
+    Such a value takes fewer bytes than one that it is made of, as in a quantized model.
+    """
+    graph, sizes = maker.graph, maker.sizes
+    made = {value: node for node in nodes for value in graph.nodes[node].outputs}
+    for last in nodes[:-1]:
+        (value, *others) = graph.nodes[last].outputs
+        inside = [at for at in graph.nodes[last].inputs if at is not None and at in made]
+        is_narrow = value is not None and any(sizes[at] > sizes[value] for at in inside)
+        if not is_narrow or value is None or others or last in repeated:
+            continue
+        first = {last}
+        for node in reversed(nodes):
+            if node in first:
+                first.update(made[at] for at in graph.nodes[node].inputs if at in made)
+        rest = [node for node in nodes if node not in first]
+        read = {made[at] for node in rest for at in graph.nodes[node].inputs if at in made}
+        if read & first == {last}:
+            parts = [[node for node in nodes if node in first], rest]
+            yield parts, _padded(sizes[value], alignment)
 
 
 def _apart(maker: Maker, nodes: Sequence[int], alignment: int) -> list[tuple[int, float]]:
@@ -512,8 +562,8 @@ def _with_ways(maker: Maker, timed: Timed, steps: Sequence[_Step], room: int) ->
     staged: list[int] = []
     for step in steps:
         way = step.fastest(room)
-        if way.split:
-            wanted += [[node] for node in step.nodes]
+        if way.parts:
+            wanted += [list(part) for part in way.parts]
         else:
             wanted.append(list(step.nodes))
             if way.staged:
@@ -522,6 +572,128 @@ def _with_ways(maker: Maker, timed: Timed, steps: Sequence[_Step], room: int) ->
     if wanted == before and staged == timed.plan.overlapped and room <= timed.plan.arena_bytes:
         return None
     return maker.finish(timed.draft, wanted, staged, room, strips=timed.plan.strips)
+
+
+# -- values that are made twice ----------------------------------------------------------------
+
+
+class _Twice(NamedTuple):
+    """A value that two steps make, each for itself, and three steps that make it once."""
+
+    first: int
+    second: int
+    """Positions of the two steps."""
+    bytes: int
+    """Those of the value."""
+    nodes: tuple[list[int], list[int], list[int]]
+    """The steps that make the value, use it as the first one does, and as the second one does."""
+    scratch: int
+    """Bytes of scratch memory with which those are fastest."""
+    gain: float
+    """Seconds that are saved."""
+
+
+def _storing(maker: Maker, least: Timed, limit: float, tried: Sequence[Timed]) -> list[Timed]:
+    """Return plans that store ever more of the values that the plan of fewest bytes makes twice."""
+    found: list[Timed] = []
+    below = _bytes_within(tried, limit)
+    timed: Timed | None = least
+    while timed is not None and timed.seconds > limit and len(found) < _ROUNDS:
+        timed = _stored(maker, timed, limit, below)
+        if timed is not None:
+            found.append(timed)
+    if not found:
+        return found
+    last = found[-1]
+    found += _faster(maker, last, limit, below)
+    # Less scratch memory may do.
+    low, high = least.plan.arena_bytes, _bytes_within(found, limit)
+    steps = [list(nodes) for nodes in last.plan.steps]
+    while high < below and high > low * _WIDER and len(found) < 2 * _ROUNDS:
+        middle = int(low + high) // 2
+        other = maker.finish(last.draft, steps, [], middle)
+        found.append(other)
+        low, high = (low, middle) if other.seconds <= limit else (middle, high)
+    return found
+
+
+def _stored(maker: Maker, timed: Timed, limit: float, below: float) -> Timed | None:
+    """
+    Return a plan that makes once and stores what others make twice, if that is fast enough.
+
+    Values are stored where fewest bytes are live, until the time is within the limit.
+    """
+    plan = timed.plan
+    found = _made_twice(maker, timed)
+    if not found or plan.overlapped or plan.strips:
+        return None
+    live, scratch = plan.live_bytes[: len(plan.steps)], _scratch(plan)
+    held = [
+        live_now - sum(scratch.get(node, 0) for node in nodes)
+        for live_now, nodes in zip(live, plan.steps, strict=True)
+    ]
+    order = sorted(found, key=lambda each: each.bytes + max(held[each.first : each.second + 1]))
+    seconds, room = timed.seconds, plan.arena_bytes
+    stored: list[_Twice] = []
+    for each in order:
+        steps = {each.first, each.second}
+        need = each.bytes + each.scratch + max(held[each.first : each.second + 1])
+        is_apart = all(steps.isdisjoint((other.first, other.second)) for other in stored)
+        if seconds > limit and need < below and is_apart:
+            stored.append(each)
+            seconds -= each.gain
+            room = max(room, need)
+    if not stored:
+        return None
+    replaced = {at: [list(nodes)] for at, nodes in enumerate(plan.steps)}
+    for each in stored:
+        made, uses, others = each.nodes
+        replaced[each.first], replaced[each.second] = [made, uses], [others]
+    wanted = [nodes for at in sorted(replaced) for nodes in replaced[at]]
+    return maker.finish(timed.draft, wanted, [], room)
+
+
+def _made_twice(maker: Maker, timed: Timed) -> list[_Twice]:
+    """Return the values that exactly two steps make, and whose second making costs time."""
+    plan, graph = timed.plan, maker.graph
+    runs: dict[int, list[int]] = {}
+    repeated = set(plan.repeated)
+    for at, nodes in enumerate(plan.steps):
+        for node in repeated.intersection(nodes):
+            runs.setdefault(node, []).append(at)
+    pairs = {(found[0], found[1]) for found in runs.values() if len(found) == 2}
+    twice = []
+    for first, second in sorted(pairs):
+        common = set(plan.steps[first]) & set(plan.steps[second])
+        parts = [[node for node in plan.steps[first] if node in common]]
+        parts += [[node for node in plan.steps[at] if node not in common] for at in (first, second)]
+        if not all(parts):
+            continue
+        made = {value: node for node in common for value in graph.nodes[node].outputs}
+        read = {
+            value
+            for part in parts[1:]
+            for node in part
+            for value in graph.nodes[node].inputs
+            if value in made
+        }
+        if len(read) != 1:
+            continue
+        (value,) = read
+        if value is None or made[value] != parts[0][-1]:
+            continue
+        best = [
+            min(maker.backend.step_seconds(graph, part, staged=False), key=lambda way: way[1])
+            for part in parts
+        ]
+        before = timed.steps[first] + timed.steps[second]
+        gain = before - sum(seconds for _, seconds in best)
+        if gain > 0:
+            size = _padded(maker.sizes[value], plan.alignment)
+            scratch = max(size for size, _ in best)
+            a, b, c = parts
+            twice.append(_Twice(first, second, size, (a, b, c), scratch, gain))
+    return twice
 
 
 def _polished(maker: Maker, timed: Timed) -> Timed:

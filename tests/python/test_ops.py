@@ -247,6 +247,8 @@ COMPUTED = [
     (ops.Normalize(1), [(2, 3, 4), (4,)], lambda x, y: softmax(x, 1) * y),
     (ops.Normalize(2, channel=1), [(2, 3, 4), (3,)], lambda x, y: softmax(x, 2) * y[:, None]),
     (ops.Reduce([1]), [(2, 3, 4)], lambda x: x.sum(1, keepdims=True)),
+    (ops.Extremes(2), [(2, 3, 4)], lambda x: np.stack([x.min(2), x.max(2)], -1)),
+    (ops.Extremes(2), [(2, 3, 4, 5)], lambda x: np.stack([x.min((2, 3)), x.max((2, 3))], -1)),
     (ops.Reduce([0, 2], keeps=False), [(2, 3, 4)], lambda x: x.sum((0, 2))),
     (ops.PRODUCT, [(2, 3, 4), (1, 4, 5)], np.matmul),
     (ops.PRODUCT, [(1, 3, 4), (2, 4, 5)], np.matmul),

@@ -18,6 +18,7 @@ from arenaplan._core import CompiledKernel
 from arenaplan.executor.affine import COMPOSED, channel_affine, is_channel_affine
 from arenaplan.executor.compiled import is_enabled
 from arenaplan.executor.registry import Run, Signature, Tensor
+from arenaplan.ops.own import QUANTIZATION, REQUANTIZE
 
 Argument: TypeAlias = "int | float"
 """The number of a value that a program has made, or a constant, which is a float."""
@@ -185,12 +186,26 @@ def _dequantize(p: Program, signature: Signature, args: list[Argument]) -> Argum
 def _quantize(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
     x, scale, *zero = args
     point = zero[0] if zero else 0.0
-    if not isinstance(point, float):
-        return None
     made = signature.outputs[0]
     assert made is not None, "it has operands"
     limits = np.iinfo(made.dtype)
-    bounded = p("min", limits.max - point, p("max", limits.min - point, p("div", x, scale)))
+
+    def less_point(number: float) -> Argument:
+        return number - point if isinstance(point, float) else p("sub", number, point)
+
+    low, high = less_point(float(limits.min)), less_point(float(limits.max))
+    bounded = p("min", high, p("max", low, p("div", x, scale)))
+    return p("sub", p("add", bounded, _MIDDLE), less_point(_MIDDLE))
+
+
+def _requantize(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
+    made = signature.outputs[0]
+    if len(args) != 3 or not isinstance(args[2], float) or made is None:
+        return None
+    x, scale, point = args
+    limits = np.iinfo(made.dtype)
+    scaled = p("mul", x, scale)
+    bounded = p("min", limits.max - point, p("max", limits.min - point, scaled))
     return p("sub", p("add", bounded, _MIDDLE), _MIDDLE - point)
 
 
@@ -221,6 +236,7 @@ RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
     ("", "Swish"): (_swish, 1),
     ("", "Tanh"): (_one("tanh"), 1),
     (COMPOSED.domain, COMPOSED.op): (_affine, 1),
+    (QUANTIZATION, REQUANTIZE): (_requantize, 1),
 }
 """Per domain and operator its recipe, and the first version of the operator set that it is for."""
 
@@ -242,7 +258,7 @@ def operands_of(signature: Signature) -> list[Operand] | None:
     if not since or max(signature.version, 1) < since or not is_enabled() or made is None:
         return None
     tensors = [tensor for tensor in (*signature.inputs, *signature.outputs) if tensor is not None]
-    is_conversion = signature.op in ("DequantizeLinear", "QuantizeLinear")
+    is_conversion = signature.op in ("DequantizeLinear", "QuantizeLinear", REQUANTIZE)
     if not (_is_linear(signature) if is_conversion else _are_single(tensors)):
         return None
     if prod(made.shape) == 0:
@@ -272,7 +288,9 @@ def _is_linear(signature: Signature) -> bool:
     """Whether a node converts between bytes and real numbers, with one scale for all elements."""
     x, scale, zero = (signature.input(position) for position in range(3))
     made = signature.outputs[0]
-    if x is None or scale is None or made is None or prod(scale.shape) != 1:
+    if x is None or scale is None or made is None:
+        return False
+    if prod(scale.shape) != 1 and signature.op != REQUANTIZE:
         return False
     real, integers = (made, x) if signature.op == "DequantizeLinear" else (x, made)
     known = {tensor.dtype for tensor in (integers, zero) if tensor is not None}

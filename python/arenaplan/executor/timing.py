@@ -21,6 +21,7 @@ from arenaplan.executor.compiled import is_enabled
 from arenaplan.executor.cuts import GEMM, PRODUCT
 from arenaplan.executor.registry import Kernel, Signature, Tensor
 from arenaplan.graph import Choice
+from arenaplan.ops.own import EXTREMES, REQUANTIZE
 
 CHAIN, RATE = "Chain", "rate"
 """The operator of several members in one chain, and the attribute that holds its rate."""
@@ -75,12 +76,15 @@ _RATES = {
     "Gather": Rate(500, 0.16),
     "DequantizeLinear": Rate(1450, 0.33),
     "QuantizeLinear": Rate(5000, 0.68),
+    REQUANTIZE: Rate(5000, 0.68),
+    EXTREMES: Rate(4500, 0.3),
 }
 _COMPILED = {
     **dict.fromkeys(["Add", "Sub", "Mul", "Sum", "Max", "Min"], Rate(700, 0.3, 0.1)),
     "DequantizeLinear": Rate(700, 0.42, 0.1),
     "Div": Rate(700, 0.36, 0.1),
     "QuantizeLinear": Rate(700, 0.9, 0.1),
+    REQUANTIZE: Rate(700, 0.8, 0.1),
     **dict.fromkeys(["Relu", "Clip", "LeakyRelu", "Abs", "Neg"], Rate(600, 0.22, 0.1)),
     **dict.fromkeys(["HardSwish", "HardSigmoid", "Swish", "Reciprocal"], Rate(700, 0.4, 0.1)),
     **dict.fromkeys(["Sigmoid", "Exp"], Rate(700, 0.52, 0.1)),

@@ -29,6 +29,7 @@ kind                      operators
 :class:`Pad`              a border
 :class:`Normalize`        softmax, normalizations over rows, channels or everything
 :class:`Reduce`           reductions
+:class:`Extremes`         least and greatest elements of rows
 :class:`Product`          products of matrices
 :class:`Convolution`      convolutions
 :class:`Planes`           operators that leave channels apart: resizing, pools of whole channels
@@ -68,7 +69,7 @@ from arenaplan.ops.layout import (
 )
 from arenaplan.ops.operands import BITS, Array, Operand, Operands, Shape, array_bytes, from_front
 from arenaplan.ops.operator import ROWS, Operator, Table, effects_of, lookup, repeats, windows_of
-from arenaplan.ops.rows import PRODUCT, Normalize, Product, Reduce
+from arenaplan.ops.rows import PRODUCT, Extremes, Normalize, Product, Reduce
 from arenaplan.ops.windows import (
     CONVOLUTION,
     PLANES,
@@ -87,11 +88,11 @@ from arenaplan.ops.windows import (
 # fmt: off
 __all__ = [
     "BITCAST", "BITS", "CONVERT", "CONVOLUTION", "ELEMENTWISE", "FIRST_OPERAND", "IDENTITY",
-    "PLANES", "PRODUCT", "RESHAPE", "ROWS", "SHAPE_ONLY", "UPDATE", "WHOLE", "Array",
-    "Bitcast", "Concat", "Convert", "Convolution", "Elementwise", "FirstOperand", "Identity",
+    "PLANES", "PRODUCT", "RESHAPE", "ROWS", "SHAPE_ONLY", "UPDATE", "WHOLE", "Array", "Bitcast",
+    "Concat", "Convert", "Convolution", "Elementwise", "Extremes", "FirstOperand", "Identity",
     "Loop", "Neighbors", "Normalize", "Operand", "Operands", "Operator", "Pad", "Pixelwise",
     "PixelwiseConvolution", "Planes", "Pool", "Product", "Reduce", "Reshape", "Rows", "Shape",
-    "ShapeOnly", "Slice", "Slide", "Split", "Table", "Transpose", "Update", "Whole",
-    "array_bytes", "effects_of", "from_front", "lookup", "one_index", "repeats", "windows_of",
+    "ShapeOnly", "Slice", "Slide", "Split", "Table", "Transpose", "Update", "Whole", "array_bytes",
+    "effects_of", "from_front", "lookup", "one_index", "repeats", "windows_of",
 ]
 # fmt: on

@@ -1,6 +1,13 @@
-"""The domain of operators that only this package has: gradients, losses, updates of parameters."""
+"""The domains of operators that only this package has."""
 
 from typing import Final
 
 TRAINING: Final = "arenaplan.training"
 """Operators of :mod:`arenaplan.symbols.own`, which the NumPy executor runs."""
+QUANTIZATION: Final = "arenaplan.quantization"
+"""Operators that an importer puts in the place of quantizing ones."""
+EXTREMES: Final = "Extremes"
+"""The operator of that domain that returns the least and the greatest element of each part of a
+tensor: of each channel of images, and of each row of anything else."""
+REQUANTIZE: Final = "Requantize"
+"""The operator of that domain that multiplies sums by scales, rounds, and adds a zero point."""

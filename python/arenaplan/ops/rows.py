@@ -76,6 +76,24 @@ class Reduce(Operator):
 
 
 @dataclass(slots=True)
+class Extremes(Operator):
+    """The least and the greatest element along the last dimensions of input 0, in one more."""
+
+    axis: int
+    """The first of those dimensions, counted from the front."""
+
+    def pieces(self, node: Operands) -> Flow | None:
+        """One per index before them."""
+        return None if node.x is None else Flow(0, prod(node.x.shape[: self.axis]), (0,))
+
+    def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
+        """Those dimensions are needed whole."""
+        if not is_whole(box[-1:], made[-1:]):
+            raise Uncuttable
+        return [(*box[:-1], *whole(first(shapes)[self.axis :]))]
+
+
+@dataclass(slots=True)
 class Product(Operator):
     """A product of matrices, or of stacks of them."""
 

@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from arenaplan import ops
 from arenaplan.errors import UnsupportedDtype
-from arenaplan.executor.cuts import SCALED
+from arenaplan.executor.cuts import ELEMENTWISE, SCALED
 from arenaplan.executor.kernels.pieces import (
     Blocks,
     blockwise,
@@ -19,7 +20,9 @@ from arenaplan.executor.kernels.pieces import (
     operand,
     result,
 )
-from arenaplan.executor.registry import Run, Signature, Step, kernel
+from arenaplan.executor.registry import Cut, Run, Signature, Step, kernel
+from arenaplan.ops.boxes import Box, Footprint, Uncuttable
+from arenaplan.ops.own import EXTREMES, QUANTIZATION, REQUANTIZE
 
 _REAL = Blocks("float32")
 _WIDE = Blocks("float32", is_wide=True)
@@ -132,6 +135,47 @@ def dynamic_quantize_linear(step: Step) -> Run | None:
     inputs = [x, scale.reshape(()), zero.reshape(())]
     choose = partial(range_of, x, scale, zero)
     return in_sequence(choose, blockwise(_quantize, inputs, y, _WIDE.arrays(step)))
+
+
+def _extremes_cut(signature: Signature, box: Box) -> Footprint:
+    x, made = signature.input(0), signature.outputs[0]
+    if x is None or made is None:
+        raise Uncuttable
+    return ops.Extremes(len(made.shape) - 1).footprint([x.shape], made.shape, box)
+
+
+@kernel(EXTREMES, domain=QUANTIZATION, cut=Cut(_extremes_cut))
+def extremes(step: Step) -> Run | None:
+    """Write the least and the greatest element of each part."""
+    x, y = operand(step, 0), result(step)
+    if x.size == 0:
+        raise invalid(step, "an empty tensor has no range")
+    axes = tuple(range(y.ndim - 1, x.ndim))
+    low, high = y[..., 0], y[..., 1]
+
+    def run() -> None:
+        np.minimum.reduce(x, axis=axes, out=low)
+        np.maximum.reduce(x, axis=axes, out=high)
+
+    return run
+
+
+@kernel(REQUANTIZE, domain=QUANTIZATION, workspace=_REAL.declare, cut=ELEMENTWISE)
+def requantize(step: Step) -> Run | None:
+    """Write sums times scales, bounded and rounded, plus a zero point, as MLAS does."""
+    x, scale, zero, y = operand(step, 0), operand(step, 1), operand(step, 2), result(step)
+    if step.signature.constant[2] is None:
+        raise invalid(step, "its zero point is no constant")
+    limits, point = np.iinfo(y.dtype), int(zero.reshape(()))
+
+    def convert(x: np.ndarray, scale: np.ndarray, y: np.ndarray, real: np.ndarray) -> None:
+        np.multiply(x, scale, out=real)
+        np.clip(real, limits.min - point, limits.max - point, out=real)
+        np.rint(real, out=real)
+        np.add(real, point, out=real)
+        np.copyto(y, real, casting="unsafe")
+
+    return blockwise(convert, [x, scale], y, _REAL.arrays(step))
 
 
 def range_of(x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> None:

@@ -7,7 +7,7 @@ runs other nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Final
 
@@ -24,9 +24,10 @@ from arenaplan.importers.onnx.rules.elementwise import (
     trains,
 )
 from arenaplan.importers.onnx.rules.layout import pads, slices, split_sizes
-from arenaplan.importers.onnx.rules.reduce import REDUCTIONS, reduced_axes
+from arenaplan.importers.onnx.rules.reduce import REDUCTIONS, extremes_axis, reduced_axes
 from arenaplan.importers.onnx.rules.training import ACTIVATIONS, REPLACES
 from arenaplan.importers.onnx.rules.windows import window
+from arenaplan.ops.own import EXTREMES, QUANTIZATION, REQUANTIZE
 
 
 def _batch_norm(op: Op) -> ops.Operator | None:
@@ -188,6 +189,16 @@ CONTRIB_OPERATORS: Final[ops.Table[Op]] = {
 }
 """Canonical operators by operator of the domain of ONNX Runtime."""
 
+_TABLES: Final[Mapping[str, ops.Table[Op]]] = {
+    "": OPERATORS,
+    MICROSOFT: CONTRIB_OPERATORS,
+    QUANTIZATION: {
+        EXTREMES: lambda op: ops.Extremes(extremes_axis(len(op.input(0).shape))),
+        REQUANTIZE: ops.FIRST_OPERAND,
+    },
+}
+"""Canonical operators by domain."""
+
 _COPIES: Final = frozenset(["Cast", "CastLike", "Expand", "Pad", "Tile", "Transpose"])
 """Operators that the executor runs even if they only copy."""
 
@@ -197,7 +208,7 @@ _IGNORES: Final = {"CastLike": (1,)}
 
 def node_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     """Return the effects of an operator with known results."""
-    table = CONTRIB_OPERATORS if op.domain == MICROSOFT else {} if op.domain else OPERATORS
+    table = _TABLES.get(op.domain, {})
     if op.domain == MICROSOFT and op.type in REPLACES:
         return _replacing(op, outputs)
     if op.type not in table:

@@ -50,6 +50,7 @@ from arenaplan.importers.onnx.frames import (
     stored_operand,
     stored_tensors,
 )
+from arenaplan.importers.onnx.integers import let_repeat, with_real_sums
 from arenaplan.importers.onnx.joined import Joined, nested, note
 from arenaplan.importers.onnx.op import (
     Absent,
@@ -144,6 +145,7 @@ class Walk:
         self._add_inputs(scope, infos)
         types = declared_types(graph.value_info, graph.output)
         nodes = with_narrow_moves(graph, versions.get("", 1))
+        nodes, self._cones = with_real_sums(nodes, graph, versions, scope)
         self._main = Frame(iter(fill(nodes, scope)), scope, scope, versions, types)
 
     def _begin(self, graph: Graph, proto: GraphProto, common: Common) -> None:
@@ -171,6 +173,7 @@ class Walk:
         """Return the graph of the whole model."""
         self._visit_all()
         self._add_outputs()
+        let_repeat(self.graph, self._cones)
         self._warn_of_unread()
         return self.graph
 

@@ -86,6 +86,17 @@ def reduction(op: Op) -> Sequence[Result]:
     return ((_without(op, x, reduced_axes(op, len(x.shape))), x.dtype),)
 
 
+def extremes(op: Op) -> Sequence[Result]:
+    """Two elements for each part of a tensor."""
+    x = op.input(0)
+    return (((*x.shape[: extremes_axis(len(x.shape))], 2), x.dtype),)
+
+
+def extremes_axis(rank: int) -> int:
+    """Return the first dimension of a part: of channels of images, else of rows."""
+    return 2 if rank > 3 else max(rank - 1, 0)
+
+
 def arg_reduction(op: Op) -> Sequence[Result]:
     """A position along one axis."""
     x = op.input(0)
