@@ -14,7 +14,7 @@ from arenaplan.cli import main
 from arenaplan.cli.config import KEYS
 from arenaplan.cli.man import page
 from arenaplan.cli.parser import COMMANDS, EXAMPLES, GROUPS, Parser
-from arenaplan.cli.whole import whole_parser
+from arenaplan.cli import whole_parser
 
 
 @pytest.fixture(scope="module")

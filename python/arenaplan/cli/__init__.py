@@ -13,7 +13,7 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -86,7 +86,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     elif chosen is not None:
         parser.error(f"there is no command {chosen!r}{did_you_mean(chosen, COMMANDS)}")
     _start.raise_again()
-    options = parse(parser, arguments)
+    options = parse(parser, arguments, whole_commands)
     assert position is not None  # The parser has refused a line without a command.
     from arenaplan.cli.settings import with_settings  # The help needs none of it.
 
@@ -113,6 +113,24 @@ def add_command_to(commands: Commands, name: str) -> None:
     """Add a command with its options."""
     import_module(f"arenaplan.cli.{name}").add_to(commands)
     add_general(commands.choices[name])
+
+
+def whole_parser() -> Parser:
+    """Return the parser of the command line with all commands, which imports them all."""
+    return _whole()[0]
+
+
+def whole_commands() -> Mapping[str, Parser]:
+    """Return the parser of each command, by name, which imports them all."""
+    return _whole()[1].choices
+
+
+def _whole() -> tuple[Parser, Commands]:
+    parser, commands = make_parser()
+    commands.help = "command"  # Left out of the help, which lists commands by group.
+    for name in COMMANDS:
+        add_command_to(commands, name)
+    return parser, commands
 
 
 def _discard_output() -> None:

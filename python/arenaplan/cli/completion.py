@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from arenaplan.cli import whole_parser
 from arenaplan.cli.common import add_command
-from arenaplan.cli.whole import whole_parser
 
 if TYPE_CHECKING:
     from arenaplan.cli.common import Commands

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from arenaplan import __version__, _core
+from arenaplan.cli import whole_parser
 from arenaplan.cli.common import add_command, say
 from arenaplan.cli.parser import COMMANDS, EXAMPLES, GROUPS
-from arenaplan.cli.whole import whole_parser
 from arenaplan.errors import InvalidOption
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from arenaplan.close import closest
@@ -108,11 +108,11 @@ class Parser(argparse.ArgumentParser):
         """Return whether the command has a long option."""
         return option.startswith("--") and option in self._option_string_actions
 
-    def refuse(self, unknown: Sequence[str]) -> NoReturn:
-        """End the program over arguments that the command does not have."""
+    def refuse(self, unknown: Sequence[str], commands: Mapping[str, Parser]) -> NoReturn:
+        """End the program over arguments that the command does not have, though others may."""
         options = [text.partition("=")[0] for text in unknown if text.startswith("-")]
         known = [name for name in self._option_string_actions if name.startswith("--")]
-        owners = _owners(options)
+        owners = _owners(options, commands)
         near = [
             found
             for name in options
@@ -134,11 +134,8 @@ class Parser(argparse.ArgumentParser):
         )
 
 
-def _owners(options: Sequence[str]) -> dict[str, list[str]]:
+def _owners(options: Sequence[str], commands: Mapping[str, Parser]) -> dict[str, list[str]]:
     """Return the commands that have an option, for each option that a command has."""
-    from arenaplan.cli.whole import whole_commands  # Imports every command: only for errors.
-
-    commands = whole_commands()
     owners = {
         option: [name for name, command in commands.items() if command.has(option)]
         for option in options
@@ -219,9 +216,21 @@ def examples(name: str) -> str:
     return "\n".join(["examples:", *(f"  arenaplan {line}" for line in EXAMPLES[name])])
 
 
-def parse(parser: Parser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options; wrong ones end the program with the usage of their command."""
+def parse(
+    parser: Parser,
+    arguments: Sequence[str] | None,
+    every_command: Callable[[], Mapping[str, Parser]] = dict,
+) -> argparse.Namespace:
+    """
+    Return the options; wrong ones end the program with the usage of their command.
+
+    Parameters
+    ----------
+    every_command : callable
+        Returns the parser of each command, by name, which takes a while; called for arguments that
+        no option takes, to say which commands have such an option.
+    """
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        options.parser.refuse(unknown)
+        options.parser.refuse(unknown, every_command())
     return options
