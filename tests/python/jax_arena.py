@@ -26,7 +26,8 @@ class InArena:
     donate : collection of int
         Donated arguments, as for :func:`arenaplan.from_train_step`.
     options : dict
-        Options of the plan.
+        Options of the plan. With a schedule, each execution reads and writes the values that
+        :meth:`arenaplan.Graph.scheduled` gives it.
     """
 
     def __init__(self, function: Any, args: tuple[Any, ...], donate: Donate, **options: Any):
@@ -40,6 +41,19 @@ class InArena:
         self.graph = self.emitter.graph
         self.plan = ap.plan(self.graph, **options)
         self.plan.check(self.graph)
+        schedule = self.plan.schedule
+        self.executions = self.graph if schedule is None else self.graph.scheduled(schedule)
+        self.lines = {
+            node.name: line for node, line in zip(self.graph.nodes, self.program.lines, strict=True)
+        }
+        named = {value.name: value.index for value in self.executions.values}
+        self.first = {
+            tensor: named[self.graph.values[index].name]
+            for tensor, index in self.emitter.values.items()
+        }
+        """By array: the first value that it is among those of the executions."""
+        self.values = dict(self.first)
+        """By array: the value that the current execution means."""
         self.arena = np.full(self.plan.arena_bytes, 0xA5, np.uint8)
         self.elsewhere: dict[Tensor, Any] = {
             tensor: tensor.data for tensor in self.program.constants
@@ -57,7 +71,7 @@ class InArena:
     def write(self, tensor: Tensor | None, array: Any) -> None:
         if tensor is None:
             return
-        index = self.emitter.values.get(tensor)
+        index = self.values.get(tensor)
         place = None if index is None else self.plan.placements[index]
         if place is None:
             self.elsewhere[tensor] = array
@@ -73,7 +87,7 @@ class InArena:
             return atom.value
         if atom in self.elsewhere:
             return self.elsewhere[atom]
-        place = self.plan.placements[self.emitter.values[atom]]
+        place = self.plan.placements[self.values[atom]]
         assert place is not None
         size = int(np.prod(atom.shape)) * jnp.dtype(atom.dtype).itemsize
         content = self.arena[place.offset : place.offset + size].copy()
@@ -119,6 +133,15 @@ class InArena:
         inputs = [x for x in self.program.inputs if x is not None and x.name not in names]
         for tensor, array in zip(inputs, self.jax.tree.leaves(batch), strict=True):
             self.write(tensor, array)
-        for node in self.plan.order:
-            self.run_line(self.program.lines[node])
+        for step in self.plan.order:
+            execution = self.executions.nodes[step]
+            # A repetition is named after its node: ``n#2``.
+            is_first = step < len(self.graph.nodes)
+            line = self.lines[execution.name if is_first else execution.name.rpartition("#")[0]]
+            operands = (*zip(line.inputs, execution.inputs, strict=False),
+                        *zip(line.outputs, execution.outputs, strict=False))  # fmt: skip
+            meant = {x: at for x, at in operands if isinstance(x, Tensor) and at is not None}
+            self.values.update(meant)
+            self.run_line(line)
+        self.values.update(self.first)
         return [self.read(atom) for atom in self.program.outputs]

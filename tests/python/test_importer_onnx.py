@@ -267,7 +267,7 @@ def test_operators_that_only_rename_bytes_are_views(
 ) -> None:
     inputs = "x s" if weights else "x"
     imported = load_one(op, inputs, given={"x": [1, 2, 3]}, weights=weights, **attributes)
-    assert imported.nodes[0].effects == ap.Effects(views=(View(0, 0),))
+    assert imported.nodes[0].effects == ap.Effects(views=(View(0, 0),), pure=True)
 
 
 def test_only_the_data_of_a_dropout_is_a_view() -> None:
@@ -289,7 +289,7 @@ def test_pieces_of_a_concatenation_are_views_where_they_are_contiguous() -> None
         View(2, 0, 60, "output"),
     )
     batch = load_one("Concat", "a b", given={"a": [2, 2], "b": [2, 3]}, axis=-1)
-    assert batch.nodes[0].effects == ap.Effects()
+    assert batch.nodes[0].effects == ap.Effects(pure=True)
 
 
 def test_concatenations_that_begin_alike_are_pieces_of_each_other() -> None:
@@ -326,7 +326,7 @@ def test_pieces_of_a_split_are_views_where_they_are_contiguous() -> None:
     imported = load_one("Split", "x s", outputs="y z", given={"x": [4, 2]}, weights=sizes)
     assert imported.nodes[0].effects.views == (View(0, 0, 0), View(0, 1, 8))
     inner = load_one("Split", "x s", outputs="y z", given={"x": [2, 4]}, weights=sizes, axis=1)
-    assert inner.nodes[0].effects == ap.Effects()
+    assert inner.nodes[0].effects == ap.Effects(pure=True)
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_a_slice_of_neighbors_is_a_view(
     )
     assert imported.values[imported.outputs[0]].shape == whole[window].shape
     if offset is None:
-        assert imported.nodes[0].effects == ap.Effects()
+        assert imported.nodes[0].effects == ap.Effects(pure=True)
     else:
         assert imported.nodes[0].effects.views == (View(0, 0, offset),)
         assert whole[window].ravel()[0] * 4 == offset
@@ -368,7 +368,8 @@ def test_a_transpose_of_ones_is_a_copy() -> None:
 
 def test_elements_smaller_than_a_byte_have_no_windows() -> None:
     given = {"a": ([1, 2], TensorProto.INT4), "b": ([1, 2], TensorProto.INT4)}
-    assert load_one("Concat", "a b", given=given, axis=1, opset=21).nodes[0].effects == ap.Effects()
+    joined = load_one("Concat", "a b", given=given, axis=1, opset=21)
+    assert joined.nodes[0].effects == ap.Effects(pure=True)
 
 
 def test_batch_normalization_works_in_place_unless_it_trains() -> None:
@@ -384,14 +385,14 @@ def test_batch_normalization_works_in_place_unless_it_trains() -> None:
         weights=weights,
         training_mode=1,
     )
-    assert training.nodes[0].effects == ap.Effects()
+    assert training.nodes[0].effects == ap.Effects(pure=True)
 
 
 def test_operands_whose_bytes_do_not_matter_are_ignored() -> None:
     like = load_one("RandomNormalLike", "x", given={"x": [2]})
     assert like.nodes[0].effects.ignores == (0,)
     cast = load_one("CastLike", "x t", given={"x": [2], "t": ([1], TensorProto.INT32)}, opset=19)
-    assert cast.nodes[0].effects == ap.Effects(in_place=(InPlace(0, 0),), ignores=(1,))
+    assert cast.nodes[0].effects == ap.Effects(in_place=(InPlace(0, 0),), ignores=(1,), pure=True)
 
 
 # -- functions and branches ----------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 import arenaplan as ap
 from arenaplan.errors import InputMismatch, InvalidOption, ModelCorrupt, RecomputeExceeded
@@ -175,6 +176,52 @@ def test_a_paged_training_is_equal_bit_for_bit() -> None:
         ap.Plan.from_json(plan.to_json().encode()).check(train.graph)
         found = [trainer.step(batch, verify=k == 1)["loss"] for k, batch in enumerate(given)]
     assert found == expected
+
+
+def mixed(dtype: int) -> ap.TrainingGraph:
+    """Return a classifier whose layers compute in one type, and whose parameters hold float32."""
+    rng = np.random.default_rng(3)
+    graph = ap.Graph("mixed")
+    x, t = graph.input("x", (64, 32)), graph.input("t", (64,), "int64")
+    parameters, h = [], graph.op.Cast(x, to=dtype)
+    for layer, (inner, outer) in enumerate([(32, 64), (64, 64), (64, 64), (64, 8)]):
+        initial = rng.standard_normal((inner, outer), np.float32) / np.float32(np.sqrt(inner))
+        w = graph.parameter(f"w{layer}", initial)
+        b = graph.parameter(f"b{layer}", np.zeros(outer, np.float32))
+        parameters += [w, b]
+        h = graph.op.Gemm(h, graph.op.Cast(w, to=dtype), graph.op.Cast(b, to=dtype))
+        h = graph.op.Relu(h) if layer < 3 else h
+    scores = graph.op.Cast(h, to=TensorProto.FLOAT)
+    loss = graph.op.SoftmaxCrossEntropyLoss(scores, t, name="loss")
+    return ap.adam(ap.gradient(graph, of=loss, wrt=parameters), lr=3e-3)
+
+
+def test_a_network_trains_in_half_precision_with_parameters_in_single() -> None:
+    centers = np.random.default_rng(0).standard_normal((8, 32), np.float32)
+
+    def batch(seed: int) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        labels = rng.integers(0, 8, 64)
+        return {"x": centers[labels] + rng.standard_normal((64, 32), np.float32) / 2, "t": labels}
+
+    losses, sizes = {}, {}
+    for key, dtype, options in [
+        ("single", TensorProto.FLOAT, {}),
+        ("half", TensorProto.FLOAT16, {}),
+        ("recomputed", TensorProto.FLOAT16, {"recompute": "30%"}),
+    ]:
+        train = mixed(dtype)
+        states = [value for value in train.graph.values if value.kind == "state"]
+        assert {value.dtype for value in states} == {"float32", "int64"}
+        with ap.Trainer(train, seed=1, **options) as trainer:
+            losses[key] = [float(trainer.step(batch(step))["loss"]) for step in range(40)]
+            sizes[key] = trainer.plan.arena_bytes
+    assert losses["half"] == losses["recomputed"]
+    assert losses["half"] != losses["single"]
+    np.testing.assert_allclose(losses["half"], losses["single"], atol=2e-3)
+    assert losses["half"][0] > 2
+    assert losses["half"][-1] < 1e-3
+    assert sizes["recomputed"] < sizes["half"] < sizes["single"]
 
 
 def test_an_arena_that_no_schedule_fits_is_refused_with_the_smallest() -> None:

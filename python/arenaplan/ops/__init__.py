@@ -84,15 +84,18 @@ from arenaplan.ops.windows import (
     Slide,
     Whole,
 )
+from arenaplan.ops.work import FLOPS_PER_BYTE, convolution_operations, product_operations, roofline
 
 # fmt: off
 __all__ = [
-    "BITCAST", "BITS", "CONVERT", "CONVOLUTION", "ELEMENTWISE", "FIRST_OPERAND", "IDENTITY",
-    "PLANES", "PRODUCT", "RESHAPE", "ROWS", "SHAPE_ONLY", "UPDATE", "WHOLE", "Array", "Bitcast",
-    "Concat", "Convert", "Convolution", "Elementwise", "Extremes", "FirstOperand", "Identity",
-    "Loop", "Neighbors", "Normalize", "Operand", "Operands", "Operator", "Pad", "Pixelwise",
-    "PixelwiseConvolution", "Planes", "Pool", "Product", "Reduce", "Reshape", "Rows", "Shape",
-    "ShapeOnly", "Slice", "Slide", "Split", "Table", "Transpose", "Update", "Whole", "array_bytes",
-    "effects_of", "from_front", "lookup", "one_index", "repeats", "windows_of",
+    "BITCAST", "BITS", "CONVERT", "CONVOLUTION", "ELEMENTWISE", "FIRST_OPERAND",
+    "FLOPS_PER_BYTE", "IDENTITY", "PLANES", "PRODUCT", "RESHAPE", "ROWS", "SHAPE_ONLY",
+    "UPDATE", "WHOLE", "Array", "Bitcast", "Concat", "Convert", "Convolution", "Elementwise",
+    "Extremes", "FirstOperand", "Identity", "Loop", "Neighbors", "Normalize", "Operand",
+    "Operands", "Operator", "Pad", "Pixelwise", "PixelwiseConvolution", "Planes", "Pool",
+    "Product", "Reduce", "Reshape", "Rows", "Shape", "ShapeOnly", "Slice", "Slide", "Split",
+    "Table", "Transpose", "Update", "Whole", "array_bytes", "convolution_operations",
+    "effects_of", "from_front", "lookup", "one_index", "product_operations", "repeats",
+    "roofline", "windows_of",
 ]
 # fmt: on

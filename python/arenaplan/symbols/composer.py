@@ -18,8 +18,8 @@ from arenaplan.importers.onnx.operators import node_effects
 from arenaplan.importers.onnx.rules import rule_of
 from arenaplan.importers.onnx.rules.schema import infer
 from arenaplan.importers.onnx.tensors import StoredTensor
+from arenaplan.importers.onnx.work import RANDOM, cost_of
 from arenaplan.symbols.call import call
-from arenaplan.symbols.cost import cost_of
 from arenaplan.symbols.own import OWN
 from arenaplan.symbols.schema import (
     TRAINING,
@@ -35,13 +35,6 @@ Input: TypeAlias = "int | float | Sequence[Any] | np.ndarray | np.generic | None
 
 BUDGET = Budget(ModelProto())
 _FOLDER = Folder(None)
-RANDOM = frozenset(
-    [
-        *("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"),
-        *("RandomUniform", "RandomUniformLike"),
-    ]
-)
-"""Operators that draw random numbers."""
 VERSIONS = {"": VERSION, TRAINING: 1}
 
 

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Final
 
 from arenaplan.importers.jaxpr.program import Equation, Line, Program, Tensor
-from arenaplan.ops import array_bytes
-
-FLOPS_PER_BYTE: Final = 8
-"""Operations in the time of one byte from memory. A roofline model (Williams, Waterman and
-Patterson 2009) with this ratio prices elementwise operators by their bytes."""
+from arenaplan.ops import convolution_operations, product_operations, roofline
 
 
 def cost_of(line: Line) -> int:
     """
     Return the work of one run, in floating-point operations or their time in bytes.
 
-    It is the larger one of the operations and :data:`FLOPS_PER_BYTE` times the bytes of operands
-    and results. Arrays between the equations of the line move no bytes. A loop without a known
-    number of rounds counts as one round.
+    It is that of :func:`arenaplan.ops.roofline`. Arrays between the equations of the line move no
+    bytes. A loop without a known number of rounds counts as one round.
     """
     moved = {atom for atom in line.inputs if isinstance(atom, Tensor)}
     moved.update(out for out in line.outputs if out is not None)
     bodies = max((_rounds(line.main) * _total(body) for body in line.main.bodies), default=0)
-    return max(
-        sum(_operations(equation) for equation in line.equations),
-        FLOPS_PER_BYTE * sum(array_bytes(x.shape, x.dtype) for x in moved),
-        bodies,
-    )
+    operations = sum(_operations(equation) for equation in line.equations)
+    return roofline(max(operations, bodies), (atom.operand for atom in moved))
 
 
 def _total(program: Program) -> int:
@@ -48,8 +39,8 @@ def _operations(equation: Equation) -> int:
     shapes = [() if atom is None else atom.shape for atom in equation.inputs]
     if equation.primitive == "dot_general":
         (contracted, _), _ = equation.params["dimension_numbers"]
-        return int(2 * made * prod(shapes[0][axis] for axis in contracted))
+        return product_operations((made,), prod(shapes[0][axis] for axis in contracted))
     if equation.primitive == "conv_general_dilated":
         features = equation.params["dimension_numbers"].rhs_spec[0]
-        return int(2 * made * prod(shapes[1]) // max(shapes[1][features], 1))
+        return convolution_operations((made,), shapes[1], features)
     return max(made, *map(prod, shapes), 0)

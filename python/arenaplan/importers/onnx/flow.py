@@ -48,6 +48,7 @@ from arenaplan.importers.onnx.op import Absent, DataDependent, Items, Op, Operan
 from arenaplan.importers.onnx.sequences import refuse_items, settle, walk_body
 from arenaplan.importers.onnx.tensors import StoredTensor
 from arenaplan.importers.onnx.walk import SEQUENCES, Walk
+from arenaplan.importers.onnx.work import are_pure, cost_of_bodies
 from arenaplan.ops import Shape
 
 
@@ -210,6 +211,8 @@ class Flow(NamedTuple):
     """Number of carried values of a loop; they are its first results."""
     first: int = 0
     """Position of the first initial value among the operands."""
+    rounds: int | None = None
+    """How often a loop runs its body, if that is known."""
 
 
 def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
@@ -262,13 +265,14 @@ def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Op
         operands,
         (*results, *inner),
         name=op.name,
-        effects=NO_EFFECTS._replace(in_place=pairs),
+        effects=NO_EFFECTS._replace(in_place=pairs, pure=are_pure(flow.bodies)),
         attributes={
             "bodies": tuple(flow.bodies),
             "results": len(results),
             "carried": flow.carried,
             **flow.attributes,
         },
+        cost=cost_of_bodies(flow.bodies, flow.rounds, (*flow.operands, *made)),
         domain=op.domain,
         version=op.version,
     )
@@ -367,7 +371,7 @@ def _loop(walk: Walk, frame: Frame, op: Op) -> Flow:
     draft.condition = None if _always(again, op) else body.index_of(again)
     operands: list[Operand | None] = [op.optional(0), op.optional(1), *initial]
     kinds = _finish_loop(body, operands, changed, scanned, wanted, trips or 0, [0] * len(scanned))
-    return Flow(operands, kinds, [finish(draft)], {}, len(initial), 2)
+    return Flow(operands, kinds, [finish(draft)], {}, len(initial), 2, trips)
 
 
 def _always(condition: Operand, op: Op) -> bool:
@@ -555,7 +559,7 @@ def _scan(walk: Walk, frame: Frame, op: Op) -> Flow:
         "axes": tuple(ends),
         "backward": tuple(_listed(op, "scan_output_directions", len(scanned))),
     }
-    return Flow(operands, kinds, [finish(body.draft)], attributes, split)
+    return Flow(operands, kinds, [finish(body.draft)], attributes, split, rounds=trips)
 
 
 def _listed(op: Op, name: str, count: int) -> list[int]:

@@ -72,6 +72,7 @@ from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
 from arenaplan.importers.onnx.rules.schema import PartialResult, infer
 from arenaplan.importers.onnx.schemas import check_node
 from arenaplan.importers.onnx.tensors import StoredTensor
+from arenaplan.importers.onnx.work import cost_of, is_pure
 
 _WHOLE = (View(0, 0),)
 
@@ -417,10 +418,11 @@ class Walk:
             tuple(inputs),
             tuple([None if known is None else known.index for known in operands]),
             name=op.name,
-            effects=effects,
+            effects=effects._replace(pure=is_pure(op)),
             attributes=_plain(op) if op.attributes else None,
             domain=op.domain,
             version=op.version,
+            cost=cost_of(op, operands),
         )
         appended.origin = op.origin
         if op.type == "Concat" and not op.domain:

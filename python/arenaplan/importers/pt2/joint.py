@@ -21,9 +21,6 @@ _PRODUCTS: Final = frozenset(["addbmm", "addmm", "baddbmm", "bmm", "matmul", "mm
 _TRANSPOSES: Final = frozenset(["permute", "t", "transpose"])
 _EXPANSIONS: Final = frozenset(["expand"])
 
-FLOPS_PER_BYTE: Final = 8
-"""Operations in the time of one byte from memory: see the importer of JAX programs."""
-
 
 def base_of(call: Call) -> str:
     """Return the name of an operator of ATen without its overload; of others nothing."""
@@ -86,20 +83,19 @@ def without_expansions(program: Program) -> Program:
 
 
 def cost_of(base: str, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> int:
-    """Return the larger one of operations and 8 times the bytes of operands and results."""
+    """Return the work of one run (:mod:`arenaplan.ops.work`)."""
     operands = [x for x in inputs if x is not None]
-    moved = sum(ops.array_bytes(x.shape, x.dtype) for x in (*operands, *outputs))
     made = sum(prod(x.shape) for x in outputs)
     operations = max([made, *(prod(x.shape) for x in operands)])
     if base in _PRODUCTS and len(operands) >= 2:
-        operations = 2 * made * operands[-2].shape[-1]
+        operations = ops.product_operations((made,), operands[-2].shape[-1])
     elif base in ("convolution", "convolution_backward") and len(operands) >= 2:
         *_, weights = operands[: 3 if base == "convolution_backward" else 2]
         # Every element of the output image is a sum over one filter; each gradient is one more.
         image = outputs[0] if base == "convolution" else operands[0]
         passes = 1 if base == "convolution" else len(outputs)
-        operations = 2 * passes * prod(image.shape) * prod(weights.shape[1:])
-    return max(operations, FLOPS_PER_BYTE * moved)
+        operations = passes * ops.convolution_operations(image.shape, weights.shape)
+    return ops.roofline(operations, (*operands, *outputs))
 
 
 def _readers(program: Program) -> dict[str, list[Call | None]]:
