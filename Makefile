@@ -113,6 +113,7 @@ oracles: ## tests with other projects' runtimes and frameworks; downloads gigaby
 	test -x .venv-oracles/bin/python || $(PYTHON) -m venv .venv-oracles
 	.venv-oracles/bin/python -m pip install --quiet --upgrade --pre tflite-micro
 	.venv-oracles/bin/python -m pip install --quiet ".[oracles,dev]"
+	.venv-oracles/bin/python tools/minimalloc_tests.py
 	.venv-oracles/bin/python -m pytest $(ORACLES)
 
 # -- checks ------------------------------------------------------------------------

@@ -2891,13 +2891,7 @@ def order_mutations(graph: Graph, elementwise: Sequence[int] | None = None) -> l
     """
 
 def pack(
-    sizes: Sequence[int],
-    live: Sequence[tuple[int, int]],
-    alignments: Sequence[int],
-    pins: Sequence[int | None],
-    hints: Sequence[int | None],
-    details: dict[str, Any],
-    spaces: Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]],
+    problem: dict[str, Any],
     time_limit: float | None,
     node_limit: int | None,
     seed: int,
@@ -2905,19 +2899,11 @@ def pack(
     on_progress: Any | None,
 ) -> Packing:
     """
-    Pack buffers of ``sizes`` bytes that are live during ``live``.
+    Pack the buffers of ``problem``.
     """
 
 def pack_again(
-    sizes: Sequence[int],
-    live: Sequence[tuple[int, int]],
-    alignments: Sequence[int],
-    pins: Sequence[int | None],
-    hints: Sequence[int | None],
-    details: dict[str, Any],
-    spaces: Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]],
-    old: Sequence[int | None],
-    seed: int,
+    problem: dict[str, Any], old: Sequence[int | None], seed: int
 ) -> tuple[Packing, list[int], int]:
     """
     Return a packing with few buffers away from ``old``, those buffers, and the peak of staying.
@@ -2939,16 +2925,7 @@ def pack_apart(
     of ``orders`` are searched, those of ``last`` are placed after them.
     """
 
-def pack_blame(
-    sizes: Sequence[int],
-    live: Sequence[tuple[int, int]],
-    alignments: Sequence[int],
-    pins: Sequence[int | None],
-    hints: Sequence[int | None],
-    details: dict[str, Any],
-    spaces: Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]],
-    space: int,
-) -> list[int] | None:
+def pack_blame(problem: dict[str, Any], space: int) -> list[int] | None:
     """
     Return the buffers that prove that space number ``space`` is too small, or None.
     """

@@ -161,7 +161,7 @@ class Problem:
             On Ctrl-C; its ``packing`` is the best one so far.
         """
         packing = _core.pack(
-            *self._columns(),
+            self._columns(),
             **check_limits(time_limit, node_limit, seed, threads),
             on_progress=on_progress,
         )
@@ -194,10 +194,10 @@ class Problem:
         [0, 2]
         """
         columns = self._columns()
-        names = [described[0] for described in columns[-1]]
+        names = [described[0] for described in columns["spaces"]]
         if space is not None and space not in names:
             raise InvalidOption(f"there is no space {space!r}, only {', '.join(names)}")
-        return _core.pack_blame(*columns, names.index(space) if space is not None else 0)
+        return _core.pack_blame(columns, names.index(space) if space is not None else 0)
 
     def repack(self, old: Sequence[int | None], *, seed: int = 0) -> Repacking:
         """
@@ -229,9 +229,9 @@ class Problem:
         if len(old) != len(self.buffers):
             counts = f"there are {len(old)} old offsets and {len(self.buffers)} buffers"
             raise InvalidBuffer(counts)
-        return Repacking(*_core.pack_again(*columns, _pins(old, len(old)), _natural(seed, "seed")))
+        return Repacking(*_core.pack_again(columns, _pins(old, len(old)), _natural(seed, "seed")))
 
-    def _columns(self) -> _Columns:
+    def _columns(self) -> dict[str, Any]:
         """Return the problem as the core reads it."""
         buffers = list(self.buffers)
         live = [_pair(index, buffer.live) for index, buffer in enumerate(buffers)]
@@ -268,15 +268,15 @@ class Problem:
             "may_overlap": _pairs(self.may_overlap, len(buffers)),
             "apart": _pairs(self.apart, len(buffers)),
         }
-        return (
-            sizes,
-            live,
-            _alignments([buffer.alignment for buffer in buffers], len(buffers)),
-            _pins([buffer.offset for buffer in buffers], len(buffers)),
-            _pins([buffer.hint for buffer in buffers], len(buffers)),
-            details,
-            spaces,
-        )
+        return {
+            "sizes": sizes,
+            "live": live,
+            "alignments": _alignments([buffer.alignment for buffer in buffers], len(buffers)),
+            "pins": _pins([buffer.offset for buffer in buffers], len(buffers)),
+            "hints": _pins([buffer.hint for buffer in buffers], len(buffers)),
+            "details": details,
+            "spaces": spaces,
+        }
 
     def _spaces(self) -> list[_Described]:
         """Return name, capacity, alignment and reserved bytes of each space."""
@@ -304,15 +304,6 @@ class Problem:
 
 
 _Described = tuple[str, int | None, int, list[Range]]
-_Columns = tuple[
-    list[int],
-    list[Range],
-    list[int],
-    list[int | None],
-    list[int | None],
-    dict[str, Any],
-    list[_Described],
-]
 
 
 def pack(
@@ -434,16 +425,17 @@ def pack(
         "may_overlap": _pairs(may_overlap, count),
         "apart": _pairs(apart, count),
     }
+    columns = {
+        "sizes": numbers,
+        "live": steps,
+        "alignments": _alignments(alignment, count),
+        "pins": _pins(pins, count),
+        "hints": _pins(hints, count),
+        "details": details,
+        "spaces": [("arena", check_capacity(capacity), 1, [_reserved(it) for it in reserved])],
+    }
     packing = _core.pack(
-        numbers,
-        steps,
-        _alignments(alignment, count),
-        _pins(pins, count),
-        _pins(hints, count),
-        details,
-        [("arena", check_capacity(capacity), 1, [_reserved(zone) for zone in reserved])],
-        **check_limits(time_limit, node_limit, seed, threads),
-        on_progress=on_progress,
+        columns, **check_limits(time_limit, node_limit, seed, threads), on_progress=on_progress
     )
     if packing.interrupted:
         interrupt = KeyboardInterrupt("interrupted")

@@ -11,6 +11,7 @@ use arenaplan::pack::{
     Apart, Buffer, Forbidden, Gap, Rules, Space, Tries, infeasible_subset, repack,
 };
 use arenaplan::{Problem, SpaceId, solve};
+use pyo3::Borrowed;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 
@@ -59,21 +60,40 @@ pub(crate) struct Details {
     apart: Vec<(usize, usize)>,
 }
 
-/// Buffers as columns of numbers.
+/// A problem: buffers as columns of numbers, and spaces.
 #[derive(Debug)]
-struct Columns {
+pub(crate) struct Columns {
     sizes: Vec<u64>,
     live: Vec<(u32, u32)>,
     alignments: Vec<u64>,
     pins: Vec<Option<u64>>,
     hints: Vec<Option<u64>>,
     details: Details,
+    spaces: Vec<Described>,
+}
+
+/// A derived implementation would make a `TypeError` of the refusal of columns that are too long.
+impl<'py> FromPyObject<'_, 'py> for Columns {
+    type Error = PyErr;
+
+    fn extract(problem: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        Ok(Self {
+            sizes: admitted(&problem.get_item("sizes")?)?,
+            live: admitted(&problem.get_item("live")?)?,
+            alignments: admitted(&problem.get_item("alignments")?)?,
+            pins: admitted(&problem.get_item("pins")?)?,
+            hints: admitted(&problem.get_item("hints")?)?,
+            details: problem.get_item("details")?.extract()?,
+            spaces: problem.get_item("spaces")?.extract()?,
+        })
+    }
 }
 
 impl Columns {
-    /// Returns the problem of packing the buffers into `spaces`.
-    fn problem(self, spaces: Vec<Space>) -> arenaplan::Result<Problem> {
-        let Self { sizes, live, alignments, pins, hints, details } = self;
+    /// Returns the problem of packing the buffers.
+    fn problem(self) -> arenaplan::Result<Problem> {
+        let Self { sizes, live, alignments, pins, hints, details, spaces } = self;
+        let spaces = described(spaces)?;
         let count = sizes.len();
         let rows = sizes.into_iter().zip(live).zip(alignments).zip(pins).zip(hints).enumerate();
         let buffers = rows.map(|(index, ((((size, (start, end)), alignment), pin), hint))| {
@@ -168,32 +188,20 @@ impl Source {
     }
 }
 
-/// Pack buffers of ``sizes`` bytes that are live during ``live``.
+/// Pack the buffers of ``problem``.
 #[pyfunction]
 #[pyo3(signature = (
-    sizes: "Sequence[int]",
-    live: "Sequence[tuple[int, int]]",
-    alignments: "Sequence[int]",
-    pins: "Sequence[int | None]",
-    hints: "Sequence[int | None]",
-    details: "dict[str, Any]",
-    spaces: "Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]]",
+    problem: "dict[str, Any]",
     time_limit,
     node_limit,
     seed,
     threads,
     on_progress,
 ))]
-#[allow(clippy::too_many_arguments, reason = "one per column and option")]
+#[allow(clippy::too_many_arguments, reason = "one per option")]
 pub(crate) fn pack(
     py: Python<'_>,
-    #[pyo3(from_py_with = admitted)] sizes: Vec<u64>,
-    #[pyo3(from_py_with = admitted)] live: Vec<(u32, u32)>,
-    #[pyo3(from_py_with = admitted)] alignments: Vec<u64>,
-    #[pyo3(from_py_with = admitted)] pins: Vec<Option<u64>>,
-    #[pyo3(from_py_with = admitted)] hints: Vec<Option<u64>>,
-    details: Details,
-    spaces: Vec<Described>,
+    problem: Columns,
     time_limit: Option<f64>,
     node_limit: Option<u64>,
     seed: u64,
@@ -201,42 +209,27 @@ pub(crate) fn pack(
     on_progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Packing> {
     let limits = Limits { time_limit, node_limit, seed, threads };
-    let items = sizes.len();
-    let columns = Columns { sizes, live, alignments, pins, hints, details };
-    let source = move || Ok(Source::Buffers(columns.problem(described(spaces)?)?));
+    let items = problem.sizes.len();
+    let source = move || Ok(Source::Buffers(problem.problem()?));
     run(py, items, source, limits, on_progress.as_ref())
 }
 
 /// Return a packing with few buffers away from ``old``, those buffers, and the peak of staying.
 #[pyfunction]
 #[pyo3(signature = (
-    sizes: "Sequence[int]",
-    live: "Sequence[tuple[int, int]]",
-    alignments: "Sequence[int]",
-    pins: "Sequence[int | None]",
-    hints: "Sequence[int | None]",
-    details: "dict[str, Any]",
-    spaces: "Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]]",
+    problem: "dict[str, Any]",
     old: "Sequence[int | None]",
     seed,
 ) -> "tuple[Packing, list[int], int]")]
-#[allow(clippy::too_many_arguments, reason = "one per column and option")]
 pub(crate) fn pack_again(
     py: Python<'_>,
-    #[pyo3(from_py_with = admitted)] sizes: Vec<u64>,
-    #[pyo3(from_py_with = admitted)] live: Vec<(u32, u32)>,
-    #[pyo3(from_py_with = admitted)] alignments: Vec<u64>,
-    #[pyo3(from_py_with = admitted)] pins: Vec<Option<u64>>,
-    #[pyo3(from_py_with = admitted)] hints: Vec<Option<u64>>,
-    details: Details,
-    spaces: Vec<Described>,
+    problem: Columns,
     #[pyo3(from_py_with = admitted)] old: Vec<Option<u64>>,
     seed: u64,
 ) -> PyResult<(Packing, Vec<usize>, u64)> {
-    let (started, items) = (Instant::now(), sizes.len());
-    let columns = Columns { sizes, live, alignments, pins, hints, details };
+    let (started, items) = (Instant::now(), problem.sizes.len());
     let found = call::run(py, items, move |cancel, tell| {
-        let problem = columns.problem(described(spaces)?)?;
+        let problem = problem.problem()?;
         let mut budget = call::budget(cancel, tell, None);
         budget.seed = seed;
         let again = repack(&problem, &old, &budget)?;
@@ -258,31 +251,17 @@ pub(crate) fn pack_again(
 /// Return the buffers that prove that space number ``space`` is too small, or None.
 #[pyfunction]
 #[pyo3(signature = (
-    sizes: "Sequence[int]",
-    live: "Sequence[tuple[int, int]]",
-    alignments: "Sequence[int]",
-    pins: "Sequence[int | None]",
-    hints: "Sequence[int | None]",
-    details: "dict[str, Any]",
-    spaces: "Sequence[tuple[str, int | None, int, Sequence[tuple[int, int]]]]",
+    problem: "dict[str, Any]",
     space,
 ) -> "list[int] | None")]
-#[allow(clippy::too_many_arguments, reason = "one per column and option")]
 pub(crate) fn pack_blame(
     py: Python<'_>,
-    #[pyo3(from_py_with = admitted)] sizes: Vec<u64>,
-    #[pyo3(from_py_with = admitted)] live: Vec<(u32, u32)>,
-    #[pyo3(from_py_with = admitted)] alignments: Vec<u64>,
-    #[pyo3(from_py_with = admitted)] pins: Vec<Option<u64>>,
-    #[pyo3(from_py_with = admitted)] hints: Vec<Option<u64>>,
-    details: Details,
-    spaces: Vec<Described>,
+    problem: Columns,
     space: usize,
 ) -> PyResult<Option<Vec<usize>>> {
-    let items = sizes.len();
-    let columns = Columns { sizes, live, alignments, pins, hints, details };
+    let items = problem.sizes.len();
     let found = call::run(py, items, move |cancel, tell| {
-        let problem = columns.problem(described(spaces)?)?;
+        let problem = problem.problem()?;
         let budget = call::budget(cancel, tell, None);
         infeasible_subset(&problem, SpaceId::new(space), &budget)
     })?;

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -310,3 +311,30 @@ def test_the_command_names_the_buffers_that_do_not_fit(
     assert json.loads(capsys.readouterr().out)["infeasible_subsets"] == {"arena": ["a", "c"]}
     assert main(["pack", str(table), "--capacity", "120", "--why", "--json"]) == 0
     assert "infeasible_subsets" not in json.loads(capsys.readouterr().out)
+
+
+def test_no_buffer_takes_the_place_of_a_pinned_one_that_lives_in_other_sections() -> None:
+    """The search of the fullest sections does not see what is pinned elsewhere."""
+    random = Random(15)
+
+    def size() -> int:
+        return random.choice([64, 128, 192, 320, 1000, 4096, random.randint(1, 9000)])
+
+    live = []
+    sizes = []
+    for step in range(1500):
+        is_short = random.random() < 0.9
+        live.append(
+            (step, step + 1 + (random.randint(1, 12) if is_short else random.randint(20, 120)))
+        )
+        sizes.append(size())
+    old = ap.pack(sizes, live, node_limit=300).offsets
+    for share in (0.5, 0.8, 0.9, 0.95):
+        pins = {index: old[index] for index in range(1500) if random.random() < share}
+        grown = [
+            size if index in pins else size + random.randint(0, 40)
+            for index, size in enumerate(sizes)
+        ]
+        # The packing is checked before it is returned.
+        packing = ap.pack(grown, live, pins=pins, node_limit=2000)
+        assert all(packing.offsets[index] == offset for index, offset in pins.items())

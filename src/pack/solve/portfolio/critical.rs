@@ -13,11 +13,11 @@ use crate::pack::solve::exact::turns::Turns;
 use crate::pack::solve::greedy::first_fit;
 use crate::pack::solve::greedy::first_fit::Order;
 use crate::pack::solve::greedy::occupancy::Occupancy;
-use crate::pack::solve::model::Model;
 use crate::pack::solve::model::arith::{index, number, real, whole};
 use crate::pack::solve::model::clock::Clock;
 use crate::pack::solve::model::loads::most_loaded;
 use crate::pack::solve::model::memory::{filled, with_capacity};
+use crate::pack::solve::model::{Item, Model};
 use crate::pack::solve::repair::chains::EjectionChains;
 use crate::pack::solve::tuning::CriticalTuning;
 
@@ -174,6 +174,7 @@ impl Critical {
         self.kept.clear();
         self.kept.extend_from_slice(&self.by_load[..count.min(self.by_load.len())]);
         self.kept.extend_from_slice(&self.crowded);
+        self.keep_pinned_neighbors(model)?;
         self.kept.sort_unstable();
         self.kept.dedup();
         let part = model.restricted_to(&self.kept)?;
@@ -187,6 +188,33 @@ impl Critical {
             self.give_up();
         }
         Ok(self.search.is_some())
+    }
+
+    /// Makes each pinned item critical that is live together with a critical one without a pin, which could
+    /// take its place otherwise.
+    fn keep_pinned_neighbors(&mut self, model: &Model) -> Result<()> {
+        if !model.has_pins() {
+            return Ok(());
+        }
+        // By section, how many of the sections before it have a critical item without a pin.
+        let mut open = filled(0_i64, model.loads.len() + 1, "sections")?;
+        for it in self.kept.iter().map(|&item| &model.items[index(item)]) {
+            if model.pin(it).is_none() {
+                open[index(it.span.start)] += 1;
+                open[index(it.span.end)] -= 1;
+            }
+        }
+        let (mut depth, mut covered) = (0, 0);
+        for section in &mut open {
+            depth += core::mem::replace(section, covered);
+            covered += i64::from(depth > 0);
+        }
+        let meets = |&(_, it): &(u32, &Item)| {
+            model.pin(it).is_some() && open[index(it.span.start)] < open[index(it.span.end)]
+        };
+        let pinned = (0..).zip(&model.items).filter(meets);
+        self.kept.extend(pinned.map(|(item, _)| item));
+        Ok(())
     }
 
     /// Chooses a higher target and fewer critical sections.
@@ -237,9 +265,12 @@ impl Critical {
             order.sort_by_key(|&item| fixed[index(item)].is_none());
             let mut crowded = Vec::new();
             for _ in 0..self.tuning.completions {
-                // Items without room in the first pass come directly after the critical ones.
+                // Items without room in the first pass come directly after the critical and pinned ones.
                 crowded.sort_unstable();
-                order[self.kept.len()..].sort_by_key(|item| crowded.binary_search(item).is_err());
+                order[self.kept.len()..].sort_by_key(|item| {
+                    let is_pinned = model.pin(&model.items[index(*item)]).is_some();
+                    (!is_pinned, crowded.binary_search(item).is_err())
+                });
                 crowded.clear();
                 let stop = |count, space: &_| first_fit::is_up_at(count, space, clock);
                 let offsets = first_fit::place_around(
