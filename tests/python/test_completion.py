@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from arenaplan.cli import main
+from arenaplan.cli import main, whole_parser
 from arenaplan.cli.config import KEYS
 from arenaplan.cli.man import page
 from arenaplan.cli.parser import COMMANDS, EXAMPLES, GROUPS, Parser
-from arenaplan.cli import whole_parser
 
 
 @pytest.fixture(scope="module")
