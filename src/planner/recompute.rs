@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 use super::Planner;
 use crate::base::{Error, Execution, NodeId, Result};
 use crate::graph::Graph;
+use crate::pack::Budget;
 use crate::plan::{Paging, Plan, Recomputed, Technique, Techniques, millionths};
-use crate::recompute::{Recompute, Schedule, Strategy};
+use crate::recompute::{Recompute, Schedule, Strategy, retain_falling};
 
 /// Graphs with more nodes keep their order, but for simple improvements, before nodes run again.
 const MOST_NODES_TO_ORDER: usize = 1_200;
@@ -69,11 +70,11 @@ impl Planner<'_> {
     /// - [`Error::InvalidOption`] if a strategy is to be followed and values may leave.
     /// - As [`plan`](Self::plan).
     pub fn recompute(&self, graph: &Graph, goal: Goal) -> Result<Plan> {
-        let plain = self.keep_order(true).plan(graph)?;
         let budget = match goal {
             Goal::Bytes(bytes) => bytes,
             Goal::Extra(_) | Goal::Strategy(_) => 0,
         };
+        let plain = self.keep_order(true).plan(graph)?;
         if plain.arena_bytes() <= budget {
             return Ok(plain);
         }
@@ -88,7 +89,7 @@ impl Planner<'_> {
         }
         let options = self.context(graph)?.liveness_options(false, true)?;
         let mut search = Recompute::new(graph, options, &orders, &self.budget);
-        let once = self.plan_schedule(graph, &search, &search.plain())?;
+        let once = self.plan_once(graph, &search, budget)?;
         if once.arena_bytes() < best.arena_bytes() {
             best = once;
         }
@@ -150,12 +151,7 @@ impl Planner<'_> {
         }
         // A point that another one beats in both figures is none.
         points.sort_by_key(|point| (point.arena_bytes, point.extra_cost));
-        let mut least = u64::MAX;
-        points.retain(|point| {
-            let is_cheaper = point.extra_cost < least;
-            least = least.min(point.extra_cost);
-            is_cheaper
-        });
+        retain_falling(&mut points, |point| point.extra_cost);
         points.reverse();
         for point in points.iter_mut().filter(|point| point.extra_cost > 0) {
             point.extra_bound = search.bound(point.arena_bytes).min(point.extra_cost);
@@ -211,9 +207,23 @@ impl Planner<'_> {
                 return Ok(Ok(plan));
             }
             least = least.min(needed.max(bytes.saturating_add(1)));
-            limit = limit.saturating_sub(needed.saturating_sub(bytes).max(1));
+            // A limit above the live bytes would let the same schedule be found again.
+            limit = limit.min(schedule.bytes).saturating_sub(needed.saturating_sub(bytes).max(1));
         }
         Ok(Err(least))
+    }
+
+    /// Returns the plan of the best schedule in which each node runs once. If more bytes are live than
+    /// the budget has, offsets are not searched for long.
+    fn plan_once(&self, graph: &Graph, search: &Recompute<'_>, budget: u64) -> Result<Plan> {
+        let plain = search.plain();
+        let budget_of_packing = Budget { nodes: Some(0), ..self.budget };
+        let quick = Self { budget: budget_of_packing, ..*self };
+        let quick = quick.plan_schedule(graph, search, &plain)?;
+        if budget > 0 && quick.lower_bound() > budget {
+            return Ok(quick);
+        }
+        self.plan_schedule(graph, search, &plain)
     }
 
     /// Returns the plan with the fewest bytes that is found with at most `most` millionths of extra
@@ -229,26 +239,26 @@ impl Planner<'_> {
         let allowed = |schedule: &Schedule| millionths(schedule.extra_cost, cost) <= most;
         let extra = u128::from(cost) * u128::from(most) / 1_000_000;
         let extra = u64::try_from(extra).unwrap_or(u64::MAX);
+        let known = |search: &Recompute<'_>| search.smallest(extra).filter(allowed);
         let (mut low, mut high) = (search.floor(), fast_bytes(&plain));
-        let mut best = plain;
         for _ in 0..12 {
-            if high - low <= high / 512 || self.budget.exhausted() {
+            high = known(search).map_or(high, |schedule| schedule.bytes.min(high));
+            if high.saturating_sub(low) <= high / 256 || self.budget.exhausted() {
                 break;
             }
             let middle = low.midpoint(high);
-            if millionths(search.bound(middle), cost) > most {
-                low = middle; // No schedule of so few bytes is cheap enough.
-                continue;
+            // Perhaps no schedule of so few bytes is cheap enough.
+            let is_hopeless = millionths(search.bound(middle), cost) > most;
+            if is_hopeless || search.cheap_within(middle, extra).filter(allowed).is_none() {
+                low = middle;
             }
-            match search.cheap_within(middle, extra).filter(|schedule| allowed(schedule)) {
-                Some(schedule) => {
-                    let smaller = self.plan_schedule(graph, search, &schedule)?;
-                    if fast_bytes(&smaller) < fast_bytes(&best) && smaller.fits().is_ok() {
-                        best = smaller;
-                    }
-                    high = middle;
-                }
-                None => low = middle,
+        }
+        let mut best = plain;
+        let plain = search.plain().bytes;
+        if let Some(schedule) = known(search).filter(|schedule| schedule.bytes < plain) {
+            let smaller = self.plan_schedule(graph, search, &schedule)?;
+            if fast_bytes(&smaller) < fast_bytes(&best) && smaller.fits().is_ok() {
+                best = smaller;
             }
         }
         Ok(best)

@@ -175,7 +175,14 @@ fn changes(model: &Model, sequence: &[u32], now: &Evaluation, budget: u64) -> Ve
             previous[at(read.instance)] = narrow(position);
         }
     }
-    let over: Vec<u64> = now.live.iter().map(|&live| live.saturating_sub(budget)).collect();
+    // Positions above the budget with their excess, and by position: how many of them are before.
+    let mut over: Vec<u64> = Vec::new();
+    let mut over_before = Vec::with_capacity(now.live.len() + 1);
+    for &live in &now.live {
+        over_before.push(over.len());
+        over.extend(live.checked_sub(budget).filter(|&over| over > 0));
+    }
+    over_before.push(over.len());
     let mut changes = Vec::new();
     let mut closure = Closure::new(model, now, top);
     for (index, instance) in now.instances.iter().enumerate() {
@@ -193,8 +200,8 @@ fn changes(model: &Model, sequence: &[u32], now: &Evaluation, budget: u64) -> Ve
             wanted.push(instance.value);
         }
         let saved = |before: u32| {
-            let gap = &over[at(previous[index]) + 1..at(before)];
-            gap.iter().map(|&over| u128::from(over.min(bytes))).sum()
+            let gap = over_before[at(previous[index]) + 1]..over_before[at(before)];
+            over[gap].iter().map(|&over| u128::from(over.min(bytes))).sum()
         };
         if let Some((nodes, cost)) = closure.of(&wanted, narrow(index), before, NONE) {
             changes.push(Change { before, nodes, out: None, cost, saved: saved(before) });

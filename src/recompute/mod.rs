@@ -167,12 +167,24 @@ impl<'a> Recompute<'a> {
         self.found_within(bytes, 4, u64::MAX)
     }
 
-    /// As [`within`](Self::within), for schedules with at most `extra` of extra cost: those that come
-    /// to cost much more are given up early. The one that is returned may be dearer.
+    /// As [`within`](Self::within), with less work, for schedules with at most `extra` of extra cost:
+    /// those that come to cost much more are given up early. The one that is returned may be dearer.
     pub(crate) fn cheap_within(&mut self, bytes: u64, extra: u64) -> Option<Schedule> {
         // Executions that turn out to be superfluous are left out at the end of a search only.
         let most = self.cost().saturating_add(extra.saturating_mul(2));
-        self.found_within(bytes, 1, most)
+        self.found_within(bytes, 3, most)
+    }
+
+    /// Returns the schedule with the fewest bytes of those known that have at most `extra` of extra
+    /// cost.
+    pub(crate) fn smallest(&self, extra: u64) -> Option<Schedule> {
+        let most = self.cost().saturating_add(extra);
+        let Some(paging) = &self.paging else {
+            return Some(self.schedule(self.search.smallest(most)?));
+        };
+        let found = paging.smallest(most)?;
+        let sequence = paging.model.prefetched(found.sequence.clone(), found.peak);
+        Some(self.schedule(&paging.candidate(sequence)?))
     }
 
     fn found_within(&mut self, bytes: u64, share: u64, most_cost: u64) -> Option<Schedule> {
@@ -249,6 +261,17 @@ impl<'a> Recompute<'a> {
         let executions = found.sequence.iter().map(execution).collect();
         Schedule { executions, bytes: found.peak, extra_cost }
     }
+}
+
+/// Leaves only elements with a smaller figure than all elements before.
+pub(crate) fn retain_falling<T>(elements: &mut Vec<T>, figure: impl Fn(&T) -> u64) {
+    let mut least = u64::MAX;
+    elements.retain(|element| {
+        let own = figure(element);
+        let is_smaller = own < least;
+        least = least.min(own);
+        is_smaller
+    });
 }
 
 impl core::fmt::Debug for Recompute<'_> {

@@ -6,6 +6,7 @@ use super::bound::extra_bound;
 use super::greedy::{Work, pruned, reduced};
 use super::model::{Model, NONE, at};
 use super::order::{improved, small_first, updates_early};
+use super::retain_falling;
 use super::separator::{Separator, price_of, separators};
 use super::sequence::{Evaluation, repeated, without};
 use super::starts::{chen, mirror, rebuilt, rebuilt_with_copies, reversal};
@@ -159,17 +160,24 @@ impl<'a> Search<'a> {
         let mut found = Vec::new();
         for separator in self.separators.iter().take(STARTED) {
             let highest = price_of(self.model.cost, separator.bytes);
+            let mut choices: Vec<Vec<bool>> = Vec::new();
+            for step in 0..PRICES {
+                if self.limits.exhausted() {
+                    break;
+                }
+                // From 16 times the price at which all retained bytes cost the whole graph.
+                let price = highest.saturating_mul(16) >> step;
+                if price > 0 {
+                    choices.push(separator.choose(&self.model, price).retained);
+                }
+            }
+            choices.dedup();
             for order in &orders {
-                for step in 0..PRICES {
+                for retained in &choices {
                     if self.limits.exhausted() {
                         break;
                     }
-                    // From 16 times the price at which all retained bytes cost the whole graph.
-                    let price = highest.saturating_mul(16) >> step;
-                    if price > 0 {
-                        let retained = separator.choose(&self.model, price).retained;
-                        found.push(rebuilt(&self.model, order, separator, &retained));
-                    }
+                    found.push(rebuilt(&self.model, order, separator, retained));
                 }
                 let mut slots = 1;
                 while slots <= 256 {
@@ -219,6 +227,11 @@ impl<'a> Search<'a> {
         self.front[..end].iter().min_by_key(|it| (it.cost, it.peak))
     }
 
+    /// Returns the sequence known that needs the fewest bytes of those that cost at most `cost`.
+    pub(super) fn smallest(&self, cost: u64) -> Option<&Candidate> {
+        self.front.iter().find(|it| it.cost <= cost)
+    }
+
     /// Searches for cheap sequences with at most `bytes` live, with a `share`-th of the usual work,
     /// and returns the cheapest. A sequence that comes to cost more than `most_cost` is given up.
     pub(super) fn within(&mut self, bytes: u64, share: u64, most_cost: u64) -> Option<&Candidate> {
@@ -246,12 +259,7 @@ impl<'a> Search<'a> {
         near.sort_by_key(|it| (it.cost, it.peak));
         near.dedup_by_key(|it| (it.cost, it.peak));
         // Of starts that need more bytes, those that no other one beats.
-        let mut lowest = u64::MAX;
-        near.retain(|it| {
-            let is_lower = it.peak < lowest;
-            lowest = lowest.min(it.peak);
-            is_lower
-        });
+        retain_falling(&mut near, |it| it.peak);
         let stride = near.len().div_ceil(CONTINUED).max(1);
         chosen.extend(near.into_iter().rev().step_by(stride).cloned());
         chosen.push(self.plain.clone());

@@ -169,6 +169,15 @@ def test_scratch_memory_is_planned_in_the_time_that_is_left(monkeypatch: pytest.
     assert 0 < limits[0] < 600
 
 
+def test_bytes_that_an_arena_was_found_for_are_enough():
+    graph = training_step()
+    most = ap.plan(graph, order="given").arena_bytes
+    for part in (0.95, 0.9, 0.85):
+        found = ap.plan(graph, recompute=int(most * part)).arena_bytes
+        for more in (0, 1, 63):
+            assert ap.plan(graph, recompute=found + more).arena_bytes <= found + more
+
+
 def test_equal_graphs_have_equal_plans():
     budget = int(ap.plan(training_step(), order="given").arena_bytes * 0.85)
     plans = [ap.plan(training_step(), recompute=budget) for _ in range(2)]
