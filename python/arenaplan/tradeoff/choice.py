@@ -1,0 +1,162 @@
+"""
+Time beside bytes: the least arena of the plans that are fast enough.
+
+A plan with every technique is made first. Where it is slower than the limit, each of its steps
+has other *ways* to run: with more scratch memory, with its output beside the input and not over
+it, and node by node. A way needs some bytes at its step and takes some time. The bytes of an
+arena are those of its highest step, so for an arena of given size each step takes the fastest way
+that fits it, and the smallest size whose steps together are within the limit is found by
+bisection. A plan with these ways is packed, and measured again by the estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from arenaplan._core import Plan, Strips, StripSearch
+from arenaplan.tradeoff.faster import ROUNDS, WIDER, bytes_within, faster, polished
+from arenaplan.tradeoff.maker import Maker, Point, Timed
+from arenaplan.tradeoff.twice import storing
+from arenaplan.tradeoff.ways import steps_of
+
+_SLOW = ("overlap", "streaming", "fusion", "recompute")
+"""Techniques that may cost time."""
+
+
+class Chosen(NamedTuple):
+    """The plan that was chosen, and the points that were tried."""
+
+    plan: Plan
+    tried: tuple[Point, ...]
+    """Of the plans that were tried, those that no other one beats, ascending bytes."""
+
+
+def chosen(
+    maker: Maker,
+    max_slowdown: float,
+    steps: list[list[int]] | None,
+    strips: Sequence[Strips] = (),
+) -> Chosen:
+    """
+    Return the plan with the fewest bytes that is fast enough, and of equal bytes the fastest.
+
+    Parameters
+    ----------
+    max_slowdown : float
+        How many times as long as the fastest way to run the graph a plan may take; infinite
+        if bytes alone count.
+    steps : list of list of int, optional
+        The steps to run, if the caller gives them; then there is no choice.
+    strips : sequence of Strips
+        How those run strip by strip.
+    """
+    draft = maker.draft(maker.names, steps, strips)
+    first = maker.finish(draft, steps, strips=strips)
+    # Several workers are weighed by the planner's own times.
+    several = maker.options["workers"] != 1
+    if steps is not None or maker.memories[0] is not None or several:
+        return Chosen(first.plan, (first.point,))
+    plain = maker.finish(maker.draft([]), optimize="none")
+    tried = [first]
+    limit = max_slowdown * min(plain.seconds, first.seconds)
+    needs_others = first.plan.arena_bytes > draft.arena_bytes or first.seconds > limit
+    if needs_others and not maker.watch.is_over:
+        tried += _others(maker, first, limit)
+    fastest = min(plain.seconds, *(timed.seconds for timed in tried))
+    limit = max_slowdown * fastest
+    for timed in [] if maker.watch.is_over else list(tried):
+        tried += faster(maker, timed, limit, bytes_within(tried, limit))
+    if not maker.watch.is_over:
+        tried += storing(maker, min(tried, key=lambda timed: timed.point), limit, tried)
+    tried += _in_strips(maker, plain, limit, bytes_within([plain, *tried], limit))
+    if bytes_within(tried, limit) > plain.plan.arena_bytes:
+        # As that plan, and values share bytes besides.
+        tried.append(maker.finish(plain.draft, None, [], plain.plan.arena_bytes))
+    within = [timed for timed in tried if timed.seconds <= limit]
+    best = min(within or [plain], key=lambda timed: timed.point)
+    if not maker.watch.is_over:
+        best = polished(maker, best)
+    tried += [plain, best]
+    estimate = [round(seconds * 1e9) for seconds in (best.seconds, min(fastest, best.seconds))]
+    return Chosen(best.plan.with_estimate(*estimate), _pareto(timed.point for timed in tried))
+
+
+def _pareto(points: Iterable[Point]) -> tuple[Point, ...]:
+    """Return the points that no other one beats."""
+    found: list[Point] = []
+    for point in sorted(points):
+        if not found or point.seconds < found[-1].seconds:
+            found.append(point)
+    return tuple(found)
+
+
+def _others(maker: Maker, first: Timed, limit: float) -> list[Timed]:
+    """Return plans without a technique that may cost time, if one of them might be better."""
+    found: list[Timed] = []
+    known = [first.draft.steps]
+    left: list[tuple[str, ...]] = [("overlap",)] if first.draft.overlapped else []
+    left += [("recompute",)] if first.draft.repeated else []
+    left += [("streaming",), _SLOW]
+    for left_out in left:
+        names = [name for name in maker.names if name not in left_out]
+        if names == maker.names:
+            continue
+        draft = maker.draft(names)
+        best = bytes_within([first, *found], limit)
+        if draft.arena_bytes >= best or (left_out != ("overlap",) and draft.steps in known):
+            continue
+        known.append(draft.steps)
+        found.append(maker.finish(draft))
+    return found
+
+
+def _in_strips(maker: Maker, plain: Timed, limit: float, below: float) -> list[Timed]:
+    """Return plans of which some steps run strip by strip, if those need fewer bytes."""
+    found: list[Timed] = []
+    is_wanted = "streaming" in maker.names and not maker.options["parallel_safe"]
+    kernels = maker.backend.row_kernels(maker.graph) if is_wanted else None
+    if kernels is None or maker.watch.is_over:
+        return found
+    draft = maker.draft([name for name in maker.names if name not in _SLOW])
+    timed = maker.finish(draft)
+    core = maker.graph.core
+    known = kernels.of(StripSearch.nodes(core, timed.plan))
+    if not known:
+        return found
+    ways = [
+        [(way.bytes, _nanoseconds(way.seconds)) for way in s.ways] for s in steps_of(maker, timed)
+    ]
+    bounds = (_most(below), _nanoseconds(limit))
+    search = StripSearch(
+        core, timed.plan, known, kernels.moves, ways, *bounds, maker.watch.seconds_left
+    )
+    least = 0
+    while len(found) < ROUNDS and not maker.watch.is_over:
+        choice = search.least(least, *bounds)
+        if choice is None:
+            break
+        nodes = {step[-1]: step for step in choice.steps}
+        refused = [
+            at for at, how in enumerate(choice.strips) if not kernels.can_run(nodes[how.node], how)
+        ]
+        for at in refused:
+            search.refuse(at)
+        if refused:
+            continue
+        other = maker.finish(timed.draft, choice.steps, [], choice.bytes, strips=choice.strips)
+        found.append(other)
+        if other.seconds <= limit and other.plan.arena_bytes <= choice.bytes * WIDER:
+            break
+        # Offsets may not be found for all that fits by its size, and estimates are not sums.
+        least = max(int(choice.bytes * WIDER), choice.bytes + 1)
+    return found
+
+
+def _most(size: float) -> int:
+    """Return a number of bytes or nanoseconds for the core, whose numbers end."""
+    return round(min(size, 2.0**62))
+
+
+def _nanoseconds(seconds: float) -> int:
+    return _most(seconds * 1e9)
