@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import arenaplan as ap
 from arenaplan.errors import IndexOutOfRange, InvalidAttribute, KernelError
+from arenaplan.executor.kernels import sampling
 from arenaplan.importers.onnx import load_onnx
 from light_node import Node, blank, ints
 from single_node import check_node, node_model
@@ -35,6 +36,21 @@ def test_grids_are_sampled(mode: str, padding: str, corners: int) -> None:
     if mode != "cubic":
         grid = RNG.uniform(-1.7, 1.7, (1, 2, 4, 5, 3)).astype(np.float32)
         check_node("GridSample", [random(1, 2, 3, 5, 4), grid], attributes, opset=20)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("images", [1, 2, 5])
+def test_images_of_one_channel_are_sampled_together(
+    mode: str, images: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two images of 12 samples fit a block, so that the last of five images is alone."""
+    monkeypatch.setattr(sampling, "BLOCK", 30)
+    own = np.random.default_rng(images)
+    attributes = {"mode": mode, "align_corners": 1}
+    for columns in (3, 9):  # More than a block has are sampled image by image.
+        x = own.standard_normal((images, 1, 5, 7)).astype(np.float32)
+        grid = own.uniform(-1.7, 1.7, (images, 4, columns, 2)).astype(np.float32)
+        check_node("GridSample", [x, grid], attributes, opset=20)
 
 
 @pytest.mark.parametrize("mode", ["avg", "max"])
@@ -211,7 +227,9 @@ def test_norms_become_one(order: int, axis: int) -> None:
 @pytest.mark.parametrize("axes", [None, [0], [1, 3], [0, 1, 2, 3]])
 def test_means_become_zero_and_deviations_one(axes: list[int] | None) -> None:
     attributes = {} if axes is None else {"axes": axes}
-    check_node("MeanVarianceNormalization", [random(3, 40, 50, 5) + 3], attributes, opset=13)
+    # Few numbers may lie close together; their deviation then magnifies how sums are rounded.
+    x = np.random.default_rng(8).standard_normal((24, 10, 25, 5)).astype(np.float32) + 3
+    check_node("MeanVarianceNormalization", [x], attributes, opset=13)
 
 
 @pytest.mark.parametrize("opset", [11, 13])

@@ -147,6 +147,13 @@ def _hard_swish(p: Program, _: Signature, args: list[Argument]) -> Argument:
     return p("mul", args[0], _line(p, args[0], 1 / 6, 0.5))
 
 
+def _elu(p: Program, signature: Signature, args: list[Argument]) -> Argument:
+    alpha = float(signature.attributes.get("alpha", 1.0))
+    (x,) = args
+    below = p("mul", p("sub", p("exp", p("min", 0.0, x)), 1.0), alpha)
+    return p("add", p("max", 0.0, x), below)
+
+
 def _swish(p: Program, signature: Signature, args: list[Argument]) -> Argument:
     alpha = float(signature.attributes.get("alpha", 1.0))
     return p("mul", args[0], p("sigmoid", p("mul", args[0], alpha)))
@@ -216,6 +223,7 @@ RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
     ("", "Clip"): (_clip, 1),
     ("", "DequantizeLinear"): (_dequantize, 10),
     ("", "Div"): (_two("div"), 7),
+    ("", "Elu"): (_elu, 1),
     ("", "Erf"): (_one("erf"), 1),
     ("", "Exp"): (_one("exp"), 1),
     ("", "Gelu"): (_gelu, 1),

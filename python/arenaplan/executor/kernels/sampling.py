@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from math import ceil, floor, prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -134,7 +135,9 @@ class Sampler:
 
     # -- values ------------------------------------------------------------------------
 
-    def sample(self, image: np.ndarray, output: np.ndarray) -> None:
+    def sample(
+        self, image: np.ndarray, output: np.ndarray, first: np.ndarray | None = None
+    ) -> None:
         """
         Write samples at the positions.
 
@@ -142,6 +145,9 @@ class Sampler:
         ----------
         image : array, shape (channels, pixels)
         output : array, shape (channels, samples)
+        first : array, shape (images, 1), optional
+            The first pixel of each of several images that follow each other; as many samples are of
+            each.
         """
         count = output.shape[1]
         shifts = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}[self.mode]
@@ -155,6 +161,9 @@ class Sampler:
         output.fill(0)
         for corner in product(shifts, repeat=len(self.space)):
             self._corner(corner, count)
+            if first is not None:
+                each = self.flat[:count].reshape(len(first), -1)
+                np.add(each, first, out=each)
             taken = self.taken[: len(output), :count]
             if count < self.taken.shape[1]:
                 taken = self.taken.reshape(-1)[: output.size].reshape(output.shape)
@@ -213,15 +222,28 @@ class Sampler:
 _MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
-def _grid_block(channels: int, samples: int) -> int:
-    return max(1, min(samples, BLOCK // max(channels, 1)))
+class _Block(NamedTuple):
+    """What is sampled at once."""
+
+    images: int
+    """Images of one channel; others are sampled one by one."""
+    samples: int
+    """Samples of each."""
+
+
+def _grid_block(x: tuple[int, ...], samples: int) -> _Block:
+    images, channels = x[:2]
+    if channels == 1 and samples <= BLOCK:
+        return _Block(max(1, min(images, BLOCK // samples)), samples)
+    return _Block(1, max(1, min(samples, BLOCK // max(channels, 1))))
 
 
 def _declare_grid(signature: Signature) -> Sequence[Sequence[Choice]]:
     x, y = signature.input(0), signature.outputs[0]
     if x is None or y is None or 0 in y.shape or len(x.shape) < 3:
         return []
-    count = _grid_block(x.shape[1], prod(y.shape[2:]))
+    block = _grid_block(x.shape, prod(y.shape[2:]))
+    count = block.images * block.samples
     return [[Choice(Sampler.bytes(len(x.shape) - 2, x.shape[1], count, x.dtype), 0.0)]]
 
 
@@ -241,11 +263,11 @@ def grid_sample(step: Step) -> Run | None:
     if x.size == 0:
         return partial(y.fill, 0)
     samples = prod(y.shape[2:])
-    count = _grid_block(x.shape[1], samples)
+    block = _grid_block(x.shape, samples)
     sampler = Sampler(
         x.shape[2:],
         x.shape[1],
-        count,
+        block.images * block.samples,
         step.scratch(),
         x.dtype,
         mode=mode,
@@ -254,16 +276,31 @@ def grid_sample(step: Step) -> Run | None:
     )
     images, outputs = x.reshape(*x.shape[:2], -1), y.reshape(*y.shape[:2], -1)
     grids = grid.reshape(len(grid), samples, -1)
+    firsts = np.arange(block.images)[:, None] * images.shape[2]
+
+    def locate(points: np.ndarray) -> None:
+        for axis, at in enumerate(reversed(sampler.at)):  # The first is that of columns.
+            np.copyto(at[: len(points)], points[:, axis])
+        sampler.denormalize(len(points))
+
+    def run_together() -> None:
+        for start in range(0, len(images), block.images):
+            some = slice(start, start + block.images)
+            points = grids[some].reshape(-1, grids.shape[2])
+            locate(points)
+            image, output = images[some].reshape(1, -1), outputs[some].reshape(1, -1)
+            sampler.sample(image, output, firsts[: len(images[some])])
 
     def run() -> None:
         for image, points, output in zip(images, grids, outputs, strict=True):
-            for start in range(0, samples, count):
-                stop = min(start + count, samples)
-                for axis, at in enumerate(reversed(sampler.at)):  # The first is that of columns.
-                    np.copyto(at[: stop - start], points[start:stop, axis])
-                sampler.denormalize(stop - start)
+            for start in range(0, samples, block.samples):
+                stop = min(start + block.samples, samples)
+                locate(points[start:stop])
                 sampler.sample(image, output[:, start:stop])
 
+    is_whole = x.flags.c_contiguous and y.flags.c_contiguous and grid.flags.c_contiguous
+    if block.images > 1 and is_whole:
+        return run_together
     return run
 
 
