@@ -249,7 +249,7 @@ impl Planner<'_> {
             let middle = low.midpoint(high);
             // Perhaps no schedule of so few bytes is cheap enough.
             let is_hopeless = millionths(search.bound(middle), cost) > most;
-            if is_hopeless || search.cheap_within(middle, extra).filter(allowed).is_none() {
+            if is_hopeless || !search.cheap_within(middle, extra).is_some_and(|it| allowed(&it)) {
                 low = middle;
             }
         }

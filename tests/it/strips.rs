@@ -151,7 +151,7 @@ fn kernels_perform_several_nodes_and_cost_time_and_scratch_memory() {
     assert_eq!(StripSearch::nodes(&graph, &plan).unwrap(), nodes);
     let budget = Budget::default();
     let choice = search.least(FREE, &budget).unwrap().unwrap();
-    assert_eq!(choice.steps, [nodes.clone()]);
+    assert_eq!(choice.steps, [&nodes[..]]);
     assert_eq!(choice.strips[0].1.rows, 1);
     // The image, the result, three rows of eight planes, and the larger scratch memory.
     assert_eq!(choice.bytes, 2 * 32 * 8 + 3 * 8 * 8 + 100);

@@ -47,6 +47,7 @@ def test_a_wide_value_is_made_twice_instead_of_stored(tmp_path: Path, target: st
     graph = ap.load(model.path)
     plan = ap.plan(graph, target=target, max_slowdown=100)
     wide = 96 * 20 * 20 * 4
+    assert graph.warnings == []
     assert "Conv" in {graph.nodes[at].op for at in plan.repeated}
     plan.check(graph)
     once = ap.plan(graph, target=target, optimize="views,in-place,elision", max_slowdown=100)

@@ -81,7 +81,7 @@ pub(super) struct Kernels {
     users: Vec<Option<Vec<NodeId>>>,
     /// By node: the position of its kernel.
     of_node: Vec<Option<usize>>,
-    kernels: Vec<RowKernel>,
+    all: Vec<RowKernel>,
     pub(super) moves: RowMoveCost,
     /// Sizes of scratch memory that are tried.
     pub(super) sizes: usize,
@@ -94,9 +94,9 @@ impl Kernels {
         let mut found = Self::without(graph, RowMoveCost::default(), 1);
         for (index, stage) in found.stages.iter().enumerate() {
             let Some(stage) = stage else { continue };
-            found.of_node[index] = Some(found.kernels.len());
+            found.of_node[index] = Some(found.all.len());
             let ways = vec![Way { bytes: 0, time: 1 }];
-            found.kernels.push(RowKernel {
+            found.all.push(RowKernel {
                 nodes: vec![NodeId::new(index)],
                 takes: stage.may_take.first().copied(),
                 costs: vec![RowCost { rows: 1, ways }],
@@ -118,7 +118,7 @@ impl Kernels {
         for output in graph.outputs() {
             users[output.index()] = None;
         }
-        Self { stages, users, of_node, kernels: Vec::new(), moves, sizes }
+        Self { stages, users, of_node, all: Vec::new(), moves, sizes }
     }
 
     /// Returns the given kernels.
@@ -136,19 +136,19 @@ impl Kernels {
         let sizes = kernels.iter().filter_map(ways).max().unwrap_or(0);
         let mut found = Self::without(graph, moves, sizes);
         for (at, kernel) in kernels.iter().enumerate() {
-            let mut taken = None;
+            let mut before = None;
             for (position, &id) in kernel.nodes.iter().enumerate() {
                 let Some(Some(stage)) = found.stages.get(id.index()) else {
                     return refused(at, "has a node that does not make rows from rows");
                 };
-                let takes = if position == 0 { kernel.takes } else { taken };
+                let takes = if position == 0 { kernel.takes } else { before };
                 if takes.is_some_and(|value| !stage.may_take.contains(&value)) {
                     return refused(at, "makes a result in rows that it cannot take over");
                 }
                 if found.of_node[id.index()].replace(at).is_some() {
                     return refused(at, "has a node of another kernel");
                 }
-                taken = Some(stage.value);
+                before = Some(stage.value);
             }
             if kernel.nodes.is_empty() || kernel.costs.is_empty() {
                 return refused(at, "has no nodes or no costs");
@@ -159,7 +159,7 @@ impl Kernels {
                 return refused(at, "has costs of descending rows, or of too few sizes");
             }
         }
-        found.kernels = kernels;
+        found.all = kernels;
         Ok(found)
     }
 
@@ -171,7 +171,7 @@ impl Kernels {
     /// Returns the kernel that performs a node.
     pub(super) fn of(&self, node: NodeId) -> Option<&RowKernel> {
         let kernel = *self.of_node.get(node.index())?;
-        self.kernels.get(kernel?)
+        self.all.get(kernel?)
     }
 
     /// Returns the value in whose rows a node makes its result, if it does.
@@ -232,7 +232,7 @@ impl<'k> Inside<'k> {
             let readers = self.readers.get(&stage.value);
             let is_read_by_rows =
                 readers.is_none_or(|readers| readers.iter().all(|reader| reader.can_follow(stage)));
-            if !is_last && !(stays && is_read_by_rows) {
+            if !(is_last || (stays && is_read_by_rows)) {
                 return false;
             }
             for value in stage.operands() {

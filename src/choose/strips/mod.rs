@@ -69,7 +69,7 @@ struct Region {
     way: Way,
 }
 
-/// StripLimits of a choice of steps in strips.
+/// Limits of a choice of steps in strips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StripLimits {
     /// It needs more bytes than these.

@@ -68,6 +68,8 @@ class Replaced(NamedTuple):
 
     nodes: Sequence[NodeProto]
     cones: Sequence[Cone]
+    unread: frozenset[str] = frozenset()
+    """Results that are new and that nothing reads."""
 
 
 def with_real_sums(
@@ -93,7 +95,7 @@ def with_real_sums(
     versions[QUANTIZATION] = 1
     replacing = _Replacing(nodes, graph, stored)
     found = replacing.replaced()
-    return Replaced(found, replacing.cones(found))
+    return Replaced(found, replacing.cones(found), frozenset(replacing.unread))
 
 
 def let_repeat(graph: Graph, cones: Sequence[Cone]) -> None:
@@ -120,6 +122,8 @@ class _Replacing:
         self._readers = _readers(nodes)
         self._wide: dict[tuple[str, ...], str] = {}
         """Per small integers and their zero point, the real numbers."""
+        self.unread: list[str] = []
+        """The quantized extremes."""
         self._pairs: list[tuple[str, str, str]] = []
         """Wide values with their extremes and their quantized elements."""
 
@@ -284,6 +288,7 @@ class _Replacing:
         (x,), (y, scale, zero) = node.input, node.output
         extremes, whole = self._fresh(f"{x}_extremes"), self._fresh(f"{x}_range")
         self._pairs.append((x, extremes, y))
+        self.unread.append(whole)
         return [
             helper.make_node(EXTREMES, [x], [extremes], extremes, domain=QUANTIZATION),
             helper.make_node("DynamicQuantizeLinear", [extremes], [whole, scale, zero], whole),
