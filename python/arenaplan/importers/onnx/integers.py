@@ -26,7 +26,7 @@ from arenaplan.graph import Graph
 from arenaplan.importers.onnx.op import Scope
 from arenaplan.importers.onnx.order import BRANCHING, captured
 from arenaplan.importers.onnx.rules.contrib import MICROSOFT
-from arenaplan.ops.own import EXTREMES, QUANTIZATION, REQUANTIZE
+from arenaplan.ops.own import EXTREMES, QUANTIZATION, REQUANTIZE, SCALE
 
 _PRODUCTS: Final = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
 """Products of integers whose sums are results."""
@@ -68,8 +68,6 @@ class Replaced(NamedTuple):
 
     nodes: Sequence[NodeProto]
     cones: Sequence[Cone]
-    unread: frozenset[str] = frozenset()
-    """Results that are new and that nothing reads."""
 
 
 def with_real_sums(
@@ -95,7 +93,7 @@ def with_real_sums(
     versions[QUANTIZATION] = 1
     replacing = _Replacing(nodes, graph, stored)
     found = replacing.replaced()
-    return Replaced(found, replacing.cones(found), frozenset(replacing.unread))
+    return Replaced(found, replacing.cones(found))
 
 
 def let_repeat(graph: Graph, cones: Sequence[Cone]) -> None:
@@ -122,8 +120,6 @@ class _Replacing:
         self._readers = _readers(nodes)
         self._wide: dict[tuple[str, ...], str] = {}
         """Per small integers and their zero point, the real numbers."""
-        self.unread: list[str] = []
-        """The quantized extremes."""
         self._pairs: list[tuple[str, str, str]] = []
         """Wide values with their extremes and their quantized elements."""
 
@@ -286,12 +282,11 @@ class _Replacing:
     def _quantized(self, node: NodeProto) -> list[NodeProto]:
         """Return the nodes that find a range and quantize."""
         (x,), (y, scale, zero) = node.input, node.output
-        extremes, whole = self._fresh(f"{x}_extremes"), self._fresh(f"{x}_range")
+        extremes = self._fresh(f"{x}_extremes")
         self._pairs.append((x, extremes, y))
-        self.unread.append(whole)
         return [
             helper.make_node(EXTREMES, [x], [extremes], extremes, domain=QUANTIZATION),
-            helper.make_node("DynamicQuantizeLinear", [extremes], [whole, scale, zero], whole),
+            helper.make_node(SCALE, [extremes], [scale, zero], scale, domain=QUANTIZATION),
             helper.make_node("QuantizeLinear", [x, scale, zero], [y], node.name),
         ]
 

@@ -27,7 +27,7 @@ from arenaplan.importers.onnx.rules.layout import pads, slices, split_sizes
 from arenaplan.importers.onnx.rules.reduce import REDUCTIONS, extremes_axis, reduced_axes
 from arenaplan.importers.onnx.rules.training import ACTIVATIONS, REPLACES
 from arenaplan.importers.onnx.rules.windows import window
-from arenaplan.ops.own import EXTREMES, QUANTIZATION, REQUANTIZE
+from arenaplan.ops.own import EXTREMES, QUANTIZATION, REQUANTIZE, SCALE
 
 
 def _batch_norm(op: Op) -> ops.Operator | None:
@@ -195,6 +195,7 @@ _TABLES: Final[Mapping[str, ops.Table[Op]]] = {
     QUANTIZATION: {
         EXTREMES: lambda op: ops.Extremes(extremes_axis(len(op.input(0).shape))),
         REQUANTIZE: ops.FIRST_OPERAND,
+        SCALE: ops.WHOLE,
     },
 }
 """Canonical operators by domain."""

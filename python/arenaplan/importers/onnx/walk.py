@@ -146,8 +146,8 @@ class Walk:
         self._add_inputs(scope, infos)
         types = declared_types(graph.value_info, graph.output)
         nodes = with_narrow_moves(graph, versions.get("", 1))
-        self._replaced = with_real_sums(nodes, graph, versions, scope)
-        self._main = Frame(iter(fill(self._replaced.nodes, scope)), scope, scope, versions, types)
+        nodes, self._cones = with_real_sums(nodes, graph, versions, scope)
+        self._main = Frame(iter(fill(nodes, scope)), scope, scope, versions, types)
 
     def _begin(self, graph: Graph, proto: GraphProto, common: Common) -> None:
         """Prepare to make a graph of a graph in the model."""
@@ -174,8 +174,8 @@ class Walk:
         """Return the graph of the whole model."""
         self._visit_all()
         self._add_outputs()
-        let_repeat(self.graph, self._replaced.cones)
-        self._warn_of_unread(self._replaced.unread)
+        let_repeat(self.graph, self._cones)
+        self._warn_of_unread()
         return self.graph
 
     def _visit_all(self) -> None:
@@ -243,14 +243,13 @@ class Walk:
         assert copy is not None
         return copy
 
-    def _warn_of_unread(self, known: frozenset[str]) -> None:
-        """Warn of values without readers, but for those that are known to have none."""
+    def _warn_of_unread(self) -> None:
+        """Warn of values without readers."""
         graph = self.graph
         read = {index for node in graph.nodes for index in node.inputs}
         read.update(graph.outputs)
         read.update(self.scratch)
         names = [v.name for v in graph.values if v.kind == "activation" and v.index not in read]
-        names = [name for name in names if name not in known]
         if names:
             graph.warnings.append(f"nothing reads {listed(names)}")
 

@@ -16,7 +16,7 @@ from arenaplan.importers.onnx.op import Op, Result
 from arenaplan.importers.onnx.rules import elementwise, layout, reduce, signal, windows
 from arenaplan.importers.onnx.rules.contrib import CONTRIB_RULES, MICROSOFT
 from arenaplan.importers.onnx.rules.training import TRAINING_RULES
-from arenaplan.ops.own import EXTREMES, QUANTIZATION
+from arenaplan.ops.own import EXTREMES, QUANTIZATION, REQUANTIZE, SCALE
 
 Rule: TypeAlias = Callable[[Op], Sequence[Result]]
 
@@ -101,13 +101,20 @@ RULES: Mapping[str, Rule] = {
 }
 """Rules by operator of the default domain."""
 
+_QUANTIZING: dict[str, Rule] = {
+    EXTREMES: reduce.extremes,
+    REQUANTIZE: elementwise.quantize,
+    SCALE: reduce.scale,
+}
+"""Rules by operator of this package for quantized models."""
+
 
 def rule_of(op: Op) -> Rule | None:
     """Return the rule of an operator, if this package has one."""
     if not op.domain:
         return RULES.get(op.type) or TRAINING_RULES.get(op.type)
     if op.domain == QUANTIZATION:
-        return reduce.extremes if op.type == EXTREMES else elementwise.quantize
+        return _QUANTIZING.get(op.type)
     if op.domain != MICROSOFT:
         return None
     return CONTRIB_RULES.get(op.type) or TRAINING_RULES.get(op.type)

@@ -92,6 +92,11 @@ def extremes(op: Op) -> Sequence[Result]:
     return (((*x.shape[: extremes_axis(len(x.shape))], 2), x.dtype),)
 
 
+def scale(op: Op) -> Sequence[Result]:
+    """A scale and a zero point."""
+    return (((), op.input(0).dtype), ((), "uint8"))
+
+
 def extremes_axis(rank: int) -> int:
     """Return the first dimension of a part: of channels of images, else of rows."""
     return 2 if rank > 3 else max(rank - 1, 0)
