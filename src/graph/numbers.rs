@@ -29,6 +29,8 @@ pub(crate) enum GraphNumber {
     Pieces { node: usize, flow: usize },
     /// Distance of an overlap of a node.
     Distance { node: usize, overlap: usize },
+    /// Cost of one run of a node.
+    Work { node: usize },
     /// Bytes of a workspace.
     Bytes(WorkspaceChoice),
     /// Cost of a workspace.
@@ -57,6 +59,7 @@ impl Graph {
             for (overlap, row) in effects.overlaps.iter_mut().enumerate() {
                 edit(GraphNumber::Distance { node, overlap }, Number::Whole(&mut row.distance));
             }
+            edit(GraphNumber::Work { node }, Number::Whole(&mut row.cost));
             edit_workspaces(node, false, &mut effects.workspaces, edit);
             edit_workspaces(node, true, effects.staging.as_deref_mut().unwrap_or_default(), edit);
         }

@@ -49,6 +49,7 @@ impl fmt::Display for Place {
             Self::Graph(GraphNumber::Distance { node, overlap }) => {
                 write!(f, "/nodes/{node}/overlaps/{overlap}/distance")
             }
+            Self::Graph(GraphNumber::Work { node }) => write!(f, "/nodes/{node}/cost"),
             Self::Graph(GraphNumber::Bytes(choice)) => write_choice(f, choice, "bytes"),
             Self::Graph(GraphNumber::Cost(choice)) => write_choice(f, choice, "cost"),
             Self::Plan(number) => write_plan(f, number),
