@@ -99,7 +99,7 @@ def _ways(
         apart = _apart(maker, nodes, alignment)
         ways += [Way(held + size, seconds, single) for size, seconds in apart]
     for parts, size in _halves(maker, nodes, now.repeated, alignment):
-        first, second = (
+        halves = [
             Step(
                 part,
                 best_of(
@@ -107,12 +107,16 @@ def _ways(
                 ),
             )
             for part in parts
-        )
-        for level in {way.bytes for step in (first, second) for way in step.ways}:
-            if level >= max(first.ways[0].bytes, second.ways[0].bytes):
-                seconds = first.fastest(level).seconds + second.fastest(level).seconds
-                ways.append(Way(held + size + level, seconds, parts))
+        ]
+        ways += [Way(held + size + level, seconds, parts) for level, seconds in _in_turn(halves)]
     return ways
+
+
+def _in_turn(steps: Sequence[Step]) -> list[tuple[int, float]]:
+    """Return the ways to run steps one after the other: the most bytes of one, and seconds."""
+    least = max(step.ways[0].bytes for step in steps)
+    levels = {way.bytes for step in steps for way in step.ways if way.bytes >= least}
+    return [(level, sum(step.fastest(level).seconds for step in steps)) for level in sorted(levels)]
 
 
 def _halves(
@@ -153,12 +157,7 @@ def _apart(maker: Maker, nodes: Sequence[int], alignment: int) -> list[tuple[int
         if _shows(graph.nodes[node]):
             ways = [Way(held, 0.0)]
         members.append(Step([node], best_of(ways)))
-    least = max(member.ways[0].bytes for member in members)
-    levels = {way.bytes for member in members for way in member.ways if way.bytes >= least}
-    return [
-        (level, sum(member.fastest(level).seconds for member in members))
-        for level in sorted(levels)
-    ]
+    return _in_turn(members)
 
 
 def _inner_bytes(maker: Maker, nodes: Sequence[int], alignment: int) -> list[int]:

@@ -15,7 +15,6 @@ and leave every result as it is, to the bit:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Final, NamedTuple
 
@@ -54,20 +53,13 @@ _POINTWISE: Final = frozenset(
 """Operators on single elements that are cheap beside a product, and views of their results."""
 
 
-class Cone(NamedTuple):
-    """A wide value that could be made twice, for its range and for its quantized elements."""
-
-    wide: str
-    quantized: str
-    made: frozenset[str]
-    """The wide value, and those between it and a product that nothing else reads."""
-
-
 class Replaced(NamedTuple):
     """The nodes of a graph after the change."""
 
     nodes: Sequence[NodeProto]
-    cones: Sequence[Cone]
+    twice: frozenset[str] = frozenset()
+    """Wide values that could be made twice, for their range and for their quantized elements, and
+    those between them and a product that nothing else reads."""
 
 
 def with_real_sums(
@@ -89,16 +81,15 @@ def with_real_sums(
     kinds = {node.op_type for node in nodes}
     known = ("DynamicQuantizeLinear", *_PRODUCTS, *(kind for _, kind in _QUANTIZED))
     if kinds.isdisjoint(known) or versions.get("", 1) < 13:
-        return Replaced(nodes, ())
+        return Replaced(nodes)
     versions[QUANTIZATION] = 1
     replacing = _Replacing(nodes, graph, stored)
     found = replacing.replaced()
-    return Replaced(found, replacing.cones(found))
+    return Replaced(found, replacing.made_twice(found))
 
 
-def let_repeat(graph: Graph, cones: Sequence[Cone]) -> None:
+def let_repeat(graph: Graph, names: frozenset[str]) -> None:
     """Let the nodes of a graph that make some values run again for each reader."""
-    names = frozenset[str]().union(*(cone.made for cone in cones))
     for node in list(graph.nodes) if names else ():
         made = [graph.values[at].name for at in node.outputs if at is not None]
         if names.issuperset(made):
@@ -142,10 +133,10 @@ class _Replacing:
                 found.append(node)
         return found
 
-    def cones(self, nodes: Sequence[NodeProto]) -> list[Cone]:
-        """Return the wide values of which only range and quantized elements are needed."""
+    def made_twice(self, nodes: Sequence[NodeProto]) -> frozenset[str]:
+        """Return wide values of which only range and quantized elements are needed, and others."""
         readers = _readers(nodes)
-        found: list[Cone] = []
+        found: set[str] = set()
         for wide, extremes, quantized in self._pairs:
             inside = {extremes, quantized}
             cone: set[str] = set()
@@ -165,8 +156,8 @@ class _Replacing:
                     if not is_product:
                         inside.add(value)
             if has_product and wide in cone:
-                found.append(Cone(wide, quantized, frozenset(cone)))
-        return found
+                found |= cone
+        return frozenset(found)
 
     # -- products ------------------------------------------------------------------------------
 
@@ -191,7 +182,7 @@ class _Replacing:
         data = self._data(_input(node, weights[0]))
         zero = self._data(_input(node, weights[1])) if _input(node, weights[1]) else _NO_ZERO
         addend = self._data(_input(node, bias)) if _input(node, bias) else _NO_ZERO
-        if data is None or zero is None or addend is None or min(data.ndim, 2) < 2 or zero.ndim > 1:
+        if data is None or zero is None or addend is None or data.ndim < 2 or zero.ndim > 1:
             return False
         channel, axes = _sides(node, data.ndim)
         if zero.size not in (1, data.shape[channel]):
@@ -249,7 +240,7 @@ class _Replacing:
         if any(scale is None for scale in known) or not all(self._tensor(name) for name in names):
             return None
         a, b, made = (np.asarray(scale, np.float32).reshape(-1) for scale in known)
-        if min(a.size, made.size) != 1 or max(a.size, made.size) != 1:
+        if a.size != 1 or made.size != 1:
             return None
         if is_gemm:
             a = a * np.float32(_attribute(node, "alpha", 1.0))
@@ -352,6 +343,6 @@ def _readers(nodes: Sequence[NodeProto]) -> dict[str, list[NodeProto]]:
     found: dict[str, list[NodeProto]] = {name: [] for node in nodes for name in node.output}
     for node in nodes:
         names = [*node.input, *(captured(node) if node.op_type in BRANCHING else ())]
-        for name, _ in Counter(names).items():
+        for name in dict.fromkeys(names):
             found.setdefault(name, []).append(node)
     return found

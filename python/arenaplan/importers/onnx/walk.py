@@ -146,7 +146,7 @@ class Walk:
         self._add_inputs(scope, infos)
         types = declared_types(graph.value_info, graph.output)
         nodes = with_narrow_moves(graph, versions.get("", 1))
-        nodes, self._cones = with_real_sums(nodes, graph, versions, scope)
+        nodes, self._twice = with_real_sums(nodes, graph, versions, scope)
         self._main = Frame(iter(fill(nodes, scope)), scope, scope, versions, types)
 
     def _begin(self, graph: Graph, proto: GraphProto, common: Common) -> None:
@@ -174,7 +174,7 @@ class Walk:
         """Return the graph of the whole model."""
         self._visit_all()
         self._add_outputs()
-        let_repeat(self.graph, self._cones)
+        let_repeat(self.graph, self._twice)
         self._warn_of_unread()
         return self.graph
 
