@@ -78,7 +78,7 @@ pub(crate) fn hazards_of(plan: &Plan, ordered: &[Hazard], spans: &[StepSpans]) -
 pub(crate) fn ordered(plan: &Plan, graph: &Graph) -> Vec<Hazard> {
     let mut edges = Vec::with_capacity(plan.steps().len());
     for (after, step) in (0_u32..).zip(plan.steps()) {
-        for id in step.fused.iter().chain([&step.node]).map(|&id| NodeId::from(id)) {
+        for id in step.nodes() {
             let mut note = |node: NodeId, kind| {
                 if step.fused.contains(&node.into()) {
                     return; // It runs in this step, too.

@@ -70,11 +70,11 @@ impl Planner<'_> {
     /// - [`Error::InvalidOption`] if a strategy is to be followed and values may leave.
     /// - As [`plan`](Self::plan).
     pub fn recompute(&self, graph: &Graph, goal: Goal) -> Result<Plan> {
+        let plain = self.keep_order(true).plan(graph)?;
         let budget = match goal {
             Goal::Bytes(bytes) => bytes,
             Goal::Extra(_) | Goal::Strategy(_) => 0,
         };
-        let plain = self.keep_order(true).plan(graph)?;
         if plain.arena_bytes() <= budget {
             return Ok(plain);
         }
@@ -217,8 +217,7 @@ impl Planner<'_> {
     /// the budget has, offsets are not searched for long.
     fn plan_once(&self, graph: &Graph, search: &Recompute<'_>, budget: u64) -> Result<Plan> {
         let plain = search.plain();
-        let budget_of_packing = Budget { nodes: Some(0), ..self.budget };
-        let quick = Self { budget: budget_of_packing, ..*self };
+        let quick = Self { budget: Budget { nodes: Some(0), ..self.budget }, ..*self };
         let quick = quick.plan_schedule(graph, search, &plain)?;
         if budget > 0 && quick.lower_bound() > budget {
             return Ok(quick);

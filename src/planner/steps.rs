@@ -14,7 +14,7 @@ use super::scope::skips_overlaps;
 use super::workers::{add_timetable, for_workers};
 use crate::base::{Error, NodeId, Result, quoted};
 use crate::graph::Graph;
-use crate::plan::{Granularity, OrderSearch, Plan, PlanStep, Search, Technique};
+use crate::plan::{Granularity, OrderSearch, Plan, Search, Technique};
 
 /// A plan for given steps.
 struct Stepped {
@@ -51,10 +51,7 @@ impl Planner<'_> {
     ///
     /// As [`plan_steps`](Self::plan_steps).
     pub fn plan_steps_of(&self, graph: &Graph, other: &Plan) -> Result<Plan> {
-        let nodes = |step: &PlanStep| -> Vec<NodeId> {
-            step.fused.iter().chain([&step.node]).map(|&node| node.into()).collect()
-        };
-        let steps: Vec<_> = other.steps().iter().map(nodes).collect();
+        let steps: Vec<_> = other.steps().iter().map(|step| step.nodes().collect()).collect();
         self.plan_steps_after(graph, &steps, other)
     }
 

@@ -4,11 +4,11 @@ use alloc::collections::BTreeMap;
 use alloc::{format, vec::Vec};
 
 use crate::base::{Error, NodeId, Result, SpaceId, ValueId};
-use crate::choose::strips::{Piece, Regions, nodes_in_reach};
+use crate::choose::strips::{Kernels, Piece, Regions, Whole, nodes_in_reach};
 use crate::choose::{RowKernel, RowMoveCost, StripChoice, StripLimits, Way};
 use crate::graph::Graph;
 use crate::pack::Budget;
-use crate::plan::{Placement, Plan, PlanStep, Strips};
+use crate::plan::{Placement, Plan, Strips};
 
 /// A search for the steps of a plan that run strip by strip, for a runner with kernels.
 ///
@@ -108,8 +108,9 @@ impl StripSearch {
         }
         let live = live_in(plan, &steps);
         let held = held_in(graph, plan, &steps);
-        let regions =
-            Regions::of_kernels(graph, kernels, moves, steps, ways, &live, &held, limits, budget)?;
+        let whole = Whole { steps, live: &live, held: &held };
+        let kernels = Kernels::new(graph, kernels, moves)?;
+        let regions = Regions::of_kernels(graph, kernels, whole, ways, limits, budget);
         Ok(Self { regions })
     }
 
@@ -160,10 +161,7 @@ fn live_in(plan: &Plan, steps: &[Vec<NodeId>]) -> Vec<u64> {
 
 /// Returns the nodes of each step.
 fn steps_of(graph: &Graph, plan: &Plan) -> Result<Vec<Vec<NodeId>>> {
-    let nodes = |step: &PlanStep| -> Vec<NodeId> {
-        step.fused.iter().chain([&step.node]).map(|&node| node.into()).collect()
-    };
-    let steps: Vec<Vec<NodeId>> = plan.steps().iter().map(nodes).collect();
+    let steps: Vec<Vec<NodeId>> = plan.steps().iter().map(|step| step.nodes().collect()).collect();
     if let Some(node) = steps.iter().flatten().find(|id| id.index() >= graph.nodes().len()) {
         let reason = format!("the graph has no node {node}");
         return Err(Error::PlanMismatch { reason });

@@ -10,7 +10,7 @@ use super::attempt::Attempt;
 use super::context::Context;
 use super::steps::plan_after;
 use crate::base::{Alignment, NodeId, Result, SpaceId};
-use crate::choose::strips::{Piece, Regions};
+use crate::choose::strips::{Piece, Regions, Whole};
 use crate::choose::{StripChoice, StripLimits};
 use crate::graph::Graph;
 use crate::liveness::{Liveness, Member};
@@ -75,13 +75,15 @@ fn of_draft(
     let live = &live[..steps.len().min(live.len())];
     let held = held(graph, draft, &liveness, options.alignment);
     let budget = context.packing_budget();
-    let mut regions = Regions::of_nodes(graph, steps, live, &held, below, &budget);
+    let whole = Whole { steps, live, held: &held };
+    let limits = StripLimits { above: 0, below, time: u64::MAX };
+    let mut regions = Regions::of_nodes(graph, whole, limits, &budget);
     let (mut best, mut above) = (None, 0);
     for _ in 0..ROUNDS {
         if context.budget.exhausted() {
             break;
         }
-        let limits = StripLimits { above, below, time: u64::MAX };
+        let limits = StripLimits { above, below, ..limits };
         let Some(StripChoice { steps, strips, bytes, .. }) = regions.least(limits, &budget)? else {
             break;
         };

@@ -73,7 +73,7 @@ impl<'p> ProgramStep<'p> {
 
     /// Iterates over the nodes that run as one, in order; mostly it is one node.
     pub fn nodes(self) -> impl Iterator<Item = NodeId> + 'p {
-        self.row.fused.iter().chain([&self.row.node]).map(|&node| NodeId::from(node))
+        self.row.nodes()
     }
 
     /// Returns whether several nodes are fused: values between them are passed on piece by piece

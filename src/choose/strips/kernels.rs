@@ -74,7 +74,7 @@ impl RowKernel {
 
 /// The kernels of a graph.
 #[derive(Debug)]
-pub(super) struct Kernels {
+pub(crate) struct Kernels {
     /// By node.
     stages: Vec<Option<Stage>>,
     /// By value: the nodes that name it; `None` if somebody else needs the value, too.
@@ -127,7 +127,7 @@ impl Kernels {
     ///
     /// [`InvalidOption`](Error::InvalidOption) if a kernel cannot make its result some rows at a
     /// time, or its costs are in no order.
-    pub(super) fn new(graph: &Graph, kernels: Vec<RowKernel>, moves: RowMoveCost) -> Result<Self> {
+    pub(crate) fn new(graph: &Graph, kernels: Vec<RowKernel>, moves: RowMoveCost) -> Result<Self> {
         let refused = |at: usize, reason: &str| {
             let reason = format!("kernel {at} {reason}");
             Err(Error::InvalidOption { option: "kernels", reason })

@@ -23,7 +23,8 @@ use crate::base::{NodeId, Result, ValueId};
 use crate::graph::{Graph, ValueKind};
 use crate::pack::Budget;
 use crate::plan::Strips;
-use kernels::{Inside, Kernels};
+use kernels::Inside;
+pub(crate) use kernels::Kernels;
 use rows::{Growth, InStrips, strips_of};
 
 /// Most steps of a region.
@@ -80,6 +81,17 @@ pub struct StripLimits {
     pub time: u64,
 }
 
+/// Steps as they run without strips.
+#[derive(Debug)]
+pub(crate) struct Whole<'a> {
+    /// The nodes of each step.
+    pub(crate) steps: Vec<Vec<NodeId>>,
+    /// Bytes that are live at each step.
+    pub(crate) live: &'a [u64],
+    /// The values in these bytes: those that share bytes together.
+    pub(crate) held: &'a [Vec<Piece>],
+}
+
 /// The regions of some steps.
 #[derive(Debug)]
 pub(crate) struct Regions {
@@ -93,59 +105,30 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    /// Returns the regions of steps whose kernels are single nodes, each run of which takes one
-    /// unit of time.
-    ///
-    /// `live` are the bytes live at each of `steps`, and `held` the values in them: those that share
-    /// bytes together. Regions need fewer than `below` bytes.
+    /// Returns the regions of steps whose kernels are single nodes; each run of a node or a step
+    /// takes one unit of time.
     pub(crate) fn of_nodes(
         graph: &Graph,
-        steps: Vec<Vec<NodeId>>,
-        live: &[u64],
-        held: &[Vec<Piece>],
-        below: u64,
+        whole: Whole<'_>,
+        limits: StripLimits,
         budget: &Budget<'_>,
     ) -> Self {
-        let kernels = Kernels::of_each_node(graph);
-        let ways = live.iter().map(|&bytes| vec![Way { bytes, time: 1 }]).collect();
-        let limits = StripLimits { above: 0, below, time: u64::MAX };
-        Self::found(graph, kernels, steps, ways, live, held, limits, budget)
+        let ways = whole.live.iter().map(|&bytes| vec![Way { bytes, time: 1 }]).collect();
+        Self::of_kernels(graph, Kernels::of_each_node(graph), whole, ways, limits, budget)
     }
 
-    /// Returns the regions of steps with these kernels and ways to run each step.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidOption`](crate::Error::InvalidOption) if the kernels are none.
-    #[allow(clippy::too_many_arguments, reason = "each of another kind")]
+    /// Returns the regions of steps with these kernels and ways to run each step. Regions that do
+    /// not keep to the limits by themselves are left out.
     pub(crate) fn of_kernels(
         graph: &Graph,
-        kernels: Vec<RowKernel>,
-        moves: RowMoveCost,
-        steps: Vec<Vec<NodeId>>,
-        ways: Vec<Vec<Way>>,
-        live: &[u64],
-        held: &[Vec<Piece>],
-        limits: StripLimits,
-        budget: &Budget<'_>,
-    ) -> Result<Self> {
-        let kernels = Kernels::new(graph, kernels, moves)?;
-        Ok(Self::found(graph, kernels, steps, ways, live, held, limits, budget))
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "each of another kind")]
-    fn found(
-        graph: &Graph,
         kernels: Kernels,
-        steps: Vec<Vec<NodeId>>,
+        whole: Whole<'_>,
         ways: Vec<Vec<Way>>,
-        live: &[u64],
-        held: &[Vec<Piece>],
         limits: StripLimits,
         budget: &Budget<'_>,
     ) -> Self {
-        let found = regions(graph, &kernels, &steps, live, held, limits, budget);
-        Self { steps, ways, kernels, found, chosen: Vec::new() }
+        let found = regions(graph, &kernels, &whole, limits, budget);
+        Self { steps: whole.steps, ways, kernels, found, chosen: Vec::new() }
     }
 
     /// Returns the steps that need the fewest bytes of those within the limits; `None` if none run
@@ -217,12 +200,11 @@ impl Regions {
 fn regions(
     graph: &Graph,
     kernels: &Kernels,
-    steps: &[Vec<NodeId>],
-    live: &[u64],
-    held: &[Vec<Piece>],
+    whole: &Whole<'_>,
     limits: StripLimits,
     budget: &Budget<'_>,
 ) -> Vec<Region> {
+    let Whole { steps, live, held } = whole;
     let hot = hot(graph, live);
     let mut found = Vec::new();
     let is_near = |&last: &usize| {
