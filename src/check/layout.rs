@@ -77,16 +77,20 @@ impl Plan {
     /// `n` values.
     pub(super) fn check_lines(&self, graph: &Graph, joined: &Joined) -> Result<()> {
         let lines = Alignment::new(self.options.alignment).unwrap_or_default();
-        let mut lowest: BTreeMap<(usize, u32), (u64, u64, &Placement)> = BTreeMap::new();
+        // A value without bytes holds no line, but is where its alignment permits.
+        let mut strictest: BTreeMap<(usize, u32), u64> = BTreeMap::new();
+        for place in &self.placements {
+            let value = ValueId::from(place.value);
+            let known = strictest.entry((joined.root[value.index()], place.space)).or_default();
+            *known = (*known).max(graph.value(value).alignment().bytes());
+        }
+        let mut lowest: BTreeMap<(usize, u32), (u64, &Placement)> = BTreeMap::new();
         let mut births: Vec<Held<'_>> = Vec::new();
         for place in self.placements.iter().filter(|place| place.bytes > 0) {
-            let value = ValueId::from(place.value);
-            let body = joined.root[value.index()];
-            let strict = graph.value(value).alignment().bytes();
-            let known = lowest.entry((body, place.space)).or_insert((place.offset, strict, place));
-            known.1 = known.1.max(strict);
+            let body = joined.root[ValueId::from(place.value).index()];
+            let known = lowest.entry((body, place.space)).or_insert((place.offset, place));
             if place.offset < known.0 {
-                (known.0, known.2) = (place.offset, place);
+                *known = (place.offset, place);
             }
             births.push(Held {
                 space: place.space,
@@ -96,8 +100,9 @@ impl Plan {
                 user: User::Value(&place.name),
             });
         }
-        for ((_, space), (offset, strict, place)) in lowest {
+        for ((body, space), (offset, place)) in lowest {
             let (own, in_space) = (lines.bytes(), self.alignment_in(space));
+            let strict = strictest[&(body, space)];
             // A value that is aligned more strictly may have others ahead of it.
             let alignment = if strict <= own { in_space } else { own };
             if !offset.is_multiple_of(alignment) {

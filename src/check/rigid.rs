@@ -84,7 +84,7 @@ impl Plan {
         let mut members: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
         for (index, placement) in self.placements.iter().enumerate() {
             let space = position(placement.space);
-            if placement.bytes > 0 && space < arenas.len() {
+            if space < arenas.len() {
                 let root = joined.root[ValueId::from(placement.value).index()];
                 members.entry((root, space)).or_default().push(index);
             }
@@ -104,17 +104,19 @@ impl Plan {
         }
         let mut rigids = Vec::with_capacity(members.len() + self.workspaces.len());
         for ((root, space), members) in members {
-            let values = || members.iter().map(|&index| &self.placements[index]);
-            let base = values().map(|value| value.offset).min().unwrap_or(0);
+            let all = || members.iter().map(|&index| &self.placements[index]);
+            let values = || all().filter(|value| value.bytes > 0);
+            let Some(base) = values().map(|value| value.offset).min() else { continue };
             let spans = values().map(|value| Span {
                 start: value.offset - base,
                 end: value.offset - base + value.bytes,
                 live: needed[ValueId::from(value.value).index()],
             });
-            let declared = || values().map(|value| graph.value(ValueId::from(value.value)));
+            // A value without bytes moves with the body: its alignment and its pin hold, too.
+            let declared = || all().map(|value| graph.value(ValueId::from(value.value)));
             let own = declared().map(|value| {
                 let element = (value.dtype().bits() / 8).clamp(1, 16).next_power_of_two();
-                value.alignment().bytes().max(element)
+                value.alignment().bytes().max(if value.bytes() > 0 { element } else { 1 })
             });
             let own = own.max().unwrap_or(1);
             let unit = own.max(alignment.bytes()).max(arenas[space].alignment);

@@ -198,6 +198,35 @@ fn pieces_in_an_aligned_space_need_no_alignment_of_their_own() {
     assert_eq!(pieces.map(|piece| offset(&plan, piece) - offset(&plan, y)), [0, 10, 20]);
 }
 
+#[test]
+fn a_value_without_bytes_that_is_aligned_strictly_moves_what_it_shares_bytes_with() {
+    // A concatenation begins with an empty value that begins at a multiple of 32: the bytes that
+    // this costs are part of the lower bound, and the checker does not doubt it.
+    let mut typed = Typed::new();
+    let strict = |typed: &mut Typed, dtype: DType, elements, alignment| {
+        let value = typed.value(ValueKind::Activation, dtype, elements);
+        value.with_alignment(Alignment::new(alignment).unwrap())
+    };
+    let states = [(DType::UINT8, 0), (DType::INT16, 9)].map(|(dtype, elements)| {
+        let value = typed.value(ValueKind::State, dtype, elements);
+        typed.add(value)
+    });
+    let empty = strict(&mut typed, DType::UINT8, 0, 32);
+    let empty = typed.node(&states[..1], empty, piece(0));
+    let one = typed.array(&states[..1], DType::UINT8, 1, Effects::default());
+    let effects = typed.concatenation(&[empty, one]);
+    let joined = typed.array(&[empty, one], DType::UINT8, 1, effects);
+    let large = strict(&mut typed, DType::UINT8, 54, 64);
+    let thrice = [states[1]; 3];
+    let effects = typed.concatenation(&thrice);
+    typed.node(&thrice, large, effects);
+    let last = strict(&mut typed, DType::INT16, 0, 32);
+    let last = typed.node(&[joined, one], last, over(0));
+    let plan = planner(3, 123).plan(&typed.build(&[last])).unwrap();
+    assert_eq!((offset(&plan, empty) % 32, offset(&plan, one)), (0, offset(&plan, empty)));
+    assert_eq!((plan.arena_bytes(), plan.lower_bound()), (96, 96));
+}
+
 const DTYPES: [DType; 5] =
     [DType::UINT8, DType::INT16, DType::FLOAT32, DType::INT64, DType::COMPLEX128];
 
