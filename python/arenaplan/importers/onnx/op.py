@@ -234,6 +234,20 @@ class Op:
         number: int = self._attribute(name, int, default)
         return number
 
+    def flag(self, name: str, default: bool = False) -> bool:
+        """
+        Return whether an attribute is 1.
+
+        Raises
+        ------
+        InvalidAttribute
+            If it is neither 0 nor 1: runtimes do not agree on the meaning of other numbers.
+        """
+        number = self.integer(name, int(default))
+        if number not in (0, 1):
+            raise self.error(InvalidAttribute, f"{name} {number} is out of range")
+        return number == 1
+
     def text(self, name: str, default: str | None = None) -> str:
         """Return a string; required if it has no default."""
         text: str = self._attribute(name, str, default)

@@ -44,7 +44,7 @@ def _concat(op: Op) -> Sequence[Result]:
 
 def _global_pool(op: Op) -> Sequence[Result]:
     """One element per channel, which is the last dimension if the images are ``(N, …, C)``."""
-    if not op.integer("channels_last", 0):
+    if not op.flag("channels_last"):
         return windows.global_pool(op)
     x = op.input(0)
     return (((x.shape[0], *(1 for _ in x.shape[2:]), x.shape[-1]), x.dtype),)
@@ -55,8 +55,8 @@ def _gemm(op: Op) -> Sequence[Result]:
     a, b = op.input(0), op.input(3)
     if len(a.shape) != 2 or len(b.shape) != 2:
         raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} are no matrices")
-    rows, inner = a.shape[::-1] if op.integer("transA", 0) else a.shape
-    other, columns = b.shape[::-1] if op.integer("transB", 0) else b.shape
+    rows, inner = a.shape[::-1] if op.flag("transA") else a.shape
+    other, columns = b.shape[::-1] if op.flag("transB") else b.shape
     if inner != other:
         raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} have no product")
     return (((rows, columns), a.dtype if op.optional(7) is not None else "float32"),)

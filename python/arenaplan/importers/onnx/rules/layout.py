@@ -28,7 +28,7 @@ def reshape(op: Op) -> Sequence[Result]:
     if target is None:
         raise op.error(InvalidAttribute, "attribute 'shape' is missing")
     dims = list(target)
-    if not op.integer("allowzero", 0):
+    if not op.flag("allowzero"):
         for axis, dim in enumerate(dims):
             if dim == 0:
                 if axis >= len(x.shape):

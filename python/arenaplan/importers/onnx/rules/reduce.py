@@ -52,8 +52,8 @@ def gemm(op: Op) -> Sequence[Result]:
         raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} are no matrices")
     if a.dtype != b.dtype:
         raise op.error(InvalidOperand, f"its inputs are of the types {a.dtype} and {b.dtype}")
-    rows, inner = a.shape[::-1] if op.integer("transA", 0) else a.shape
-    other, columns = b.shape[::-1] if op.integer("transB", 0) else b.shape
+    rows, inner = a.shape[::-1] if op.flag("transA") else a.shape
+    other, columns = b.shape[::-1] if op.flag("transB") else b.shape
     if inner != other:
         raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} have no product")
     shape = (rows, columns)
@@ -69,13 +69,13 @@ def reduced_axes(op: Op, rank: int) -> Shape:
     """Return the axes that a reduction removes, in order."""
     axes = op.either("axes", 1)
     if not axes:
-        return () if op.integer("noop_with_empty_axes", 0) else tuple(range(rank))
+        return () if op.flag("noop_with_empty_axes") else tuple(range(rank))
     return tuple(sorted(op.axes(axes, rank)))
 
 
 def _without(op: Op, x: Operand, axes: Shape) -> Shape:
     """Return a shape after reducing ``axes``."""
-    if op.integer("keepdims", 1):
+    if op.flag("keepdims", default=True):
         return tuple(1 if axis in axes else dim for axis, dim in enumerate(x.shape))
     return tuple(dim for axis, dim in enumerate(x.shape) if axis not in axes)
 

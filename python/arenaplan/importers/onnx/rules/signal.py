@@ -27,5 +27,5 @@ def stft(op: Op) -> Sequence[Result]:
         length = available
     if hop < 1 or not 1 <= length <= available:
         raise op.error(InvalidAttribute, f"frames of {length} every {hop} elements of {available}")
-    bins = length // 2 + 1 if op.integer("onesided", 1) else length
+    bins = length // 2 + 1 if op.flag("onesided", default=True) else length
     return (((batch, 1 + (available - length) // hop, bins, 2), x.dtype),)

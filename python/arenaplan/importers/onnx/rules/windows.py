@@ -204,7 +204,7 @@ def pool(op: Op) -> Sequence[Result]:
     x = op.input(0)
     space = _space(op, x.shape)
     sliding = window(op, len(space))
-    shape = (*x.shape[:2], *_positions(op, space, sliding, bool(op.integer("ceil_mode", 0))))
+    shape = (*x.shape[:2], *_positions(op, space, sliding, op.flag("ceil_mode")))
     return ((shape, x.dtype), (shape, "int64"))
 
 
