@@ -22,7 +22,7 @@ const DIMENSIONS: usize = 6;
 /// Operands of a chain that are arrays, at most.
 pub const OPERANDS: usize = 8;
 
-/// A function of one or two numbers.
+/// A function of up to three numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Function {
@@ -52,6 +52,8 @@ pub enum Function {
     Erf,
     /// `a`
     Copy,
+    /// `a * b + c`, rounded once where the processor has an instruction for it.
+    MulAdd,
 }
 
 impl Function {
@@ -71,6 +73,7 @@ impl Function {
             "sigmoid" => Self::Sigmoid,
             "erf" => Self::Erf,
             "copy" => Self::Copy,
+            "mul_add" => Self::MulAdd,
             _ => return None,
         })
     }
@@ -99,10 +102,8 @@ pub enum Step {
     Apply {
         /// The function.
         function: Function,
-        /// Its first argument.
-        first: Argument,
-        /// Its second argument, if it has two.
-        second: Argument,
+        /// Its arguments, of which those behind its last one are not read.
+        arguments: [Argument; 3],
         /// The register of the result, which is not an argument.
         to: usize,
     },
@@ -155,8 +156,8 @@ impl Chain {
         for step in &steps {
             let to = match *step {
                 Step::Load { from, to } if from < operands => to,
-                Step::Apply { first, second, to, .. } => {
-                    for argument in [first, second] {
+                Step::Apply { arguments, to, .. } => {
+                    for argument in arguments {
                         if let Argument::Register(at) = argument
                             && (at == to || known.get(at) != Some(&true))
                         {
@@ -320,8 +321,8 @@ impl SimdOp for Pass<'_, '_> {
                                 operands[from].read(first + start, &mut register[..count]);
                             }
                         }
-                        Step::Apply { function, first, second, to } => {
-                            apply(isa, &mut registers, function, first, second, to, count);
+                        Step::Apply { function, arguments, to } => {
+                            apply(isa, &mut registers, function, arguments, to, count);
                         }
                     }
                 }
@@ -346,14 +347,24 @@ enum Source<'a> {
     Number(f32),
 }
 
+impl Source<'_> {
+    /// Returns some of the elements.
+    #[inline(always)]
+    fn load<I: Isa>(self, isa: I, at: usize) -> I::F32 {
+        match self {
+            Self::Register(register) => isa.f32().load(&register[at..]),
+            Self::Number(number) => isa.f32().splat(number),
+        }
+    }
+}
+
 /// Applies a function to the first elements of registers.
 #[inline(always)]
 fn apply<I: Isa>(
     isa: I,
     registers: &mut Registers,
     function: Function,
-    first: Argument,
-    second: Argument,
+    arguments: [Argument; 3],
     to: usize,
     count: usize,
 ) {
@@ -366,7 +377,7 @@ fn apply<I: Isa>(
         // The register is not `to`: see `Chain::new`.
         Argument::Register(at) => Source::Register(&after[at - to - 1]),
     };
-    let (a, b) = (source(first), source(second));
+    let [a, b, c] = arguments.map(source);
     macro_rules! apply {
         (|$x:ident| $made:expr) => {
             one(
@@ -404,6 +415,12 @@ fn apply<I: Isa>(
         Function::Sigmoid => apply!(|x| Sigmoid::apply(isa, x)),
         Function::Erf => apply!(|x| erf(isa, x)),
         Function::Copy => apply!(|x| x),
+        Function::MulAdd => {
+            for at in (0..count).step_by(ops.len()) {
+                let [x, y, z] = [a, b, c].map(|source| source.load(isa, at));
+                ops.store(ops.mul_add(x, y, z), &mut target[at..]);
+            }
+        }
     }
 }
 

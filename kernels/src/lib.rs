@@ -31,6 +31,7 @@ mod product;
 mod raw;
 mod recurrent;
 mod rows;
+mod table;
 mod team;
 
 pub use chain::{Argument, Chain, Function, OPERANDS, REGISTERS, Step};
@@ -44,4 +45,5 @@ pub use pool::{Pooling, pool};
 pub use raw::{Elements, Kind, Planes, PlanesMut};
 pub use recurrent::{Cell, Recurrence, State};
 pub use rows::{Normalization, softmax};
+pub use table::{CODES, TableSoftmax};
 pub use team::Team;

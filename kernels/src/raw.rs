@@ -482,6 +482,13 @@ impl Elements<'_> {
         Ok(Self { first, kind, len, memory: PhantomData })
     }
 
+    /// Returns the number of elements.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a view of memory, not a collection")]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
     /// Whether each element is also one of `other`, at the same index, or shares no byte with any.
     pub(crate) fn is_same_or_apart(&self, other: &Elements<'_>) -> bool {
         let span = |elements: &Elements<'_>| {

@@ -124,8 +124,7 @@ fn what_is_no_number_stays_that() {
 fn programs_with_faults_are_refused() {
     let add = |first, second, to| Step::Apply {
         function: Function::Add,
-        first: Argument::Register(first),
-        second: Argument::Register(second),
+        arguments: [Argument::Register(first), Argument::Register(second), Argument::Number(0.0)],
         to,
     };
     let load = Step::Load { from: 0, to: 0 };

@@ -341,7 +341,7 @@ class CompiledKernel:
         """
     @staticmethod
     def chain(
-        steps: Sequence[tuple[str, int, int | float, int | float]],
+        steps: Sequence[tuple[str, int, Sequence[int | float]]],
         result: int,
         operands: Sequence[ndarray[Any, Any]],
         output: ndarray[Any, Any],
@@ -351,8 +351,9 @@ class CompiledKernel:
 
         Parameters
         ----------
-        steps : list of (str, int, int or float, int or float)
+        steps : list of (str, int, tuple of three int or float)
             Function, register of the result, and arguments: the number of a register, or a constant.
+            Those that the function does not have are any constants.
             The function ``"load"`` has the position of an operand as its first argument.
         result : int
             The register that is written. Integers are the nearest ones, and bounded.
@@ -539,6 +540,33 @@ class CompiledKernel:
         ----------
         source : array or None
             If left out, the rows of the output are replaced.
+        """
+    @staticmethod
+    def table_softmax(
+        source: ndarray[Any, Any],
+        length: int,
+        table: ndarray[Any, Any],
+        factor: float,
+        zero: float,
+        output: ndarray[Any, Any],
+    ) -> CompiledKernel:
+        """
+        Return the softmax of rows of integers of 8 bits, which are one behind the other.
+
+        Parameters
+        ----------
+        source : array
+        length : int
+            Elements of a row.
+        table : array of float32, shape (256,)
+            Powers: the last one for the largest element of a row, the one before it for an integer
+            less by one, and so on.
+        factor : float
+            Multiplied with each power, before it is divided by their sum.
+        zero : float
+            Added to the rounded quotient.
+        output : array
+            Of the source's shape; may be its memory.
         """
 
 @final

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use arenaplan_kernels::{
     Argument, Cell, Chain, Conv, Depthwise, Elements, Function, Kind, Matrix, Normalization,
-    OPERANDS, Pooling, Recurrence, Schedule, Side, Sliding, Start, State, Step, Team,
+    OPERANDS, Pooling, Recurrence, Schedule, Side, Sliding, Start, State, Step, TableSoftmax, Team,
     multiply_bytes, pool, softmax,
 };
 use pyo3::buffer::{Element, PyBuffer};
@@ -308,8 +308,9 @@ impl CompiledKernel {
     ///
     /// Parameters
     /// ----------
-    /// steps : list of (str, int, int or float, int or float)
+    /// steps : list of (str, int, tuple of three int or float)
     ///     Function, register of the result, and arguments: the number of a register, or a constant.
+    ///     Those that the function does not have are any constants.
     ///     The function ``"load"`` has the position of an operand as its first argument.
     /// result : int
     ///     The register that is written. Integers are the nearest ones, and bounded.
@@ -321,7 +322,7 @@ impl CompiledKernel {
     #[staticmethod]
     fn chain(
         py: Python<'_>,
-        steps: Vec<(String, usize, Value, Value)>,
+        steps: Vec<(String, usize, [Value; 3])>,
         result: usize,
         operands: Vec<Numbers>,
         output: Numbers,
@@ -342,14 +343,14 @@ impl CompiledKernel {
             let message = "operands of another shape, or with strides that no kernel takes";
             return Err(raise_named(py, "InvalidOperand", message.into()));
         };
-        let steps = steps.into_iter().map(|(name, to, first, second)| match name.as_str() {
-            "load" => match first {
+        let steps = steps.into_iter().map(|(name, to, arguments)| match name.as_str() {
+            "load" => match arguments[0] {
                 Value::Register(from) => Ok(Step::Load { from, to }),
                 Value::Number(_) => Err(raise_named(py, "InvalidOperand", "no operand".into())),
             },
             name => match Function::of_name(name) {
                 Some(function) => {
-                    Ok(Step::Apply { function, first: first.into(), second: second.into(), to })
+                    Ok(Step::Apply { function, arguments: arguments.map(Argument::from), to })
                 }
                 None => Err(raise_named(py, "InvalidOperand", format!("no function {name}"))),
             },
@@ -373,6 +374,43 @@ impl CompiledKernel {
         output: PyBuffer<f32>,
     ) -> PyResult<Self> {
         Ok(Self::new("softmax", Softmax { rows: Rows::new(py, source, output)? }))
+    }
+
+    /// Return the softmax of rows of integers of 8 bits, which are one behind the other.
+    ///
+    /// Parameters
+    /// ----------
+    /// source : array
+    /// length : int
+    ///     Elements of a row.
+    /// table : array of float32, shape (256,)
+    ///     Powers: the last one for the largest element of a row, the one before it for an integer
+    ///     less by one, and so on.
+    /// factor : float
+    ///     Multiplied with each power, before it is divided by their sum.
+    /// zero : float
+    ///     Added to the rounded quotient.
+    /// output : array
+    ///     Of the source's shape; may be its memory.
+    #[staticmethod]
+    fn table_softmax(
+        py: Python<'_>,
+        source: Numbers,
+        length: usize,
+        table: PyBuffer<f32>,
+        factor: f32,
+        zero: f32,
+        output: Numbers,
+    ) -> PyResult<Self> {
+        if !source.is_taken_over(&output) {
+            apart(py, source.span(), output.span())?;
+        }
+        let are_contiguous = source.is_contiguous() && output.is_contiguous();
+        if output.readonly() || !are_contiguous || !table.is_c_contiguous() {
+            let message = "rows that are apart, or an output that cannot be written";
+            return Err(raise_named(py, "InvalidOperand", message.into()));
+        }
+        Ok(Self::new("softmax", RowsOfBytes { source, length, table, factor, zero, output }))
     }
 
     /// Return a normalization of the rows of an array: see :meth:`softmax`.
@@ -743,6 +781,10 @@ impl Numbers {
         of_buffer!(self, buffer => buffer.readonly())
     }
 
+    fn is_contiguous(&self) -> bool {
+        of_buffer!(self, buffer => buffer.is_c_contiguous())
+    }
+
     fn span(&self) -> (usize, usize) {
         of_buffer!(self, buffer => span(buffer))
     }
@@ -756,14 +798,12 @@ impl Numbers {
     /// same elements, or no element of it reaches one that is read later.
     fn is_taken_over(&self, output: &Self) -> bool {
         let start = |numbers: &Self| of_buffer!(numbers, buffer => buffer.buf_ptr().addr());
-        let is_contiguous =
-            |numbers: &Self| of_buffer!(numbers, buffer => buffer.is_c_contiguous());
         let (own, made) = (self.kind().bytes(), output.kind().bytes());
         if self.shape() != output.shape() || own < made {
             return false;
         }
         if own > made {
-            return start(output) <= start(self) && is_contiguous(self) && is_contiguous(output);
+            return start(output) <= start(self) && self.is_contiguous() && output.is_contiguous();
         }
         let strides = self.element_strides().zip(output.element_strides());
         start(self) == start(output)
@@ -1004,6 +1044,26 @@ impl Work for Softmax {
         let Rows { source, output, layout } = &mut self.rows;
         let source = source.as_ref().map(|(source, layout)| planes(source, layout)).transpose()?;
         softmax(source.as_ref(), &mut planes_mut(output, layout)?, team)
+    }
+}
+
+/// Exponentials of integers divided by their sum.
+struct RowsOfBytes {
+    source: Numbers,
+    length: usize,
+    table: PyBuffer<f32>,
+    factor: f32,
+    zero: f32,
+    output: Numbers,
+}
+
+impl Work for RowsOfBytes {
+    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
+        let (source, mut output) = (self.source.cells()?, self.output.cells()?);
+        let table = elements(&self.table);
+        let Self { length, factor, zero, .. } = *self;
+        let rows = output.len().checked_div(length).unwrap_or(0);
+        TableSoftmax { length, table, factor, zero }.run(&source, &mut output, rows, team)
     }
 }
 

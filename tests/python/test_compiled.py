@@ -145,7 +145,7 @@ def test_bytes_may_be_made_where_wider_operands_begin() -> None:
     x, y = memory.view(np.float32), memory[:3000]
     numbers = np.arange(3000, dtype=np.float32) % 251
     x[:] = numbers
-    program = [("load", 0, 0, 0.0), ("add", 1, 0, 2.0)]
+    program = [("load", 0, (0, 0.0, 0.0)), ("add", 1, (0, 2.0, 0.0))]
     CompiledKernel.chain(program, 1, [x], y)()
     np.testing.assert_array_equal(y, numbers + 2)
     with pytest.raises(
@@ -212,8 +212,8 @@ def test_pools_agree(op: str, include: int) -> None:
 def test_operands_that_share_memory_with_the_output_are_refused() -> None:
     memory = np.zeros(200, np.float32)
     with pytest.raises(ap.errors.InvalidOperand, match="share memory"):
-        CompiledKernel.chain([("load", 0, 0, 0.0)], 0, [memory[:100]], memory[50:150])
-    CompiledKernel.chain([("load", 0, 0, 0.0)], 0, [memory[:100]], memory[:100])()
+        CompiledKernel.chain([("load", 0, (0, 0.0, 0.0))], 0, [memory[:100]], memory[50:150])
+    CompiledKernel.chain([("load", 0, (0, 0.0, 0.0))], 0, [memory[:100]], memory[:100])()
     one = WindowSide(1, 1, 1, 1, 1, 0)
     image = memory[:16].reshape(1, 1, 1, 16)
     side = WindowSide(16, 16, 1, 1, 1, 0)

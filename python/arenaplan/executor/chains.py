@@ -17,13 +17,16 @@ import numpy as np
 from arenaplan._core import CompiledKernel
 from arenaplan.executor.affine import COMPOSED, channel_affine, is_channel_affine
 from arenaplan.executor.compiled import is_enabled
-from arenaplan.executor.registry import Run, Signature, Tensor
+from arenaplan.executor.registry import INTERNAL, MICROSOFT, Run, Signature, Tensor
 from arenaplan.ops.own import QUANTIZATION, REQUANTIZE
 
 Argument: TypeAlias = "int | float"
 """The number of a value that a program has made, or a constant, which is a float."""
 Recipe: TypeAlias = "Callable[[Program, Signature, list[Argument]], Argument | None]"
 """Appends the functions of an operator, and returns its result; ``None`` if there are none."""
+
+_Step: TypeAlias = "tuple[str, int, Sequence[Argument]]"
+"""A function, the register of its result, and its arguments."""
 
 _REGISTERS, _OPERANDS, _DIMENSIONS = 8, 8, 6
 """Limits of the compiled kernel; see ``kernels/src/chain.rs``."""
@@ -35,11 +38,10 @@ even."""
 
 
 class _Line(NamedTuple):
-    """A function, and its arguments."""
+    """A function, and its arguments, of which it may read fewer."""
 
     function: str
-    first: Argument
-    second: Argument
+    arguments: tuple[Argument, Argument, Argument]
 
 
 class Program:
@@ -52,24 +54,23 @@ class Program:
     def load(self) -> int:
         """Append the next operand."""
         self.operands += 1
-        return self._append("load", self.operands - 1, 0.0)
+        return self("load", self.operands - 1)
 
-    def __call__(self, function: str, first: Argument, second: Argument = 0.0) -> int:
+    def __call__(
+        self, function: str, first: Argument, second: Argument = 0.0, third: Argument = 0.0
+    ) -> int:
         """Append a function."""
-        return self._append(function, first, second)
-
-    def _append(self, function: str, first: Argument, second: Argument) -> int:
-        self.lines.append(_Line(function, first, second))
+        self.lines.append(_Line(function, (first, second, third)))
         return len(self.lines) - 1
 
-    def steps(self, result: int) -> tuple[list[tuple[str, int, Argument, Argument]], int] | None:
+    def steps(self, result: int) -> tuple[list[_Step], int] | None:
         """Return the functions with registers, and that of the result, if registers suffice."""
         last: dict[int, int] = {result: len(self.lines)}
         for at, line in enumerate(self.lines):
             for argument in self._arguments(line):
                 last[argument] = max(last.get(argument, 0), at)
         homes: dict[int, int] = {}
-        found = []
+        found: list[_Step] = []
         for at, line in enumerate(self.lines):
             # The register of an argument is free for the function after this one only.
             for value in [value for value in homes if last.get(value, -1) < at]:
@@ -79,18 +80,18 @@ class Program:
                 return None
             homes[at] = free[0]
             inside = self._arguments(line)
-            first, second = (
+            arguments = [
                 homes[value] if isinstance(value, int) and value in inside else value
-                for value in (line.first, line.second)
-            )
-            found.append((line.function, free[0], first, second))
+                for value in line.arguments
+            ]
+            found.append((line.function, free[0], arguments))
         return found, homes[result]
 
     def _arguments(self, line: _Line) -> list[int]:
         """Return the values that a function reads."""
         if line.function == "load":
             return []
-        return [value for value in (line.first, line.second) if isinstance(value, int)]
+        return [value for value in line.arguments if isinstance(value, int)]
 
 
 # -- operators -------------------------------------------------------------------------------
@@ -207,13 +208,59 @@ def _quantize(p: Program, signature: Signature, args: list[Argument]) -> Argumen
 
 def _requantize(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
     made = signature.outputs[0]
-    if len(args) != 3 or not isinstance(args[2], float) or made is None:
+    x, scale, *zero = args
+    point = zero[0] if zero else 0.0
+    if not isinstance(point, float) or made is None:
         return None
-    x, scale, point = args
-    limits = np.iinfo(made.dtype)
-    scaled = p("mul", x, scale)
-    bounded = p("min", limits.max - point, p("max", limits.min - point, scaled))
+    return _rounded(p, p("mul", x, scale), made.dtype, point)
+
+
+def _rounded(p: Program, x: Argument, dtype: np.dtype, point: float = 0.0) -> Argument:
+    """Append the nearest integer of a type less a zero point, plus that."""
+    limits = np.iinfo(dtype)
+    bounded = p("min", limits.max - point, p("max", limits.min - point, x))
     return p("sub", p("add", bounded, _MIDDLE), _MIDDLE - point)
+
+
+def _widen(p: Program, _: Signature, args: list[Argument]) -> Argument:
+    return p("sub", args[0], args[1]) if len(args) == 2 else p("copy", args[0])
+
+
+def _qlinear_add(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
+    made = signature.outputs[0]
+    numbers = [arg for at, arg in enumerate(args) if at not in (0, 3) and isinstance(arg, float)]
+    if made is None or len(numbers) != 6:
+        return None
+    first, second, shift = sum_of_quantized([np.float32(each) for each in numbers])
+    other = p("mul_add", args[3], second, shift)
+    return _rounded(p, p("mul_add", args[0], first, other), made.dtype)
+
+
+def sum_of_quantized(numbers: Sequence[np.float32]) -> tuple[float, float, float]:
+    """
+    Return the factors of two quantized operands in their quantized sum, and what is added to it.
+
+    Parameters
+    ----------
+    numbers : sequence of float32
+        Scale and zero point of the operands and the result.
+    """
+    scale, zero = numbers[4:]
+    first, second = numbers[0] / scale, numbers[2] / scale
+    # ONNX Runtime's compiler has contracted this sum, as it may: the first product is not rounded.
+    shift = float(second * numbers[3])
+    zeros = np.float32(float(first) * float(numbers[1]) + shift)
+    return float(first), float(second), float(zero - zeros)
+
+
+def _qlinear_mul(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
+    made = signature.outputs[0]
+    a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = args
+    if made is None or not all(isinstance(each, float) for each in (a_scale, b_scale, scale)):
+        return None
+    factor = float(np.float32(a_scale) * np.float32(b_scale) / np.float32(scale))
+    product = p("mul", p("mul", p("sub", a, a_zero), p("sub", b, b_zero)), factor)
+    return _rounded(p, p("add", product, zero), made.dtype)
 
 
 RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
@@ -244,6 +291,9 @@ RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
     ("", "Swish"): (_swish, 1),
     ("", "Tanh"): (_one("tanh"), 1),
     (COMPOSED.domain, COMPOSED.op): (_affine, 1),
+    (INTERNAL, "Widen"): (_widen, 1),
+    (MICROSOFT, "QLinearAdd"): (_qlinear_add, 1),
+    (MICROSOFT, "QLinearMul"): (_qlinear_mul, 1),
     (QUANTIZATION, REQUANTIZE): (_requantize, 1),
 }
 """Per domain and operator its recipe, and the first version of the operator set that it is for."""
@@ -266,8 +316,8 @@ def operands_of(signature: Signature) -> list[Operand] | None:
     if not since or max(signature.version, 1) < since or not is_enabled() or made is None:
         return None
     tensors = [tensor for tensor in (*signature.inputs, *signature.outputs) if tensor is not None]
-    is_conversion = signature.op in ("DequantizeLinear", "QuantizeLinear", REQUANTIZE)
-    if not (_is_linear(signature) if is_conversion else _are_single(tensors)):
+    of_bytes = _OF_BYTES.get(signature.op)
+    if not (_are_single(tensors) if of_bytes is None else of_bytes(signature)):
         return None
     if prod(made.shape) == 0:
         return None
@@ -303,6 +353,38 @@ def _is_linear(signature: Signature) -> bool:
     real, integers = (made, x) if signature.op == "DequantizeLinear" else (x, made)
     known = {tensor.dtype for tensor in (integers, zero) if tensor is not None}
     return _are_single([real, scale]) and len(known) == 1 and known <= _BYTES
+
+
+def _is_widened(signature: Signature) -> bool:
+    """Whether bytes become single-precision numbers."""
+    *given, made = (*signature.inputs, signature.outputs[0])
+    return made is not None and made.dtype == _SINGLE and _are_bytes(given)
+
+
+def _has_scalars(signature: Signature) -> bool:
+    """Whether operands and result are bytes, each with one scale and one zero point."""
+    given = signature.inputs
+    if len(given) != 8 or any(tensor is None for tensor in given):
+        return False
+    scales = [given[at] for at in (1, 4, 6)]
+    bytes_ = [given[at] for at in (0, 2, 3, 5, 7)]
+    of_scalar = all(prod(given[at].shape) == 1 for at in (1, 2, 4, 5, 6, 7))  # type: ignore[union-attr]
+    return of_scalar and _are_bytes([*bytes_, signature.outputs[0]]) and _are_single(scales)  # type: ignore[arg-type]
+
+
+def _are_bytes(tensors: Iterable[Tensor | None]) -> bool:
+    return all(tensor is None or tensor.dtype in _BYTES for tensor in tensors)
+
+
+_OF_BYTES: Mapping[str, Callable[[Signature], bool]] = {
+    "DequantizeLinear": _is_linear,
+    "QuantizeLinear": _is_linear,
+    REQUANTIZE: _is_linear,
+    "Widen": _is_widened,
+    "QLinearAdd": _has_scalars,
+    "QLinearMul": _has_scalars,
+}
+"""Per operator that computes with bytes, whether a recipe holds for a node."""
 
 
 class Chain:

@@ -34,6 +34,8 @@ Run: TypeAlias = Callable[[], object]
 Prepare: TypeAlias = "Callable[[Step], Run | None]"
 Declare: TypeAlias = "Callable[[Signature], Sequence[Sequence[Choice]]]"
 
+MICROSOFT = "com.microsoft"
+"""Domain of the operators that ONNX Runtime adds to the standard ones."""
 INTERNAL = "arenaplan"
 """Domain of kernels that others are made of, which no model can contain."""
 

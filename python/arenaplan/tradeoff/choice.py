@@ -12,6 +12,7 @@ bisection. A plan with these ways is packed, and measured again by the estimate.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from arenaplan._core import Plan, Strips, StripSearch
@@ -59,14 +60,17 @@ def chosen(
         return Chosen(first.plan, (first.point,))
     plain = maker.finish(maker.draft([]), optimize="none")
     tried = [first]
-    limit = max_slowdown * min(plain.seconds, first.seconds)
+    quickest = min(_quickest(maker, plain), first.seconds)
+    limit = max_slowdown * quickest
     needs_others = first.plan.arena_bytes > draft.arena_bytes or first.seconds > limit
     if needs_others and not maker.watch.is_over:
         tried += _others(maker, first, limit)
-    fastest = min(plain.seconds, *(timed.seconds for timed in tried))
-    limit = max_slowdown * fastest
+    quickest = min(quickest, *(timed.seconds for timed in tried))
+    limit = max_slowdown * quickest
     for timed in [] if maker.watch.is_over else list(tried):
         tried += faster(maker, timed, limit, bytes_within(tried, limit))
+    if bytes_within([plain, *tried], limit) == inf and not maker.watch.is_over:
+        tried += faster(maker, plain, limit, inf)
     if not maker.watch.is_over:
         tried += storing(maker, min(tried, key=lambda timed: timed.point), limit, tried)
     tried += _in_strips(maker, plain, limit, bytes_within([plain, *tried], limit))
@@ -74,12 +78,20 @@ def chosen(
         # As that plan, and values share bytes besides.
         tried.append(maker.finish(plain.draft, None, [], plain.plan.arena_bytes))
     within = [timed for timed in tried if timed.seconds <= limit]
-    best = min(within or [plain], key=lambda timed: timed.point)
+    if within:
+        best = min(within, key=lambda timed: timed.point)
+    else:
+        best = min([plain, *tried], key=lambda timed: timed.seconds)
     if not maker.watch.is_over:
         best = polished(maker, best)
     tried += [plain, best]
-    estimate = [round(seconds * 1e9) for seconds in (best.seconds, min(fastest, best.seconds))]
+    estimate = [round(seconds * 1e9) for seconds in (best.seconds, min(quickest, best.seconds))]
     return Chosen(best.plan.with_estimate(*estimate), _pareto(timed.point for timed in tried))
+
+
+def _quickest(maker: Maker, plain: Timed) -> float:
+    """Return the estimated seconds of the graph node by node, whatever scratch memory that needs."""
+    return sum(step.ways[-1].seconds for step in steps_of(maker, plain))
 
 
 def _pareto(points: Iterable[Point]) -> tuple[Point, ...]:

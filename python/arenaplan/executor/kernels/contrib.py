@@ -12,8 +12,16 @@ import numpy as np
 from arenaplan.errors import UnsupportedOp
 from arenaplan.executor.cuts import ELEMENTWISE
 from arenaplan.executor.kernels.pieces import in_sequence, operand, result
-from arenaplan.executor.kernels.qlinear import MICROSOFT
-from arenaplan.executor.registry import Cut, Kernel, Run, Signature, Step, find_kernel, kernel
+from arenaplan.executor.registry import (
+    MICROSOFT,
+    Cut,
+    Kernel,
+    Run,
+    Signature,
+    Step,
+    find_kernel,
+    kernel,
+)
 from arenaplan.graph import Choice
 
 _NEWEST = 24

@@ -133,6 +133,9 @@ class CompiledConv:
         """Yield the tiles that are worth their scratch memory, from the fastest to the smallest."""
         limit = _CACHED if self.is_cut else 1 << 62
         parts = [self._part(limit >> shift) for shift in ((0, 2, 4, 16) if self.is_cut else (0,))]
+        if self.is_cut and self.is_depthwise:
+            rows = self.sizes.rows
+            parts += [(1, _even(rows, -(-rows // count))) for count in (1, 2, 3, 4, 6, 8)]
         if self.sizes.loads:
             parts.append((1, 1))  # Of an image that is computed, few rows are few bytes.
         for groups, rows in dict.fromkeys(parts):

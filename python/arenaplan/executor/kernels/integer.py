@@ -28,10 +28,11 @@ from arenaplan.executor.kernels.pieces import (
     operand,
     result,
 )
-from arenaplan.executor.kernels.qlinear import MICROSOFT, number, round_to
+from arenaplan.executor.kernels.qlinear import number, round_to
 from arenaplan.executor.kernels.quantize import range_of
 from arenaplan.executor.registry import (
     INTERNAL,
+    MICROSOFT,
     Cut,
     Run,
     Signature,
@@ -43,6 +44,7 @@ from arenaplan.executor.registry import (
 from arenaplan.executor.streaming import group_choices, group_run
 from arenaplan.graph import Choice
 from arenaplan.ops.boxes import Box
+from arenaplan.ops.own import QUANTIZATION, REQUANTIZE
 
 _SINGLE_EXACT = 1 << 24
 """Integers up to this one are exact in single precision."""
@@ -87,26 +89,6 @@ def _narrow(step: Step) -> Run | None:
         np.copyto(output, x, casting="unsafe")
 
     return blockwise(narrow, [operand(step, 0)], result(step))
-
-
-@kernel("Requantize", domain=INTERNAL, workspace=_REAL.declare, cut=_SCALED)
-def _requantize(step: Step) -> Run | None:
-    """Write sums times a scale, rounded, plus a zero point, as MLAS does."""
-    x, scale, zero, output = operand(step, 0), operand(step, 1), number(step, 2), result(step)
-    shape = [1] * x.ndim
-    shape[step.attributes["channel"]] = -1
-    limits = np.iinfo(output.dtype)
-
-    def requantize(x: np.ndarray, scale: np.ndarray, output: np.ndarray, real: np.ndarray) -> None:
-        np.copyto(real, x, casting="same_kind")
-        np.multiply(real, scale, out=real)
-        np.clip(real, limits.min - zero, limits.max - zero, out=real)
-        np.rint(real, out=real)
-        np.add(real, zero, out=real)
-        round_to(real, output)
-
-    inputs = [x, scale.reshape(() if scale.size == 1 else shape)]
-    return blockwise(requantize, inputs, output, _REAL.arrays(step))
 
 
 @kernel("Rescale", domain=INTERNAL, workspace=_REAL.declare, cut=_SCALED)
@@ -318,7 +300,20 @@ def _required(signature: Signature, position: int) -> np.ndarray:
 def _scale_of(signature: Signature, scales: Sequence[int], by: int) -> np.ndarray:
     """Return the factor of the sums: the product of two scales, divided by that of the result."""
     first, second, made = (_required(signature, at) for at in (*scales, by))
-    return np.asarray(first * second.reshape(-1) / made, np.float32).reshape(-1)
+    return np.asarray(first * second.reshape(-1) / made, np.float32)
+
+
+def _requantized(
+    parts: _Parts, sums: int, scale: np.ndarray, zero: int, made: Tensor, channel: int
+) -> None:
+    """Append the part that makes sums the result, whose zero point is an input."""
+    if scale.size > 1:
+        scale = scale.reshape(-1, *(1 for _ in made.shape[channel + 1 :]))
+    else:
+        scale = scale.reshape(())
+    point = None if parts.signature.input(zero) is None else zero
+    inputs = (sums, parts.constant(scale), point)
+    parts.add(REQUANTIZE, inputs, made, {}, (0,), domain=QUANTIZATION)
 
 
 def _exact_type(weights: np.ndarray, axis: tuple[int, ...], bias: np.ndarray | None) -> np.dtype:
@@ -377,8 +372,7 @@ def qlinear_conv(signature: Signature) -> _Parts:
     """Inputs are image, weights and result with scale and zero point each, and a bias."""
     bias = 8 if signature.input(8) is not None else None
     parts, sums, made = _convolved(signature, (0, 2, 3, 5, bias))
-    scale = parts.constant(_scale_of(signature, (1, 4), 6))
-    parts.add("Requantize", (sums, scale, 7), made, {"channel": 1}, (0,))
+    _requantized(parts, sums, _scale_of(signature, (1, 4), 6), 7, made, 1)
     return parts
 
 
@@ -439,9 +433,7 @@ def matmul_integer(signature: Signature) -> _Parts:
 def qlinear_matmul(signature: Signature) -> _Parts:
     """Inputs are two stacks of matrices and the result with scale and zero point each."""
     parts, sums, made = _multiplied(signature, (0, 2, 3, 5, None))
-    scale = parts.constant(_scale_of(signature, (1, 4), 6))
-    attributes = {"channel": len(made.shape) - 1}
-    parts.add("Requantize", (sums, scale, 7), made, attributes, (0,))
+    _requantized(parts, sums, _scale_of(signature, (1, 4), 6), 7, made, len(made.shape) - 1)
     return parts
 
 
@@ -459,8 +451,7 @@ def qgemm(signature: Signature) -> _Parts:
         scales = parts.constant(factor), parts.constant(np.ones(1, np.float32))
         parts.add("Rescale", (sums, *scales), made, {"channel": 1}, (0,))
     else:
-        scale = parts.constant((factor / _required(signature, 7)).reshape(-1))
-        parts.add("Requantize", (sums, scale, 8), made, {"channel": 1}, (0,))
+        _requantized(parts, sums, factor / _required(signature, 7), 8, made, 1)
     return parts
 
 

@@ -14,7 +14,10 @@ from math import prod
 
 import numpy as np
 
+from arenaplan._core import CompiledKernel
 from arenaplan.errors import UnsupportedOp
+from arenaplan.executor.chains import sum_of_quantized
+from arenaplan.executor.compiled import is_enabled
 from arenaplan.executor.cuts import ELEMENTWISE, UNARY
 from arenaplan.executor.kernels.pieces import (
     Blocks,
@@ -25,11 +28,16 @@ from arenaplan.executor.kernels.pieces import (
     operand,
     result,
 )
-from arenaplan.executor.registry import Run, Signature, Step, kernel, scratch_bytes
+from arenaplan.executor.registry import (
+    MICROSOFT,
+    Run,
+    Signature,
+    Step,
+    compiled_kernel,
+    kernel,
+    scratch_bytes,
+)
 from arenaplan.graph import Choice
-
-MICROSOFT = "com.microsoft"
-"""Domain of the operators that ONNX Runtime adds to the standard ones."""
 
 _BOTH = Blocks("float64", "float32", is_wide=True)
 _REAL = Blocks("float32", is_wide=True)
@@ -70,15 +78,11 @@ def qlinear_add(step: Step) -> Run | None:
     def add(
         a: np.ndarray, b: np.ndarray, output: np.ndarray, wide: np.ndarray, real: np.ndarray
     ) -> None:
-        scale = number(step, 6)
-        first, second = number(step, 1) / scale, number(step, 4) / scale
-        # The compiler has contracted this sum, as it may: the first product is not rounded.
-        shift = float(second * number(step, 5))
-        zeros = _SINGLE(float(first) * float(number(step, 2)) + shift)
-        np.multiply(b, float(second), out=wide, dtype=np.float64)
-        np.add(wide, float(number(step, 7) - zeros), out=wide)
+        first, second, shift = sum_of_quantized([number(step, at) for at in (1, 2, 4, 5, 6, 7)])
+        np.multiply(b, second, out=wide, dtype=np.float64)
+        np.add(wide, shift, out=wide)
         np.copyto(real, wide, casting="same_kind")
-        np.multiply(a, float(first), out=wide, dtype=np.float64)
+        np.multiply(a, first, out=wide, dtype=np.float64)
         np.add(wide, real, out=wide)
         np.copyto(real, wide, casting="same_kind")
         round_to(real, output)
@@ -236,6 +240,27 @@ def qlinear_softmax(step: Step) -> Run | None:
             round_to(powers, target)
 
     return run
+
+
+def _has_known_scales(signature: Signature) -> bool:
+    """Whether the powers and the factors of a node are known before it runs."""
+    given, made = signature.inputs, signature.outputs[0]
+    tensors = [given[0] if given else None, made]
+    if not is_enabled() or any(tensor is None or 0 in tensor.shape for tensor in tensors):
+        return False
+    known = (signature.constant_data(at) is not None for at in range(1, len(given)) if given[at])
+    return all(known) and all(tensor.dtype.itemsize == 1 for tensor in tensors if tensor)
+
+
+@compiled_kernel("QLinearSoftmax", domain=MICROSOFT, when=_has_known_scales)
+def _compiled_softmax(step: Step) -> Run:
+    x, output = operand(step, 0), result(step)
+    length = prod(output.shape[_softmax_axis(step.signature, output.ndim) :])
+    factor, zero = np.floor(_SINGLE(1) / number(step, 3)), number(step, 4)
+    powers = _powers(number(step, 1), length)
+    return CompiledKernel.table_softmax(
+        x.reshape(-1), length, powers, float(factor), float(zero), output.reshape(-1)
+    )
 
 
 def _powers(scale: np.float32, length: int) -> np.ndarray:

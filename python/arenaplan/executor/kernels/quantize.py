@@ -171,13 +171,14 @@ def scale_of(step: Step) -> Run | None:
 @kernel(REQUANTIZE, domain=QUANTIZATION, workspace=_REAL.declare, cut=ELEMENTWISE)
 def requantize(step: Step) -> Run | None:
     """Write sums times scales, bounded and rounded, plus a zero point, as MLAS does."""
-    x, scale, zero, y = operand(step, 0), operand(step, 1), operand(step, 2), result(step)
-    if step.signature.constant[2] is None:
+    x, scale, zero, y = operand(step, 0), operand(step, 1), step.input(2), result(step)
+    if zero is not None and step.signature.constant[2] is None:
         raise invalid(step, "its zero point is no constant")
-    limits, point = np.iinfo(y.dtype), int(zero.reshape(()))
+    limits, point = np.iinfo(y.dtype), 0 if zero is None else int(zero.reshape(()))
 
     def convert(x: np.ndarray, scale: np.ndarray, y: np.ndarray, real: np.ndarray) -> None:
-        np.multiply(x, scale, out=real)
+        np.copyto(real, x, casting="same_kind")  # Sums of double precision.
+        np.multiply(real, scale, out=real)
         np.clip(real, limits.min - point, limits.max - point, out=real)
         np.rint(real, out=real)
         np.add(real, point, out=real)

@@ -1,0 +1,110 @@
+//! Softmax of rows of bytes, by a table of powers.
+
+use rten_simd::{Isa, SimdOp};
+
+use crate::error::{Error, Result, check};
+use crate::raw::Elements;
+use crate::team::{Team, even, ranges};
+
+/// Different values of a byte.
+pub const CODES: usize = 256;
+/// Elements that are converted at a time.
+const BLOCK: usize = 256;
+/// Cycles per element.
+const CYCLES: usize = 12;
+
+/// A softmax of rows of integers of 8 bits.
+///
+/// The power of an element is looked up: `table[255]` is that of the largest one of a row, the
+/// element before it that of an integer less by one, and so on. Powers are added in order.
+#[derive(Clone, Copy, Debug)]
+pub struct TableSoftmax<'a> {
+    /// Elements of a row.
+    pub length: usize,
+    /// [`CODES`] powers.
+    pub table: &'a [f32],
+    /// Multiplied with each power, before it is divided by their sum.
+    pub factor: f32,
+    /// Added to the quotient when it is rounded.
+    pub zero: f32,
+}
+
+impl TableSoftmax<'_> {
+    /// Writes `rint(power * factor / sum) + zero`, bounded, for each element of some rows, which
+    /// are one behind the other. The output may be the memory of the source.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongSize`] if there are more or fewer powers, or the source or the output has fewer
+    /// elements; [`Error::OutOfRange`] if rows have no elements.
+    pub fn run<'m>(
+        &self,
+        source: &Elements<'m>,
+        output: &mut Elements<'m>,
+        rows: usize,
+        team: &Team,
+    ) -> Result<()> {
+        check("the table of powers", self.table.len(), CODES)?;
+        let all = rows.checked_mul(self.length).filter(|_| self.length > 0);
+        let all = all.ok_or(Error::OutOfRange { what: "the elements of a row" })?;
+        check("the rows", source.len(), all)?;
+        check("the output", output.len(), all)?;
+        let parts = ranges(rows, even(team, rows, all * CYCLES));
+        let parts = parts.map(|some| (some, *output));
+        team.run(parts, &mut [], |(some, output), _| {
+            for row in some {
+                Row { softmax: self, source, output, first: row * self.length }.dispatch();
+            }
+        });
+        Ok(())
+    }
+}
+
+struct Row<'a, 'm> {
+    softmax: &'a TableSoftmax<'a>,
+    source: &'a Elements<'m>,
+    output: Elements<'m>,
+    /// Its first element.
+    first: usize,
+}
+
+impl Row<'_, '_> {
+    /// Calls a function with the elements, block by block, and the first one of each.
+    #[inline(always)]
+    fn blocks(&self, mut function: impl FnMut(usize, &mut [f32])) {
+        let end = self.first + self.softmax.length;
+        let mut block = [0.0; BLOCK];
+        for start in (self.first..end).step_by(BLOCK) {
+            let part = &mut block[..BLOCK.min(end - start)];
+            self.source.read(start, part);
+            function(start, part);
+        }
+    }
+}
+
+impl SimdOp for Row<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, _: I) {
+        let TableSoftmax { table, factor, zero, .. } = *self.softmax;
+        let mut largest = f32::MIN;
+        self.blocks(|_, part| largest = part.iter().fold(largest, |most, &x| most.max(x)));
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::as_conversions,
+            reason = "the difference of two bytes is between 0 and 255"
+        )]
+        let power = |x: f32| table[usize::from((x - largest + 255.0) as u8)];
+        let mut sum = 0.0;
+        self.blocks(|_, part| sum = part.iter().fold(sum, |sum, &x| sum + power(x)));
+        let mut output = self.output;
+        self.blocks(|start, part| {
+            for x in &mut *part {
+                *x = (power(*x) * factor / sum).round_ties_even() + zero;
+            }
+            output.write(start, part);
+        });
+    }
+}
