@@ -13,6 +13,8 @@ use crate::raw::{Planes, PlanesMut, load_part, store_part};
 pub enum Cell {
     /// The hyperbolic tangent of all sums.
     Plain,
+    /// All sums, or zero for those below.
+    Rectified,
     /// Gates *update*, *reset* and *hidden*.
     Gated {
         /// Whether the reset comes after the product with the hidden state.
@@ -56,7 +58,7 @@ impl Recurrence {
     /// Returns the number of gates.
     pub fn gates(&self) -> usize {
         match self.cell {
-            Cell::Plain => 1,
+            Cell::Plain | Cell::Rectified => 1,
             Cell::Gated { .. } => 3,
             Cell::Memory => 4,
         }
@@ -112,7 +114,7 @@ impl Recurrence {
         let states = sequences.checked_mul(width).ok_or(Error::OutOfRange { what: "a size" })?;
         check("the sums", sums.size(), self.gates() * width)?;
         check("the hidden state", state.hidden.len(), states)?;
-        if self.cell != Cell::Plain {
+        if !matches!(self.cell, Cell::Plain | Cell::Rectified) {
             check("the cell", state.cell.len(), states)?;
         }
         if let Some(bias) = bias {
@@ -160,6 +162,7 @@ impl Recurrence {
         };
         match self.cell {
             Cell::Plain => each(sums, state, What::Plain),
+            Cell::Rectified => each(sums, state, What::Rectified),
             Cell::Memory => each(sums, state, What::Memory),
             Cell::Gated { resets_late: false } => {
                 each(sums, state, What::Reset);
@@ -190,6 +193,8 @@ impl Recurrence {
 enum What {
     /// `h = tanh(sum)`
     Plain,
+    /// `h = max(sum, 0)`
+    Rectified,
     /// `z, r = sigmoid(sums)`, `cell = r h`
     Reset,
     /// `z, r = sigmoid(sums)`, `sum += r cell`
@@ -231,6 +236,11 @@ impl SimdOp for Gates<'_> {
             match what {
                 What::Plain => {
                     store_part(isa, Tanh::apply(isa, gate!(0)), &mut hidden[at..end]);
+                }
+                What::Rectified => {
+                    // A sum that is no number stays so.
+                    let made = ops.max(ops.zero(), gate!(0));
+                    store_part(isa, made, &mut hidden[at..end]);
                 }
                 What::Reset | What::LateReset => {
                     let update = Sigmoid::apply(isa, gate!(0));

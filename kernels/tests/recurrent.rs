@@ -45,6 +45,7 @@ fn step(
     for at in 0..size {
         hidden[at] = match cell {
             Cell::Plain => sum(0, at).tanh(),
+            Cell::Rectified => sum(0, at).max(0.0),
             Cell::Memory => {
                 let kept = memory[at] * sigmoid(sum(2, at));
                 memory[at] = kept + sigmoid(sum(0, at)) * sum(3, at).tanh();
@@ -69,6 +70,7 @@ fn step(
 fn steps_of_all_cells_are_those_of_the_definition() {
     let cells = [
         Cell::Plain,
+        Cell::Rectified,
         Cell::Gated { resets_late: false },
         Cell::Gated { resets_late: true },
         Cell::Memory,

@@ -516,7 +516,7 @@ class CompiledKernel:
 
         Parameters
         ----------
-        cell : {"RNN", "GRU", "late GRU", "LSTM"}
+        cell : {"RNN", "rectified RNN", "GRU", "late GRU", "LSTM"}
             The resets of a late GRU come after the product with the hidden state.
         sums : array, shape (steps, sequences, gates * hidden)
             The gates' products with the input, and their biases; overwritten.
@@ -601,7 +601,7 @@ class Estimate:
     @property
     def fastest_seconds(self, /) -> float:
         """
-        Seconds of one run of the fastest plan that was tried.
+        Seconds of one run in the fastest way that is known.
         """
     @property
     def seconds(self, /) -> float:
@@ -1855,8 +1855,8 @@ class Plan:
         """
     def with_estimate(self, /, nanoseconds: int, fastest_nanoseconds: int) -> Plan:
         """
-        Return the same plan with an estimate of the time of one run, and of one run of the
-        fastest plan that was tried, in nanoseconds.
+        Return the same plan with an estimate of the time of one run, and of one run in the
+        fastest way that is known, in nanoseconds.
         """
     @property
     def workspaces(self, /) -> list[PlacedWorkspace]:

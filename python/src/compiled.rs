@@ -517,7 +517,7 @@ impl CompiledKernel {
     ///
     /// Parameters
     /// ----------
-    /// cell : {"RNN", "GRU", "late GRU", "LSTM"}
+    /// cell : {"RNN", "rectified RNN", "GRU", "late GRU", "LSTM"}
     ///     The resets of a late GRU come after the product with the hidden state.
     /// sums : array, shape (steps, sequences, gates * hidden)
     ///     The gates' products with the input, and their biases; overwritten.
@@ -547,6 +547,7 @@ impl CompiledKernel {
     ) -> PyResult<Self> {
         let kind = match cell {
             "RNN" => Cell::Plain,
+            "rectified RNN" => Cell::Rectified,
             "GRU" => Cell::Gated { resets_late: false },
             "late GRU" => Cell::Gated { resets_late: true },
             "LSTM" => Cell::Memory,

@@ -187,8 +187,8 @@ impl Plan {
         })
     }
 
-    /// Return the same plan with an estimate of the time of one run, and of one run of the
-    /// fastest plan that was tried, in nanoseconds.
+    /// Return the same plan with an estimate of the time of one run, and of one run in the
+    /// fastest way that is known, in nanoseconds.
     fn with_estimate(&self, nanoseconds: u64, fastest_nanoseconds: u64) -> Self {
         let estimate = TimeEstimate { nanoseconds, fastest_nanoseconds };
         arenaplan::Plan::clone(&self.inner).with_estimate(estimate).into()

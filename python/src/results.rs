@@ -339,7 +339,7 @@ record! {
     pub(crate) struct Estimate {
         /// Seconds of one run of the plan.
         pub(crate) seconds: f64,
-        /// Seconds of one run of the fastest plan that was tried.
+        /// Seconds of one run in the fastest way that is known.
         pub(crate) fastest_seconds: f64,
     }
 }

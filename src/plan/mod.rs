@@ -384,7 +384,7 @@ pub struct Search {
 pub struct TimeEstimate {
     /// Nanoseconds of a run of this plan.
     pub nanoseconds: u64,
-    /// Nanoseconds of a run of the fastest plan that was tried.
+    /// Nanoseconds of a run in the fastest way that is known.
     pub fastest_nanoseconds: u64,
 }
 

@@ -65,8 +65,11 @@ def test_layers_of_compiled_kernels_agree(op: str, direction: str, batch: int) -
     ]
     inputs = [random(9, batch, 19), *weights, None, *states]
     attributes: dict[str, Any] = {"hidden_size": hidden, "direction": direction}
-    for late in (0, 1) if op == "GRU" else (None,):
-        more = {} if late is None else {"linear_before_reset": late}
+    others: dict[str, list[dict[str, Any]]] = {
+        "GRU": [{"linear_before_reset": 1}],
+        "RNN": [{"activations": ["Relu"] * directions}],
+    }
+    for more in ({}, *others.get(op, ())):
         outputs = 3 if op == "LSTM" else 2
         check_node(op, inputs, {**attributes, **more}, outputs=outputs, constants=[1, 2, 3])
 

@@ -80,7 +80,12 @@ def test_bits_do_not_depend_on_threads(
 
 def test_a_chain_in_the_memory_of_its_operand_is_divided() -> None:
     first, second = random(300, 1001), random(300, 1, seed=1)
-    steps = [("load", 0, (0, 0, 0.0)), ("load", 1, (1, 0, 0.0)), ("erf", 2, (0, 0, 0.0)), ("mul", 3, (2, 1, 0.0))]
+    steps = [
+        ("load", 0, (0, 0, 0.0)),
+        ("load", 1, (1, 0, 0.0)),
+        ("erf", 2, (0, 0, 0.0)),
+        ("mul", 3, (2, 1, 0.0)),
+    ]
     results = []
     for threads in (1, 2, 4):
         with ThreadTeam(threads) as team:

@@ -90,7 +90,7 @@ def chosen(
 
 
 def _quickest(maker: Maker, plain: Timed) -> float:
-    """Return the estimated seconds of the graph node by node, whatever scratch memory that needs."""
+    """Return the estimated seconds of the graph node by node, with any scratch memory."""
     return sum(step.ways[-1].seconds for step in steps_of(maker, plain))
 
 

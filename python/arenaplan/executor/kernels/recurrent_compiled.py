@@ -34,8 +34,11 @@ _LENGTHS, _PEEPHOLES = 4, 7
 def is_compiled(signature: Signature) -> bool:
     """Whether compiled kernels run a layer."""
     x, attributes = signature.input(0), signature.attributes
-    wanted = [name.lower() for name in attributes.get("activations") or ()]
+    wanted = _activations(signature)
     usual = [name.lower() for name in FUNCTIONS[signature.op]]
+    known = [[], usual, usual * 2]
+    if signature.op == "RNN":
+        known += [["relu"], ["relu"] * 2]
     return (
         is_enabled()
         and x is not None
@@ -47,8 +50,13 @@ def is_compiled(signature: Signature) -> bool:
         and not attributes.get("clip")
         and not attributes.get("layout", 0)
         and not attributes.get("input_forget", 0)
-        and wanted in ([], usual, usual * 2)
+        and wanted in known
     )
+
+
+def _activations(signature: Signature) -> list[str]:
+    """Return the activations of all directions, in lower case; none if they are the usual ones."""
+    return [name.lower() for name in signature.attributes.get("activations") or ()]
 
 
 class Memory(NamedTuple):
@@ -77,6 +85,8 @@ def compiled_runs(step: Step, index: int, memory: Memory, *, backward: bool) -> 
     kind = step.signature.op
     if kind == "GRU" and step.attributes.get("linear_before_reset", 0):
         kind = "late GRU"
+    if "relu" in _activations(step.signature):
+        kind = "rectified RNN"
     starts = range(0, len(x), len(block))
     for start in reversed(starts) if backward else starts:
         some = x[start : start + len(block)]
