@@ -417,8 +417,8 @@ fn apply<I: Isa>(
         Function::Copy => apply!(|x| x),
         Function::MulAdd => {
             for at in (0..count).step_by(ops.len()) {
-                let [x, y, z] = [a, b, c].map(|source| source.load(isa, at));
-                ops.store(ops.mul_add(x, y, z), &mut target[at..]);
+                let made = ops.mul_add(a.load(isa, at), b.load(isa, at), c.load(isa, at));
+                ops.store(made, &mut target[at..]);
             }
         }
     }

@@ -89,8 +89,8 @@ class PlanOptions:
     max_slowdown: Annotated[
         float | None,
         "how many times as long as in the fastest way that is known a run may take, by the "
-        "estimate of the target's backend; None or infinity if bytes alone count; it applies to one arena "
-        "with scratch memory, and to the timetable of several workers",
+        "estimate of the target's backend; None or infinity if bytes alone count; it applies to "
+        "one arena with scratch memory, and to the timetable of several workers",
     ] = 1.1
     capacity: Annotated[
         int | None,

@@ -263,3 +263,51 @@ def test_operands_of_other_sizes_and_types_are_refused() -> None:
     constant.flags.writeable = False
     with pytest.raises(ap.errors.InvalidOperand, match="cannot be written"):
         CompiledKernel.softmax(None, constant)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("length", [1, 7, 256, 700])
+def test_softmax_of_bytes_adds_powers_in_order(dtype: type, length: int) -> None:
+    limits = np.iinfo(dtype)
+    x = (
+        np.random.default_rng(length)
+        .integers(limits.min, limits.max + 1, (5, length))
+        .astype(dtype)
+    )
+    table = np.exp((np.arange(256) - 255) * 0.02).astype(np.float32)
+    factor, zero = np.float32(255), np.float32(limits.min)
+    powers = table[255 + x.astype(int) - x.max(1, keepdims=True)]
+    sums = np.add.accumulate(powers, axis=1)[:, -1:]
+    wanted = (np.rint(powers * factor / sums) + zero).astype(dtype)
+    made = x.copy()  # The output may be the memory of the source.
+    for source, output in ((x, np.empty_like(x)), (made, made)):
+        kernel = CompiledKernel.table_softmax(
+            source, length, table, float(factor), float(zero), output
+        )
+        kernel()
+        np.testing.assert_array_equal(output, wanted)
+
+
+def test_softmax_of_bytes_refuses_operands_of_other_sizes() -> None:
+    x, table = np.zeros(12, np.uint8), np.ones(256, np.float32)
+    with pytest.raises(ap.errors.InvalidOperand, match="powers"):
+        CompiledKernel.table_softmax(x, 4, table[1:], 1.0, 0.0, np.empty_like(x))()
+    for length in (0, 5):
+        with pytest.raises(ap.errors.InvalidOperand):
+            CompiledKernel.table_softmax(x, length, table, 1.0, 0.0, np.empty_like(x))()
+    with pytest.raises(ap.errors.InvalidOperand, match="share memory"):
+        CompiledKernel.table_softmax(x[:8], 4, table, 1.0, 0.0, x[4:])
+    with pytest.raises(ap.errors.InvalidOperand, match="apart"):
+        CompiledKernel.table_softmax(x[::2], 3, table, 1.0, 0.0, np.empty(6, np.uint8))
+
+
+def test_a_product_and_a_sum_are_rounded_once_where_processors_can() -> None:
+    x = np.full(5, 255, np.uint8)
+    factor, shift = np.float32(1 / 3), np.float32(-85)
+    made = np.empty(5, np.float32)
+    steps = [("load", 0, (0, 0.0, 0.0)), ("mul_add", 1, (0, float(factor), float(shift)))]
+    CompiledKernel.chain(steps, 1, [x], made)()
+    once = np.float32(255.0 * float(factor) + float(shift))
+    twice = np.float32(255) * factor + shift
+    assert once != twice
+    assert set(made) in ({once}, {twice})
