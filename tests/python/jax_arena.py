@@ -9,8 +9,9 @@ import numpy as np
 import arenaplan as ap
 from arenaplan.importers import jaxpr as importer
 from arenaplan.importers.jaxpr.program import Equation, Line, Number, Tensor
-from arenaplan.importers.jaxpr.step import Donate, traced_step
+from arenaplan.importers.jaxpr.step import traced_step
 from arenaplan.importers.jaxpr.walk import Walk
+from arenaplan.importers.trees import Donate
 
 
 class InArena:

@@ -15,12 +15,13 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arenaplan.importers.common import quoted
-from arenaplan.importers.jaxpr.donation import Pair, pairs_of_types, write_back
+from arenaplan.importers.jaxpr.donation import pairs_of_types, write_back
 from arenaplan.importers.jaxpr.emit import Emitter
 from arenaplan.importers.jaxpr.fold import fold
 from arenaplan.importers.jaxpr.program import Program, Tensor
-from arenaplan.importers.jaxpr.step import Donate, donated_inputs, traced_step
+from arenaplan.importers.jaxpr.step import donated_inputs, traced_step
 from arenaplan.importers.jaxpr.walk import Walk
+from arenaplan.importers.trees import Donate, Pair
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
