@@ -109,6 +109,7 @@ def from_train_step(
     donate: Collection[int] | Mapping[int, int] | None = None,
     *,
     name: str = "",
+    unroll: int = 0,
 ) -> Graph:
     """
     Read a whole training step of JAX or PyTorch: forward, backward and update in one graph.
@@ -130,6 +131,10 @@ def from_train_step(
         was told to donate. Tensors that a step of PyTorch writes to are always donated.
     name : str, optional
         Name of the model, for reports.
+    unroll : int, default 0
+        Loops ``scan`` of JAX with at most so many rounds are written out, so that the nodes of
+        their bodies are planned and may run again one by one; the graph has as many nodes per
+        round. Other loops are one node. PyTorch writes out all loops of Python.
 
     Returns
     -------
@@ -146,7 +151,8 @@ def from_train_step(
     ImportError
         If neither JAX nor PyTorch is installed.
     TypeError, IndexError, ValueError
-        If ``step`` is no function, or a position names no argument or no fitting result.
+        If ``step`` is no function, a position names no argument or no fitting result, or
+        ``unroll`` is no whole number from 0.
     PlannerError
         If it cannot be planned; the message names the place.
 
@@ -162,9 +168,13 @@ def from_train_step(
     """
     from arenaplan.importers import jaxpr, pt2
 
+    if isinstance(unroll, bool) or not isinstance(unroll, int):
+        raise TypeError(f"unroll: {unroll!r} is no whole number")
+    if unroll < 0:
+        raise ValueError(f"unroll: {unroll} is below 0")
     if pt2.has_tensors(args):
         return pt2.graph_of_step(step, args, donate, name)
-    return jaxpr.graph_of_step(step, args, donate, name)
+    return jaxpr.graph_of_step(step, args, donate, name, unroll)
 
 
 def from_joint_graph(

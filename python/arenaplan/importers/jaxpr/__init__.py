@@ -46,11 +46,11 @@ def graph_of_jaxpr(jaxpr: Any, name: str, constants: Collection[int]) -> Graph:
     return emitted(program, pairs_of_types(donated, types_in, types_out), donated, name).graph
 
 
-def graph_of_step(step: Any, args: Sequence[Any], donate: Donate, name: str) -> Graph:
+def graph_of_step(step: Any, args: Sequence[Any], donate: Donate, name: str, unroll: int) -> Graph:
     """Read a training step: see :func:`arenaplan.from_train_step`."""
     from jax.extend import core
 
-    traced = traced_step(step, args, donate)
+    traced = traced_step(step, args, donate, unroll)
     program = Walk(core).run(traced.jaxpr)
     return emitted(program, traced.pairs, traced.donated, name).graph
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from arenaplan.importers.jaxpr.operators import CALLS
+from arenaplan.importers.jaxpr.unroll import unrolled
 from arenaplan.importers.trees import Donate, Pair, Subtree, donated_pairs, subtree
 
 
@@ -19,7 +20,7 @@ class TracedStep(NamedTuple):
     """Positions of all donated inputs."""
 
 
-def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
+def traced_step(step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0) -> TracedStep:
     """
     Trace a step.
 
@@ -50,6 +51,8 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
             if part.leaves and marked.issuperset(range(part.first, part.first + part.leaves))
         ]
     pairs, donated = donated_pairs(arguments, results, donate)
+    if unroll:
+        jaxpr = unrolled(jaxpr, unroll)
     return TracedStep(jaxpr, pairs, donated)
 
 
