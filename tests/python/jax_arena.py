@@ -9,8 +9,9 @@ import numpy as np
 import arenaplan as ap
 from arenaplan.importers import jaxpr as importer
 from arenaplan.importers.jaxpr.program import Equation, Line, Number, Tensor
-from arenaplan.importers.jaxpr.step import Donate, traced_step
+from arenaplan.importers.jaxpr.step import traced_step
 from arenaplan.importers.jaxpr.walk import Walk
+from arenaplan.importers.trees import Donate
 
 
 class InArena:
@@ -25,17 +26,26 @@ class InArena:
         Its arguments.
     donate : collection of int
         Donated arguments, as for :func:`arenaplan.from_train_step`.
+    unroll : int, default 0
+        Most rounds of loops that are written out.
     options : dict
         Options of the plan. With a schedule, each execution reads and writes the values that
         :meth:`arenaplan.Graph.scheduled` gives it.
     """
 
-    def __init__(self, function: Any, args: tuple[Any, ...], donate: Donate, **options: Any):
+    def __init__(
+        self,
+        function: Any,
+        args: tuple[Any, ...],
+        donate: Donate,
+        unroll: int = 0,
+        **options: Any,
+    ):
         import jax
         from jax.extend import core
 
         self.jax = jax
-        traced = traced_step(function, args, donate)
+        traced = traced_step(function, args, donate, unroll)
         self.program = Walk(core).run(traced.jaxpr)
         self.emitter = importer.emitted(self.program, traced.pairs, traced.donated, "")
         self.graph = self.emitter.graph

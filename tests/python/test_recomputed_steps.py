@@ -212,8 +212,7 @@ def test_recomputed_steps_equal_plain_ones(name: str) -> None:
     states = sum(
         plain.plan.placements[at].bytes for at in plain.states() if plain.plan.placements[at]
     )
-    # Whole lines of 64 bytes, as arenas have.
-    budget = -(-(states + int((plain.plan.arena_bytes - states) * part)) // 64) * 64
+    budget = states + int((plain.plan.arena_bytes - states) * part)
     programs = [plain]
     if part < 1:
         programs.append(InArena(step.run, args, step.donate, recompute=budget))
@@ -250,3 +249,91 @@ def test_a_recomputed_step_without_its_repetition_is_refused(name: str) -> None:
         document["recomputed"]["schedule"] = [*runs[:at], *runs[at + 1 :]]
         with pytest.raises(ap.PlannerError):
             ap.Plan.from_json(json.dumps(document).encode()).check(graph)
+
+
+# -- loops that are written out -----------------------------------------------------------------
+
+
+def reversed_scan() -> Any:
+    """Loops in both directions, one inside the other, with whole and stacked results."""
+
+    def loss(p: Any, xs: Any) -> Any:
+        def row(state: Any, x: Any) -> Any:
+            state = jnp.tanh(state @ p["w"] + x)
+            return state, (state, jnp.sum(state))
+
+        def block(state: Any, part: Any) -> Any:
+            state, (rows, sums) = lax.scan(row, state, part, reverse=True)
+            return state + rows[0], sums * jnp.sum(rows)
+
+        state, sums = lax.scan(block, jnp.zeros((16, 32)), xs)
+        return jnp.sum(state**2) + jnp.sum(sums) / 1000
+
+    return steps.with_momentum(loss, {"w": SQUARE}, f32(3, 5, 16, 32))
+
+
+def keyed_scan() -> Any:
+    """A key per round, and a loop that only counts."""
+
+    def loss(p: Any, x: Any, key: Any) -> Any:
+        def layer(x: Any, both: Any) -> Any:
+            w, own = both
+            return x + jnp.where(jax.random.bernoulli(own, 0.7, x.shape), jnp.sin(x @ w), 0), None
+
+        x, _ = lax.scan(layer, x, (p, jax.random.split(key, 6)))
+        count, _ = lax.scan(lambda n, _: (n + 1, None), 0.0, None, length=4)
+        return jnp.mean(x**2) * count
+
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    return steps.with_momentum(loss, f32(6, 32, 32), f32(64, 32), key)
+
+
+LOOPS: dict[str, tuple[Callable[[], Any], float]] = {
+    make.__name__: (make, part)
+    for make, part in [(lstm, 0.6), (accumulated, 0.96), (reversed_scan, 0.85), (keyed_scan, 0.9)]
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_that_are_written_out_equal_loops(name: str) -> None:
+    """Nodes of a loop's body run again one by one, which a loop as one node cannot offer."""
+    make, part = LOOPS[name]
+    step = make()
+    args = filled(step.args, 0)
+    looped = InArena(step.run, args, step.donate)
+    plain = InArena(step.run, args, step.donate, unroll=16)
+    assert any(node.op == "scan" for node in looped.graph.nodes)
+    assert not any(node.op == "scan" for node in plain.graph.nodes)
+    assert plain.plan.arena_bytes < looped.plan.arena_bytes
+    assert {v.name for v in plain.graph.values if v.kind == "state"} == {
+        v.name for v in looped.graph.values if v.kind == "state"
+    }
+    states = sum(plain.plan.placements[at].bytes for at in plain.states())
+    budget = states + int((plain.plan.arena_bytes - states) * part)
+    again = InArena(step.run, args, step.donate, unroll=16, recompute=budget)
+    assert again.plan.arena_bytes <= budget
+    assert 0 < again.plan.extra_cost < 1
+    for seed in (1, 2):
+        batch = filled(step.args[2:], seed)
+        expected = jax.tree.leaves(step.run(*args[:2], *batch))
+        found = [program.run(*batch) for program in (looped, plain, again)]
+        for a, b, c, d in zip(*found, expected, strict=True):
+            np.testing.assert_allclose(a, d, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(b, d, rtol=1e-5, atol=1e-5)
+            assert np.array_equal(np.asarray(b), np.asarray(c), equal_nan=True)
+        args = jax.tree.unflatten(jax.tree.structure(step.run(*args[:2], *batch)), found[1])
+
+
+def test_only_loops_that_are_short_enough_are_written_out() -> None:
+    step = reversed_scan()
+    graphs = [
+        ap.from_train_step(step.run, step.args, step.donate, unroll=most) for most in (0, 2, 3, 5)
+    ]
+    loops = [sum(node.op == "scan" for node in graph.nodes) for graph in graphs]
+    assert loops[0] == loops[1] < loops[2]
+    assert loops[3] == 0
+    assert graphs[0].digest == graphs[1].digest
+    with pytest.raises(ValueError, match="unroll: -1 is below 0"):
+        ap.from_train_step(step.run, step.args, unroll=-1)
+    with pytest.raises(TypeError, match="unroll: True is no whole number"):
+        ap.from_train_step(step.run, step.args, unroll=True)

@@ -8,15 +8,10 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.importers.jaxpr import emitted
-from arenaplan.importers.jaxpr.donation import (
-    Pair,
-    Subtree,
-    pairs_of_trees,
-    pairs_of_types,
-    subtree,
-)
+from arenaplan.importers.jaxpr.donation import pairs_of_types
 from arenaplan.importers.jaxpr.program import Tensor
 from arenaplan.importers.jaxpr.walk import Walk
+from arenaplan.importers.trees import Pair, Subtree, pairs_of_trees, subtree
 from small_jaxprs import CORE, Builder
 
 SIDE = (1024, 1024)

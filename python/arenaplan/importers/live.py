@@ -109,40 +109,50 @@ def from_train_step(
     donate: Collection[int] | Mapping[int, int] | None = None,
     *,
     name: str = "",
+    unroll: int = 0,
 ) -> Graph:
     """
-    Read a whole training step of JAX: forward, backward and update in one graph.
+    Read a whole training step of JAX or PyTorch: forward, backward and update in one graph.
 
     Parameters
     ----------
     step : callable
         The step, with or without ``jax.jit`` around it: from parameters, states of the optimizer
-        and a batch to new parameters, new states and a loss, in any order and nesting.
+        and a batch to new parameters, new states and a loss, in any order and nesting. A step of
+        PyTorch may also write to its arguments, and computes gradients with
+        ``torch.autograd.grad`` or ``torch.func``.
     args : sequence
-        Its arguments: trees of arrays, or of ``jax.ShapeDtypeStruct``. It is traced and not run.
+        Its arguments: trees of arrays, of ``jax.ShapeDtypeStruct``, or of tensors. It is traced
+        and not run.
     donate : collection of int or mapping, optional
         Positions of arguments whose bytes new contents take over. The result that replaces an
         argument is the first one of the same tree structure and types; a mapping such as
         ``{0: 1}`` names the position of that result. By default, the arguments that ``jax.jit``
-        was told to donate.
+        was told to donate. Tensors that a step of PyTorch writes to are always donated.
     name : str, optional
         Name of the model, for reports.
+    unroll : int, default 0
+        Loops ``scan`` of JAX with at most so many rounds are written out, so that the nodes of
+        their bodies are planned and may run again one by one; the graph has as many nodes per
+        round. Other loops are one node. PyTorch writes out all loops of Python.
 
     Returns
     -------
     Graph
-        As from :func:`from_jaxpr`. Donated arguments are states, and the results that replace them
-        have the same address in every plan (:meth:`Graph.write_back`). The elementwise formula of
-        each new content is one node ``update``. Nodes have a ``cost``, the larger one of
+        As from :func:`from_jaxpr` or :func:`from_joint_graph`. Donated arguments are states, and
+        the results that replace them have the same address in every plan
+        (:meth:`Graph.write_back`). The elementwise formula of each new content is one node
+        ``update`` for JAX. Nodes have a ``cost``, the larger one of
         floating-point operations and 8 times the bytes moved, and say whether they are pure.
         ``warnings`` name donated arguments that no result replaces.
 
     Raises
     ------
     ImportError
-        If JAX is not installed.
+        If neither JAX nor PyTorch is installed.
     TypeError, IndexError, ValueError
-        If ``step`` is no function, or a position names no argument or no fitting result.
+        If ``step`` is no function, a position names no argument or no fitting result, or
+        ``unroll`` is no whole number from 0.
     PlannerError
         If it cannot be planned; the message names the place.
 
@@ -156,9 +166,15 @@ def from_train_step(
     >>> ap.plan(graph).arena_bytes                              # doctest: +SKIP
     8388608
     """
-    from arenaplan.importers.jaxpr import graph_of_step
+    from arenaplan.importers import jaxpr, pt2
 
-    return graph_of_step(step, args, donate, name)
+    if isinstance(unroll, bool) or not isinstance(unroll, int):
+        raise TypeError(f"unroll: {unroll!r} is no whole number")
+    if unroll < 0:
+        raise ValueError(f"unroll: {unroll} is below 0")
+    if pt2.has_tensors(args):
+        return pt2.graph_of_step(step, args, donate, name)
+    return jaxpr.graph_of_step(step, args, donate, name, unroll)
 
 
 def from_joint_graph(
@@ -179,7 +195,8 @@ def from_joint_graph(
         a step that computes gradients and new parameters.
     donate : mapping, optional
         Positions of donated inputs, with the positions of the results that replace them; both
-        among all tensors, in the order of the graph.
+        among all tensors, in the order of the graph. Inputs that the last nodes of the graph copy
+        to are donated without it.
     name : str, optional
         Name of the model, for reports.
     bind : mapping, optional

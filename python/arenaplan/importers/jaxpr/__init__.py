@@ -15,12 +15,13 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arenaplan.importers.common import quoted
-from arenaplan.importers.jaxpr.donation import Pair, pairs_of_types, write_back
+from arenaplan.importers.jaxpr.donation import pairs_of_types, write_back
 from arenaplan.importers.jaxpr.emit import Emitter
 from arenaplan.importers.jaxpr.fold import fold
 from arenaplan.importers.jaxpr.program import Program, Tensor
-from arenaplan.importers.jaxpr.step import Donate, donated_inputs, traced_step
+from arenaplan.importers.jaxpr.step import donated_inputs, traced_step
 from arenaplan.importers.jaxpr.walk import Walk
+from arenaplan.importers.trees import Donate, Pair
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
@@ -45,11 +46,11 @@ def graph_of_jaxpr(jaxpr: Any, name: str, constants: Collection[int]) -> Graph:
     return emitted(program, pairs_of_types(donated, types_in, types_out), donated, name).graph
 
 
-def graph_of_step(step: Any, args: Sequence[Any], donate: Donate, name: str) -> Graph:
+def graph_of_step(step: Any, args: Sequence[Any], donate: Donate, name: str, unroll: int) -> Graph:
     """Read a training step: see :func:`arenaplan.from_train_step`."""
     from jax.extend import core
 
-    traced = traced_step(step, args, donate)
+    traced = traced_step(step, args, donate, unroll)
     program = Walk(core).run(traced.jaxpr)
     return emitted(program, traced.pairs, traced.donated, name).graph
 

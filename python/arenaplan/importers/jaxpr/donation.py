@@ -1,100 +1,22 @@
 """
 Donation: which results of a training step replace which of its arguments, in their bytes.
 
-Results are found by the structure of trees (:func:`pairs_of_trees`), since positions shift and
-equal results are one variable. :func:`write_back` then changes a program until each new content can
-be written where the old one was: it adds copies where a content is needed after its replacement.
+Results are found by the structure of trees (:mod:`arenaplan.importers.trees`), since positions
+shift and equal results are one variable. :func:`write_back` then changes a program until each new
+content can be written where the old one was: it adds copies where a content is needed after its
+replacement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 from arenaplan.importers.jaxpr.emit import effects_of
 from arenaplan.importers.jaxpr.program import Atom, Equation, Line, Number, Program, Tensor
+from arenaplan.importers.trees import Pair
 from arenaplan.ops import array_bytes
-
-
-class Pair(NamedTuple):
-    """A donated argument and its new content."""
-
-    into: int
-    """Position among the inputs of the program."""
-    result: int
-    """Position among its outputs."""
-
-
-class Subtree(NamedTuple):
-    """A part of a tree of arrays, all of it or one of its leaves."""
-
-    kind: Hashable
-    """Its structure, and shapes and types of its leaves."""
-    first: int
-    """Position of its first leaf among all leaves."""
-    leaves: int
-    """Number of its leaves."""
-    parts: tuple[Subtree, ...]
-    """Its children."""
-
-
-def subtree(
-    tree: Any, children: Callable[[Any], Sequence[Any]], kind: Callable[[Any], Hashable], first: int
-) -> Subtree:
-    """
-    Describe a tree and its parts.
-
-    Parameters
-    ----------
-    tree : object
-        The tree.
-    children : callable
-        From a tree to the trees in it; to the tree itself, alone, for a leaf.
-    kind : callable
-        From a tree to its structure, and the types of its leaves.
-    first : int
-        Position of its first leaf.
-    """
-    inside = children(tree)
-    if len(inside) == 1 and inside[0] is tree:
-        return Subtree(kind(tree), first, 1, ())
-    parts, at = [], first
-    for child in inside:
-        parts.append(subtree(child, children, kind, at))
-        at += parts[-1].leaves
-    return Subtree(kind(tree), first, at - first, tuple(parts))
-
-
-def pairs_of_trees(donated: Iterable[Subtree], results: Subtree) -> Iterator[Pair]:
-    """
-    Yield which leaf of the results replaces which donated leaf.
-
-    A donated tree is replaced by the first tree of its structure and types among the results that
-    replaces nothing yet. If there is none, its parts are looked for one by one.
-    """
-    taken: set[int] = set()
-    for tree in donated:
-        yield from _replaced(tree, results, taken)
-
-
-def _replaced(tree: Subtree, results: Subtree, taken: set[int]) -> Iterator[Pair]:
-    """Yield the pairs of the leaves of one donated tree."""
-    for found in _walk(results):
-        leaves = range(found.first, found.first + found.leaves)
-        if found.leaves and found.kind == tree.kind and taken.isdisjoint(leaves):
-            taken.update(leaves)
-            yield from (Pair(tree.first + at, leaf) for at, leaf in enumerate(leaves))
-            return
-    for part in tree.parts:
-        yield from _replaced(part, results, taken)
-
-
-def _walk(tree: Subtree) -> Iterator[Subtree]:
-    """Yield a tree and its parts, outer ones first."""
-    yield tree
-    for part in tree.parts:
-        yield from _walk(part)
 
 
 def pairs_of_types(donated: Iterable[int], inputs: list[Any], outputs: list[Any]) -> list[Pair]:

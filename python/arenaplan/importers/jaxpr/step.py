@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from arenaplan.importers.jaxpr.donation import Pair, Subtree, pairs_of_trees, subtree
 from arenaplan.importers.jaxpr.operators import CALLS
-
-Donate: TypeAlias = "Collection[int] | Mapping[int, int] | None"
-"""Donated arguments; with the result that replaces each; or ``None`` for those that ``jax.jit`` was
-told."""
+from arenaplan.importers.jaxpr.unroll import unrolled
+from arenaplan.importers.trees import Donate, Pair, Subtree, donated_pairs, subtree
 
 
 class TracedStep(NamedTuple):
@@ -23,7 +20,7 @@ class TracedStep(NamedTuple):
     """Positions of all donated inputs."""
 
 
-def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
+def traced_step(step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0) -> TracedStep:
     """
     Trace a step.
 
@@ -53,17 +50,9 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
             for at, part in enumerate(arguments.parts)
             if part.leaves and marked.issuperset(range(part.first, part.first + part.leaves))
         ]
-    chosen = [_part(arguments, at, "argument") for at in donate]
-    if isinstance(donate, Mapping):
-        pairs: list[Pair] = []
-        for tree, at in zip(chosen, donate.values(), strict=True):
-            found = _part(results, at, "result")
-            if found.kind != tree.kind:
-                raise ValueError(f"result {at} has not the structure and types of its argument")
-            pairs += pairs_of_trees([tree], found)
-    else:
-        pairs = list(pairs_of_trees(chosen, results))
-    donated = [tree.first + at for tree in chosen for at in range(tree.leaves)]
+    pairs, donated = donated_pairs(arguments, results, donate)
+    if unroll:
+        jaxpr = unrolled(jaxpr, unroll)
     return TracedStep(jaxpr, pairs, donated)
 
 
@@ -75,15 +64,6 @@ def donated_inputs(jaxpr: Any) -> list[int]:
     marks = call.params.get("donated_invars") or ()
     given = {id(atom) for atom, is_donated in zip(call.invars, marks, strict=False) if is_donated}
     return [at for at, variable in enumerate(jaxpr.invars) if id(variable) in given]
-
-
-def _part(tree: Subtree, at: int, what: str) -> Subtree:
-    """Return a child of a tree."""
-    if isinstance(at, bool) or not isinstance(at, int):
-        raise TypeError(f"donate: {what} {at!r} is no whole number")
-    if not 0 <= at < len(tree.parts):
-        raise IndexError(f"donate: there is no {what} {at}; there are {len(tree.parts)}")
-    return tree.parts[at]
 
 
 def _subtree(tree: Any, first: int) -> Subtree:

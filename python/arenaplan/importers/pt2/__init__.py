@@ -11,19 +11,28 @@ constant, and need no memory of the arena.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from arenaplan.importers.common import Bind
+from arenaplan.importers.common import Bind, quoted
 from arenaplan.importers.pt2.archive import Source, read_graph
 from arenaplan.importers.pt2.document import read_program
 from arenaplan.importers.pt2.live import read_joint, read_live
+from arenaplan.importers.pt2.step import has_tensors, traced_step
 from arenaplan.importers.pt2.walk import graph_of
+from arenaplan.importers.trees import Donate
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["graph_of_joint", "graph_of_live", "load_pt2", "open_pt2"]
+__all__ = [
+    "graph_of_joint",
+    "graph_of_live",
+    "graph_of_step",
+    "has_tensors",
+    "load_pt2",
+    "open_pt2",
+]
 
 
 def load_pt2(source: Source, *, bind: Bind | None = None) -> Graph:
@@ -78,3 +87,17 @@ def graph_of_joint(module: Any, donate: Mapping[int, int], name: str, bind: Bind
     """Read a joint graph: see :func:`arenaplan.from_joint_graph`."""
     joint = read_joint(module, donate)
     return graph_of(joint.program, name, bind, replaced=joint.replaced)
+
+
+def graph_of_step(step: Any, args: Sequence[Any], donate: Donate, name: str) -> Graph:
+    """Read a training step: see :func:`arenaplan.from_train_step`."""
+    traced = traced_step(step, args, donate)
+    graph = graph_of_joint(traced.module, traced.donate, name, None)
+    inputs = [node.name for node in traced.module.graph.nodes if node.op == "placeholder"]
+    states = {value.name for value in graph.values if value.kind == "state"}
+    graph.warnings += [
+        f"no result replaces the donated argument {quoted(inputs[at])}: it is an input like others"
+        for at in traced.unreplaced
+        if inputs[at] not in states
+    ]
+    return graph

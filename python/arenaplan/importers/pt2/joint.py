@@ -8,7 +8,7 @@ elementwise operators read an expanded tensor, they read the smaller one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
@@ -20,6 +20,8 @@ from arenaplan.ops import Array
 _PRODUCTS: Final = frozenset(["addbmm", "addmm", "baddbmm", "bmm", "matmul", "mm"])
 _TRANSPOSES: Final = frozenset(["permute", "t", "transpose"])
 _EXPANSIONS: Final = frozenset(["expand"])
+_ALIASES: Final = frozenset(["alias", "detach"])
+_ATTENTION: Final = "_scaled_dot_product_"
 
 
 def base_of(call: Call) -> str:
@@ -63,6 +65,44 @@ def _is_transpose(call: Call) -> bool:
     return base_of(call) in _TRANSPOSES and len(reads) == len(call.results) == 1
 
 
+def without_aliases(
+    program: Program, replaced: Mapping[str, str]
+) -> tuple[Program, Mapping[str, str]]:
+    """
+    Return a program in which a tensor has one name, and its donations.
+
+    Tensors without gradients are other tensors than those with gradients in PyTorch, of the same
+    bytes, and ``copy`` returns its second operand in the type of the first one. Nothing writes in
+    place in a joint graph, so they are one.
+    """
+    names: dict[str, str] = {}
+    calls = []
+    for call in program.calls:
+        source = _same_tensor(call, program)
+        if source is None:
+            calls.append(_reading(call, names))
+        else:
+            names[call.results[0]] = names.get(source, source)
+    outputs = tuple(
+        port._replace(tensor=names.get(port.tensor, port.tensor)) for port in program.outputs
+    )
+    replaced = {into: names.get(made, made) for into, made in replaced.items()}
+    return program._replace(calls=tuple(calls), outputs=outputs), replaced
+
+
+def _same_tensor(call: Call, program: Program) -> str | None:
+    """Return the operand that is the result of a call."""
+    reads = [name for name in call.reads() if name is not None]
+    base = base_of(call)
+    if len(call.results) != 1 or not reads:
+        return None
+    is_copy = base == "copy" and len(reads) == 2
+    if not is_copy and (base not in _ALIASES or len(reads) != 1):
+        return None
+    source = program.tensors.get(reads[-1])
+    return reads[-1] if source == program.tensors.get(call.results[0]) else None
+
+
 def without_expansions(program: Program) -> Program:
     """Return a program whose elementwise operators repeat elements of operands themselves."""
     smaller: dict[str, str] = {}
@@ -95,6 +135,12 @@ def cost_of(base: str, inputs: Sequence[Array | None], outputs: Sequence[Array])
         image = outputs[0] if base == "convolution" else operands[0]
         passes = 1 if base == "convolution" else len(outputs)
         operations = passes * ops.convolution_operations(image.shape, weights.shape)
+    elif base.startswith(_ATTENTION):
+        is_backward = base.endswith("_backward")
+        queries, keys = operands[1:3] if is_backward else operands[:2]
+        # Two products forward; backward, one of them again and two gradients of each.
+        product = ops.product_operations(queries.shape, keys.shape[-2])
+        operations = (5 if is_backward else 2) * product
     return ops.roofline(operations, (*operands, *outputs))
 
 

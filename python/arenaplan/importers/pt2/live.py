@@ -6,7 +6,8 @@ import operator
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from arenaplan.errors import NestingTooDeep, NotAModel
+from arenaplan.errors import NestingTooDeep, NotAModel, UnsupportedOp
+from arenaplan.importers.common import quoted
 from arenaplan.importers.pt2.program import (
     Argument,
     Call,
@@ -21,6 +22,10 @@ from arenaplan.origin import Origin, origin_of
 _KINDS: Final[Mapping[str, str]] = {"constant_tensor": "tensor_constant"}
 """Kinds of inputs and outputs whose names differ from those in files."""
 
+_COPY: Final = "torch.ops.aten.copy_.default"
+_BATCH_NORMS: Final = frozenset(
+    ["batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "native_batch_norm"]
+)
 _DEEPEST: Final = 32
 """Most graphs inside each other."""
 
@@ -65,6 +70,8 @@ def read_joint(module: Any, donate: Mapping[int, int]) -> JointProgram:
         If it is no graph module, or a position is no whole number.
     IndexError
         If there is no such input or result.
+    UnsupportedOp
+        If an operator writes to its operands without a name that says so.
     """
     import torch
 
@@ -75,14 +82,51 @@ def read_joint(module: Any, donate: Mapping[int, int]) -> JointProgram:
     inputs = [node.name for node in module.graph.nodes if node.op == "placeholder"]
     (last,) = (node for node in module.graph.nodes if node.op == "output")
     outputs = reader.leaves(last.args[0])
-    replaced = {}
+    _refuse_hidden_writes(module)
+    written = _written(module)
+    replaced = {node.args[0].name: reader.name(node.args[1]) for node in written}
     for into, result in donate.items():
         given = _at(inputs, into, "input")
         made = _at(outputs, result, "result")
         if given is None or made is None or not {given, made} <= set(program.tensors):
             raise IndexError(f"donate: input {into} or result {result} is no tensor")
-        replaced[given] = made
-    return JointProgram(program, replaced)
+        replaced.setdefault(given, made)
+    left_out = {node.name for node in written}
+    calls = tuple(call for call in program.calls if call.name not in left_out)
+    return JointProgram(program._replace(calls=calls), replaced)
+
+
+def _written(module: Any) -> list[Any]:
+    """Return the last nodes of a graph that copy new contents into inputs, which nothing reads."""
+    found = []
+    for node in reversed(module.graph.nodes):
+        if node.op == "output":
+            continue
+        is_copy = node.op == "call_function" and _qualified(node.target) == _COPY
+        if not is_copy or node.args[0].op != "placeholder" or node.users:
+            break
+        found.append(node)
+    return found
+
+
+def _refuse_hidden_writes(module: Any) -> None:
+    """Refuse operators that write to their operands, and whose names do not say so."""
+    for node in module.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if node.op != "call_function" or schema is None:
+            continue
+        base = schema.name.split("::")[1]
+        is_hidden = schema.is_mutable and not base.endswith("_")
+        if base in _BATCH_NORMS:
+            # The declarations of these operators leave out that they update the statistics.
+            names = (argument.name for argument in schema.arguments)
+            given = dict(zip(names, node.args, strict=False)) | node.kwargs
+            is_hidden |= bool(given.get("training") and given.get("running_mean") is not None)
+        if is_hidden:
+            raise UnsupportedOp(
+                f"node {quoted(node.name)} ({base}) writes to its operands; from_train_step and "
+                "torch.func.functionalize make that explicit"
+            )
 
 
 def _at(names: list[str | None], position: int, what: str) -> str | None:
@@ -156,7 +200,17 @@ class _Reader:
             tuple(name for name, _ in made),
             tuple(graphs),
             _origin(node.meta),
+            self._is_random(node),
         )
+
+    def _is_random(self, node: Any) -> bool:
+        """Whether an operator draws random numbers; attention does if it leaves out elements."""
+        seeded = self._torch.Tag.nondeterministic_seeded
+        if seeded not in getattr(node.target, "tags", ()):
+            return False
+        names = [argument.name for argument in node.target._schema.arguments]
+        part = dict(self._named_arguments(node)).get("dropout_p", 0.0)
+        return "dropout_p" not in names or part != 0.0
 
     def _named_arguments(self, node: Any) -> Iterator[tuple[str, Any]]:
         """Yield the arguments that a node gives, in the order of the operator's schema."""
@@ -182,7 +236,7 @@ class _Reader:
         """Yield the tensors in an argument, ``None`` for those left out of a list."""
         if isinstance(value, self._torch.fx.Node):
             if self._is_tensor(value.meta.get("val")):
-                yield self._name(value)
+                yield self.name(value)
         elif isinstance(value, (list, tuple)):
             items = [list(self._names(item)) for item in value]
             if any(items):
@@ -198,9 +252,9 @@ class _Reader:
         is_tensor = isinstance(value, self._torch.fx.Node) and self._is_tensor(
             value.meta.get("val")
         )
-        return [self._name(value) if is_tensor else None]
+        return [self.name(value) if is_tensor else None]
 
-    def _name(self, node: Any) -> str:
+    def name(self, node: Any) -> str:
         """Return the name of a tensor: of equal pieces of one result the first one's."""
         if node.target is operator.getitem:
             source, index = node.args

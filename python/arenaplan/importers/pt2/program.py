@@ -47,6 +47,8 @@ class Call(NamedTuple):
     """Programs that it runs, such as the branches of ``cond``."""
     origin: Origin | None = None
     """Layer and line of source that it comes from."""
+    is_random: bool = False
+    """Whether it draws random numbers; of live programs only."""
 
     def reads(self) -> Iterator[str | None]:
         """Yield the tensors among the arguments."""

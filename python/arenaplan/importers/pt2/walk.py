@@ -19,8 +19,9 @@ from arenaplan.importers.common import Bind, checked_bytes, quoted
 from arenaplan.importers.named import Op
 from arenaplan.importers.nested import declare_inner
 from arenaplan.importers.pt2.dims import Dims
+from arenaplan.importers.pt2.donation import write_back
 from arenaplan.importers.pt2.inline import calls_name, flatten
-from arenaplan.importers.pt2.joint import cost_of, strided, without_expansions
+from arenaplan.importers.pt2.joint import cost_of, strided, without_aliases, without_expansions
 from arenaplan.importers.pt2.operators import ALIASES, OPERATORS, RANDOM, is_in_place
 from arenaplan.importers.pt2.program import Call, Program, Size, Tensor
 from arenaplan.ops import BITS, Array, Operands, effects_of, lookup
@@ -56,6 +57,7 @@ def graph_of(
     program = flatten(program)
     dims = Dims(bind, _declared_inputs(program))
     if replaced is not None:
+        program, replaced = without_aliases(program, replaced)
         return _Walk(without_expansions(program), name, dims, replaced=replaced).run()
     graph = _Walk(program, name, dims).run()
     graph.target = "executorch"
@@ -138,14 +140,16 @@ class _Walk:
             self._declare(port.tensor, kind)
         for position, call in enumerate(self._program.calls):
             self._add(call, position)
+        pairs = {
+            self._value(into, "a donation"): self._value(tensor, "a donation")
+            for into, tensor in self._replaced.items()
+        }
+        copies = write_back(self._graph, pairs)
         for port in outputs:
             value = self._value(port.tensor, "the outputs")
+            value = copies.get(value, value)
             if value not in self._graph.outputs:
                 self._graph.output(value)
-        for into, tensor in self._replaced.items():
-            value, state = (self._value(name, "a donation") for name in (tensor, into))
-            if value != state:
-                self._graph.write_back(value, state)
         return self._graph
 
     def _last_uses(self) -> dict[str, float]:
@@ -190,7 +194,8 @@ class _Walk:
             effects = effects._replace(flows=(), loads=())
         cost = 0
         if self._is_joint:
-            is_pure = space == "aten" and not is_mutation and base not in (*RANDOM, "dropout")
+            is_random = call.is_random or base in (*RANDOM, "dropout")
+            is_pure = space == "aten" and not is_mutation and not is_random
             effects = effects._replace(pure=is_pure)
             cost = cost_of(base, known, [self._operands[name] for name in writes])
         self._follow(base, reads, writes, is_mutation=is_mutation)

@@ -1,0 +1,147 @@
+"""
+Trees of arrays: which results of a training step replace which of its arguments.
+
+Arguments and results of a step are trees, and positions among their leaves say little. A donated
+argument is replaced by a result of its structure and types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+Donate: TypeAlias = "Collection[int] | Mapping[int, int] | None"
+"""Donated arguments; with the result that replaces each; or ``None`` for those that the step itself
+names."""
+
+
+class Pair(NamedTuple):
+    """A donated argument and its new content."""
+
+    into: int
+    """Position among the inputs of the program."""
+    result: int
+    """Position among its outputs."""
+
+
+class Subtree(NamedTuple):
+    """A part of a tree of arrays, all of it or one of its leaves."""
+
+    kind: Hashable
+    """Its structure, and shapes and types of its leaves."""
+    first: int
+    """Position of its first leaf among all leaves."""
+    leaves: int
+    """Number of its leaves."""
+    parts: tuple[Subtree, ...]
+    """Its children."""
+
+
+def subtree(
+    tree: Any, children: Callable[[Any], Sequence[Any]], kind: Callable[[Any], Hashable], first: int
+) -> Subtree:
+    """
+    Describe a tree and its parts.
+
+    Parameters
+    ----------
+    tree : object
+        The tree.
+    children : callable
+        From a tree to the trees in it; to the tree itself, alone, for a leaf.
+    kind : callable
+        From a tree to its structure, and the types of its leaves.
+    first : int
+        Position of its first leaf.
+    """
+    inside = children(tree)
+    if len(inside) == 1 and inside[0] is tree:
+        return Subtree(kind(tree), first, 1, ())
+    parts, at = [], first
+    for child in inside:
+        parts.append(subtree(child, children, kind, at))
+        at += parts[-1].leaves
+    return Subtree(kind(tree), first, at - first, tuple(parts))
+
+
+def pairs_of_trees(donated: Iterable[Subtree], results: Subtree) -> Iterator[Pair]:
+    """
+    Yield which leaf of the results replaces which donated leaf.
+
+    A donated tree is replaced by the first tree of its structure and types among the results that
+    replaces nothing yet. If there is none, its parts are looked for one by one.
+    """
+    taken: set[int] = set()
+    for tree in donated:
+        yield from _replaced(tree, results, taken)
+
+
+def _replaced(tree: Subtree, results: Subtree, taken: set[int]) -> Iterator[Pair]:
+    """Yield the pairs of the leaves of one donated tree."""
+    for found in _walk(results):
+        leaves = range(found.first, found.first + found.leaves)
+        if found.leaves and found.kind == tree.kind and taken.isdisjoint(leaves):
+            taken.update(leaves)
+            yield from (Pair(tree.first + at, leaf) for at, leaf in enumerate(leaves))
+            return
+    for part in tree.parts:
+        yield from _replaced(part, results, taken)
+
+
+def _walk(tree: Subtree) -> Iterator[Subtree]:
+    """Yield a tree and its parts, outer ones first."""
+    yield tree
+    for part in tree.parts:
+        yield from _walk(part)
+
+
+class DonatedPairs(NamedTuple):
+    """What a step donates."""
+
+    pairs: list[Pair]
+    donated: list[int]
+    """Positions of all donated inputs."""
+
+
+def donated_pairs(
+    arguments: Subtree, results: Subtree, donate: Collection[int] | Mapping[int, int]
+) -> DonatedPairs:
+    """
+    Return which leaf of the results replaces which leaf of the arguments.
+
+    Parameters
+    ----------
+    arguments, results : Subtree
+        The tuple of arguments, and what the step returns.
+    donate : collection of int or mapping
+        Positions of donated arguments; a mapping names the result that replaces each.
+
+    Raises
+    ------
+    TypeError
+        If a position is no whole number.
+    IndexError
+        If there is no such argument or result.
+    ValueError
+        If a named result has another structure or other types than its argument.
+    """
+    chosen = [_part(arguments, at, "argument") for at in donate]
+    if isinstance(donate, Mapping):
+        pairs: list[Pair] = []
+        for tree, at in zip(chosen, donate.values(), strict=True):
+            found = _part(results, at, "result")
+            if found.kind != tree.kind:
+                raise ValueError(f"result {at} has not the structure and types of its argument")
+            pairs += pairs_of_trees([tree], found)
+    else:
+        pairs = list(pairs_of_trees(chosen, results))
+    return DonatedPairs(pairs, [tree.first + at for tree in chosen for at in range(tree.leaves)])
+
+
+def _part(tree: Subtree, at: int, what: str) -> Subtree:
+    """Return a child of a tree."""
+    if isinstance(at, bool) or not isinstance(at, int):
+        raise TypeError(f"donate: {what} {at!r} is no whole number")
+    if not 0 <= at < len(tree.parts):
+        raise IndexError(f"donate: there is no {what} {at}; there are {len(tree.parts)}")
+    return tree.parts[at]
