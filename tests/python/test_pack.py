@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -338,3 +339,32 @@ def test_no_buffer_takes_the_place_of_a_pinned_one_that_lives_in_other_sections(
         # The packing is checked before it is returned.
         packing = ap.pack(grown, live, pins=pins, node_limit=2000)
         assert all(packing.offsets[index] == offset for index, offset in pins.items())
+
+
+def test_few_buffers_of_a_full_section_move_at_the_peak_from_scratch() -> None:
+    moved = count = 0
+    for seed in range(20):
+        random = Random(seed)
+        lives = [(random.randrange(10), 11 + random.randrange(10)) for _ in range(60)]
+        sizes = [64 << random.randrange(3) for _ in lives]
+        gaps = [((live[0] + 1, live[0] + 2),) if random.random() < 0.2 else () for live in lives]
+        before = [ap.Buffer(*it, gaps=gap) for it, gap in zip(zip(sizes, lives), gaps, strict=True)]
+        old = ap.Problem(before).pack().offsets
+        sizes[7] += 24
+        sizes[11] -= 24
+        after = [ap.Buffer(*it, gaps=gap) for it, gap in zip(zip(sizes, lives), gaps, strict=True)]
+        again = ap.Problem(after).repack(old)
+        assert again.packing.peak <= ap.Problem(after).pack().peak
+        offsets = again.packing.offsets
+        assert again.moved == [it for it in range(60) if offsets[it] != old[it]]
+        for step in range(21):
+            held = sorted(
+                (offset, offset + it.size)
+                for offset, it in zip(offsets, after, strict=True)
+                if it.live[0] <= step < it.live[1]
+                and not any(start <= step < end for start, end, *_ in it.gaps)
+            )
+            assert all(low[1] <= high[0] for low, high in itertools.pairwise(held))
+        moved += len(again.moved)
+        count += 60
+    assert moved * 4 <= count

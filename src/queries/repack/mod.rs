@@ -1,11 +1,16 @@
 //! Packing again after a problem has changed, with few buffers at other offsets.
 
+mod eject;
+mod restack;
+
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use crate::base::{BufferId, Error, LiveRange, MAX_BYTES, Result};
+use crate::base::{BufferId, Error, LiveRange, MAX_BYTES, Result, SpaceId};
 use crate::pack::solve::{Budget, solve};
-use crate::pack::{Packing, Problem, Space, Status};
+use crate::pack::{Packing, Problem, Space, SpacePacking, Status};
+use eject::eject;
+use restack::restack;
 
 /// Search nodes of each packing with fixed buffers, unless the caller limits them.
 const NODES: u64 = 5_000;
@@ -29,7 +34,10 @@ pub struct Repacking {
 ///
 /// The peak of each space is at most that of [`solve`] from scratch, or at most the capacity if there
 /// is one that can be met. New buffers have no old offset. First only those buffers move whose old
-/// offsets contradict each other, then also those that are live with these, and so on.
+/// offsets contradict each other or exceed that peak. If the others leave these no room, ejection chains
+/// displace few others. Where the largest load is nearly the peak, the buffers that are live there are
+/// a stack without gaps: it is rebuilt with few moves, and chains place the others around it. At last, all that are
+/// live with moved ones move, too, and so on.
 ///
 /// # Errors
 ///
@@ -67,20 +75,30 @@ pub fn repack(problem: &Problem, old: &[Option<u64>], budget: &Budget<'_>) -> Re
         })
         .collect();
     let limited = budget.nodes.is_some() || budget.deadline.is_some();
-    let budget = Budget { nodes: if limited { budget.nodes } else { Some(NODES) }, ..*budget };
-    let mut kept = keepable(problem, old, &[]);
+    let short = Budget { nodes: if limited { budget.nodes } else { Some(NODES) }, ..*budget };
+    let nothing = alloc::vec![false; count];
+    let kept = keepable(problem, old, &[], &nothing);
     let unlimited: Vec<u64> = problem.spaces().iter().map(|_| MAX_BYTES).collect();
-    let staying = around(problem, old, &kept, &unlimited, &budget)?;
+    let staying = around(problem, old, &kept, &unlimited, &short)?;
     let peak_of_staying = staying.map_or(fresh.peak(), |packing| packing.peak());
     // Only offsets below the limits may stay.
-    kept = keepable(problem, old, &limits);
-    let mut best: Option<Packing> = None;
-    for _ in 0..=RINGS {
-        if let Some(packing) = around(problem, old, &kept, &limits, &budget)? {
-            best = Some(packing);
+    let mut kept = keepable(problem, old, &limits, &nothing);
+    let mut best = around(problem, old, &kept, &limits, &short)?;
+    if best.is_none() {
+        let chained = eject(problem, old, &only(old, &kept), &nothing, &limits, budget);
+        let stacked = around_stacks(problem, old, &limits, budget);
+        let count_moved = |offsets: &Vec<u64>| {
+            old.iter().zip(offsets).filter(|&(old, new)| *old != Some(*new)).count()
+        };
+        let offsets = chained.into_iter().chain(stacked).min_by_key(count_moved);
+        best = offsets.map(|offsets| packing_of(problem, offsets, fresh.nodes()));
+    }
+    for _ in 0..RINGS {
+        if best.is_some() {
             break;
         }
         release_neighbors(problem, &mut kept);
+        best = around(problem, old, &kept, &limits, &short)?;
     }
     let mut packing = best.unwrap_or_else(|| fresh.clone());
     // The bounds are those of the problem, not of the one with fixed buffers.
@@ -91,6 +109,46 @@ pub fn repack(problem: &Problem, old: &[Option<u64>], budget: &Budget<'_>) -> Re
     let is_moved = |&id: &usize| old[id] != Some(packing.offsets()[id]);
     let moved = (0..count).filter(is_moved).map(BufferId::new).collect();
     Ok(Repacking { packing, moved, peak_of_staying })
+}
+
+/// Returns the offsets of ejection chains around rebuilt stacks of the fullest steps.
+fn around_stacks(
+    problem: &Problem,
+    old: &[Option<u64>],
+    limits: &[u64],
+    budget: &Budget<'_>,
+) -> Option<Vec<u64>> {
+    let mut places = old.to_vec();
+    let mut is_stacked = alloc::vec![false; old.len()];
+    for (space, &limit) in limits.iter().enumerate() {
+        for (index, offset) in restack(problem, old, SpaceId::new(space), limit).unwrap_or_default()
+        {
+            places[index] = Some(offset);
+            is_stacked[index] = true;
+        }
+    }
+    if !is_stacked.contains(&true) {
+        return None;
+    }
+    let kept = keepable(problem, &places, limits, &is_stacked);
+    eject(problem, old, &only(&places, &kept), &is_stacked, limits, budget)
+}
+
+/// Returns the offsets of the buffers that are `kept`.
+fn only(offsets: &[Option<u64>], kept: &[bool]) -> Vec<Option<u64>> {
+    offsets.iter().zip(kept).map(|(at, kept)| at.filter(|_| *kept)).collect()
+}
+
+/// Returns a packing of these offsets, with bounds that are yet to be set.
+fn packing_of(problem: &Problem, offsets: Vec<u64>, nodes: u64) -> Packing {
+    let spaces = (0..problem.spaces().len()).map(|space| {
+        let placed = problem.buffers().iter().zip(&offsets);
+        let ends =
+            placed.filter(|it| it.0.space().index() == space).map(|(it, at)| at + it.bytes());
+        let peak = ends.max().unwrap_or(0);
+        SpacePacking { peak, lower_bound: 0, status: Status::Feasible }
+    });
+    Packing { spaces: spaces.collect(), offsets, nodes }
 }
 
 /// Packs around the buffers that are `kept` at their old offsets; nothing if that exceeds a limit.
@@ -136,8 +194,8 @@ fn around(
 
 /// Returns which buffers may stay together at their old offsets, below the limits if there are any.
 ///
-/// Of each contradiction, the buffer with most contradictions moves.
-fn keepable(problem: &Problem, old: &[Option<u64>], limits: &[u64]) -> Vec<bool> {
+/// Of each contradiction, the buffer with most contradictions moves, but none that is `fixed`.
+fn keepable(problem: &Problem, old: &[Option<u64>], limits: &[u64], fixed: &[bool]) -> Vec<bool> {
     let mut kept: Vec<bool> = problem
         .buffers()
         .iter()
@@ -167,7 +225,7 @@ fn keepable(problem: &Problem, old: &[Option<u64>], limits: &[u64]) -> Vec<bool>
             degree[other] += 1;
         }
         // A pinned buffer cannot move.
-        let movable = |&it: &usize| problem.buffers()[it].pin().is_none();
+        let movable = |&it: &usize| problem.buffers()[it].pin().is_none() && !fixed[it];
         let most = (0..kept.len()).filter(movable).max_by_key(|&it| (degree[it], it));
         let Some(most) = most.filter(|&it| degree[it] > 0) else { break };
         kept[most] = false;
