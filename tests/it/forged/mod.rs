@@ -16,6 +16,7 @@ mod replay;
 mod run;
 mod spaces;
 mod strips;
+mod timetable;
 
 use arenaplan::{Graph, Plan, ValueId, ValueKind};
 use serde_json::{Value as Json, json};
