@@ -23,7 +23,7 @@ const STEPS_PER_BUFFER: usize = 32;
 /// Steps of small problems.
 const LEAST_STEPS: usize = 4096;
 /// Pairs of buffers that are compared, at most.
-const MOST_PAIRS: usize = 1 << 28;
+const MOST_PAIRS: usize = 1 << 26;
 /// Times that every moved buffer is tried at its old offset: one that returns may make room for another.
 const ROUNDS: usize = 3;
 
@@ -165,14 +165,13 @@ impl<'p> Chains<'p> {
         let alignment = self.problem.alignment(BufferId::new(item)).bytes();
         let multiple = least_common_multiple(alignment, buffer.multiple_of())?;
         let home = self.home[item];
-        let mut places: Vec<u64> = match buffer.pin() {
-            Some(pin) => alloc::vec![pin],
-            None => {
-                let ends = self.blocks.iter().map(|it| it.offsets.end).chain([range.start, 0]);
-                let ends = ends.filter_map(|it| it.checked_next_multiple_of(multiple));
-                let ends = ends.chain(home.filter(|it| it.is_multiple_of(multiple)));
-                ends.filter(|it| (range.start..=last).contains(it)).collect()
-            }
+        let mut places: Vec<u64> = if let Some(pin) = buffer.pin() {
+            alloc::vec![pin]
+        } else {
+            let ends = self.blocks.iter().map(|it| it.offsets.end).chain([range.start, 0]);
+            let ends = ends.filter_map(|it| it.checked_next_multiple_of(multiple));
+            let ends = ends.chain(home.filter(|it| it.is_multiple_of(multiple)));
+            ends.filter(|it| (range.start..=last).contains(it)).collect()
         };
         places.sort_unstable();
         places.dedup();

@@ -36,8 +36,8 @@ pub struct Repacking {
 /// is one that can be met. New buffers have no old offset. First only those buffers move whose old
 /// offsets contradict each other or exceed that peak. If the others leave these no room, ejection chains
 /// displace few others. Where the largest load is nearly the peak, the buffers that are live there are
-/// a stack without gaps: it is rebuilt with few moves, and chains place the others around it. At last, all that are
-/// live with moved ones move, too, and so on.
+/// a stack without gaps: it is rebuilt with few moves, and chains place the others around it. Or all that are
+/// live with moved ones move, too, and so on; of these answers, the one with the fewest moves counts.
 ///
 /// # Errors
 ///
@@ -87,18 +87,23 @@ pub fn repack(problem: &Problem, old: &[Option<u64>], budget: &Budget<'_>) -> Re
     if best.is_none() {
         let chained = eject(problem, old, &only(old, &kept), &nothing, &limits, budget);
         let stacked = around_stacks(problem, old, &limits, budget);
-        let count_moved = |offsets: &Vec<u64>| {
-            old.iter().zip(offsets).filter(|&(old, new)| *old != Some(*new)).count()
+        let of_chains = chained.into_iter().chain(stacked);
+        let of_chains = of_chains.map(|offsets| packing_of(problem, offsets, fresh.nodes()));
+        // Chains know the rules of a problem by themselves: a mistake there must not get out.
+        let is_valid = |it: &Packing| {
+            let checked = it.check(problem);
+            debug_assert!(checked.is_ok(), "a chain broke a rule: {checked:?}");
+            checked.is_ok()
         };
-        let offsets = chained.into_iter().chain(stacked).min_by_key(count_moved);
-        best = offsets.map(|offsets| packing_of(problem, offsets, fresh.nodes()));
-    }
-    for _ in 0..RINGS {
-        if best.is_some() {
-            break;
+        let mut found: Vec<Packing> = of_chains.filter(is_valid).collect();
+        for _ in 0..RINGS {
+            release_neighbors(problem, &mut kept);
+            if let Some(packing) = around(problem, old, &kept, &limits, &short)? {
+                found.push(packing);
+                break;
+            }
         }
-        release_neighbors(problem, &mut kept);
-        best = around(problem, old, &kept, &limits, &short)?;
+        best = found.into_iter().min_by_key(|it| moved(old, it).count());
     }
     let mut packing = best.unwrap_or_else(|| fresh.clone());
     // The bounds are those of the problem, not of the one with fixed buffers.
@@ -106,9 +111,14 @@ pub fn repack(problem: &Problem, old: &[Option<u64>], budget: &Budget<'_>) -> Re
         it.lower_bound = fresh.lower_bound.min(it.peak);
         it.status = Status::of(it.peak, it.lower_bound, space.capacity());
     }
-    let is_moved = |&id: &usize| old[id] != Some(packing.offsets()[id]);
-    let moved = (0..count).filter(is_moved).map(BufferId::new).collect();
+    let moved = moved(old, &packing).collect();
     Ok(Repacking { packing, moved, peak_of_staying })
+}
+
+/// Returns the buffers that are not at their old offsets.
+fn moved<'a>(old: &'a [Option<u64>], packing: &'a Packing) -> impl Iterator<Item = BufferId> + 'a {
+    let is_moved = |&id: &usize| old[id] != Some(packing.offsets()[id]);
+    (0..old.len()).filter(is_moved).map(BufferId::new)
 }
 
 /// Returns the offsets of ejection chains around rebuilt stacks of the fullest steps.
@@ -139,14 +149,14 @@ fn only(offsets: &[Option<u64>], kept: &[bool]) -> Vec<Option<u64>> {
     offsets.iter().zip(kept).map(|(at, kept)| at.filter(|_| *kept)).collect()
 }
 
-/// Returns a packing of these offsets, with bounds that are yet to be set.
+/// Returns a packing of these offsets, with bounds that hold for any.
 fn packing_of(problem: &Problem, offsets: Vec<u64>, nodes: u64) -> Packing {
-    let spaces = (0..problem.spaces().len()).map(|space| {
+    let spaces = problem.spaces().iter().enumerate().map(|(space, it)| {
         let placed = problem.buffers().iter().zip(&offsets);
         let ends =
             placed.filter(|it| it.0.space().index() == space).map(|(it, at)| at + it.bytes());
         let peak = ends.max().unwrap_or(0);
-        SpacePacking { peak, lower_bound: 0, status: Status::Feasible }
+        SpacePacking { peak, lower_bound: 0, status: Status::of(peak, 0, it.capacity()) }
     });
     Packing { spaces: spaces.collect(), offsets, nodes }
 }

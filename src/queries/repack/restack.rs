@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::base::{BufferId, SpaceId, Step};
 use crate::pack::Problem;
@@ -10,6 +11,8 @@ use crate::pack::Problem;
 const MOST_SUMS: usize = 2_000;
 /// Buffers that fill one hole, at most.
 const MOST_FILLERS: u8 = 6;
+/// Neighbors of a hole that move with it, at most.
+const MOST_NEIGHBORS: usize = 4;
 
 /// Returns new offsets, below `limit`, of the buffers of a space that are live at the step of its largest
 /// load; nothing if there are none, or if these buffers have pins, windows or rules.
@@ -17,8 +20,9 @@ const MOST_FILLERS: u8 = 6;
 /// Where the largest load is the limit, or nearly, those buffers are a stack almost without gaps, so a buffer
 /// that has grown fits nowhere, and one that has shrunk leaves a gap that is too much. Such buffers go
 /// to the top of the stack, and the holes that they leave are filled by buffers from the top whose sizes
-/// have the sum that is needed (a subset-sum problem for each hole). The top that is taken apart is made larger
-/// until the holes can be filled.
+/// have the sum that is needed (a subset-sum problem for each hole). Where no sizes have that sum, a hole grows by
+/// some of its neighbors. The top that is taken apart is made larger until the holes can be filled, and on
+/// while that may move fewer buffers.
 pub(super) fn restack(
     problem: &Problem,
     old: &[Option<u64>],
@@ -36,8 +40,8 @@ pub(super) fn restack(
         return None;
     }
     let mask = live.iter().map(|&it| problem.alignment(BufferId::new(it)).bytes()).max()? - 1;
-    let mut stack = Stack::new(problem, mask, limit, live.len());
-    stack.divide(old, &live)?;
+    let mut stack = Stack::new(problem, old, mask, limit);
+    stack.divide(&live)?;
     stack.fill()
 }
 
@@ -82,6 +86,7 @@ fn is_plain(problem: &Problem, index: usize) -> bool {
 /// The buffers of one section, from the ground up. Sizes are multiples of the largest alignment.
 struct Stack<'p> {
     problem: &'p Problem,
+    old: &'p [Option<u64>],
     mask: u64,
     limit: u64,
     /// Buffers that stay, in the order of their offsets.
@@ -107,9 +112,8 @@ impl Placed {
 }
 
 impl<'p> Stack<'p> {
-    fn new(problem: &'p Problem, mask: u64, limit: u64, count: usize) -> Self {
-        let (kept, moving) = (Vec::with_capacity(count), Vec::new());
-        Self { problem, mask, limit, kept, moving, forced: 0 }
+    fn new(problem: &'p Problem, old: &'p [Option<u64>], mask: u64, limit: u64) -> Self {
+        Self { problem, old, mask, limit, kept: Vec::new(), moving: Vec::new(), forced: 0 }
     }
 
     /// Returns the size of a buffer with the pad before the next one.
@@ -118,11 +122,11 @@ impl<'p> Stack<'p> {
     }
 
     /// Divides the buffers into those that stay and those that must move.
-    fn divide(&mut self, old: &[Option<u64>], live: &[usize]) -> Option<()> {
+    fn divide(&mut self, live: &[usize]) -> Option<()> {
         let mut placed = Vec::with_capacity(live.len());
         for &index in live {
             let size = self.size(index)?;
-            match old[index] {
+            match self.old[index] {
                 Some(offset)
                     if offset & self.mask == 0 && offset.checked_add(size)? <= self.limit =>
                 {
@@ -170,19 +174,25 @@ impl<'p> Stack<'p> {
         holes
     }
 
-    /// Fills the holes with moving buffers; while that fails, more buffers leave the top.
+    /// Fills the holes with moving buffers, and takes more buffers from the top as long as that may help.
     fn fill(&mut self) -> Option<Vec<(usize, u64)>> {
+        let mut best: Option<(usize, Vec<(usize, u64)>)> = None;
         let mut next = 0;
-        loop {
+        // Nearly all that is taken from the top moves.
+        while best.as_ref().is_none_or(|(moved, _)| self.moving.len() < self.forced + moved) {
             if self.moving.len() >= next {
-                if let Some(found) = self.filled() {
-                    return Some(found);
-                }
                 next = self.moving.len() + 1 + self.moving.len() / 8;
+                if let Some(found) = self.filled() {
+                    let moved = found.iter().filter(|it| self.old[it.0] != Some(it.1)).count();
+                    if best.as_ref().is_none_or(|(least, _)| moved < *least) {
+                        best = Some((moved, found));
+                    }
+                }
             }
-            let top = self.kept.pop()?;
+            let Some(top) = self.kept.pop() else { break };
             self.moving.push((top.index, top.size));
         }
+        best.map(|(_, found)| found)
     }
 
     /// Returns the offsets of all buffers, if the holes can be filled.
@@ -191,34 +201,93 @@ impl<'p> Stack<'p> {
         holes.sort_unstable_by_key(|&(offset, size)| (core::cmp::Reverse(size), offset));
         let top = self.kept.last().map_or(0, |it| it.end());
         let room: u64 = holes.iter().map(|hole| hole.1).sum::<u64>() + (self.limit - top);
-        let mut waste = room.checked_sub(self.moving.iter().map(|it| it.1).sum())?;
-        let mut found: Vec<(usize, u64)> =
-            self.kept.iter().map(|it| (it.index, it.offset)).collect();
+        let waste = room.checked_sub(self.moving.iter().map(|it| it.1).sum())?;
         // Buffers from the top, the largest ones first; then those that must move.
         let (forced, others) = self.moving.split_at(self.forced);
         let mut left: Vec<(usize, u64)> = others.to_vec();
         left.sort_by_key(|&(_, size)| core::cmp::Reverse(size));
         left.extend_from_slice(forced);
+        let mut filling = Filling { kept: self.kept.clone(), left, waste, found: Vec::new() };
         for (offset, size) in holes {
-            let chosen = subset(&left, size, waste)?;
-            let mut at = offset;
-            for &place in chosen.iter().rev() {
-                let (index, bytes) = left.remove(place);
-                found.push((index, at));
-                at += bytes;
-            }
-            waste -= offset + size - at;
+            filling.fill(offset, size)?;
         }
+        let Filling { kept, mut left, mut found, .. } = filling;
+        found.extend(kept.iter().map(|it| (it.index, it.offset)));
         // The rest of the top in its old order, then those that must move.
+        let order = |it: &(usize, u64)| others.iter().rev().position(|other| other == it);
+        left.sort_by_cached_key(|it| order(it).unwrap_or(usize::MAX));
         let mut at = top;
-        let rest = others.iter().rev().chain(forced).filter(|it| left.contains(it));
-        for &(index, bytes) in rest {
+        for (index, size) in left {
             found.push((index, at));
-            at += bytes;
+            at += size;
         }
         let fits =
             |&(index, at): &(usize, u64)| at + self.problem.buffers()[index].bytes() <= self.limit;
         found.iter().all(fits).then_some(found)
+    }
+}
+
+/// Holes of a stack, some of them filled.
+struct Filling {
+    /// Buffers at their old offsets, in this order.
+    kept: Vec<Placed>,
+    /// Buffers that have no offset yet, with their sizes.
+    left: Vec<(usize, u64)>,
+    /// Bytes that may stay empty.
+    waste: u64,
+    /// The offsets of the buffers that fill holes.
+    found: Vec<(usize, u64)>,
+}
+
+impl Filling {
+    /// Fills a hole, with as few of its neighbors as can be.
+    fn fill(&mut self, offset: u64, size: u64) -> Option<()> {
+        for neighbors in 0..=MOST_NEIGHBORS {
+            for below in 0..=neighbors {
+                let Some(window) = self.window(offset, size, below, neighbors - below) else {
+                    continue;
+                };
+                let inside = &self.kept[window.clone()];
+                let start = if below > 0 { inside[0].offset } else { offset };
+                let room = size + inside.iter().map(|it| it.size).sum::<u64>();
+                let mut sizes = self.left.clone();
+                sizes.extend(inside.iter().map(|it| (it.index, it.size)));
+                let Some(chosen) = subset(&sizes, room, self.waste) else { continue };
+                let mut at = start;
+                for &place in &chosen {
+                    self.found.push((sizes[place].0, at));
+                    at += sizes[place].1;
+                }
+                self.waste -= start + room - at;
+                for &place in chosen.iter().rev() {
+                    sizes.remove(place);
+                }
+                self.left = sizes;
+                self.kept.drain(window);
+                return Some(());
+            }
+        }
+        None
+    }
+
+    /// Returns the places of so many neighbors of a hole, without gaps between them.
+    fn window(&self, offset: u64, size: u64, below: usize, above: usize) -> Option<Range<usize>> {
+        let place = self.kept.partition_point(|it| it.offset < offset);
+        let window = place.checked_sub(below)?..place.checked_add(above)?;
+        // The highest buffer stays, since the rest of the top begins above it.
+        if above > 0 && window.end >= self.kept.len() {
+            return None;
+        }
+        let mut end =
+            self.kept.get(window.start).filter(|_| below > 0).map_or(offset, |it| it.offset);
+        for at in window.clone() {
+            end += if at == place { size } else { 0 };
+            if self.kept[at].offset != end {
+                return None;
+            }
+            end = self.kept[at].end();
+        }
+        (above > 0 || end == offset).then_some(window)
     }
 }
 
