@@ -348,11 +348,11 @@ def test_few_buffers_of_a_full_section_move_at_the_peak_from_scratch() -> None:
         lives = [(random.randrange(10), 11 + random.randrange(10)) for _ in range(60)]
         sizes = [64 << random.randrange(3) for _ in lives]
         gaps = [((live[0] + 1, live[0] + 2),) if random.random() < 0.2 else () for live in lives]
-        before = [ap.Buffer(*it, gaps=gap) for it, gap in zip(zip(sizes, lives), gaps, strict=True)]
+        before = [ap.Buffer(a, b, gaps=c) for a, b, c in zip(sizes, lives, gaps, strict=True)]
         old = ap.Problem(before).pack().offsets
         sizes[7] += 24
         sizes[11] -= 24
-        after = [ap.Buffer(*it, gaps=gap) for it, gap in zip(zip(sizes, lives), gaps, strict=True)]
+        after = [ap.Buffer(a, b, gaps=c) for a, b, c in zip(sizes, lives, gaps, strict=True)]
         again = ap.Problem(after).repack(old)
         assert again.packing.peak <= ap.Problem(after).pack().peak
         offsets = again.packing.offsets
