@@ -101,6 +101,9 @@ impl SharedMemory {
 
     /// Returns how many attachments there are now, in all processes, with this one.
     ///
+    /// An attachment that is dropped while this process starts another one counts until the new process
+    /// runs its program: between `fork` and `exec` it has all open files of this one.
+    ///
     /// # Errors
     ///
     /// [`Error::ArenaState`] if the system refuses.

@@ -62,6 +62,20 @@ fn start(memory: &SharedMemory, unlocks: bool) -> Child {
     child
 }
 
+/// Waits until a memory has so many attachments.
+///
+/// A process that another test starts holds all attachments from its fork to its exec, also those
+/// that have been dropped since.
+fn await_attached(memory: &SharedMemory, count: usize) {
+    for _ in 0..10_000 {
+        if memory.attached() == Ok(count) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(memory.attached(), Ok(count));
+}
+
 /// Number of processes that are killed: more by hand than in every run.
 fn kills() -> u64 {
     env::var("ARENAPLAN_KILLS").map_or(20, |count| count.parse().unwrap())
@@ -73,11 +87,11 @@ fn a_killed_process_leaves_the_count_and_the_lock_right() {
     for kill in 0..kills() {
         // Every second one dies with the lock.
         let mut child = start(&memory, kill % 2 == 0);
-        assert_eq!(memory.attached(), Ok(2));
+        await_attached(&memory, 2);
         assert_eq!(memory.try_lock().unwrap().is_some(), kill % 2 == 0);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(memory.attached(), Ok(1));
+        await_attached(&memory, 1);
         let bytes = memory.try_lock().unwrap().expect("nobody holds it");
         assert_eq!(u64::from(bytes[0]), (kill + 1) % 256);
     }
@@ -89,7 +103,7 @@ fn attachments_see_the_same_bytes_one_after_the_other() {
     let mut second = open(&first).unwrap();
     let mut third = open(&second).unwrap();
     assert_eq!((first.len(), second.len(), third.len()), (1 << 20, 1 << 20, 1 << 20));
-    assert_eq!(first.attached(), Ok(3));
+    await_attached(&first, 3);
     let mut bytes = first.lock().unwrap();
     assert!(bytes.iter().all(|&byte| byte == 0));
     bytes.fill(3);
@@ -98,10 +112,10 @@ fn attachments_see_the_same_bytes_one_after_the_other() {
     assert!(second.lock().unwrap().iter().all(|&byte| byte == 3));
     drop(first);
     // The memory lives as long as anyone is attached.
-    assert_eq!(third.attached(), Ok(2));
+    await_attached(&third, 2);
     assert_eq!(third.lock().unwrap()[1 << 19], 3);
     drop(second);
-    assert_eq!(third.attached(), Ok(1));
+    await_attached(&third, 1);
 }
 
 #[test]
@@ -138,5 +152,5 @@ fn memory_that_cannot_be_is_refused() {
     let refused = open(&memory).unwrap_err().to_string();
     assert_eq!(refused, "a shared memory has at most 1024 attachments");
     drop(more);
-    assert_eq!(memory.attached(), Ok(1));
+    await_attached(&memory, 1);
 }
