@@ -14,6 +14,7 @@ mod needs;
 mod planted;
 mod replay;
 mod run;
+mod shared;
 mod spaces;
 mod strips;
 mod timetable;

@@ -151,6 +151,13 @@ fn shared_bytes_that_are_needed_are_not_overwritten() {
             onto(&["r"], "a", "r", share(0, "in-place")),
         ),
         row(
+            "an identity that shows another operand",
+            either(),
+            KIND,
+            "value 'a' and value 'r' share byte",
+            onto(&["r"], "a", "r", share(1, "view")),
+        ),
+        row(
             "written ahead of what is shown",
             spliced(1),
             KIND,
@@ -189,6 +196,33 @@ fn what_is_shown_in_part_has_two_owners() {
         sketch.effectful("c", &[s, r], 128, Effects { views: vec![view], ..Effects::default() });
     let y = sketch.node("y", &[c, a], 64);
     accept("half of it shown", planned(sketch, &[y]), splice(1, 4096 + 64));
+}
+
+/// c is a state and b one after the other, and s the second half of b within c.
+#[test]
+fn a_slice_of_a_concatenation_is_where_its_piece_is() {
+    let mut sketch = Sketch::new();
+    let t = sketch.value("t", ValueKind::State, 64);
+    let x = sketch.input("x", 64);
+    let b = sketch.node("b", &[x], 64);
+    let view = |input, offset, whole| View { input, output: 0, offset, whole };
+    let shows = |views| Effects { views, ..Effects::default() };
+    let both = shows(vec![view(0, 0, Whole::Output), view(1, 64, Whole::Output)]);
+    let c = sketch.effectful("c", &[t, b], 128, both);
+    let s = sketch.effectful("s", &[c], 32, shows(vec![view(0, 96, Whole::Input)]));
+    let y = sketch.node("y", &[s, c], 64);
+    accept("a slice of the second piece", planned(sketch, &[y]), |json| {
+        value(json, "x")["offset"] = 4096.into();
+        value(json, "t")["offset"] = 0.into();
+        put(json, "b", "t", 64);
+        put(json, "c", "t", 0);
+        put(json, "s", "t", 96);
+        value(json, "y")["offset"] = 8192.into();
+        step(json, "c")["shares"] = json!([{"input": 0, "output": 0, "rule": "view"},
+                                           {"input": 1, "output": 0, "rule": "view"}]);
+        step(json, "s")["shares"] = share(0, "view");
+        json["spaces"][0]["lower_bound"] = 0.into();
+    });
 }
 
 /// Nothing is in no bytes, wherever it is.

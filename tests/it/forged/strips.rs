@@ -3,7 +3,7 @@
 use arenaplan::graph::{Choice, Window};
 use arenaplan::plan::{LineBuffer, RowsInPlace, Strips, WorkspacePolicy};
 use arenaplan::{
-    DType, Graph, Node, NodeId, Plan, Target, Technique, Techniques, Value, ValueKind,
+    DType, Effects, Graph, Node, NodeId, Plan, Target, Technique, Techniques, Value, ValueKind,
 };
 use serde_json::{Value as Json, json};
 
@@ -35,6 +35,12 @@ enum Difference {
     SeesMore,
     /// The activation may not be in place.
     Apart,
+    /// The second convolution needs no bytes of its operand.
+    Ignores,
+    /// What the first convolution makes has two elements in a byte.
+    Nibbles,
+    /// What the first convolution makes has no rows.
+    Empty,
 }
 
 /// A convolution *a*, its activation *r*, another convolution *t* of the input, a convolution *b* of
@@ -43,12 +49,16 @@ enum Difference {
 fn residual(difference: Difference) -> Graph {
     let mut builder = Graph::builder("residual");
     let mut image = |name: &str, kind, rows| {
-        let value = Value::new(name, kind, DType::FLOAT32, [2, rows, 4]).unwrap();
+        let nibbles = difference == Difference::Nibbles && name == "a";
+        let dtype = if nibbles { DType::UINT4 } else { DType::FLOAT32 };
+        let value = Value::new(name, kind, dtype, [2, rows, 4]).unwrap();
         builder.add_value(value)
     };
     let x = image("x", ValueKind::Input, HEIGHT);
-    let names = ["a", "r", "t", "b", "s"];
-    let [a, r, t, b, s] = names.map(|name| image(name, ValueKind::Activation, HEIGHT));
+    let rows = if difference == Difference::Empty { 0 } else { HEIGHT };
+    let a = image("a", ValueKind::Activation, rows);
+    let names = ["r", "t", "b", "s"];
+    let [r, t, b, s] = names.map(|name| image(name, ValueKind::Activation, HEIGHT));
     let p = image("p", ValueKind::Activation, HEIGHT / 2);
     let conv = window(0, 3, 1, 1);
     let same = |input| window(input, 1, 1, 0);
@@ -57,7 +67,10 @@ fn residual(difference: Difference) -> Graph {
     let relu = Node::new("r", "Relu").reads([a]).writes([r]).window(seen);
     builder.add_node(if difference == Difference::Apart { relu } else { relu.in_place(0, 0) });
     builder.add_node(Node::new("t", "Conv").reads([x]).writes([t]).window(same(0)));
-    let second = Node::new("b", "Conv").reads([r]).writes([b]);
+    let mut second = Node::new("b", "Conv").reads([r]).writes([b]);
+    if difference == Difference::Ignores {
+        second = second.with_effects(Effects { ignores: vec![0], ..Effects::default() });
+    }
     builder.add_node(if difference == Difference::Whole { second } else { second.window(conv) });
     let axis = if difference == Difference::Across { 2 } else { 1 };
     let sum = Node::new("s", "Add").reads([b, r, t]).writes([s]).in_place(0, 0);
@@ -245,6 +258,13 @@ fn every_value_has_one_line_buffer() {
         row("a strip has no rows", case(), KIND, "strips are too thin", {
             change(|strips| strips["rows"] = 0.into())
         }),
+        // 6 nodes in 6 strips, 6 rows of the output, 2 + 2 of line buffers, 66 of values.
+        row("as many rows as a check may take", case(), KIND, "is not in its workspace", {
+            change(|strips| strips["buffers"][0]["rows"] = ((1 << 26) - 112).into())
+        }),
+        row("a row more than a check may take", case(), KIND, "strips are too thin", {
+            change(|strips| strips["buffers"][0]["rows"] = ((1 << 26) - 111).into())
+        }),
     ]);
 }
 
@@ -272,6 +292,9 @@ fn nodes_that_do_not_make_rows_from_rows_are_refused() {
         (Difference::Across, "along another dimension"),
         (Difference::SeesMore, "while it reads it"),
         (Difference::Apart, "while it reads it"),
+        (Difference::Ignores, "mutates or ignores an operand"),
+        (Difference::Nibbles, "its rows are no whole bytes"),
+        (Difference::Empty, "its rows are no whole bytes"),
     ] {
         let graph = residual(difference);
         let (_, plan) = case();
