@@ -193,17 +193,9 @@ def _dequantize(p: Program, signature: Signature, args: list[Argument]) -> Argum
 
 def _quantize(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
     x, scale, *zero = args
-    point = zero[0] if zero else 0.0
     made = signature.outputs[0]
     assert made is not None, "it has operands"
-    limits = np.iinfo(made.dtype)
-
-    def less_point(number: float) -> Argument:
-        return number - point if isinstance(point, float) else p("sub", number, point)
-
-    low, high = less_point(float(limits.min)), less_point(float(limits.max))
-    bounded = p("min", high, p("max", low, p("div", x, scale)))
-    return p("sub", p("add", bounded, _MIDDLE), less_point(_MIDDLE))
+    return _rounded(p, p("div", x, scale), made.dtype, zero[0] if zero else 0.0)
 
 
 def _requantize(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
@@ -215,11 +207,15 @@ def _requantize(p: Program, signature: Signature, args: list[Argument]) -> Argum
     return _rounded(p, p("mul", x, scale), made.dtype, point)
 
 
-def _rounded(p: Program, x: Argument, dtype: np.dtype, point: float = 0.0) -> Argument:
-    """Append the nearest integer of a type less a zero point, plus that."""
+def _rounded(p: Program, x: Argument, dtype: np.dtype, point: Argument = 0.0) -> Argument:
+    """Append a number that is rounded, plus a zero point, within the limits of a type."""
     limits = np.iinfo(dtype)
-    bounded = p("min", limits.max - point, p("max", limits.min - point, x))
-    return p("sub", p("add", bounded, _MIDDLE), _MIDDLE - point)
+
+    def less_point(number: float) -> Argument:
+        return number - point if isinstance(point, float) else p("sub", number, point)
+
+    bounded = p("min", less_point(float(limits.max)), p("max", less_point(float(limits.min)), x))
+    return p("sub", p("add", bounded, _MIDDLE), less_point(_MIDDLE))
 
 
 def _widen(p: Program, _: Signature, args: list[Argument]) -> Argument:
