@@ -234,7 +234,7 @@ def _qlinear_add(p: Program, signature: Signature, args: list[Argument]) -> Argu
 
 def sum_of_quantized(numbers: Sequence[np.float32]) -> tuple[float, float, float]:
     """
-    Return the factors of two quantized operands in their quantized sum, and what is added to it.
+    Return the factors of two quantized operands in their quantized sum, and its addend.
 
     Parameters
     ----------

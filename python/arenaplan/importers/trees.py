@@ -96,7 +96,7 @@ def _walk(tree: Subtree) -> Iterator[Subtree]:
 
 
 class DonatedPairs(NamedTuple):
-    """What a step donates."""
+    """The donations of a step."""
 
     pairs: list[Pair]
     donated: list[int]
@@ -112,7 +112,7 @@ def donated_pairs(
     Parameters
     ----------
     arguments, results : Subtree
-        The tuple of arguments, and what the step returns.
+        The tuple of arguments, and the result of the step.
     donate : collection of int or mapping
         Positions of donated arguments; a mapping names the result that replaces each.
 

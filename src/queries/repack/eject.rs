@@ -61,7 +61,7 @@ struct Chains<'p> {
     births: Births,
     /// Bytes × steps of each buffer, over those of the mean one.
     area: Vec<i128>,
-    /// What it costs to displace each buffer.
+    /// The price of displacing each buffer.
     weight: Vec<i128>,
     waiting: Vec<usize>,
     /// Ranges of offsets at which the current buffer would displace another one.

@@ -89,7 +89,7 @@ pub fn repack(problem: &Problem, old: &[Option<u64>], budget: &Budget<'_>) -> Re
         let stacked = around_stacks(problem, old, &limits, budget);
         let of_chains = chained.into_iter().chain(stacked);
         let of_chains = of_chains.map(|offsets| packing_of(problem, offsets, fresh.nodes()));
-        // Chains know the rules of a problem by themselves: a mistake there must not get out.
+        // Chains apply the rules of a problem in code of their own: a mistake there must not get out.
         let is_valid = |it: &Packing| {
             let checked = it.check(problem);
             debug_assert!(checked.is_ok(), "a chain broke a rule: {checked:?}");

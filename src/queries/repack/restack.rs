@@ -149,7 +149,7 @@ impl<'p> Stack<'p> {
         let gaps: u64 = self.holes().iter().map(|hole| hole.1).sum();
         let room: u64 = self.moving.iter().map(|it| it.1).sum();
         if gaps > slack.saturating_add(room) {
-            // A buffer below a gap has shrunk: what is left of the gap is more than may be lost.
+            // A buffer below a gap has shrunk: the rest of the gap is more than may be lost.
             let ends: Vec<u64> = self.holes().iter().map(|hole| hole.0).collect();
             let (shrunk, kept) = core::mem::take(&mut self.kept)
                 .into_iter()

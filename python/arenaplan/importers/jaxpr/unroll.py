@@ -58,7 +58,7 @@ def _whole(value: Any) -> Any:
 
 
 def _row(value: Any, at: int) -> Any:
-    """Return what a round reads of a scanned operand."""
+    """Return the row of a scanned operand that a round reads."""
     from jax import lax
 
     if isinstance(value, _Stack):

@@ -63,7 +63,7 @@ class _Binder:
             self._note(node)
 
     def _note(self, node: Node) -> None:
-        """Note what a node reads and makes."""
+        """Note the values that a node reads and makes."""
         for value in node.outputs:
             if value is not None:
                 self._makers[value] = node
