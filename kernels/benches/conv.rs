@@ -13,10 +13,65 @@
 use std::time::Instant;
 
 use arenaplan_kernels::{
-    Conv, Depthwise, Planes, PlanesMut, Side, Sliding, Start, Team, packed_weights_len,
+    Conv, Depthwise, Encoding, Planes, PlanesMut, QuantizedConv, QuantizedDepthwise,
+    Requantization, Side, Sliding, Start, Team, packed_weights_len,
 };
 
 const BOUNDS: (f32, f32) = (0.0, 6.0);
+const BYTES: Encoding = Encoding { is_signed: false, zero: 128 };
+/// Bytes of scratch memory of convolutions of bytes, at most.
+const ROOM: usize = 1 << 17;
+
+/// Prints the rate of a convolution of bytes.
+fn report_bytes(window: Sliding, fan_in: usize, fan_out: usize, name: &str, team: &Team) {
+    let sizes = QuantizedConv::new(window, 1, fan_in, fan_out).unwrap();
+    let way = sizes.way(ROOM / 4);
+    let image = vec![3; fan_in * window.plane()];
+    let weights = vec![2; sizes.packed_len()];
+    let mut made = vec![0; fan_out * window.positions()];
+    let mut scratch = vec![0.0; way.scratch_len()];
+    let image = Planes::new(&image, [1, fan_in], window.plane()).unwrap();
+    let (scale, shift) = (vec![0.01; fan_out], vec![0.5; fan_out]);
+    let finish = Requantization {
+        scale: &scale,
+        shift: &shift,
+        bounds: BOUNDS,
+        divisor: 0.02,
+        result: BYTES,
+    };
+    let operations = 2 * fan_out * fan_in * window.taps() * window.positions();
+    report(name, operations, || {
+        let mut output = PlanesMut::new(&mut made, [1, fan_out], window.positions()).unwrap();
+        let scratch = &mut scratch;
+        sizes
+            .run(&way, &image, BYTES, &weights, None, &finish, &mut output, scratch, team)
+            .unwrap();
+    });
+}
+
+/// Prints the rate of a convolution of each channel of bytes by itself.
+fn report_planes_of_bytes(window: Sliding, channels: usize, name: &str, team: &Team) {
+    let sizes = QuantizedDepthwise::new(window, channels, 1).unwrap();
+    let image = vec![3; channels * window.plane()];
+    let weights = vec![2.0; channels * window.taps()];
+    let mut made = vec![0; channels * window.positions()];
+    let mut scratch = vec![0.0; sizes.scratch_len()];
+    let image = Planes::new(&image, [1, channels], window.plane()).unwrap();
+    let (scale, shift) = (vec![0.01; channels], vec![0.5; channels]);
+    let finish = Requantization {
+        scale: &scale,
+        shift: &shift,
+        bounds: BOUNDS,
+        divisor: 0.02,
+        result: BYTES,
+    };
+    let operations = 2 * channels * window.taps() * window.positions();
+    report(name, operations, || {
+        let mut output = PlanesMut::new(&mut made, [1, channels], window.positions()).unwrap();
+        let scratch = &mut scratch;
+        sizes.run(&image, BYTES, &weights, None, &finish, &mut output, scratch, team).unwrap();
+    });
+}
 
 fn window(size: usize, kernel: usize, stride: usize) -> Sliding {
     let before = kernel / 2;
@@ -93,6 +148,8 @@ fn main() {
                 .unwrap();
             },
         );
+        let name = format!("bytes {fan_in} to {fan_out}, {size}², {kernel}² / {stride}");
+        report_bytes(window, fan_in, fan_out, &name, &team);
     }
     for (channels, size, kernel, stride) in [
         (32, 112, 3, 1),
@@ -115,5 +172,7 @@ fn main() {
             let mut output = PlanesMut::new(&mut made, [1, channels], window.positions()).unwrap();
             sizes.run(&image, &weights, None, BOUNDS, &mut output, &mut scratch, &team).unwrap();
         });
+        let name = format!("bytes each of {channels}, {size}², {kernel}² / {stride}");
+        report_planes_of_bytes(window, channels, &name, &team);
     }
 }

@@ -46,6 +46,18 @@ impl Depthwise {
         self.padded_len().unwrap_or(usize::MAX)
     }
 
+    pub(crate) fn window(&self) -> &Sliding {
+        &self.window
+    }
+
+    pub(crate) fn channels(&self) -> usize {
+        self.channels
+    }
+
+    pub(crate) fn fan_out(&self) -> usize {
+        self.fan_out
+    }
+
     fn padded_len(&self) -> Option<usize> {
         self.height().checked_mul(self.pitch())
     }
@@ -152,14 +164,9 @@ impl SimdOp for Sweep<'_, '_> {
             for channel in 0..sizes.channels {
                 sizes.pad(isa, image.plane(n, channel), scratch);
                 for made in channel * sizes.fan_out..(channel + 1) * sizes.fan_out {
-                    let plane = Plane {
-                        sizes,
-                        padded: scratch,
-                        weights: &weights[made * taps..(made + 1) * taps],
-                        bias: bias.map_or(0.0, |bias| bias[made]),
-                        bounds,
-                    };
-                    plane.run(isa, output.plane(n, made));
+                    let weights = &weights[made * taps..(made + 1) * taps];
+                    let bias = bias.map_or(0.0, |bias| bias[made]);
+                    sizes.plane(isa, scratch, weights, bias, bounds, output.plane(n, made));
                 }
             }
         }
@@ -167,10 +174,24 @@ impl SimdOp for Sweep<'_, '_> {
 }
 
 impl Depthwise {
+    /// Makes one plane of the result from a padded plane.
+    #[inline(always)]
+    pub(crate) fn plane<I: Isa>(
+        &self,
+        isa: I,
+        padded: &[f32],
+        weights: &[f32],
+        bias: f32,
+        bounds: (f32, f32),
+        output: &mut [f32],
+    ) {
+        Plane { sizes: self, padded, weights, bias, bounds }.run(isa, output);
+    }
+
     /// Copies a plane into its frame. Columns of equal remainder modulo the stride are put beside
     /// each other, so that the elements under a tap at successive positions are contiguous.
     #[inline(always)]
-    fn pad<I: Isa>(&self, isa: I, plane: &[f32], padded: &mut [f32]) {
+    pub(crate) fn pad<I: Isa>(&self, isa: I, plane: &[f32], padded: &mut [f32]) {
         let ops = isa.f32();
         let (rows, columns) = (&self.window.rows, &self.window.columns);
         let (phase, pitch) = (self.phase(), self.pitch());

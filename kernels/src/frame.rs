@@ -76,6 +76,28 @@ impl Frame {
         Some(frame)
     }
 
+    /// Returns the frame for some rows of the result and all channels; `None` as above.
+    pub(crate) fn of_all(
+        window: &Sliding,
+        rows: usize,
+        fan_in: usize,
+        room: usize,
+    ) -> Option<Self> {
+        let frame = Self::within(window, rows, (1, 1), room)?;
+        let frame = Self { channels: fan_in, ..frame };
+        (frame.len() <= room).then_some(frame)
+    }
+
+    /// Returns the positions of one row of the result.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Returns how many parts of the rows there are.
+    pub(crate) fn bands(&self) -> usize {
+        self.out.div_ceil(self.rows)
+    }
+
     /// Returns the elements of one channel.
     pub(crate) fn plane(&self) -> usize {
         self.parts[0] * self.parts[1] * self.height * self.pitch
@@ -88,7 +110,7 @@ impl Frame {
 
     /// Returns about how many cycles a convolution takes.
     pub(crate) fn cycles(&self, fan_in: usize, fan_out: usize) -> usize {
-        let bands = self.out.div_ceil(self.rows);
+        let bands = self.bands();
         let passes = fan_in.div_ceil(self.channels);
         let copied = fan_in * (self.plane() / 2 + 8 * self.height * self.parts[0]);
         let vectors = if self.is_flat(self.rows) {
@@ -135,7 +157,7 @@ impl Frame {
         isa: I,
         window: &Sliding,
         band: usize,
-        channels: &Channels<'_, '_>,
+        channels: &impl Source,
         some: Range<usize>,
         target: &mut [f32],
     ) {
@@ -143,7 +165,6 @@ impl Frame {
         let end = some.len() * self.plane();
         let mut lines = target[..end].chunks_exact_mut(self.pitch);
         for channel in some {
-            let plane = channels.plane(channel);
             for part in 0..self.parts[0] {
                 for x in 0..self.parts[1] {
                     // Columns of the part that are in the image.
@@ -162,25 +183,50 @@ impl Frame {
                             continue;
                         };
                         zero(isa, &mut line[..start]);
-                        let source = &plane[row * columns.size + first..(row + 1) * columns.size];
-                        let inside = &mut line[start..stop];
-                        match columns.stride {
-                            1 => copy(isa, source, inside),
-                            2 => every_second(source, inside),
-                            stride => {
-                                for (to, from) in
-                                    inside.iter_mut().zip(source.iter().step_by(stride))
-                                {
-                                    *to = *from;
-                                }
-                            }
-                        }
+                        let some = row * columns.size + first..(row + 1) * columns.size;
+                        channels.row(isa, channel, some, columns.stride, &mut line[start..stop]);
                         zero(isa, &mut line[stop..]);
                     }
                 }
             }
         }
         zero(isa, &mut target[end..end + SLACK]);
+    }
+}
+
+/// The channels that a frame has.
+pub(crate) trait Source {
+    /// Writes elements of a channel, of which one in `stride` counts, as far as `target` goes.
+    fn row<I: Isa>(
+        &self,
+        isa: I,
+        channel: usize,
+        elements: Range<usize>,
+        stride: usize,
+        target: &mut [f32],
+    );
+}
+
+impl Source for Channels<'_, '_> {
+    #[inline(always)]
+    fn row<I: Isa>(
+        &self,
+        isa: I,
+        channel: usize,
+        elements: Range<usize>,
+        stride: usize,
+        target: &mut [f32],
+    ) {
+        let source = &self.plane(channel)[elements];
+        match stride {
+            1 => copy(isa, source, target),
+            2 => every_second(source, target),
+            stride => {
+                for (to, from) in target.iter_mut().zip(source.iter().step_by(stride)) {
+                    *to = *from;
+                }
+            }
+        }
     }
 }
 

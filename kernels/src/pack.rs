@@ -7,6 +7,7 @@ use rten_simd::ops::BitOps;
 
 use crate::conv::{COLUMNS, Channels};
 use crate::error::{Error, Result};
+use crate::requantize::Encoding;
 
 /// One spatial dimension of a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +157,48 @@ impl Segments {
             at += count;
         }
         found
+    }
+}
+
+impl Segments {
+    /// Writes the elements of a plane of bytes under one tap, less the zero point; padding is zero.
+    /// Elements behind the positions may be written, too.
+    #[inline(always)]
+    pub(crate) fn widen(
+        &self,
+        window: &Sliding,
+        (y, x): (usize, usize),
+        encoding: Encoding,
+        plane: &[u8],
+        target: &mut [i16],
+    ) {
+        let columns = &window.columns;
+        for segment in &self.all[..self.count] {
+            let Segment { row, first, at, count } = *segment;
+            let Some(line) = window.rows.element(row, y) else {
+                target[at..at + count].fill(0);
+                continue;
+            };
+            let (start, stop) = columns.inside(first, count, x);
+            target[at..at + start].fill(0);
+            if stop > start {
+                let origin =
+                    line * columns.size + (first + start) * columns.stride + x * columns.dilation
+                        - columns.before;
+                let source = &plane[origin..];
+                if columns.stride == 1 {
+                    encoding.widen(source, stop - start, &mut target[at + start..]);
+                } else {
+                    let mut gathered = [0; COLUMNS];
+                    let elements = source.iter().step_by(columns.stride);
+                    for (to, from) in gathered[..stop - start].iter_mut().zip(elements) {
+                        *to = *from;
+                    }
+                    encoding.widen(&gathered, stop - start, &mut target[at + start..]);
+                }
+            }
+            target[at + stop..at + count].fill(0);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::yield_now;
 
-use rten_simd::ops::{BitOps, NumOps};
+use rten_simd::ops::{BitOps, IntOps, NumOps};
 use rten_simd::{Isa, Simd};
 
 use crate::error::{Error, Result};
@@ -407,6 +407,48 @@ pub(crate) fn store_part<I: Isa>(isa: I, vector: I::F32, target: &mut [f32]) {
             }
         }
     }
+}
+
+/// Returns, for each lane of two vectors, the sum of the products of their lower halves and of their
+/// upper halves, which are signed numbers of 16 bits.
+#[inline(always)]
+pub(crate) fn pair_products<I: Isa>(isa: I, a: I::I32, b: I::I32) -> I::I32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64 as x86;
+        use std::mem::transmute_copy;
+
+        // Which instructions there are follows from the length of vectors alone: of the sets that
+        // `rten_simd` knows on this architecture, AVX2 has vectors of 32 bytes, and AVX-512 with
+        // BW has those of 64 bytes. A value of an `Isa` exists only where its instructions do.
+        match size_of::<I::I32>() {
+            32 => {
+                // SAFETY: both types are 32 bytes, and any bits are a value of either.
+                let a = unsafe { transmute_copy::<I::I32, x86::__m256i>(&a) };
+                // SAFETY: as above.
+                let b = unsafe { transmute_copy::<I::I32, x86::__m256i>(&b) };
+                // SAFETY: the processor has AVX2, see above.
+                let sums = unsafe { x86::_mm256_madd_epi16(a, b) };
+                // SAFETY: as above.
+                return unsafe { transmute_copy(&sums) };
+            }
+            64 => {
+                // SAFETY: both types are 64 bytes, and any bits are a value of either.
+                let a = unsafe { transmute_copy::<I::I32, x86::__m512i>(&a) };
+                // SAFETY: as above.
+                let b = unsafe { transmute_copy::<I::I32, x86::__m512i>(&b) };
+                // SAFETY: the processor has AVX-512 with BW, see above.
+                let sums = unsafe { x86::_mm512_madd_epi16(a, b) };
+                // SAFETY: as above.
+                return unsafe { transmute_copy(&sums) };
+            }
+            _ => {}
+        }
+    }
+    let ops = isa.i32();
+    let lower = |x| ops.shift_right::<16>(ops.shift_left::<16>(x));
+    let upper = |x| ops.shift_right::<16>(x);
+    ops.add(ops.mul(lower(a), lower(b)), ops.mul(upper(a), upper(b)))
 }
 
 /// Returns the layout of planes that lie one after another.

@@ -15,6 +15,8 @@ __all__ = [
     "ArenaBytes",
     "Assign",
     "Block",
+    "ByteEncoding",
+    "ByteResult",
     "CallerBuffer",
     "CompiledKernel",
     "ConvWay",
@@ -77,12 +79,18 @@ __all__ = [
     "pack_csv_again",
     "pack_csv_blame",
     "pack_matrix",
+    "pack_quantized",
     "pack_weights",
     "packed_bytes",
     "packed_matrix",
+    "packed_quantized",
     "plan",
     "plan_schema",
     "plan_together",
+    "quantized_conv",
+    "quantized_depthwise",
+    "quantized_depthwise_scratch",
+    "quantized_way",
     "recompute",
     "recompute_curve",
     "recompute_with_scratch",
@@ -281,6 +289,55 @@ class Block:
         """
         Name of the space.
         """
+
+@final
+class ByteEncoding:
+    """
+    The integers that bytes stand for.
+
+    Parameters
+    ----------
+    signed : bool
+        Whether a byte is a signed integer.
+    zero : int
+        The integer that stands for zero.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, signed: bool, zero: int) -> ByteEncoding: ...
+
+@final
+class ByteResult:
+    """
+    The way from exact sums to bytes.
+
+    A sum of a channel is multiplied by its scale, its shift is added, the number is bounded, divided,
+    and rounded to the nearest integer, ties to even.
+
+    Parameters
+    ----------
+    scale, shift : array of float32
+        One number for each channel.
+    low, high : float
+    divisor : float
+        The scale of the result.
+    result : ByteEncoding
+    addend : array of int32, optional
+        An integer for each channel, which its sums begin with.
+    """
+
+    def __new__(
+        cls,
+        /,
+        scale: ndarray[Any, Any],
+        shift: ndarray[Any, Any],
+        low: float,
+        high: float,
+        divisor: float,
+        result: ByteEncoding,
+        addend: ndarray[Any, Any] | None = None,
+    ) -> ByteResult: ...
 
 @final
 class CallerBuffer:
@@ -3012,6 +3069,18 @@ def pack_matrix(matrix: ndarray[Any, Any], transposed: bool, target: ndarray[Any
         :func:`packed_matrix` elements.
     """
 
+def pack_quantized(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
+    """
+    Write weights in the order in which :func:`quantized_conv` reads them.
+
+    Parameters
+    ----------
+    weights : array of int16, shape (groups, channels, channels of the image, elements of a window)
+        Integers less their zero point.
+    target : array of int32
+        :func:`packed_quantized` elements.
+    """
+
 def pack_weights(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
     """
     Write the weights of a convolution in the order in which :meth:`CompiledKernel.conv` reads them.
@@ -3030,6 +3099,11 @@ def packed_bytes(depth: int, columns: int) -> int:
 def packed_matrix(depth: int, columns: int) -> int:
     """
     Return the number of elements that :func:`pack_matrix` writes.
+    """
+
+def packed_quantized(shape: Sequence[int]) -> int:
+    """
+    Return the number of elements that :func:`pack_quantized` writes for weights of a shape.
     """
 
 def plan(
@@ -3072,6 +3146,83 @@ def plan_together(
     """
     Plan ``graphs`` for one arena with the given options, a dict; ``together`` is
     ``"never-together"`` or ``"concurrent"``.
+    """
+
+def quantized_conv(
+    image: ndarray[Any, Any],
+    encoding: ByteEncoding,
+    weights: ndarray[Any, Any],
+    result: ByteResult,
+    output: ndarray[Any, Any],
+    scratch: ndarray[Any, Any],
+    rows: WindowSide,
+    columns: WindowSide,
+    groups: int,
+) -> CompiledKernel:
+    """
+    Return a convolution of bytes with exact sums.
+
+    Parameters
+    ----------
+    image : array of uint8, shape (images, channels, ...)
+        Signed bytes as their bits.
+    encoding : ByteEncoding
+        That of the image.
+    weights : array of int32
+        Those of :func:`pack_quantized`.
+    result : ByteResult
+    output : array of uint8, shape (images, channels, ...)
+    scratch : array of float32
+        :attr:`ConvWay.elements` elements of a way.
+    rows, columns : WindowSide
+        The two spatial dimensions.
+    groups : int
+    """
+
+def quantized_depthwise(
+    image: ndarray[Any, Any],
+    encoding: ByteEncoding,
+    weights: ndarray[Any, Any],
+    addend: ndarray[Any, Any] | None,
+    result: ByteResult,
+    output: ndarray[Any, Any],
+    scratch: ndarray[Any, Any],
+    rows: WindowSide,
+    columns: WindowSide,
+) -> CompiledKernel:
+    """
+    Return a convolution of every channel of bytes by itself: see :func:`quantized_conv`.
+
+    The output may be the memory of the image, if it has as many channels of the same size. Sums are exact if the absolute values of the terms of each add up to at most 2**24.
+
+    Parameters
+    ----------
+    weights : array of float32
+        One window per channel of the output, of integers less their zero point.
+    addend : array of float32, optional
+        An integer for each channel of the output, which its sums begin with.
+    scratch : array of float32
+        :func:`quantized_depthwise_scratch` elements.
+    """
+
+def quantized_depthwise_scratch(rows: WindowSide, columns: WindowSide) -> int:
+    """
+    Return the elements of scratch memory that :func:`quantized_depthwise` needs.
+    """
+
+def quantized_way(
+    rows: WindowSide, columns: WindowSide, fan_in: int, fan_out: int, room: int
+) -> ConvWay:
+    """
+    Return the fastest way of :func:`quantized_conv` within some elements of scratch memory, or the
+    smallest one.
+
+    Parameters
+    ----------
+    rows, columns : WindowSide
+    fan_in, fan_out : int
+        Channels of a group.
+    room : int
     """
 
 def recompute(

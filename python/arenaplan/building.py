@@ -57,6 +57,8 @@ class GraphBuilder:
         self.write_backs: list[tuple[int, int]] = []
         """Values that replace an input or state at its address, with that input or state."""
         self._constants: dict[int, ConstantData] = {}
+        self._loads: dict[int, ConstantData] = {}
+        """What constants were loaded by, where that tells of integers that they stand for."""
         self._initials: dict[int, np.ndarray] = {}
         self._core: _core.Graph | None = None
         self._is_tied = False

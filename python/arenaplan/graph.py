@@ -38,7 +38,7 @@ from arenaplan.errors import (
     UnsupportedModel,
 )
 from arenaplan.origin import Origin
-from arenaplan.values import ConstantData, Node, Value, ValueKind, ValueSpec
+from arenaplan.values import ConstantData, Node, Quantized, Value, ValueKind, ValueSpec
 
 __all__ = [
     "MAX_FILE",
@@ -205,6 +205,7 @@ class Graph(GraphBuilder):
         copy.warnings, copy.target = list(self.warnings), self.target
         copy.is_exact = self.is_exact
         copy._constants, copy._refusal = dict(self._constants), self._refusal
+        copy._loads = dict(self._loads)
         copy.write_backs = list(self.write_backs)
         copy._pins, copy._initials = dict(self._pins), dict(self._initials)
         return copy
@@ -462,12 +463,20 @@ class Graph(GraphBuilder):
         if data is None:
             raise UndefinedValue(f"constant {self.values[index].name!r} has no data")
         if callable(data):
+            if hasattr(data, "quantized"):
+                self._loads[index] = data
             data = data()
         if data.flags.writeable:
             data = data.view()
             data.flags.writeable = False
         self._constants[index] = data
         return data
+
+    def quantized(self, index: int) -> Quantized | None:
+        """Return the integers that constant ``index`` stands for, if its source tells of any."""
+        load = self._loads.get(index, self._constants.get(index))
+        found: Quantized | None = getattr(load, "quantized", lambda: None)()
+        return found
 
 
 def _origins(schedule: Sequence[int | _core.Transfer], nodes: int) -> list[int | None]:

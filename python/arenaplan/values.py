@@ -15,9 +15,42 @@ from arenaplan.origin import Origin
 
 ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
 ConstantData: TypeAlias = np.ndarray | Callable[[], np.ndarray]
+"""An array, or a function that returns it. Such a function may have a method ``quantized`` without
+arguments, which returns a :class:`Quantized` if the numbers stand for integers."""
 ValueSpec: TypeAlias = "tuple[str, Sequence[int], str]"
 
 _TOO_LARGE = 1 << 64
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """Integers of 8 bits that the numbers of a constant stand for, to be loaded by a call."""
+
+    integers: Callable[[], np.ndarray]
+    """Returns them, in the shape of the constant."""
+    scale: Callable[[], np.ndarray]
+    """Returns the number that an integer is multiplied by, or one for each index of an axis."""
+    zero: Callable[[], np.ndarray] | None
+    """Returns the integer that stands for zero, in the shape of the scale."""
+    axis: int
+
+    def centered(self, axis: int) -> tuple[np.ndarray, np.ndarray]:
+        """
+        Return the integers less their zero point, of 16 bits, and the scales, one or one per index.
+
+        Raises
+        ------
+        InvalidDim
+            If there is a scale for each index of another axis.
+        """
+        integers, scale = self.integers().astype(np.int16), self.scale().reshape(-1)
+        if scale.size > 1 and self.axis % integers.ndim != axis:
+            raise InvalidDim(f"scales belong to axis {self.axis}, not to axis {axis}")
+        if self.zero is not None:
+            zero = self.zero().astype(np.int16).reshape(-1)
+            shape = [-1 if at == axis else 1 for at in range(integers.ndim)]
+            integers -= zero.reshape(shape) if zero.size > 1 else zero
+        return integers, scale
 
 
 @dataclass(slots=True)

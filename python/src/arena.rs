@@ -625,10 +625,10 @@ pub(crate) fn elements_mut<T: Element>(buffer: &mut PyBuffer<T>) -> &mut [T] {
 }
 
 /// Returns the planes of a buffer.
-pub(crate) fn planes<'b>(
-    buffer: &'b PyBuffer<f32>,
+pub(crate) fn planes<'b, T: Element>(
+    buffer: &'b PyBuffer<T>,
     layout: &PlaneLayout,
-) -> arenaplan_kernels::Result<Planes<'b>> {
+) -> arenaplan_kernels::Result<Planes<'b, T>> {
     let PlaneLayout { counts, steps, size } = *layout;
     // SAFETY: as in `elements`, for the elements that shape and strides of the buffer reach, which
     // `PlaneLayout` was made of.
@@ -636,10 +636,10 @@ pub(crate) fn planes<'b>(
 }
 
 /// Returns the planes of a buffer, to be written.
-pub(crate) fn planes_mut<'b>(
-    buffer: &'b mut PyBuffer<f32>,
+pub(crate) fn planes_mut<'b, T: Element>(
+    buffer: &'b mut PyBuffer<T>,
     layout: &PlaneLayout,
-) -> arenaplan_kernels::Result<PlanesMut<'b>> {
+) -> arenaplan_kernels::Result<PlanesMut<'b, T>> {
     let PlaneLayout { counts, steps, size } = *layout;
     // SAFETY: as in `planes` and `elements_mut`.
     unsafe { PlanesMut::from_raw(buffer.buf_ptr().cast(), counts, steps, size) }

@@ -24,21 +24,21 @@ pub(crate) struct PlaneLayout {
 
 impl PlaneLayout {
     /// Returns the layout of a buffer, if its planes are contiguous.
-    fn of(buffer: &PyBuffer<f32>) -> Option<Self> {
-        let (shape, strides) = (buffer.shape(), buffer.strides());
+    pub(crate) fn of<T: Element>(buffer: &PyBuffer<T>) -> Option<Self> {
+        let (shape, strides, item) = (buffer.shape(), buffer.strides(), size_of::<T>());
         if shape.len() < 2 {
             return None;
         }
         let mut size = 1_usize;
         for (&count, &stride) in shape.iter().zip(strides).skip(2).rev() {
-            if count != 1 && usize::try_from(stride) != Ok(size.checked_mul(4)?) {
+            if count != 1 && usize::try_from(stride) != Ok(size.checked_mul(item)?) {
                 return None;
             }
             size = size.checked_mul(count)?;
         }
         let step = |axis: usize| {
             let stride = if shape[axis] == 1 { 0 } else { usize::try_from(strides[axis]).ok()? };
-            (stride % 4 == 0).then_some(stride / 4)
+            (stride % item == 0).then_some(stride / item)
         };
         Some(Self { counts: [shape[0], shape[1]], steps: [step(0)?, step(1)?], size })
     }
@@ -90,7 +90,14 @@ impl PlaneLayout {
 #[pyclass(frozen, eq, module = "arenaplan._core")]
 #[derive(Debug, PartialEq)]
 pub(crate) struct WindowSide {
-    inner: Side,
+    pub(crate) inner: Side,
+}
+
+impl WindowSide {
+    /// Returns that of a window of some elements at one position.
+    pub(crate) fn of_taps(taps: usize) -> Self {
+        Self { inner: Side { size: taps, out: 1, kernel: taps, stride: 1, dilation: 1, before: 0 } }
+    }
 }
 
 #[pymethods]
@@ -109,7 +116,7 @@ impl WindowSide {
 }
 
 /// An operation with all its operands.
-trait Work: Send {
+pub(crate) trait Work: Send {
     /// Does it.
     fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()>;
 
@@ -131,7 +138,7 @@ pub(crate) struct CompiledKernel {
 }
 
 impl CompiledKernel {
-    fn new(name: &'static str, work: impl Work + 'static) -> Self {
+    pub(crate) fn new(name: &'static str, work: impl Work + 'static) -> Self {
         let team = team::current();
         team.reserve(work.scratch_len());
         Self { work: Mutex::new(Box::new(work)), name, team }
@@ -601,6 +608,12 @@ pub(crate) struct ConvWay {
     cycles: usize,
 }
 
+impl ConvWay {
+    pub(crate) fn new(elements: usize, cycles: usize) -> Self {
+        Self { elements, cycles }
+    }
+}
+
 /// Write a matrix in the order in which :meth:`CompiledKernel.product` reads it.
 ///
 /// Parameters
@@ -705,12 +718,12 @@ pub(crate) enum Bytes {
 }
 
 /// Returns the exception for operands that no kernel can work on.
-fn refused(py: Python<'_>, error: &arenaplan_kernels::Error) -> PyErr {
+pub(crate) fn refused(py: Python<'_>, error: &arenaplan_kernels::Error) -> PyErr {
     raise_named(py, "InvalidOperand", error.to_string())
 }
 
 /// Returns the exception for arrays of images that no kernel can work on.
-fn no_planes(py: Python<'_>) -> PyErr {
+pub(crate) fn no_planes(py: Python<'_>) -> PyErr {
     let message = "image and output are no planes, or cannot be written";
     raise_named(py, "InvalidOperand", message.into())
 }
@@ -739,7 +752,7 @@ impl From<Value> for Argument {
 }
 
 /// Whether two buffers are the same elements in the same order.
-fn is_same(a: &PyBuffer<f32>, b: &PyBuffer<f32>) -> bool {
+pub(crate) fn is_same<T: Element>(a: &PyBuffer<T>, b: &PyBuffer<T>) -> bool {
     let strides = a.strides().iter().zip(b.strides());
     a.buf_ptr() == b.buf_ptr()
         && a.shape() == b.shape()
@@ -821,7 +834,7 @@ impl Numbers {
 }
 
 /// Fails if two buffers share bytes.
-fn check_apart<A: Element, B: Element>(
+pub(crate) fn check_apart<A: Element, B: Element>(
     py: Python<'_>,
     a: &PyBuffer<A>,
     b: &PyBuffer<B>,

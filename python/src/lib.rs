@@ -23,6 +23,7 @@ mod model;
 mod pack;
 mod plan;
 mod planner;
+mod quantized;
 mod recompute;
 mod results;
 mod shared;
@@ -64,6 +65,11 @@ mod _core {
     use crate::plan::{Plan, plan_schema, techniques};
     #[pymodule_export]
     use crate::planner::{Explained, explain, plan};
+    #[pymodule_export]
+    use crate::quantized::{
+        ByteEncoding, ByteResult, pack_quantized, packed_quantized, quantized_conv,
+        quantized_depthwise, quantized_depthwise_scratch, quantized_way,
+    };
     #[pymodule_export]
     use crate::recompute::{
         Paging, RecomputeCurve, RecomputePoint, Transfer, extra_of_chen, recompute,

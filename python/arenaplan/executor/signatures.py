@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -15,6 +15,7 @@ from arenaplan.executor.narrow import narrow_dtype
 from arenaplan.executor.registry import Signature, Tensor, find_kernel
 from arenaplan.graph import Graph, Node, Value
 from arenaplan.ops import array_bytes
+from arenaplan.values import Quantized
 
 _MAX_RANK = 64
 _MOST_BYTES = (1 << 63) - 1
@@ -76,6 +77,22 @@ def check_array(value: Value) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ConstantLoad:
+    """Loads the data of a constant when it is called."""
+
+    graph: Graph
+    index: int
+
+    def __call__(self) -> np.ndarray:
+        """Return the data."""
+        return self.graph.data(self.index)
+
+    def quantized(self) -> Quantized | None:
+        """Return the integers that the data stands for, if that is known."""
+        return self.graph.quantized(self.index)
+
+
 def signature_of(graph: Graph, node: Node) -> Signature:
     """Return the facts about a node that a kernel may know before memory is."""
 
@@ -87,7 +104,7 @@ def signature_of(graph: Graph, node: Node) -> Signature:
         return Tensor(value.shape, dtype_of(value))
 
     def loader(index: int | None) -> Callable[[], np.ndarray] | None:
-        return None if index is None or not graph.has_data(index) else partial(graph.data, index)
+        return None if index is None or not graph.has_data(index) else ConstantLoad(graph, index)
 
     return Signature(
         node.name,

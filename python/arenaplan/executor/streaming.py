@@ -20,6 +20,7 @@ from arenaplan.errors import WorkspaceOverrun
 from arenaplan.executor.chained import in_chains
 from arenaplan.executor.groups import Group, Member
 from arenaplan.executor.hosting import bound_guests, guests_of, host_of
+from arenaplan.executor.quantizing import quantized_group
 from arenaplan.executor.registry import (
     Cut,
     Run,
@@ -136,6 +137,9 @@ def group_ways(group: Group) -> tuple[Choice, ...]:
     """Return the sizes of scratch memory that a group can run with; costs are nanoseconds."""
     if is_empty(group):
         return (Choice(0, 0.0),)
+    quantized = quantized_group(group)
+    if quantized is not None:
+        return quantized.choices()
     host = host_of(group)
     if host is None:
         return offered(group, list(tilings(in_chains(group))))
@@ -480,11 +484,15 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     """
     if is_empty(group):
         return None
+    output = arrays[group.sink.value]
+    quantized = quantized_group(group)
+    if quantized is not None:
+        scratch = Scratch(workspace, group.sink.signature.name)
+        return partial(run_in_turn, quantized.runs(arrays, output, scratch))
     host = host_of(group)
     if host is not None:
         return hosted_run(group, host, arrays, workspace, {})
     group = in_chains(group)
-    output = arrays[group.sink.value]
     tiling = fastest(tilings(group), workspace)
     if tiling is None:
         raise WorkspaceOverrun(

@@ -97,7 +97,7 @@ _COMPILED = {
 """Those of compiled kernels."""
 _SINGLE = np.dtype(np.float32)
 _WINDOWS = frozenset(["MaxPool", "AveragePool", "LpPool"])
-_MEASURED = frozenset(["Conv", "ConvTranspose", "Attention", "GRU", "LSTM", "RNN"])
+_MEASURED = frozenset(["Conv", "ConvTranspose", "Attention", "GRU", "LSTM", "QLinearConv", "RNN"])
 """Operators whose choices of scratch memory cost nanoseconds; others' costs are relative."""
 
 

@@ -13,7 +13,7 @@ single precision represents. Otherwise double precision is used, up to 2**53.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,13 @@ from arenaplan.executor.kernels.pieces import (
 )
 from arenaplan.executor.kernels.qlinear import number, round_to
 from arenaplan.executor.kernels.quantize import range_of
+from arenaplan.executor.kernels.quantized_conv import (
+    Encoding,
+    QuantizedConv,
+    Weights,
+    quantized_conv_of,
+    small_addend,
+)
 from arenaplan.executor.registry import (
     INTERNAL,
     MICROSOFT,
@@ -38,6 +45,7 @@ from arenaplan.executor.registry import (
     Signature,
     Step,
     Tensor,
+    compiled_kernel,
     find_kernel,
     kernel,
 )
@@ -374,6 +382,57 @@ def qlinear_conv(signature: Signature) -> _Parts:
     parts, sums, made = _convolved(signature, (0, 2, 3, 5, bias))
     _requantized(parts, sums, _scale_of(signature, (1, 4), 6), 7, made, 1)
     return parts
+
+
+def _bytes_conv(signature: Signature) -> QuantizedConv | None:
+    """Return a QLinearConv node as a convolution of bytes, if the compiled kernel runs it."""
+    x, made = signature.inputs[0], signature.outputs[0]
+    weights, scales = signature.constant[3], [signature.constant_data(at) for at in (1, 4, 6)]
+    zeros = [signature.constant_data(at) for at in (2, 7)]
+    addend = signature.constant_data(8)
+    known = [scale is not None and (at == 1 or scale.size == 1) for at, scale in enumerate(scales)]
+    is_constant = weights is not None and all(known) and small_addend(addend)
+    has_points = all(
+        signature.input(at) is None or (zero is not None and zero.size == 1)
+        for at, zero in zip((2, 7), zeros, strict=True)
+    )
+    if x is None or made is None or not is_constant or not has_points:
+        return None
+    if (signature.input(5) is not None and signature.constant[5] is None) or (
+        signature.input(8) is not None and addend is None
+    ):
+        return None
+
+    def load() -> Weights:
+        matrix = _less_zero(signature, 3, 5, 0).astype(np.int16)
+        return Weights(matrix, _scale_of(signature, (1, 4), 6), np.zeros(1, np.float32), addend)
+
+    points = [0 if zero is None else int(zero.reshape(())) for zero in zeros]
+    node = replace(
+        signature,
+        op="Conv",
+        inputs=(x, signature.inputs[3]),
+        constant=(None, weights),
+    )
+    encodings = (Encoding(x.dtype, points[0]), Encoding(made.dtype, points[1]))
+    return quantized_conv_of(node, encodings, load)
+
+
+def _bytes_choices(signature: Signature) -> Sequence[Sequence[Choice]]:
+    conv = _bytes_conv(signature)
+    assert conv is not None, "the kernel was chosen for it"
+    return [conv.choices()]
+
+
+@compiled_kernel(
+    "QLinearConv",
+    when=lambda signature: _bytes_conv(signature) is not None,
+    workspace=_bytes_choices,
+)
+def _qlinear_conv_of_bytes(step: Step) -> Run | None:
+    conv = _bytes_conv(step.signature)
+    assert conv is not None, "the kernel was chosen for it"
+    return conv.bind(operand(step, 0), result(step), step.scratch())
 
 
 def _multiplied(

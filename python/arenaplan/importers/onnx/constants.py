@@ -19,6 +19,7 @@ from arenaplan.importers.common import MAX_RANK, quoted
 from arenaplan.importers.onnx.order import label, subgraphs
 from arenaplan.importers.onnx.tensors import StoredTensor, numpy_dtype
 from arenaplan.ops import array_bytes
+from arenaplan.values import Quantized
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -179,9 +180,22 @@ def compute(operand: Operand, budget: Budget | None) -> np.ndarray:
             uses[id(known)] -= 1
             if not uses[id(known)]:
                 del arrays[id(known)]
-        if array.nbytes <= KEPT:
+        if array.nbytes <= KEPT and quantized_source(current) is None:
             current.source = array
     return arrays[id(operand)]
+
+
+def quantized_source(operand: Operand) -> Quantized | None:
+    """Return the integers of 8 bits that DequantizeLinear makes a constant of, if it does."""
+    source = operand.source
+    if not isinstance(source, Folded) or source.op.type != "DequantizeLinear" or source.op.domain:
+        return None
+    op = source.op
+    integers, scale, zero = op.input(0), op.input(1), op.optional(2)
+    is_plain = not op.attributes.get("block_size") and operand.dtype == "float32"
+    if not is_plain or scale.dtype != "float32" or integers.dtype not in ("int8", "uint8"):
+        return None
+    return Quantized(integers, scale, zero, int(op.attributes.get("axis", 1)))
 
 
 def _data(operand: Operand, arrays: Mapping[int, np.ndarray]) -> np.ndarray:

@@ -10,11 +10,12 @@ from onnx import AttributeProto, TensorProto
 
 from arenaplan.errors import InvalidAttribute, InvalidOperand, OutOfMemory, PlannerError
 from arenaplan.importers.common import quoted
-from arenaplan.importers.onnx.constants import Folded, compute, peek
+from arenaplan.importers.onnx.constants import Folded, compute, peek, quantized_source
 from arenaplan.importers.onnx.external import Folder
 from arenaplan.importers.onnx.tensors import StoredTensor
 from arenaplan.ops import Shape
 from arenaplan.origin import Origin
+from arenaplan.values import Quantized
 
 if TYPE_CHECKING:
     from arenaplan.importers.onnx.constants import Budget
@@ -92,6 +93,10 @@ class Operand:
             raise OutOfMemory(
                 f"constant {quoted(self.name)} of shape {self.shape} does not fit into memory"
             ) from error
+
+    def quantized(self) -> Quantized | None:
+        """Return the integers that a constant stands for, if DequantizeLinear makes it of such."""
+        return quantized_source(self)
 
 
 class Pending(Operand):

@@ -1,0 +1,820 @@
+//! Convolution of bytes with exact sums and a result of bytes.
+//!
+//! Processors multiply two pairs of 16 bits and add both products in one instruction (`pmaddwd`), so
+//! two channels lie beside each other in scratch memory, as differences from the zero point, and two
+//! weights in a lane. The forms are those of [`crate::Conv`]: some rows of all channels in a
+//! [`Frame`] of zeros, or the columns of the unrolled image (im2col) for a few positions at a time. A vector of pairs is kept as one of `f32`, whose bits
+//! it has: no instruction computes with them as such. Sums stay in registers, or in scratch memory
+//! between passes, until they are bytes.
+
+use std::ops::Range;
+
+use rten_simd::ops::{BitOps, NumOps};
+use rten_simd::{Isa, Simd, SimdOp};
+
+use crate::conv::{COLUMNS, LANES, ROWS};
+use crate::depthwise::Depthwise;
+use crate::error::{Error, Result, check, check_at_least};
+use crate::frame::{Frame, Lines, Source};
+use crate::pack::{Segments, Sliding};
+use crate::product::is_wide;
+use crate::raw::{Axis, Planes, PlanesMut, pair_products};
+use crate::requantize::{Encoding, Requantization};
+use crate::team::{Team, even, ranges};
+
+/// Positions that are unrolled at a time where scratch memory is short.
+const FEW: usize = 16;
+/// Pairs of rows that are unrolled at a time, at most.
+const DEPTH: usize = 384;
+/// Pairs of rows that are unrolled at a time, at least, unless there are fewer.
+const SHALLOW: usize = 24;
+/// Products of two differences of bytes that a sum of 32 bits holds.
+const MOST_TERMS: usize = 33_025;
+/// Parts into which the rows of a result may be cut.
+const MOST_BANDS: usize = 32;
+/// Weights that stay in a second-level cache while all positions are worked on.
+const CACHED: usize = 1 << 16;
+/// Elements of the vectors of a tile.
+const TILE: usize = 48;
+/// Elements of a line that is being made: as many as positions, and what copies in pieces may write.
+const LINE: usize = COLUMNS + 16;
+
+/// The sizes of a convolution of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuantizedConv {
+    window: Sliding,
+    groups: usize,
+    fan_in: usize,
+    fan_out: usize,
+}
+
+/// A way to compute a convolution of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuantizedWay {
+    form: Form,
+    cycles: usize,
+}
+
+/// The form of the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// The unrolled image.
+    Unrolled {
+        /// Positions at a time: [`COLUMNS`] or [`FEW`].
+        columns: usize,
+        /// Pairs of rows at a time.
+        rows: usize,
+        /// Rows of sums of several passes that are kept in scratch memory.
+        held: usize,
+    },
+    /// Pairs of channels in a frame of zeros.
+    Framed(Frame),
+}
+
+impl QuantizedWay {
+    /// Returns the elements of scratch memory that it needs.
+    pub fn scratch_len(&self) -> usize {
+        match self.form {
+            Form::Unrolled { columns, rows, held } => columns * (rows + held),
+            Form::Framed(frame) => frame.len(),
+        }
+    }
+
+    /// Returns the positions at which results can be made by themselves: parts of a division are
+    /// multiples of it.
+    fn step(&self) -> usize {
+        match self.form {
+            Form::Unrolled { columns, .. } => columns,
+            Form::Framed(frame) => frame.rows * frame.width(),
+        }
+    }
+
+    /// Returns about how many cycles the product of one group takes: see [`crate::Way::cycles`].
+    pub fn cycles(&self) -> usize {
+        self.cycles
+    }
+}
+
+impl QuantizedConv {
+    /// Returns a convolution of `groups` groups, each from `fan_in` channels to `fan_out`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] if a size is zero, a product of sizes overflows, or a sum has so many
+    /// terms that 32 bits might not hold it.
+    pub fn new(window: Sliding, groups: usize, fan_in: usize, fan_out: usize) -> Result<Self> {
+        let weights = [groups, fan_out.next_multiple_of(ROWS), fan_in, window.taps()]
+            .iter()
+            .try_fold(1_usize, |product, &size| product.checked_mul(size));
+        let made = Self { window, groups, fan_in, fan_out };
+        if weights.is_none_or(|weights| weights == 0) || made.depth() > MOST_TERMS {
+            return Err(Error::OutOfRange { what: "the number of weights" });
+        }
+        Ok(made)
+    }
+
+    fn depth(&self) -> usize {
+        self.fan_in * self.window.taps()
+    }
+
+    /// Returns the lanes of a column: pairs of channels, times elements under the window.
+    fn pairs(&self) -> usize {
+        self.fan_in.div_ceil(2) * self.window.taps()
+    }
+
+    fn panels(&self) -> usize {
+        self.fan_out.div_ceil(ROWS)
+    }
+
+    /// Returns the number of elements of [`QuantizedConv::pack`].
+    pub fn packed_len(&self) -> usize {
+        self.groups * self.panels() * ROWS * self.pairs()
+    }
+
+    /// Writes weights less their zero point in the order in which they are read: per group panels of
+    /// [`ROWS`] outputs, in each of which lies one row per pair of channels and element under the
+    /// window. A pair is an element, with the first channel in the lower half.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongSize`] if an operand is of another size.
+    pub fn pack(&self, weights: &[i16], target: &mut [i32]) -> Result<()> {
+        let (depth, pairs, taps) = (self.depth(), self.pairs(), self.window.taps());
+        check("the weights", weights.len(), self.groups * self.fan_out * depth)?;
+        check("the packed weights", target.len(), self.packed_len())?;
+        target.fill(0);
+        for (row, weights) in weights.chunks_exact(depth).enumerate() {
+            let (group, channel) = (row / self.fan_out, row % self.fan_out);
+            let panel = group * self.panels() + channel / ROWS;
+            for (both, weights) in weights.chunks(2 * taps).enumerate() {
+                for tap in 0..taps {
+                    let second = weights.get(taps + tap).copied().unwrap_or_default();
+                    let at = (panel * pairs + both * taps + tap) * ROWS + channel % ROWS;
+                    target[at] = pair_of(weights[tap], second);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the fastest way within some elements of scratch memory, or else the smallest one.
+    pub fn way(&self, room: usize) -> QuantizedWay {
+        let unrolled = [COLUMNS, FEW].into_iter().flat_map(|columns| {
+            [self.pairs(), DEPTH, DEPTH / 4, SHALLOW].map(|most| self.unrolled(columns, most))
+        });
+        let rows = self.window.rows.out;
+        let bands = (1..=rows.min(MOST_BANDS)).chain([rows]);
+        let bands = bands.filter(|_| !self.window.is_identity());
+        let framed = bands.filter_map(|bands| {
+            let rows = rows.div_ceil(bands);
+            Frame::of_all(&self.window, rows, self.fan_in.div_ceil(2), room)
+                .map(|frame| self.framed(frame))
+        });
+        let fastest = unrolled.clone().chain(framed).filter(|way| way.scratch_len() <= room);
+        fastest
+            .min_by_key(|way| (way.cycles, way.scratch_len()))
+            .or_else(|| unrolled.min_by_key(QuantizedWay::scratch_len))
+            .unwrap_or_else(|| self.unrolled(FEW, SHALLOW))
+    }
+
+    fn framed(&self, frame: Frame) -> QuantizedWay {
+        let cycles = frame.cycles(self.fan_in.div_ceil(2), self.fan_out);
+        // Rows of two channels are converted and put beside each other.
+        let copied = frame.bands() * frame.channels * frame.plane();
+        QuantizedWay { form: Form::Framed(frame), cycles: cycles + copied }
+    }
+
+    fn unrolled(&self, columns: usize, most: usize) -> QuantizedWay {
+        let (pairs, positions) = (self.pairs(), self.window.positions());
+        let passes = pairs.div_ceil(most.max(1));
+        let rows = pairs.div_ceil(passes);
+        let held = if passes > 1 { self.panels() * ROWS } else { 0 };
+        let (blocks, vectors) = (positions.div_ceil(columns), columns.div_ceil(LANES));
+        let copied = if self.window.is_identity() { 4 } else { 60 } + 8 * vectors;
+        // A row of weights is read once per block, from a cache that is slower the more there are.
+        let halves = self.fan_out.div_ceil(ROWS / 2);
+        let product = vectors * halves * (pairs * 2 + passes * 48) + halves * pairs;
+        let form = Form::Unrolled { columns, rows, held };
+        QuantizedWay { form, cycles: blocks * (copied * pairs + product) }
+    }
+
+    /// Computes the convolution.
+    ///
+    /// # Arguments
+    ///
+    /// * `encoding`: the bytes of the image.
+    /// * `weights`: those of [`QuantizedConv::pack`].
+    /// * `addend`: an integer for each channel of the result, which its sums begin with.
+    /// * `scratch`: as much as the way needs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongSize`] if an operand is of another size.
+    #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
+    pub fn run(
+        &self,
+        way: &QuantizedWay,
+        image: &Planes<'_, u8>,
+        encoding: Encoding,
+        weights: &[i32],
+        addend: Option<&[i32]>,
+        finish: &Requantization<'_>,
+        output: &mut PlanesMut<'_, u8>,
+        scratch: &mut [f32],
+        team: &Team,
+    ) -> Result<()> {
+        let [images, channels] = image.counts();
+        let made = self.groups * self.fan_out;
+        check("the image's channels", channels, self.groups * self.fan_in)?;
+        check("a plane of the image", image.size(), self.window.plane())?;
+        check("the batch of the result", output.counts()[0], images)?;
+        check("the result's channels", output.counts()[1], made)?;
+        check("a plane of the result", output.size(), self.window.positions())?;
+        check("the weights", weights.len(), self.packed_len())?;
+        if let Some(addend) = addend {
+            check("the addend", addend.len(), made)?;
+        }
+        finish.check(made)?;
+        check_at_least("the scratch memory", scratch.len(), way.scratch_len())?;
+        let step = way.step();
+        let blocks = self.window.positions().div_ceil(step);
+        let cycles = way.cycles.saturating_mul(self.groups * images);
+        let mut rest = output.reborrow();
+        let parts = ranges(blocks, even(team, blocks, cycles)).map(move |some| {
+            let start = some.start * step;
+            let end = self.window.positions().min(some.end * step);
+            let output = rest.split_off(Axis::Elements, end - start);
+            Sweep { conv: self, way, image, encoding, weights, addend, finish, start, output }
+        });
+        team.run(parts, scratch, |sweep, scratch| Bound { sweep, scratch }.dispatch());
+        Ok(())
+    }
+}
+
+/// Returns a pair of numbers of 16 bits as one of 32.
+#[inline(always)]
+fn pair_of(first: i16, second: i16) -> i32 {
+    i32::from(first.cast_unsigned()) | (i32::from(second) << 16)
+}
+
+/// All images and groups, at some of the positions.
+struct Sweep<'a, 'o> {
+    conv: &'a QuantizedConv,
+    way: &'a QuantizedWay,
+    image: &'a Planes<'a, u8>,
+    encoding: Encoding,
+    weights: &'a [i32],
+    addend: Option<&'a [i32]>,
+    finish: &'a Requantization<'a>,
+    /// The first position.
+    start: usize,
+    /// As many elements of each plane as there are positions.
+    output: PlanesMut<'o, u8>,
+}
+
+/// Such a part of the work, and its scratch memory.
+struct Bound<'a, 'o, 's> {
+    sweep: Sweep<'a, 'o>,
+    scratch: &'s mut [f32],
+}
+
+impl SimdOp for Bound<'_, '_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) {
+        let Self { mut sweep, scratch } = self;
+        for n in 0..sweep.image.counts()[0] {
+            for group in 0..sweep.conv.groups {
+                match sweep.way.form {
+                    Form::Framed(frame) => sweep.framed(isa, &frame, n, group, scratch),
+                    Form::Unrolled { columns: COLUMNS, rows, .. } => {
+                        sweep.unrolled::<I, COLUMNS>(isa, rows, n, group, scratch);
+                    }
+                    Form::Unrolled { rows, .. } => {
+                        sweep.unrolled::<I, FEW>(isa, rows, n, group, scratch);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Sweep<'_, '_> {
+    /// Makes the results of a group with the image in a frame, some rows at a time.
+    #[inline(always)]
+    fn framed<I: Isa>(
+        &mut self,
+        isa: I,
+        frame: &Frame,
+        n: usize,
+        group: usize,
+        scratch: &mut [f32],
+    ) {
+        let conv = self.conv;
+        let (pairs, width) = (conv.pairs(), frame.width());
+        let image = Pairs {
+            image: self.image,
+            encoding: self.encoding,
+            n,
+            channels: group * conv.fan_in..(group + 1) * conv.fan_in,
+        };
+        let offsets = frame.offsets(&conv.window);
+        let offsets = &offsets[..conv.window.taps()];
+        let weights = &self.weights[group * conv.panels() * ROWS * pairs..];
+        let weights = &weights[..conv.panels() * ROWS * pairs];
+        // As many panels at a time as a second-level cache has room for.
+        let some = (CACHED / (ROWS * pairs)).max(1);
+        let (first, last) = (self.start / width, (self.start + self.output.size()) / width);
+        for band in (first..last).step_by(frame.rows) {
+            let rows = frame.rows.min(last - band);
+            frame.fill(isa, &conv.window, band, &image, 0..frame.channels, scratch);
+            for (chunk, weights) in weights.chunks(some * ROWS * pairs).enumerate() {
+                let mut lines = Lines::new(frame, band, rows);
+                while let Some(tile) = lines.next(isa) {
+                    for (panel, weights) in weights.chunks_exact(ROWS * pairs).enumerate() {
+                        let row = (chunk * some + panel) * ROWS;
+                        let made = ROWS.min(conv.fan_out - row);
+                        let channel = group * conv.fan_out + row;
+                        let mut sums = [[0.0; TILE]; ROWS];
+                        self.begin(channel, made, &mut sums);
+                        let source = FramedPairs { scratch, frame, offsets, at: tile.at };
+                        source.accumulate(isa, weights, made, tile.vectors, &mut sums);
+                        for (row, sums) in sums.iter().enumerate().take(made) {
+                            let plane = self.output.plane(n, channel + row);
+                            for run in &tile.runs[..tile.count] {
+                                let start = run.at - self.start;
+                                let target = &mut plane[start..start + run.count];
+                                let sums = &sums[run.lane..run.lane + run.count];
+                                self.finish.integers(isa, channel + row, sums, target);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes the integers that sums of some channels begin with.
+    #[inline(always)]
+    fn begin<const N: usize>(&self, channel: usize, made: usize, sums: &mut [[f32; N]]) {
+        for (row, sums) in sums.iter_mut().enumerate() {
+            let start = self.addend.filter(|_| row < made);
+            let start = start.map_or(0, |addend| addend[channel + row]);
+            sums.fill(f32::from_bits(start.cast_unsigned()));
+        }
+    }
+
+    /// Makes the results of a group with the image unrolled.
+    #[inline(always)]
+    fn unrolled<I: Isa, const N: usize>(
+        &mut self,
+        isa: I,
+        rows: usize,
+        n: usize,
+        group: usize,
+        scratch: &mut [f32],
+    ) {
+        let (columns, held) = scratch.as_chunks_mut::<N>().0.split_at_mut(rows);
+        for start in (0..self.output.size()).step_by(N) {
+            let len = N.min(self.output.size() - start);
+            self.block(isa, n, group, start..start + len, columns, held);
+        }
+    }
+
+    /// Makes the results of a group at some positions, counted from the first one of the part.
+    #[inline(always)]
+    fn block<I: Isa, const N: usize>(
+        &mut self,
+        isa: I,
+        n: usize,
+        group: usize,
+        positions: Range<usize>,
+        columns: &mut [[f32; N]],
+        held: &mut [[f32; N]],
+    ) {
+        let conv = self.conv;
+        let pairs = conv.pairs();
+        let segments = Segments::new(&conv.window, self.start + positions.start, positions.len());
+        let mut image = Rows {
+            window: &conv.window,
+            image: self.image,
+            encoding: self.encoding,
+            n,
+            channels: group * conv.fan_in..(group + 1) * conv.fan_in,
+            tap: (0, 0),
+            positions: self.start + positions.start..self.start + positions.end,
+            segments: &segments,
+        };
+        let panels = conv.panels() * ROWS * pairs;
+        let weights = &self.weights[group * panels..(group + 1) * panels];
+        let rows = columns.len();
+        for first in (0..pairs).step_by(rows) {
+            let columns = &mut columns[..rows.min(pairs - first)];
+            image.unroll(columns);
+            let is_last = first + columns.len() == pairs;
+            for (panel, weights) in weights.chunks_exact(ROWS * pairs).enumerate() {
+                let channel = group * conv.fan_out + panel * ROWS;
+                let made = ROWS.min(conv.fan_out - panel * ROWS);
+                let mut local = [[0.0; N]; ROWS];
+                let sums = match held.get_mut(panel * ROWS..(panel + 1) * ROWS) {
+                    Some(held) => held,
+                    None => &mut local[..],
+                };
+                if first == 0 {
+                    self.begin(channel, made, sums);
+                }
+                let weights = &weights.as_chunks().0[first..first + columns.len()];
+                accumulate(isa, weights, made, columns, sums);
+                if is_last {
+                    for (row, sums) in sums.iter().enumerate().take(made) {
+                        let plane = self.output.plane(n, channel + row);
+                        let target = &mut plane[positions.clone()];
+                        self.finish.integers(isa, channel + row, sums, target);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The right operand of a product: vectors of pairs.
+trait Columns {
+    /// Calls a function with each row of weights, and the elements that they are multiplied by, from
+    /// the first column of a tile on.
+    fn each(&self, weights: &[[i32; ROWS]], multiply: impl FnMut(&[i32; ROWS], &[f32]));
+}
+
+/// Some columns of the unrolled image.
+struct Unrolled<'a, const N: usize> {
+    columns: &'a [[f32; N]],
+    at: usize,
+}
+
+impl<const N: usize> Columns for Unrolled<'_, N> {
+    #[inline(always)]
+    fn each(&self, weights: &[[i32; ROWS]], mut multiply: impl FnMut(&[i32; ROWS], &[f32])) {
+        for (weights, line) in weights.iter().zip(self.columns) {
+            multiply(weights, &line[self.at..]);
+        }
+    }
+}
+
+/// Pairs of channels in a frame.
+#[derive(Clone, Copy)]
+struct FramedPairs<'a> {
+    scratch: &'a [f32],
+    frame: &'a Frame,
+    offsets: &'a [usize],
+    at: usize,
+}
+
+impl Columns for FramedPairs<'_> {
+    #[inline(always)]
+    fn each(&self, weights: &[[i32; ROWS]], mut multiply: impl FnMut(&[i32; ROWS], &[f32])) {
+        let mut first = self.at;
+        for weights in weights.chunks_exact(self.offsets.len()) {
+            let elements = &self.scratch[first..];
+            for (weights, offset) in weights.iter().zip(self.offsets) {
+                multiply(weights, &elements[*offset..]);
+            }
+            first += self.frame.plane();
+        }
+    }
+}
+
+impl FramedPairs<'_> {
+    /// Adds the products of a panel and some vectors to sums.
+    #[inline(always)]
+    fn accumulate<I: Isa>(
+        &self,
+        isa: I,
+        weights: &[i32],
+        made: usize,
+        vectors: usize,
+        sums: &mut [[f32; TILE]],
+    ) {
+        let weights = weights.as_chunks().0;
+        if is_wide(isa) {
+            match vectors {
+                3 => tile::<I, ROWS, 3, TILE>(isa, weights, 0, self, 0, sums),
+                2 => tile::<I, ROWS, 2, TILE>(isa, weights, 0, self, 0, sums),
+                _ => tile::<I, ROWS, 1, TILE>(isa, weights, 0, self, 0, sums),
+            }
+            return;
+        }
+        for row in (0..made).step_by(ROWS / 2) {
+            match vectors {
+                2 => tile::<I, { ROWS / 2 }, 2, TILE>(isa, weights, row, self, 0, sums),
+                _ => tile::<I, { ROWS / 2 }, 1, TILE>(isa, weights, row, self, 0, sums),
+            }
+        }
+    }
+}
+
+/// Adds the products of rows of pairs of weights, of which the first `made` of each count, and columns
+/// to sums, which are the bits of integers.
+#[inline(always)]
+fn accumulate<I: Isa, const N: usize>(
+    isa: I,
+    weights: &[[i32; ROWS]],
+    made: usize,
+    columns: &[[f32; N]],
+    sums: &mut [[f32; N]],
+) {
+    let width = isa.f32().len();
+    let mut at = 0;
+    while at < N {
+        let vectors = (N - at) / width;
+        let source = Unrolled { columns, at };
+        if is_wide(isa) {
+            match vectors {
+                0 | 1 => tile::<I, ROWS, 1, N>(isa, weights, 0, &source, at, sums),
+                2 => tile::<I, ROWS, 2, N>(isa, weights, 0, &source, at, sums),
+                _ => tile::<I, ROWS, 3, N>(isa, weights, 0, &source, at, sums),
+            }
+            at += width * vectors.clamp(1, 3);
+            continue;
+        }
+        for row in (0..made).step_by(ROWS / 2) {
+            tile::<I, { ROWS / 2 }, 2, N>(isa, weights, row, &source, at, sums);
+        }
+        at += 2 * width;
+    }
+}
+
+/// Adds the products of `R` rows of weights and `V` vectors of columns.
+#[inline(always)]
+fn tile<I: Isa, const R: usize, const V: usize, const N: usize>(
+    isa: I,
+    weights: &[[i32; ROWS]],
+    row: usize,
+    columns: &impl Columns,
+    at: usize,
+    sums: &mut [[f32; N]],
+) {
+    let (ops, bits) = (isa.i32(), isa.f32());
+    let width = bits.len();
+    let mut total = [[ops.zero(); V]; R];
+    for (r, total) in total.iter_mut().enumerate() {
+        for (v, total) in total.iter_mut().enumerate() {
+            *total = bits.load(&sums[row + r][at + v * width..]).reinterpret_cast();
+        }
+    }
+    columns.each(weights, |weights, elements| {
+        let elements = &elements[..V * width];
+        let mut vectors = [ops.zero(); V];
+        for (v, vector) in vectors.iter_mut().enumerate() {
+            *vector = bits.load(&elements[v * width..]).reinterpret_cast();
+        }
+        for (r, total) in total.iter_mut().enumerate() {
+            let weight = ops.splat(weights[row + r]);
+            for (total, vector) in total.iter_mut().zip(vectors) {
+                *total = ops.add(*total, pair_products(isa, weight, vector));
+            }
+        }
+    });
+    for (r, total) in total.iter().enumerate() {
+        for (v, total) in total.iter().enumerate() {
+            bits.store(total.reinterpret_cast(), &mut sums[row + r][at + v * width..]);
+        }
+    }
+}
+
+/// The channels of a group in pairs; the last one may be alone.
+struct Pairs<'a> {
+    image: &'a Planes<'a, u8>,
+    encoding: Encoding,
+    n: usize,
+    channels: Range<usize>,
+}
+
+impl Pairs<'_> {
+    /// Returns the planes of a pair.
+    #[inline(always)]
+    fn planes(&self, pair: usize) -> (&[u8], Option<&[u8]>) {
+        let first = self.channels.start + 2 * pair;
+        let second = (first + 1 < self.channels.end).then(|| self.image.plane(self.n, first + 1));
+        (self.image.plane(self.n, first), second)
+    }
+}
+
+impl Source for Pairs<'_> {
+    #[inline(always)]
+    fn row<I: Isa>(
+        &self,
+        _: I,
+        channel: usize,
+        elements: Range<usize>,
+        stride: usize,
+        target: &mut [f32],
+    ) {
+        let (first, second) = self.planes(channel);
+        let (first, encoding) = (&first[elements.clone()], self.encoding);
+        let pair = |first: u8, second: u8| {
+            pair_of(encoding.number(first), encoding.number(second)).cast_unsigned()
+        };
+        let Some(second) = second else {
+            for (to, &from) in target.iter_mut().zip(first.iter().step_by(stride)) {
+                *to = f32::from_bits(pair_of(encoding.number(from), 0).cast_unsigned());
+            }
+            return;
+        };
+        let second = &second[elements];
+        if stride == 1 {
+            for ((to, &first), &second) in target.iter_mut().zip(first).zip(second) {
+                *to = f32::from_bits(pair(first, second));
+            }
+        } else {
+            let both = first.iter().step_by(stride).zip(second.iter().step_by(stride));
+            for (to, (&first, &second)) in target.iter_mut().zip(both) {
+                *to = f32::from_bits(pair(first, second));
+            }
+        }
+    }
+}
+
+/// The rows of the unrolled image of a group, from some row on.
+struct Rows<'a> {
+    window: &'a Sliding,
+    image: &'a Planes<'a, u8>,
+    encoding: Encoding,
+    n: usize,
+    /// The channels that are left; the next row is of the first two.
+    channels: Range<usize>,
+    /// The element under the window that the next row is of.
+    tap: (usize, usize),
+    positions: Range<usize>,
+    segments: &'a Segments,
+}
+
+impl Rows<'_> {
+    /// Writes the next rows, each of a pair of channels.
+    #[inline(always)]
+    fn unroll<const N: usize>(&mut self, target: &mut [[f32; N]]) {
+        // Behind the positions are zeros, or what a copy wrote there: no result is made of that.
+        let mut lines = [[0_i16; LINE]; 2];
+        for both in target {
+            for (line, channel) in lines.iter_mut().zip(self.channels.clone()) {
+                self.line(channel, line);
+            }
+            if self.channels.len() == 1 {
+                lines[1].fill(0);
+            }
+            let [first, second] = &lines;
+            for ((pair, &first), &second) in both.iter_mut().zip(first).zip(second) {
+                *pair = f32::from_bits(pair_of(first, second).cast_unsigned());
+            }
+            self.tap.1 += 1;
+            if self.tap.1 == self.window.columns.kernel {
+                self.tap = (self.tap.0 + 1, 0);
+            }
+            if self.tap.0 == self.window.rows.kernel {
+                self.tap = (0, 0);
+                self.channels.start += 2;
+            }
+        }
+    }
+
+    /// Writes the elements of a channel under the tap.
+    #[inline(always)]
+    fn line(&self, channel: usize, line: &mut [i16; LINE]) {
+        let plane = self.image.plane(self.n, channel);
+        if self.window.is_identity() {
+            let source = &plane[self.positions.start..];
+            self.encoding.widen(source, self.positions.len(), line);
+        } else {
+            self.segments.widen(self.window, self.tap, self.encoding, plane, line);
+        }
+    }
+}
+
+/// The sizes of a convolution of every channel of bytes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuantizedDepthwise(Depthwise);
+
+impl QuantizedDepthwise {
+    /// Returns a convolution of each of some channels to `fan_out` channels.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] if a size is zero, or a product of sizes overflows.
+    pub fn new(window: Sliding, channels: usize, fan_out: usize) -> Result<Self> {
+        Depthwise::new(window, channels, fan_out).map(Self)
+    }
+
+    /// Returns the elements of scratch memory that a run needs: those of a padded plane, and of one
+    /// plane of the image or the result.
+    pub fn scratch_len(&self) -> usize {
+        self.0.scratch_len().saturating_add(self.real_len())
+    }
+
+    fn real_len(&self) -> usize {
+        self.0.window().plane().max(self.0.window().positions())
+    }
+
+    /// Computes the convolution, plane by plane: see [`Depthwise::run`]. Sums are exact if the
+    /// absolute values of the terms of each add up to at most 2²⁴.
+    ///
+    /// # Arguments
+    ///
+    /// * `encoding`: the bytes of the image.
+    /// * `weights`: one window per channel of the result, of integers less their zero point.
+    /// * `addend`: an integer for each channel of the result, which its sums begin with.
+    /// * `scratch`: see [`QuantizedDepthwise::scratch_len`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongSize`] if an operand is of another size.
+    #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
+    pub fn run(
+        &self,
+        image: &Planes<'_, u8>,
+        encoding: Encoding,
+        weights: &[f32],
+        addend: Option<&[f32]>,
+        finish: &Requantization<'_>,
+        output: &mut PlanesMut<'_, u8>,
+        scratch: &mut [f32],
+        team: &Team,
+    ) -> Result<()> {
+        let Self(sizes) = self;
+        let [images, channels] = image.counts();
+        let (window, fan_out) = (sizes.window(), sizes.fan_out());
+        let made = sizes.channels() * fan_out;
+        check("the image's channels", channels, sizes.channels())?;
+        check("a plane of the image", image.size(), window.plane())?;
+        check("the batch of the result", output.counts()[0], images)?;
+        check("the result's channels", output.counts()[1], made)?;
+        check("a plane of the result", output.size(), window.positions())?;
+        check("the weights", weights.len(), made * window.taps())?;
+        if let Some(addend) = addend {
+            check("the addend", addend.len(), made)?;
+        }
+        finish.check(made)?;
+        check_at_least("the scratch memory", scratch.len(), self.scratch_len())?;
+        let cycles = images * (made * window.positions() * window.taps() / 8);
+        // Threads would read planes in another order.
+        let is_divided = output.is_same_or_apart(image);
+        let length = if is_divided { even(team, channels, cycles) } else { channels };
+        let mut rest = output.reborrow();
+        let parts = ranges(channels, length).map(move |channels| {
+            let made = channels.start * fan_out..channels.end * fan_out;
+            PlaneByPlane {
+                sizes,
+                image: image.part(0..images, channels, 0..image.size()),
+                encoding,
+                weights: &weights[made.start * window.taps()..made.end * window.taps()],
+                addend: addend.map(|addend| &addend[made.clone()]),
+                finish: finish.part(made.clone()),
+                output: rest.split_off(Axis::Channels, made.len()),
+                scratch: &mut [],
+            }
+        });
+        team.run(parts, scratch, |part, scratch| PlaneByPlane { scratch, ..part }.dispatch());
+        Ok(())
+    }
+}
+
+/// Planes of bytes, one after another.
+struct PlaneByPlane<'a, 's> {
+    sizes: &'a Depthwise,
+    image: Planes<'a, u8>,
+    encoding: Encoding,
+    weights: &'a [f32],
+    addend: Option<&'a [f32]>,
+    finish: Requantization<'a>,
+    output: PlanesMut<'a, u8>,
+    scratch: &'s mut [f32],
+}
+
+impl SimdOp for PlaneByPlane<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) {
+        const UNBOUNDED: (f32, f32) = (f32::NEG_INFINITY, f32::INFINITY);
+        let Self { sizes, image, encoding, weights, addend, finish, mut output, scratch } = self;
+        let (taps, fan_out) = (sizes.window().taps(), sizes.fan_out());
+        let (padded, real) = scratch.split_at_mut(sizes.scratch_len());
+        // What lies around the image is zero for all planes.
+        padded.fill(0.0);
+        for n in 0..image.counts()[0] {
+            for channel in 0..image.counts()[1] {
+                let plane = image.plane(n, channel);
+                let numbers = &mut real[..plane.len()];
+                for (to, &from) in numbers.iter_mut().zip(plane) {
+                    *to = f32::from(encoding.number(from));
+                }
+                sizes.pad(isa, numbers, padded);
+                for made in channel * fan_out..(channel + 1) * fan_out {
+                    let weights = &weights[made * taps..(made + 1) * taps];
+                    let start = addend.map_or(0.0, |addend| addend[made]);
+                    let sums = &mut real[..output.size()];
+                    sizes.plane(isa, padded, weights, start, UNBOUNDED, sums);
+                    finish.singles(isa, made, sums, output.plane(n, made));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Bytes that stand for real numbers, and exact sums of their products as such bytes.
+
+use rten_simd::ops::{BitOps, FloatOps, NumOps, ToFloat};
+use rten_simd::{Isa, Simd};
+
+use crate::error::{Result, check};
+use crate::product::bounded;
+use crate::raw::load_part;
+
+/// The numbers next to this one are the integers: the lowest bits of a sum with it are an integer, in
+/// two's complement.
+const MIDDLE: f32 = 12_582_912.0;
+/// Elements that become bytes at a time.
+const SOME: usize = 48;
+
+/// The integers that bytes stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encoding {
+    /// Whether a byte is a signed integer, in two's complement.
+    pub is_signed: bool,
+    /// The integer that stands for zero; of the byte's range.
+    pub zero: i16,
+}
+
+impl Encoding {
+    /// Returns the integers that bytes can be, less the zero point.
+    fn limits(self) -> (f32, f32) {
+        let (low, high) = if self.is_signed { (-128, 127) } else { (0, 255) };
+        (f32::from(low - self.zero), f32::from(high - self.zero))
+    }
+
+    /// Returns a byte as an integer less the zero point.
+    #[inline(always)]
+    pub(crate) fn number(self, byte: u8) -> i16 {
+        let integer = if self.is_signed { i16::from(byte.cast_signed()) } else { i16::from(byte) };
+        integer - self.zero
+    }
+
+    /// Writes the first `count` bytes of a source as integers less the zero point, and perhaps some
+    /// more, if `target` has elements behind these.
+    #[inline(always)]
+    pub(crate) fn widen(self, source: &[u8], count: usize, target: &mut [i16]) {
+        const SOME: usize = 16;
+        // A signed byte with its highest bit changed is unsigned, and larger by 128.
+        let (flip, zero) = if self.is_signed { (0x80, self.zero + 128) } else { (0, self.zero) };
+        let mut at = 0;
+        while at < count {
+            if let (Some(from), Some(to)) =
+                (source[at..].first_chunk::<SOME>(), target[at..].first_chunk_mut::<SOME>())
+            {
+                for (to, from) in to.iter_mut().zip(from) {
+                    *to = i16::from(from ^ flip) - zero;
+                }
+            } else {
+                for (to, from) in target[at..count].iter_mut().zip(&source[at..count]) {
+                    *to = i16::from(from ^ flip) - zero;
+                }
+                return;
+            }
+            at += SOME;
+        }
+    }
+}
+
+/// The way from exact sums to bytes: a sum of channel `c` stands for the real number
+/// `sum · scale[c] + shift[c]`, which is bounded, divided by `divisor`, and rounded to the nearest
+/// integer, ties to even.
+///
+/// Sums with integers that are added to them, as `QLinearConv` has, need a `divisor` of 1 alone; the
+/// conversions of `QuantizeLinear` have a shift.
+#[derive(Clone, Copy, Debug)]
+pub struct Requantization<'a> {
+    /// One number for each channel.
+    pub scale: &'a [f32],
+    /// As many numbers.
+    pub shift: &'a [f32],
+    /// Smaller and larger numbers become these.
+    pub bounds: (f32, f32),
+    /// The scale of the result.
+    pub divisor: f32,
+    /// The bytes of the result.
+    pub result: Encoding,
+}
+
+impl Requantization<'_> {
+    pub(crate) fn check(&self, channels: usize) -> Result<()> {
+        check("the scales", self.scale.len(), channels)?;
+        check("the shifts", self.shift.len(), channels)
+    }
+
+    /// Returns the same for some of the channels.
+    pub(crate) fn part(&self, channels: std::ops::Range<usize>) -> Self {
+        Self { scale: &self.scale[channels.clone()], shift: &self.shift[channels], ..*self }
+    }
+
+    /// Writes sums of a channel, which are the bits of integers, as bytes.
+    #[inline(always)]
+    pub(crate) fn integers<I: Isa>(&self, isa: I, channel: usize, sums: &[f32], target: &mut [u8]) {
+        self.write(isa, channel, sums, target, |sums| isa.i32().to_float(sums.reinterpret_cast()));
+    }
+
+    /// Writes sums of a channel, which are integers in single precision, as bytes.
+    #[inline(always)]
+    pub(crate) fn singles<I: Isa>(&self, isa: I, channel: usize, sums: &[f32], target: &mut [u8]) {
+        self.write(isa, channel, sums, target, |sums| sums);
+    }
+
+    #[inline(always)]
+    fn write<I: Isa>(
+        &self,
+        isa: I,
+        channel: usize,
+        sums: &[f32],
+        target: &mut [u8],
+        convert: impl Fn(I::F32) -> I::F32,
+    ) {
+        let ops = isa.f32();
+        let (scale, shift) = (ops.splat(self.scale[channel]), ops.splat(self.shift[channel]));
+        let (low, high) = (ops.splat(self.bounds.0), ops.splat(self.bounds.1));
+        let (least, most) = self.result.limits();
+        let (least, most) = (ops.splat(least), ops.splat(most));
+        let (divisor, middle) = (ops.splat(self.divisor), ops.splat(MIDDLE));
+        let [zero, _] = self.result.zero.to_le_bytes();
+        let (mut numbers, mut bytes) = ([0.0_f32; SOME], [0; SOME]);
+        for (target, sums) in target.chunks_mut(SOME).zip(sums.chunks(SOME)) {
+            for (number, sums) in numbers.chunks_mut(ops.len()).zip(sums.chunks(ops.len())) {
+                let real = ops.mul_add(convert(load_part(isa, sums)), scale, shift);
+                let real = ops.div(bounded(isa, real, low, high), divisor);
+                // What is no number becomes the least one.
+                let bounded = ops.min(ops.max(real, least), most);
+                ops.store(ops.add(bounded, middle), number);
+            }
+            for (byte, number) in bytes.iter_mut().zip(&numbers) {
+                let [lowest, ..] = number.to_bits().to_le_bytes();
+                *byte = lowest.wrapping_add(zero);
+            }
+            target.copy_from_slice(&bytes[..target.len()]);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Convolutions of bytes have exact sums, and results that are rounded once.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
+    clippy::as_conversions,
+    clippy::similar_names,
+    clippy::unwrap_used,
+    reason = "a test"
+)]
+
+use arenaplan_kernels::{
+    Encoding, Planes, PlanesMut, QuantizedConv, QuantizedDepthwise, Requantization, Side, Sliding,
+    Team,
+};
+
+struct Case {
+    batch: usize,
+    groups: usize,
+    fan_in: usize,
+    fan_out: usize,
+    rows: Side,
+    columns: Side,
+    image: Encoding,
+    result: Encoding,
+}
+
+fn side(size: usize, kernel: usize, stride: usize, dilation: usize, before: usize) -> Side {
+    let reach = (kernel - 1) * dilation + 1;
+    let out = (size + 2 * before - reach) / stride + 1;
+    Side { size, out, kernel, stride, dilation, before }
+}
+
+fn bytes(count: usize, seed: usize) -> Vec<u8> {
+    (0..count).map(|at| ((at * 167 + seed * 31 + at * at * 13) % 251) as u8).collect()
+}
+
+impl Case {
+    fn weights(&self) -> Vec<i16> {
+        let depth = self.fan_in * self.rows.kernel * self.columns.kernel;
+        let count = self.groups * self.fan_out * depth;
+        bytes(count, 5).into_iter().map(|byte| i16::from(byte) - 125).collect()
+    }
+
+    /// Returns the sums by definition, and the results of them.
+    fn wanted(
+        &self,
+        image: &[u8],
+        weights: &[i16],
+        addend: &[i32],
+        finish: &Requantization<'_>,
+    ) -> Vec<u8> {
+        let channels = self.groups * self.fan_in;
+        let plane = self.rows.size * self.columns.size;
+        let element = |n: usize, channel: usize, y: usize, x: usize| {
+            let byte = image[(n * channels + channel) * plane + y * self.columns.size + x];
+            let integer =
+                if self.image.is_signed { i32::from(byte.cast_signed()) } else { i32::from(byte) };
+            integer - i32::from(self.image.zero)
+        };
+        let at = |side: &Side, position: usize, tap: usize| {
+            (position * side.stride + tap * side.dilation)
+                .checked_sub(side.before)
+                .filter(|&element| element < side.size)
+        };
+        let mut made = Vec::new();
+        for n in 0..self.batch {
+            for channel in 0..self.groups * self.fan_out {
+                for row in 0..self.rows.out {
+                    for column in 0..self.columns.out {
+                        let mut sum = addend[channel];
+                        let mut weights = weights[channel * self.depth()..].iter();
+                        for c in 0..self.fan_in {
+                            let from = channel / self.fan_out * self.fan_in + c;
+                            for y in 0..self.rows.kernel {
+                                for x in 0..self.columns.kernel {
+                                    let weight = i32::from(*weights.next().unwrap());
+                                    let place =
+                                        at(&self.rows, row, y).zip(at(&self.columns, column, x));
+                                    if let Some((y, x)) = place {
+                                        sum += weight * element(n, from, y, x);
+                                    }
+                                }
+                            }
+                        }
+                        let real =
+                            (sum as f32).mul_add(finish.scale[channel], finish.shift[channel]);
+                        let real = real.max(finish.bounds.0).min(finish.bounds.1);
+                        let quotient = (real / finish.divisor).round_ties_even();
+                        let integer = quotient as i64 + i64::from(self.result.zero);
+                        let (low, high) =
+                            if self.result.is_signed { (-128, 127) } else { (0, 255) };
+                        made.push(integer.clamp(low, high) as u8);
+                    }
+                }
+            }
+        }
+        made
+    }
+
+    fn depth(&self) -> usize {
+        self.fan_in * self.rows.kernel * self.columns.kernel
+    }
+}
+
+const UNSIGNED: Encoding = Encoding { is_signed: false, zero: 128 };
+const SIGNED: Encoding = Encoding { is_signed: true, zero: -7 };
+
+fn cases() -> Vec<Case> {
+    let sides = [
+        (side(9, 3, 1, 1, 1), side(11, 3, 1, 1, 1)),
+        (side(14, 1, 1, 1, 0), side(14, 1, 1, 1, 0)),
+        (side(7, 1, 1, 1, 0), side(3, 1, 1, 1, 0)),
+        (side(16, 3, 2, 1, 1), side(33, 3, 2, 1, 1)),
+        (side(12, 3, 1, 2, 2), side(10, 5, 3, 1, 2)),
+        (side(1, 1, 1, 1, 0), side(70, 7, 1, 1, 3)),
+        (side(20, 7, 2, 1, 3), side(20, 7, 2, 1, 3)),
+    ];
+    let channels = [(1, 1, 3, 8), (2, 1, 5, 13), (1, 3, 2, 4), (1, 1, 40, 20), (1, 6, 1, 1)];
+    let encodings = [(UNSIGNED, UNSIGNED), (SIGNED, UNSIGNED), (UNSIGNED, SIGNED)];
+    let mut made = Vec::new();
+    for (at, (rows, columns)) in sides.into_iter().enumerate() {
+        for (of, (batch, groups, fan_in, fan_out)) in channels.into_iter().enumerate() {
+            let (image, result) = encodings[(at + of) % encodings.len()];
+            made.push(Case { batch, groups, fan_in, fan_out, rows, columns, image, result });
+        }
+    }
+    made
+}
+
+/// Scales, shifts and addends of some channels, with which results of all sizes occur.
+fn numbers(case: &Case) -> (Vec<f32>, Vec<f32>, Vec<i32>) {
+    let channels = case.groups * case.fan_out;
+    let scale = |channel: usize| 1.0 / (40.0 * case.depth() as f32 + channel as f32);
+    let scales = (0..channels).map(scale).collect();
+    let shifts = (0..channels).map(|channel| channel as f32 / 10.0 - 1.0).collect();
+    let addends = (0..channels as i32).map(|channel| channel * 300 - 900).collect();
+    (scales, shifts, addends)
+}
+
+#[test]
+fn sums_are_exact_and_results_rounded_once_for_all_ways_and_threads() {
+    for case in cases() {
+        let window = Sliding::new(case.rows, case.columns).unwrap();
+        let sizes = QuantizedConv::new(window, case.groups, case.fan_in, case.fan_out).unwrap();
+        let image = bytes(case.batch * case.groups * case.fan_in * window.plane(), 3);
+        let (weights, (scale, shift, addend)) = (case.weights(), numbers(&case));
+        let mut packed = vec![-1; sizes.packed_len()];
+        sizes.pack(&weights, &mut packed).unwrap();
+        let bounds = (-90.0, 2.0e3);
+        let finish = Requantization {
+            scale: &scale,
+            shift: &shift,
+            bounds,
+            divisor: 0.75,
+            result: case.result,
+        };
+        let wanted = case.wanted(&image, &weights, &addend, &finish);
+        let image = Planes::new(&image, [case.batch, case.groups * case.fan_in], window.plane());
+        let (image, counts) = (image.unwrap(), [case.batch, case.groups * case.fan_out]);
+        for threads in [1, 2] {
+            let team = Team::new(threads).unwrap();
+            for room in [0, 1500, 5000, 1 << 20] {
+                let way = sizes.way(room);
+                assert!(way.scratch_len() <= room || room == 0 || way == sizes.way(0));
+                let mut scratch = vec![f32::NAN; way.scratch_len()];
+                let mut made = vec![77; wanted.len()];
+                let mut output = PlanesMut::new(&mut made, counts, window.positions()).unwrap();
+                let run = sizes.run(
+                    &way,
+                    &image,
+                    case.image,
+                    &packed,
+                    Some(&addend),
+                    &finish,
+                    &mut output,
+                    &mut scratch,
+                    &team,
+                );
+                run.unwrap();
+                assert_eq!(made, wanted, "{way:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn channels_by_themselves_have_the_same_results() {
+    let mut count = 0;
+    for case in cases().into_iter().filter(|case| case.fan_in == 1 || case.groups > 1) {
+        let case = Case { groups: 5, fan_in: 1, fan_out: case.fan_out.min(2), ..case };
+        let window = Sliding::new(case.rows, case.columns).unwrap();
+        let sizes = QuantizedDepthwise::new(window, case.groups, case.fan_out).unwrap();
+        let image = bytes(case.batch * case.groups * window.plane(), 3);
+        let (weights, (scale, shift, addend)) = (case.weights(), numbers(&case));
+        let bounds = (f32::NEG_INFINITY, 100.0);
+        let finish = Requantization {
+            scale: &scale,
+            shift: &shift,
+            bounds,
+            divisor: 1.0,
+            result: case.result,
+        };
+        let wanted = case.wanted(&image, &weights, &addend, &finish);
+        let real: Vec<f32> = weights.iter().copied().map(f32::from).collect();
+        let starts: Vec<f32> = addend.iter().map(|&integer| integer as f32).collect();
+        let image = Planes::new(&image, [case.batch, case.groups], window.plane()).unwrap();
+        for threads in [1, 2] {
+            let team = Team::new(threads).unwrap();
+            let mut made = vec![77; wanted.len()];
+            let counts = [case.batch, case.groups * case.fan_out];
+            let mut output = PlanesMut::new(&mut made, counts, window.positions()).unwrap();
+            let mut scratch = vec![f32::NAN; sizes.scratch_len()];
+            let run = sizes.run(
+                &image,
+                case.image,
+                &real,
+                Some(&starts),
+                &finish,
+                &mut output,
+                &mut scratch,
+                &team,
+            );
+            run.unwrap();
+            assert_eq!(made, wanted);
+            count += 1;
+        }
+    }
+    assert!(count > 20);
+}
+
+#[test]
+fn extreme_bytes_do_not_overflow_a_sum() {
+    // As many terms of the largest product of two differences as 32 bits hold.
+    let depth = 33_025;
+    let one = side(1, 1, 1, 1, 0);
+    let window = Sliding::new(one, one).unwrap();
+    let sizes = QuantizedConv::new(window, 1, depth, 1).unwrap();
+    assert!(QuantizedConv::new(window, 1, depth + 1, 1).is_err());
+    let mut packed = vec![0; sizes.packed_len()];
+    sizes.pack(&vec![-255; depth], &mut packed).unwrap();
+    let image = vec![255; depth];
+    let image = Planes::new(&image, [1, depth], 1).unwrap();
+    let finish = Requantization {
+        scale: &[1.0],
+        shift: &[0.0],
+        bounds: (f32::NEG_INFINITY, f32::INFINITY),
+        divisor: 255.0 * 255.0 * 33_025.0 / 100.0,
+        result: Encoding { is_signed: true, zero: 0 },
+    };
+    for room in [0, 1 << 20] {
+        let way = sizes.way(room);
+        let (mut made, mut scratch) = ([0], vec![0.0; way.scratch_len()]);
+        let mut output = PlanesMut::new(&mut made, [1, 1], 1).unwrap();
+        let encoding = Encoding { is_signed: false, zero: 0 };
+        let team = Team::alone();
+        sizes
+            .run(&way, &image, encoding, &packed, None, &finish, &mut output, &mut scratch, &team)
+            .unwrap();
+        assert_eq!(made, [(-100_i8).cast_unsigned()]);
+    }
+}
+
+#[test]
+fn sizes_that_contradict_each_other_are_refused() {
+    let one = side(4, 1, 1, 1, 0);
+    let window = Sliding::new(one, one).unwrap();
+    let sizes = QuantizedConv::new(window, 1, 2, 3).unwrap();
+    assert!(sizes.pack(&[0; 5], &mut vec![0; sizes.packed_len()]).is_err());
+    let packed = vec![0; sizes.packed_len()];
+    let image = Planes::new(&[0; 32], [1, 2], 16).unwrap();
+    let (way, team) = (sizes.way(0), Team::alone());
+    let run = |scale: &[f32], made: usize, room: usize, addend: &[i32]| {
+        let finish = Requantization {
+            scale,
+            shift: &[0.0; 3],
+            bounds: (0.0, 1.0),
+            divisor: 1.0,
+            result: UNSIGNED,
+        };
+        let mut made = vec![0; made * 16];
+        let channels = made.len() / 16;
+        let mut output = PlanesMut::new(&mut made, [1, channels], 16)?;
+        let mut scratch = vec![0.0; room];
+        sizes.run(
+            &way,
+            &image,
+            UNSIGNED,
+            &packed,
+            Some(addend),
+            &finish,
+            &mut output,
+            &mut scratch,
+            &team,
+        )
+    };
+    let room = way.scratch_len();
+    assert!(run(&[1.0; 3], 3, room, &[0; 3]).is_ok());
+    assert!(run(&[1.0; 2], 3, room, &[0; 3]).is_err());
+    assert!(run(&[1.0; 3], 4, room, &[0; 3]).is_err());
+    assert!(run(&[1.0; 3], 3, room - 1, &[0; 3]).is_err());
+    assert!(run(&[1.0; 3], 3, room, &[0; 2]).is_err());
+}

@@ -1,0 +1,207 @@
+"""
+Groups that one convolution of bytes performs.
+
+A tool for quantization puts a pair of conversions around every operator. A group that widens an
+image, convolves it and rounds the result is then a convolution of bytes, if the real weights are
+known to stand for integers (:meth:`arenaplan.Graph.quantized`). Elementwise members before and
+after it become a chain each, which makes all bytes of the image, or of the result, at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from arenaplan.executor.chained import in_chains
+from arenaplan.executor.groups import Group, Member
+from arenaplan.executor.hosting import bounds_of
+from arenaplan.executor.kernels.quantized_conv import (
+    Encoding,
+    QuantizedConv,
+    Weights,
+    quantized_conv_of,
+)
+from arenaplan.executor.registry import Run, Scratch, Signature, scratch_bytes
+from arenaplan.executor.tiles import Tile, bind, lay_out, made_by
+from arenaplan.executor.timing import nanoseconds
+from arenaplan.graph import Choice
+from arenaplan.ops.boxes import whole
+
+_BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
+
+
+@dataclass(frozen=True)
+class QuantizedGroup:
+    """A convolution of bytes, and what is done with all of its image and its result."""
+
+    conv: QuantizedConv
+    image: int
+    """The value that is convolved."""
+    before: Member | None
+    """The member that makes it of others."""
+    result: int
+    """The value that the convolution makes."""
+    after: Member | None
+    """The member that makes the output of the group of it."""
+    in_place: bool
+    """Whether the convolution may write where the output will be."""
+
+    def choices(self) -> tuple[Choice, ...]:
+        """Return the sizes of scratch memory to declare; costs are nanoseconds."""
+        sizes, cost = 0, 0.0
+        for member in (self.before, self.after):
+            if member is not None:
+                cost += nanoseconds(member.signature, member.kernel)
+        if self.before is not None:
+            sizes += scratch_bytes(made_by(self.before).shape, self.conv.image.dtype)
+        if self.after is not None and not self.in_place:
+            sizes += scratch_bytes(made_by(self.after).shape, self.conv.result.dtype)
+        return tuple(Choice(way.bytes + sizes, way.cost + cost) for way in self.conv.choices())
+
+    def runs(
+        self, arrays: Mapping[int, np.ndarray], output: np.ndarray, scratch: Scratch
+    ) -> list[Run]:
+        """Return functions that make the output, one after another."""
+        found: list[Run] = []
+        memory = dict(arrays)
+        if self.before is not None:
+            image = scratch.array(made_by(self.before).shape, self.conv.image.dtype)
+            found += _whole(self.before, memory, image)
+            memory[self.image] = image
+        target = output
+        if self.after is not None and not self.in_place:
+            target = scratch.array(made_by(self.after).shape, self.conv.result.dtype)
+        target = target.view(self.conv.result.dtype)
+        found.append(self.conv.bind(memory[self.image], target, scratch))
+        if self.after is not None:
+            memory[self.result] = target
+            found += _whole(self.after, memory, output)
+        return found
+
+
+def _whole(member: Member, arrays: Mapping[int, np.ndarray], output: np.ndarray) -> list[Run]:
+    """Return functions that make all of a member's result."""
+    layout = lay_out([member], member.value)
+    tile = Tile(whole(output.shape), output)
+    return bind(
+        layout, [member], tile, arrays, Scratch(np.empty(0, np.uint8), member.signature.name), 0
+    )
+
+
+def quantized_group(group: Group) -> QuantizedGroup | None:
+    """Return a group as a convolution of bytes, if it is one."""
+    convs = [member for member in group.members if _is(member.signature, "Conv")]
+    if len(convs) != 1:
+        return None
+    (conv,) = convs
+    makers = {member.value: member for member in group.members}
+    readers: dict[int, list[Member]] = {}
+    for member in group.members:
+        for _, value in member.reads():
+            readers.setdefault(value, []).append(member)
+
+    def only_reader(value: int) -> Member | None:
+        found = readers.get(value, [])
+        return found[0] if len(found) == 1 else None
+
+    widen = makers.get(-1 if conv.inputs[0] is None else conv.inputs[0])
+    if widen is None or only_reader(widen.value) is not conv:
+        return None
+    bounded, quantize = None, only_reader(conv.value)
+    if quantize is not None and bounds_of(quantize.signature) is not None:
+        bounded, quantize = quantize, only_reader(quantize.value)
+    if quantize is None or any(
+        value in makers for _, value in conv.reads() if value != widen.value
+    ):
+        return None
+    core = [member for member in (widen, conv, bounded, quantize) if member is not None]
+    bounds = None if bounded is None else bounds_of(bounded.signature)
+    made = _conv_of(conv.signature, widen.signature, quantize.signature, bounds)
+    image = widen.inputs[0]
+    if made is None or image is None:
+        return None
+    # What the image is made of comes before; all else needs the result.
+    needed = {image}
+    before: list[Member] = []
+    for member in reversed(group.members):
+        if member.value in needed and member not in core:
+            before.insert(0, member)
+            needed.update(value for _, value in member.reads())
+    after = [m for m in group.members if m not in core and m not in before]
+    if any(value in {m.value for m in before} for m in after for _, value in m.reads()):
+        return None
+    ahead, behind = _chain(group, before), _chain(group, after)
+    if (before and ahead is None) or (after and behind is None):
+        return None
+    if behind is None and quantize is not group.sink:
+        return None
+    if behind is not None and made_by(behind).shape != made_by(quantize).shape:
+        return None
+    if behind is None and not group.taken <= ({image} if made.writes_planes_over else set()):
+        return None
+    in_place = behind is not None and made_by(behind).dtype in _BYTES and not group.taken
+    return QuantizedGroup(made, image, ahead, quantize.value, behind, in_place)
+
+
+def _chain(group: Group, members: Sequence[Member]) -> Member | None:
+    """Return one member that does what several do, if one chain does."""
+    if not members:
+        return None
+    made = {member.value for member in members}
+    part = replace(group, members=tuple(members), loaded=frozenset(), taken=group.taken)
+    merged = in_chains(part).members
+    if len(merged) != 1 or merged[0].value not in made or not merged[0].kernel.is_pointwise:
+        return None
+    return None if merged[0].has_scratch or merged[0].is_view else merged[0]
+
+
+def _is(signature: Signature, op: str) -> bool:
+    return signature.op == op and signature.domain in ("", "ai.onnx")
+
+
+def _conv_of(
+    conv: Signature, widen: Signature, quantize: Signature, bounds: tuple[float, float] | None
+) -> QuantizedConv | None:
+    """Return the convolution of bytes that three nodes are, if they are one."""
+    if not (_is(widen, "DequantizeLinear") and _is(quantize, "QuantizeLinear")):
+        return None
+    loads = conv.constant[1]
+    known = getattr(loads, "quantized", lambda: None)()
+    if known is None or (conv.input(2) is not None and conv.constant[2] is None):
+        return None
+    first, last = _scale(widen), _scale(quantize)
+    if first is None or last is None:
+        return None
+    x, made = widen.inputs[0], quantize.outputs[0]
+    assert x is not None
+    assert made is not None
+
+    def weights() -> Weights:
+        integers, scale = known.centered(0)
+        bias = conv.constant_data(2)
+        shift = np.zeros(1, np.float32) if bias is None else bias
+        return Weights(integers, np.float32(first[0]) * scale, shift, None)
+
+    return quantized_conv_of(
+        replace(conv, inputs=(x, *conv.inputs[1:]), outputs=(made,)),
+        (Encoding(x.dtype, first[1]), Encoding(made.dtype, last[1])),
+        weights,
+        divisor=last[0],
+        bounds=(-math.inf, math.inf) if bounds is None else bounds,
+    )
+
+
+def _scale(signature: Signature) -> tuple[float, int] | None:
+    """Return scale and zero point of a conversion, if each is one constant number."""
+    scale, zero = signature.constant_data(1), signature.constant_data(2)
+    if scale is None or scale.size != 1 or scale.dtype != np.float32:
+        return None
+    if signature.input(2) is not None and (zero is None or zero.size != 1):
+        return None
+    number = float(scale.reshape(()))
+    if not (math.isfinite(number) and number > 0):
+        return None
+    return number, 0 if zero is None else int(zero.reshape(()))

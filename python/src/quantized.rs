@@ -1,0 +1,371 @@
+//! Convolutions of bytes, bound to arrays: see [`crate::compiled`].
+
+use arenaplan_kernels::{
+    Encoding, QuantizedConv, QuantizedDepthwise, QuantizedWay, Requantization, Sliding, Team,
+};
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+
+use crate::arena::{elements, elements_mut, planes, planes_mut};
+use crate::compiled::{
+    CompiledKernel, ConvWay, PlaneLayout, WindowSide, Work, check_apart, is_same, no_planes,
+    refused,
+};
+
+/// The integers that bytes stand for.
+///
+/// Parameters
+/// ----------
+/// signed : bool
+///     Whether a byte is a signed integer.
+/// zero : int
+///     The integer that stands for zero.
+#[pyclass(frozen, eq, module = "arenaplan._core")]
+#[derive(Debug, PartialEq)]
+pub(crate) struct ByteEncoding {
+    inner: Encoding,
+}
+
+#[pymethods]
+impl ByteEncoding {
+    #[new]
+    fn new(py: Python<'_>, signed: bool, zero: i16) -> PyResult<Self> {
+        let range = if signed { -128..=127 } else { 0..=255 };
+        if !range.contains(&zero) {
+            let message = format!("no byte is the zero point {zero}");
+            return Err(crate::error::raise_named(py, "InvalidOperand", message));
+        }
+        Ok(Self { inner: Encoding { is_signed: signed, zero } })
+    }
+}
+
+/// The way from exact sums to bytes.
+///
+/// A sum of a channel is multiplied by its scale, its shift is added, the number is bounded, divided,
+/// and rounded to the nearest integer, ties to even.
+///
+/// Parameters
+/// ----------
+/// scale, shift : array of float32
+///     One number for each channel.
+/// low, high : float
+/// divisor : float
+///     The scale of the result.
+/// result : ByteEncoding
+/// addend : array of int32, optional
+///     An integer for each channel, which its sums begin with.
+#[pyclass(frozen, module = "arenaplan._core")]
+pub(crate) struct ByteResult {
+    scale: PyBuffer<f32>,
+    shift: PyBuffer<f32>,
+    bounds: (f32, f32),
+    divisor: f32,
+    encoding: Encoding,
+    addend: Option<PyBuffer<i32>>,
+}
+
+#[pymethods]
+impl ByteResult {
+    #[new]
+    #[pyo3(signature = (scale, shift, low, high, divisor, result, addend=None))]
+    fn new(
+        scale: PyBuffer<f32>,
+        shift: PyBuffer<f32>,
+        low: f32,
+        high: f32,
+        divisor: f32,
+        result: &ByteEncoding,
+        addend: Option<PyBuffer<i32>>,
+    ) -> Self {
+        Self { scale, shift, bounds: (low, high), divisor, encoding: result.inner, addend }
+    }
+}
+
+impl ByteResult {
+    fn finish(&self) -> Requantization<'_> {
+        Requantization {
+            scale: elements(&self.scale),
+            shift: elements(&self.shift),
+            bounds: self.bounds,
+            divisor: self.divisor,
+            result: self.encoding,
+        }
+    }
+}
+
+/// Images of bytes, a result of bytes, and scratch memory. The result and the scratch memory share no
+/// byte with another operand; but the result may share some with the image, if its kernel permits that.
+struct Operands {
+    image: PyBuffer<u8>,
+    image_layout: PlaneLayout,
+    encoding: Encoding,
+    finish: Py<ByteResult>,
+    output: PyBuffer<u8>,
+    output_layout: PlaneLayout,
+    scratch: PyBuffer<f32>,
+}
+
+impl Operands {
+    fn new(
+        py: Python<'_>,
+        image: PyBuffer<u8>,
+        encoding: &ByteEncoding,
+        finish: Py<ByteResult>,
+        output: PyBuffer<u8>,
+        scratch: PyBuffer<f32>,
+    ) -> PyResult<Self> {
+        let layouts = PlaneLayout::of(&image).zip(PlaneLayout::of(&output));
+        let Some((image_layout, output_layout)) = layouts.filter(|_| !output.readonly()) else {
+            return Err(no_planes(py));
+        };
+        check_apart(py, &image, &scratch)?;
+        check_apart(py, &output, &scratch)?;
+        let made = finish.get();
+        for read in [&made.scale, &made.shift] {
+            check_apart(py, read, &output)?;
+            check_apart(py, read, &scratch)?;
+        }
+        if let Some(addend) = &made.addend {
+            check_apart(py, addend, &output)?;
+            check_apart(py, addend, &scratch)?;
+        }
+        let encoding = encoding.inner;
+        Ok(Self { image, image_layout, encoding, finish, output, output_layout, scratch })
+    }
+
+    /// Returns the channels of the image, and those of the result.
+    fn channels(&self) -> (usize, usize) {
+        (self.image_layout.counts[1], self.output_layout.counts[1])
+    }
+}
+
+/// Return a convolution of bytes with exact sums.
+///
+/// Parameters
+/// ----------
+/// image : array of uint8, shape (images, channels, ...)
+///     Signed bytes as their bits.
+/// encoding : ByteEncoding
+///     That of the image.
+/// weights : array of int32
+///     Those of :func:`pack_quantized`.
+/// result : ByteResult
+/// output : array of uint8, shape (images, channels, ...)
+/// scratch : array of float32
+///     :attr:`ConvWay.elements` elements of a way.
+/// rows, columns : WindowSide
+///     The two spatial dimensions.
+/// groups : int
+#[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "they have names in Python")]
+pub(crate) fn quantized_conv(
+    py: Python<'_>,
+    image: PyBuffer<u8>,
+    encoding: &ByteEncoding,
+    weights: PyBuffer<i32>,
+    result: Py<ByteResult>,
+    output: PyBuffer<u8>,
+    scratch: PyBuffer<f32>,
+    rows: &WindowSide,
+    columns: &WindowSide,
+    groups: usize,
+) -> PyResult<CompiledKernel> {
+    check_apart(py, &image, &output)?;
+    check_apart(py, &weights, &output)?;
+    check_apart(py, &weights, &scratch)?;
+    let operands = Operands::new(py, image, encoding, result, output, scratch)?;
+    let (inward, outward) = operands.channels();
+    let share = |channels: usize| channels.checked_div(groups).unwrap_or(0);
+    let sizes = sizes(py, rows, columns, groups, share(inward), share(outward))?;
+    let way = sizes.way(operands.scratch.item_count());
+    Ok(CompiledKernel::new("quantized conv", Convolution { sizes, way, weights, operands }))
+}
+
+/// Return the fastest way of :func:`quantized_conv` within some elements of scratch memory, or the
+/// smallest one.
+///
+/// Parameters
+/// ----------
+/// rows, columns : WindowSide
+/// fan_in, fan_out : int
+///     Channels of a group.
+/// room : int
+#[pyfunction]
+pub(crate) fn quantized_way(
+    py: Python<'_>,
+    rows: &WindowSide,
+    columns: &WindowSide,
+    fan_in: usize,
+    fan_out: usize,
+    room: usize,
+) -> PyResult<ConvWay> {
+    let way = sizes(py, rows, columns, 1, fan_in, fan_out)?.way(room);
+    Ok(ConvWay::new(way.scratch_len(), way.cycles()))
+}
+
+/// Write weights in the order in which :func:`quantized_conv` reads them.
+///
+/// Parameters
+/// ----------
+/// weights : array of int16, shape (groups, channels, channels of the image, elements of a window)
+///     Integers less their zero point.
+/// target : array of int32
+///     :func:`packed_quantized` elements.
+#[pyfunction]
+pub(crate) fn pack_quantized(
+    py: Python<'_>,
+    weights: PyBuffer<i16>,
+    mut target: PyBuffer<i32>,
+) -> PyResult<()> {
+    check_apart(py, &weights, &target)?;
+    let sizes = sizes_of(py, weights.shape())?;
+    sizes.pack(elements(&weights), elements_mut(&mut target)).map_err(|error| refused(py, &error))
+}
+
+/// Return the number of elements that :func:`pack_quantized` writes for weights of a shape.
+#[pyfunction]
+pub(crate) fn packed_quantized(py: Python<'_>, shape: Vec<usize>) -> PyResult<usize> {
+    Ok(sizes_of(py, &shape)?.packed_len())
+}
+
+/// Return a convolution of every channel of bytes by itself: see :func:`quantized_conv`.
+///
+/// The output may be the memory of the image, if it has as many channels of the same size. Sums are exact if the absolute values of the terms of each add up to at most 2**24.
+///
+/// Parameters
+/// ----------
+/// weights : array of float32
+///     One window per channel of the output, of integers less their zero point.
+/// addend : array of float32, optional
+///     An integer for each channel of the output, which its sums begin with.
+/// scratch : array of float32
+///     :func:`quantized_depthwise_scratch` elements.
+#[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "they have names in Python")]
+#[pyo3(signature = (image, encoding, weights, addend, result, output, scratch, rows, columns))]
+pub(crate) fn quantized_depthwise(
+    py: Python<'_>,
+    image: PyBuffer<u8>,
+    encoding: &ByteEncoding,
+    weights: PyBuffer<f32>,
+    addend: Option<PyBuffer<f32>>,
+    result: Py<ByteResult>,
+    output: PyBuffer<u8>,
+    scratch: PyBuffer<f32>,
+    rows: &WindowSide,
+    columns: &WindowSide,
+) -> PyResult<CompiledKernel> {
+    let fan_out = output.shape().get(1).zip(image.shape().get(1)).map(|(a, b)| a / b.max(&1));
+    // A plane is read before the same plane is written.
+    if !(fan_out == Some(1) && is_same(&image, &output)) {
+        check_apart(py, &image, &output)?;
+    }
+    for read in [Some(&weights), addend.as_ref()].into_iter().flatten() {
+        check_apart(py, read, &output)?;
+        check_apart(py, read, &scratch)?;
+    }
+    let operands = Operands::new(py, image, encoding, result, output, scratch)?;
+    let (inward, outward) = operands.channels();
+    let fan_out = outward.checked_div(inward).unwrap_or(0);
+    let sizes = Sliding::new(rows.inner, columns.inner)
+        .and_then(|window| QuantizedDepthwise::new(window, inward, fan_out))
+        .map_err(|error| refused(py, &error))?;
+    Ok(CompiledKernel::new("quantized depthwise", Channels { sizes, weights, addend, operands }))
+}
+
+/// Return the elements of scratch memory that :func:`quantized_depthwise` needs.
+#[pyfunction]
+pub(crate) fn quantized_depthwise_scratch(
+    py: Python<'_>,
+    rows: &WindowSide,
+    columns: &WindowSide,
+) -> PyResult<usize> {
+    let sizes = Sliding::new(rows.inner, columns.inner)
+        .and_then(|window| QuantizedDepthwise::new(window, 1, 1));
+    Ok(sizes.map_err(|error| refused(py, &error))?.scratch_len())
+}
+
+/// Returns the sizes of a convolution.
+fn sizes(
+    py: Python<'_>,
+    rows: &WindowSide,
+    columns: &WindowSide,
+    groups: usize,
+    fan_in: usize,
+    fan_out: usize,
+) -> PyResult<QuantizedConv> {
+    Sliding::new(rows.inner, columns.inner)
+        .and_then(|window| QuantizedConv::new(window, groups, fan_in, fan_out))
+        .map_err(|error| refused(py, &error))
+}
+
+/// Returns the sizes of a convolution whose weights have a shape, on some image.
+fn sizes_of(py: Python<'_>, shape: &[usize]) -> PyResult<QuantizedConv> {
+    let &[groups, fan_out, fan_in, taps] = shape else {
+        let message = "weights have four axes";
+        return Err(crate::error::raise_named(py, "InvalidOperand", message.into()));
+    };
+    let (rows, columns) = (WindowSide::of_taps(1), WindowSide::of_taps(taps));
+    sizes(py, &rows, &columns, groups, fan_in, fan_out)
+}
+
+/// A convolution.
+struct Convolution {
+    sizes: QuantizedConv,
+    way: QuantizedWay,
+    weights: PyBuffer<i32>,
+    operands: Operands,
+}
+
+impl Work for Convolution {
+    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
+        let all = &mut self.operands;
+        let image = planes(&all.image, &all.image_layout)?;
+        let mut output = planes_mut(&mut all.output, &all.output_layout)?;
+        let made = all.finish.get();
+        let addend = made.addend.as_ref().map(elements);
+        let (weights, scratch) = (elements(&self.weights), elements_mut(&mut all.scratch));
+        let finish = made.finish();
+        let encoding = all.encoding;
+        self.sizes.run(
+            &self.way,
+            &image,
+            encoding,
+            weights,
+            addend,
+            &finish,
+            &mut output,
+            scratch,
+            team,
+        )
+    }
+
+    fn scratch_len(&self) -> usize {
+        self.way.scratch_len()
+    }
+}
+
+/// A convolution of every channel by itself.
+struct Channels {
+    sizes: QuantizedDepthwise,
+    weights: PyBuffer<f32>,
+    addend: Option<PyBuffer<f32>>,
+    operands: Operands,
+}
+
+impl Work for Channels {
+    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
+        let all = &mut self.operands;
+        let image = planes(&all.image, &all.image_layout)?;
+        let mut output = planes_mut(&mut all.output, &all.output_layout)?;
+        let (addend, scratch) =
+            (self.addend.as_ref().map(elements), elements_mut(&mut all.scratch));
+        let finish = all.finish.get().finish();
+        let weights = elements(&self.weights);
+        self.sizes.run(&image, all.encoding, weights, addend, &finish, &mut output, scratch, team)
+    }
+
+    fn scratch_len(&self) -> usize {
+        self.sizes.scratch_len()
+    }
+}
