@@ -15,8 +15,8 @@ const VECTORS: usize = 4;
 const MANY_ROWS: usize = 7;
 const ROWS: usize = 4;
 const FEW_ROWS: usize = 2;
-/// Elements behind each row of the padded plane, which vectors may reach.
-const SLACK: usize = 64;
+/// Elements behind each row of the padded plane, which the widest vector may reach.
+const SLACK: usize = 16;
 
 /// The sizes of a depthwise convolution, with one or more results per channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,47 +188,50 @@ impl Depthwise {
         Plane { sizes: self, padded, weights, bias, bounds }.run(isa, output);
     }
 
-    /// Copies a plane into its frame. Columns of equal remainder modulo the stride are put beside
-    /// each other, so that the elements under a tap at successive positions are contiguous.
+    /// Copies a plane into its frame.
     #[inline(always)]
-    pub(crate) fn pad<I: Isa>(&self, isa: I, plane: &[f32], padded: &mut [f32]) {
+    fn pad<I: Isa>(&self, isa: I, plane: &[f32], padded: &mut [f32]) {
+        for (y, line) in plane.chunks_exact(self.window.columns.size).enumerate() {
+            self.pad_row(isa, y, line, padded);
+        }
+    }
+
+    /// Copies a row of a plane into its frame, if windows reach it. Columns of equal remainder modulo
+    /// the stride are put beside each other, so that the elements under a tap at successive positions
+    /// are contiguous.
+    #[inline(always)]
+    pub(crate) fn pad_row<I: Isa>(&self, isa: I, y: usize, line: &[f32], padded: &mut [f32]) {
         let ops = isa.f32();
         let (rows, columns) = (&self.window.rows, &self.window.columns);
         let (phase, pitch) = (self.phase(), self.pitch());
         let (height, stride) = (self.height(), columns.stride);
         let reach = (columns.out - 1) * stride + (columns.kernel - 1) * columns.dilation + 1;
         let count = columns.size.min(reach.saturating_sub(columns.before));
-        if count == 0 {
+        let row = y + rows.before;
+        if count == 0 || row >= height {
             return;
         }
-        for (y, line) in plane.chunks_exact(columns.size).enumerate() {
-            let Some(target) = padded
-                .get_mut((y + rows.before) * pitch..(y + rows.before + 1) * pitch)
-                .filter(|_| y + rows.before < height)
-            else {
-                return;
-            };
-            if stride == 1 {
-                // Behind the image are zeros, as in the last vector.
-                for at in (0..count).step_by(ops.len()) {
-                    let vector = load_part(isa, &line[at..count]);
-                    ops.store(vector, &mut target[columns.before + at..]);
-                }
+        let target = &mut padded[row * pitch..(row + 1) * pitch];
+        if stride == 1 {
+            // Behind the image are zeros, as in the last vector.
+            for at in (0..count).step_by(ops.len()) {
+                let vector = load_part(isa, &line[at..count]);
+                ops.store(vector, &mut target[columns.before + at..]);
+            }
+            return;
+        }
+        for remainder in 0..stride {
+            // The first column of the image that belongs to this part of the frame.
+            let first = (remainder + stride - columns.before % stride) % stride;
+            let start = remainder * phase + (columns.before + first) / stride;
+            if stride == 2 {
+                let source = line.get(first..count).unwrap_or_default();
+                every_second(source, &mut target[start..start + source.len().div_ceil(2)]);
                 continue;
             }
-            for remainder in 0..stride {
-                // The first column of the image that belongs to this part of the frame.
-                let first = (remainder + stride - columns.before % stride) % stride;
-                let start = remainder * phase + (columns.before + first) / stride;
-                if stride == 2 {
-                    let source = line.get(first..count).unwrap_or_default();
-                    every_second(source, &mut target[start..start + source.len().div_ceil(2)]);
-                    continue;
-                }
-                let elements = line[..count].iter().skip(first).step_by(stride);
-                for (to, from) in target[start..].iter_mut().zip(elements) {
-                    *to = *from;
-                }
+            let elements = line[..count].iter().skip(first).step_by(stride);
+            for (to, from) in target[start..].iter_mut().zip(elements) {
+                *to = *from;
             }
         }
     }

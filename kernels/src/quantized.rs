@@ -703,14 +703,14 @@ impl QuantizedDepthwise {
         Depthwise::new(window, channels, fan_out).map(Self)
     }
 
-    /// Returns the elements of scratch memory that a run needs: those of a padded plane, and of one
-    /// plane of the image or the result.
+    /// Returns the elements of scratch memory that a run needs: those of a padded plane, and of a plane
+    /// of the result or a row of the image.
     pub fn scratch_len(&self) -> usize {
         self.0.scratch_len().saturating_add(self.real_len())
     }
 
     fn real_len(&self) -> usize {
-        self.0.window().plane().max(self.0.window().positions())
+        self.0.window().width().max(self.0.window().positions())
     }
 
     /// Computes the convolution, plane by plane: see [`Depthwise::run`]. Sums are exact if the
@@ -801,12 +801,13 @@ impl SimdOp for PlaneByPlane<'_, '_> {
         padded.fill(0.0);
         for n in 0..image.counts()[0] {
             for channel in 0..image.counts()[1] {
-                let plane = image.plane(n, channel);
-                let numbers = &mut real[..plane.len()];
-                for (to, &from) in numbers.iter_mut().zip(plane) {
-                    *to = f32::from(encoding.number(from));
+                let width = sizes.window().width();
+                for (y, line) in image.plane(n, channel).chunks_exact(width).enumerate() {
+                    for (to, &from) in real.iter_mut().zip(line) {
+                        *to = f32::from(encoding.number(from));
+                    }
+                    sizes.pad_row(isa, y, &real[..width], padded);
                 }
-                sizes.pad(isa, numbers, padded);
                 for made in channel * fan_out..(channel + 1) * fan_out {
                     let weights = &weights[made * taps..(made + 1) * taps];
                     let start = addend.map_or(0.0, |addend| addend[made]);

@@ -78,6 +78,13 @@ class Backend(Protocol):
             Whether the output overlaps an input.
         """
 
+    def narrow_steps(self, graph: Graph) -> list[list[int]] | None:
+        """
+        Return steps that might be fast in few bytes since they pass on small integers.
+
+        ``None`` if the graph is not quantized.
+        """
+
     def row_kernels(self, graph: Graph) -> RowKernels | None:
         """Return what is known of running steps of a graph strip by strip; ``None`` if nothing."""
 

@@ -16,7 +16,7 @@ from arenaplan._core import ByteEncoding, ByteResult, quantized_conv
 from arenaplan.errors import InvalidDim, InvalidOperand
 from arenaplan.executor import compiled
 from arenaplan.executor.kernels.quantized_conv import QuantizedConv
-from arenaplan.executor.quantizing import quantized_group
+from arenaplan.executor.quantizing import narrow_steps, quantized_group
 from arenaplan.executor.registry import Scratch
 from arenaplan.executor.signatures import group_of, signature_of
 from arenaplan.values import Quantized
@@ -250,6 +250,56 @@ def test_nodes_of_integers_have_the_bits_of_the_kernel_in_numpy(
         (wanted,) = model.found()
     assert np.array_equal(found, wanted)
     assert np.unique(found).size > 50
+
+
+def test_a_plan_passes_on_bytes_where_that_is_fast(tmp_path: Path) -> None:
+    """A residual block: one step per convolution, one for the sum, and no real number is stored."""
+    case = Case((1, 16, 20, 20), (16, 16, 3, 3), {"pads": [1] * 4})
+    draw = np.random.default_rng(5)
+    constants: dict[str, np.ndarray] = {"s": scale(0.05), "z": np.uint8(128), "none": np.int8(0)}
+    nodes = []
+
+    def convolved(name: str, source: str) -> None:
+        constants[f"{name}_w"] = integers(case.weights, np.int8, draw)
+        constants[f"{name}_s"] = scale(0.0006)
+        nodes.extend(
+            [
+                helper.make_node("DequantizeLinear", [source, "s", "z"], [f"{name}_x"]),
+                helper.make_node(
+                    "DequantizeLinear", [f"{name}_w", f"{name}_s", "none"], [f"{name}_m"]
+                ),
+                helper.make_node("Conv", [f"{name}_x", f"{name}_m"], [f"{name}_y"], pads=[1] * 4),
+                helper.make_node("Relu", [f"{name}_y"], [f"{name}_r"]),
+                helper.make_node("QuantizeLinear", [f"{name}_r", "s", "z"], [f"{name}_q"]),
+            ]
+        )
+
+    convolved("a", "x")
+    convolved("b", "a_q")
+    for name in ("a", "b"):
+        nodes.append(helper.make_node("DequantizeLinear", [f"{name}_q", "s", "z"], [f"{name}_d"]))
+    nodes.append(helper.make_node("Add", ["a_d", "b_d"], ["sum"]))
+    nodes.append(helper.make_node("QuantizeLinear", ["sum", "s", "z"], ["y"]))
+    inputs = {"x": integers(case.image, np.uint8, draw)}
+    model = Model(tmp_path, nodes, inputs, {"y": np.uint8}, constants)
+    graph = ap.load(model.path)
+    steps = narrow_steps(graph)
+    assert steps is not None
+    assert [graph.nodes[nodes[-1]].op for nodes in steps] == ["QuantizeLinear"] * 3
+    plan = ap.plan(graph)
+    stored = {graph.nodes[nodes[-1]].outputs[0] for nodes in plan.steps}
+    assert {graph.values[value].dtype for value in stored if value is not None} == {"uint8"}
+    (found,) = model.found()
+    (wanted,) = model.expected()
+    assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1
+    assert (found != wanted).mean() < 0.01
+
+
+def test_real_graphs_have_no_narrow_steps(tmp_path: Path) -> None:
+    inputs = {"x": np.ones((2, 3), np.float32)}
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    model = Model(tmp_path, [relu], inputs, {"y": np.float32}, {})
+    assert narrow_steps(ap.load(model.path)) is None
 
 
 def test_weights_whose_integers_are_unknown_stay_real(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from arenaplan.backend import Scratch
 from arenaplan.executor.groups import Group, NotAGroup
+from arenaplan.executor.quantizing import narrow_steps
 from arenaplan.executor.regions import RowKernels, region_of
 from arenaplan.executor.registry import Signature, Tensor, attributed, find_kernel
 from arenaplan.executor.signatures import NOT_RUN, group_of, is_in_order, signature_of
@@ -120,6 +121,10 @@ class NumpyBackend:
         if ways is None:
             return [(0, 0.0)]
         return [(_padded(choice.bytes), choice.cost * 1e-9) for choice in ways.ways]
+
+    def narrow_steps(self, graph: Graph) -> list[list[int]] | None:
+        """Return the steps of a quantized graph in which each makes bytes of bytes."""
+        return narrow_steps(graph)
 
     def row_kernels(self, graph: Graph) -> RowKernels:
         """Return what is known of running steps of a graph strip by strip."""

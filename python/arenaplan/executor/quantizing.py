@@ -10,6 +10,7 @@ after it become a chain each, which makes all bytes of the image, or of the resu
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,12 +25,14 @@ from arenaplan.executor.kernels.quantized_conv import (
     Weights,
     quantized_conv_of,
 )
-from arenaplan.executor.registry import Run, Scratch, Signature, scratch_bytes
+from arenaplan.executor.registry import Run, Scratch, Signature, find_kernel, scratch_bytes
+from arenaplan.executor.signatures import NOT_RUN, signature_of
 from arenaplan.executor.tiles import Tile, bind, lay_out, made_by
 from arenaplan.executor.timing import nanoseconds
-from arenaplan.graph import Choice
+from arenaplan.graph import Choice, Graph, Node
 from arenaplan.ops.boxes import whole
 
+_CONVERSIONS = ("DequantizeLinear", "QuantizeLinear")
 _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
@@ -205,3 +208,89 @@ def _scale(signature: Signature) -> tuple[float, int] | None:
     if not (math.isfinite(number) and number > 0):
         return None
     return number, 0 if zero is None else int(zero.reshape(()))
+
+
+def narrow_steps(graph: Graph) -> list[list[int]] | None:
+    """
+    Return the steps of a quantized graph in which each makes bytes of bytes, as far as they can.
+
+    A step ends with a QuantizeLinear, and has the nodes before it back to conversions of bytes:
+    elementwise ones, and at most one convolution. Conversions run in each step that reads them.
+
+    Returns
+    -------
+    list of list of int, optional
+        Nodes that run as one; ``None`` if all run alone.
+    """
+    if not any(node.op == "QuantizeLinear" for node in graph.nodes):
+        return None
+    found = _Narrow(graph)
+    steps = [found.step(node) for node in graph.nodes]
+    inside = {node for nodes in steps for node in nodes[:-1]}
+    if not inside:
+        return None
+    needed = set(graph.outputs)
+    kept: list[list[int]] = []
+    for nodes in reversed(steps):
+        last = graph.nodes[nodes[-1]]
+        # What groups make for themselves is made once more if something else reads it.
+        if last.index in inside and needed.isdisjoint(last.outputs):
+            continue
+        members = [graph.nodes[node] for node in nodes]
+        made = {value for node in members for value in node.outputs}
+        needed.update(v for node in members for v in node.inputs if v not in made and v is not None)
+        kept.append(nodes)
+    return kept[::-1]
+
+
+class _Narrow:
+    """Finds the nodes that run as one with each QuantizeLinear of a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.makers = {
+            value: node for node in graph.nodes for value in node.outputs if value is not None
+        }
+        self.readers = Counter(value for node in graph.nodes for value in node.inputs)
+        self.readers.update(graph.outputs)
+
+    def step(self, node: Node) -> list[int]:
+        """Return the nodes that run as one with a node, which is the last of them."""
+        if node.op != "QuantizeLinear" or node.domain not in ("", "ai.onnx"):
+            return [node.index]
+        nodes, products = {node.index}, 0
+        shapes = {self.graph.values[value].shape for value in node.outputs if value is not None}
+        pending = [value for value in node.inputs if value is not None]
+        while pending:
+            value = pending.pop()
+            maker = self.makers.get(value)
+            if maker is None or maker.index in nodes:
+                continue
+            if maker.op == "DequantizeLinear" and maker.effects.repeats:
+                if self.graph.values[value].shape in shapes:
+                    nodes.add(maker.index)
+                continue
+            kind = self._kind(maker, value)
+            if kind is None or (kind and products):
+                return [node.index]
+            if kind:
+                shapes = {self.graph.values[v].shape for v in maker.inputs[:1] if v is not None}
+            elif self.graph.values[value].shape not in shapes:
+                return [node.index]
+            products += kind
+            nodes.add(maker.index)
+            pending += [read for read in maker.inputs if read is not None]
+        return sorted(nodes)
+
+    def _kind(self, maker: Node, value: int) -> int | None:
+        """Return 0 for an elementwise node, 1 for a convolution, or nothing."""
+        made = [output for output in maker.outputs if output is not None]
+        if made != [value] or self.readers[value] > 1 or maker.op in _CONVERSIONS:
+            return None
+        try:
+            kernel = find_kernel(signature_of(self.graph, maker))
+        except NOT_RUN:
+            return None
+        if kernel.is_pointwise:
+            return 0
+        return 1 if maker.op == "Conv" else None

@@ -62,6 +62,8 @@ def chosen(
     tried = [first]
     quickest = min(_quickest(maker, plain), first.seconds)
     limit = max_slowdown * quickest
+    if not maker.watch.is_over:
+        tried += _narrow(maker)
     needs_others = first.plan.arena_bytes > draft.arena_bytes or first.seconds > limit
     if needs_others and not maker.watch.is_over:
         tried += _others(maker, first, limit)
@@ -121,6 +123,16 @@ def _others(maker: Maker, first: Timed, limit: float) -> list[Timed]:
         known.append(draft.steps)
         found.append(maker.finish(draft))
     return found
+
+
+def _narrow(maker: Maker) -> list[Timed]:
+    """Return the plan of a quantized graph in which steps pass on small integers, if it is one."""
+    if not {"fusion", "recompute"} <= set(maker.names):
+        return []
+    steps = maker.backend.narrow_steps(maker.graph)
+    if steps is None:
+        return []
+    return [maker.finish(maker.draft(maker.names, steps), steps)]
 
 
 def _in_strips(maker: Maker, plain: Timed, limit: float, below: float) -> list[Timed]:

@@ -2,8 +2,8 @@
 Convolution of bytes by a compiled kernel, with exact sums and a result of bytes.
 
 Neither the image nor the sums exist in a wide type, not even tile by tile: a result is rounded
-while its sum is in a register. A node of :mod:`arenaplan.executor.kernels.integer` is one such call,
-and so are the members of a group that convert an image, convolve it and convert the result
+while its sum is in a register. A node of :mod:`arenaplan.executor.kernels.integer` is one such
+call, and so are the members of a group that convert an image, convolve it and convert the result
 (:mod:`arenaplan.executor.quantizing`).
 """
 
