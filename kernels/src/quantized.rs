@@ -253,7 +253,7 @@ impl QuantizedConv {
 
 /// Returns a pair of numbers of 16 bits as one of 32.
 #[inline(always)]
-fn pair_of(first: i16, second: i16) -> i32 {
+pub(crate) fn pair_of(first: i16, second: i16) -> i32 {
     i32::from(first.cast_unsigned()) | (i32::from(second) << 16)
 }
 
@@ -438,11 +438,31 @@ impl Sweep<'_, '_> {
     }
 }
 
+/// A pair in a lane of 32 bits.
+pub(crate) trait Pair: Copy {
+    /// Returns its bits.
+    fn bits(self) -> i32;
+}
+
+impl Pair for i32 {
+    #[inline(always)]
+    fn bits(self) -> i32 {
+        self
+    }
+}
+
+impl Pair for f32 {
+    #[inline(always)]
+    fn bits(self) -> i32 {
+        self.to_bits().cast_signed()
+    }
+}
+
 /// The right operand of a product: vectors of pairs.
 trait Columns {
     /// Calls a function with each row of weights, and the elements that they are multiplied by, from
     /// the first column of a tile on.
-    fn each(&self, weights: &[[i32; ROWS]], multiply: impl FnMut(&[i32; ROWS], &[f32]));
+    fn each<W: Pair>(&self, weights: &[[W; ROWS]], multiply: impl FnMut(&[W; ROWS], &[f32]));
 }
 
 /// Some columns of the unrolled image.
@@ -453,7 +473,7 @@ struct Unrolled<'a, const N: usize> {
 
 impl<const N: usize> Columns for Unrolled<'_, N> {
     #[inline(always)]
-    fn each(&self, weights: &[[i32; ROWS]], mut multiply: impl FnMut(&[i32; ROWS], &[f32])) {
+    fn each<W: Pair>(&self, weights: &[[W; ROWS]], mut multiply: impl FnMut(&[W; ROWS], &[f32])) {
         for (weights, line) in weights.iter().zip(self.columns) {
             multiply(weights, &line[self.at..]);
         }
@@ -471,7 +491,7 @@ struct FramedPairs<'a> {
 
 impl Columns for FramedPairs<'_> {
     #[inline(always)]
-    fn each(&self, weights: &[[i32; ROWS]], mut multiply: impl FnMut(&[i32; ROWS], &[f32])) {
+    fn each<W: Pair>(&self, weights: &[[W; ROWS]], mut multiply: impl FnMut(&[W; ROWS], &[f32])) {
         let mut first = self.at;
         for weights in weights.chunks_exact(self.offsets.len()) {
             let elements = &self.scratch[first..];
@@ -497,16 +517,16 @@ impl FramedPairs<'_> {
         let weights = weights.as_chunks().0;
         if is_wide(isa) {
             match vectors {
-                3 => tile::<I, ROWS, 3, TILE>(isa, weights, 0, self, 0, sums),
-                2 => tile::<I, ROWS, 2, TILE>(isa, weights, 0, self, 0, sums),
-                _ => tile::<I, ROWS, 1, TILE>(isa, weights, 0, self, 0, sums),
+                3 => tile::<I, _, ROWS, 3, TILE>(isa, weights, 0, self, 0, sums),
+                2 => tile::<I, _, ROWS, 2, TILE>(isa, weights, 0, self, 0, sums),
+                _ => tile::<I, _, ROWS, 1, TILE>(isa, weights, 0, self, 0, sums),
             }
             return;
         }
         for row in (0..made).step_by(ROWS / 2) {
             match vectors {
-                2 => tile::<I, { ROWS / 2 }, 2, TILE>(isa, weights, row, self, 0, sums),
-                _ => tile::<I, { ROWS / 2 }, 1, TILE>(isa, weights, row, self, 0, sums),
+                2 => tile::<I, _, { ROWS / 2 }, 2, TILE>(isa, weights, row, self, 0, sums),
+                _ => tile::<I, _, { ROWS / 2 }, 1, TILE>(isa, weights, row, self, 0, sums),
             }
         }
     }
@@ -515,9 +535,9 @@ impl FramedPairs<'_> {
 /// Adds the products of rows of pairs of weights, of which the first `made` of each count, and columns
 /// to sums, which are the bits of integers.
 #[inline(always)]
-fn accumulate<I: Isa, const N: usize>(
+pub(crate) fn accumulate<I: Isa, W: Pair, const N: usize>(
     isa: I,
-    weights: &[[i32; ROWS]],
+    weights: &[[W; ROWS]],
     made: usize,
     columns: &[[f32; N]],
     sums: &mut [[f32; N]],
@@ -529,15 +549,15 @@ fn accumulate<I: Isa, const N: usize>(
         let source = Unrolled { columns, at };
         if is_wide(isa) {
             match vectors {
-                0 | 1 => tile::<I, ROWS, 1, N>(isa, weights, 0, &source, at, sums),
-                2 => tile::<I, ROWS, 2, N>(isa, weights, 0, &source, at, sums),
-                _ => tile::<I, ROWS, 3, N>(isa, weights, 0, &source, at, sums),
+                0 | 1 => tile::<I, _, ROWS, 1, N>(isa, weights, 0, &source, at, sums),
+                2 => tile::<I, _, ROWS, 2, N>(isa, weights, 0, &source, at, sums),
+                _ => tile::<I, _, ROWS, 3, N>(isa, weights, 0, &source, at, sums),
             }
             at += width * vectors.clamp(1, 3);
             continue;
         }
         for row in (0..made).step_by(ROWS / 2) {
-            tile::<I, { ROWS / 2 }, 2, N>(isa, weights, row, &source, at, sums);
+            tile::<I, _, { ROWS / 2 }, 2, N>(isa, weights, row, &source, at, sums);
         }
         at += 2 * width;
     }
@@ -545,9 +565,9 @@ fn accumulate<I: Isa, const N: usize>(
 
 /// Adds the products of `R` rows of weights and `V` vectors of columns.
 #[inline(always)]
-fn tile<I: Isa, const R: usize, const V: usize, const N: usize>(
+fn tile<I: Isa, W: Pair, const R: usize, const V: usize, const N: usize>(
     isa: I,
-    weights: &[[i32; ROWS]],
+    weights: &[[W; ROWS]],
     row: usize,
     columns: &impl Columns,
     at: usize,
@@ -568,7 +588,7 @@ fn tile<I: Isa, const R: usize, const V: usize, const N: usize>(
             *vector = bits.load(&elements[v * width..]).reinterpret_cast();
         }
         for (r, total) in total.iter_mut().enumerate() {
-            let weight = ops.splat(weights[row + r]);
+            let weight = ops.splat(weights[row + r].bits());
             for (total, vector) in total.iter_mut().zip(vectors) {
                 *total = ops.add(*total, pair_products(isa, weight, vector));
             }

@@ -99,6 +99,40 @@ impl Requantization<'_> {
         self.write(isa, channel, sums, target, |sums| isa.i32().to_float(sums.reinterpret_cast()));
     }
 
+    /// Writes sums of successive channels from one on, which are the bits of integers, as bytes.
+    #[inline(always)]
+    pub(crate) fn row<I: Isa>(&self, isa: I, channel: usize, sums: &[f32], target: &mut [u8]) {
+        let ops = isa.f32();
+        let channels = channel..channel + target.len();
+        let (scale, shift) = (&self.scale[channels.clone()], &self.shift[channels]);
+        let limits = Limits::new(isa, self);
+        let (mut numbers, mut bytes) = ([0.0_f32; SOME], [0; SOME]);
+        let factors = scale.chunks(SOME).zip(shift.chunks(SOME));
+        for ((target, sums), (scale, shift)) in
+            target.chunks_mut(SOME).zip(sums.chunks(SOME)).zip(factors)
+        {
+            for at in (0..target.len()).step_by(ops.len()) {
+                let sums = load_part(isa, &sums[at..]);
+                let real = isa.i32().to_float(sums.reinterpret_cast());
+                let (scale, shift) = (load_part(isa, &scale[at..]), load_part(isa, &shift[at..]));
+                let rounded = limits.rounded(isa, ops.mul_add(real, scale, shift));
+                ops.store(rounded, &mut numbers[at..]);
+            }
+            self.lowest_bytes(&numbers, &mut bytes);
+            target.copy_from_slice(&bytes[..target.len()]);
+        }
+    }
+
+    /// Writes the lowest bytes of numbers next to [`MIDDLE`], plus the zero point.
+    #[inline(always)]
+    fn lowest_bytes(&self, numbers: &[f32; SOME], bytes: &mut [u8; SOME]) {
+        let [zero, _] = self.result.zero.to_le_bytes();
+        for (byte, number) in bytes.iter_mut().zip(numbers) {
+            let [lowest, ..] = number.to_bits().to_le_bytes();
+            *byte = lowest.wrapping_add(zero);
+        }
+    }
+
     /// Writes sums of a channel, which are integers in single precision, as bytes.
     #[inline(always)]
     pub(crate) fn singles<I: Isa>(&self, isa: I, channel: usize, sums: &[f32], target: &mut [u8]) {
@@ -116,25 +150,50 @@ impl Requantization<'_> {
     ) {
         let ops = isa.f32();
         let (scale, shift) = (ops.splat(self.scale[channel]), ops.splat(self.shift[channel]));
-        let (low, high) = (ops.splat(self.bounds.0), ops.splat(self.bounds.1));
-        let (least, most) = self.result.limits();
-        let (least, most) = (ops.splat(least), ops.splat(most));
-        let (divisor, middle) = (ops.splat(self.divisor), ops.splat(MIDDLE));
-        let [zero, _] = self.result.zero.to_le_bytes();
+        let limits = Limits::new(isa, self);
         let (mut numbers, mut bytes) = ([0.0_f32; SOME], [0; SOME]);
         for (target, sums) in target.chunks_mut(SOME).zip(sums.chunks(SOME)) {
             for (number, sums) in numbers.chunks_mut(ops.len()).zip(sums.chunks(ops.len())) {
                 let real = ops.mul_add(convert(load_part(isa, sums)), scale, shift);
-                let real = ops.div(bounded(isa, real, low, high), divisor);
-                // What is no number becomes the least one.
-                let bounded = ops.min(ops.max(real, least), most);
-                ops.store(ops.add(bounded, middle), number);
+                ops.store(limits.rounded(isa, real), number);
             }
-            for (byte, number) in bytes.iter_mut().zip(&numbers) {
-                let [lowest, ..] = number.to_bits().to_le_bytes();
-                *byte = lowest.wrapping_add(zero);
-            }
+            self.lowest_bytes(&numbers, &mut bytes);
             target.copy_from_slice(&bytes[..target.len()]);
         }
+    }
+}
+
+/// The numbers of a [`Requantization`] that are the same for all channels, in vectors.
+#[derive(Clone, Copy)]
+struct Limits<I: Isa> {
+    low: I::F32,
+    high: I::F32,
+    divisor: I::F32,
+    least: I::F32,
+    most: I::F32,
+}
+
+impl<I: Isa> Limits<I> {
+    #[inline(always)]
+    fn new(isa: I, of: &Requantization<'_>) -> Self {
+        let ops = isa.f32();
+        let (least, most) = of.result.limits();
+        Self {
+            low: ops.splat(of.bounds.0),
+            high: ops.splat(of.bounds.1),
+            divisor: ops.splat(of.divisor),
+            least: ops.splat(least),
+            most: ops.splat(most),
+        }
+    }
+
+    /// Returns real numbers as integers next to [`MIDDLE`], within bounds.
+    #[inline(always)]
+    fn rounded(&self, isa: I, real: I::F32) -> I::F32 {
+        let ops = isa.f32();
+        let real = ops.div(bounded(isa, real, self.low, self.high), self.divisor);
+        // What is no number becomes the least one.
+        let bounded = ops.min(ops.max(real, self.least), self.most);
+        ops.add(bounded, ops.splat(MIDDLE))
     }
 }

@@ -12,8 +12,8 @@
 )]
 
 use arenaplan_kernels::{
-    Encoding, Planes, PlanesMut, QuantizedConv, QuantizedDepthwise, Requantization, Side, Sliding,
-    Team,
+    Encoding, Planes, PlanesMut, QuantizedConv, QuantizedDepthwise, QuantizedMatrix,
+    Requantization, Side, Sliding, Team,
 };
 
 struct Case {
@@ -302,4 +302,84 @@ fn sizes_that_contradict_each_other_are_refused() {
     assert!(run(&[1.0; 3], 4, room, &[0; 3]).is_err());
     assert!(run(&[1.0; 3], 3, room - 1, &[0; 3]).is_err());
     assert!(run(&[1.0; 3], 3, room, &[0; 2]).is_err());
+}
+
+#[test]
+fn rows_times_a_matrix_are_exact_for_all_sizes() {
+    let sizes =
+        [(1, 1, 1), (3, 7, 5), (9, 33, 48), (8, 64, 130), (70, 20, 61), (5, 2, 100), (64, 9, 16)];
+    for (at, (rows, depth, columns)) in sizes.into_iter().enumerate() {
+        let encoding = if at % 2 == 0 { UNSIGNED } else { SIGNED };
+        let matrix = QuantizedMatrix::new(depth, columns).unwrap();
+        let x = bytes(2 * rows * depth, at);
+        let weights: Vec<i16> =
+            bytes(depth * columns, 9).into_iter().map(|byte| i16::from(byte) - 125).collect();
+        let scale: Vec<f32> =
+            (0..columns).map(|column| 1.0 / (50.0 * depth as f32 + column as f32)).collect();
+        let shift: Vec<f32> = (0..columns).map(|column| column as f32 / 7.0 - 3.0).collect();
+        let addend: Vec<i32> = (0..columns as i32).map(|column| column * 111 - 500).collect();
+        let finish = Requantization {
+            scale: &scale,
+            shift: &shift,
+            bounds: (-80.0, 1000.0),
+            divisor: 0.9,
+            result: UNSIGNED,
+        };
+        let mut wanted = Vec::new();
+        for row in x.chunks(depth) {
+            for column in 0..columns {
+                let mut sum = addend[column];
+                for (k, &byte) in row.iter().enumerate() {
+                    let integer = if encoding.is_signed {
+                        i32::from(byte.cast_signed())
+                    } else {
+                        i32::from(byte)
+                    };
+                    let weight = i32::from(weights[k * columns + column]);
+                    sum += weight * (integer - i32::from(encoding.zero));
+                }
+                let real = (sum as f32).mul_add(scale[column], shift[column]);
+                let real = real.clamp(finish.bounds.0, finish.bounds.1);
+                let integer = (real / finish.divisor).round_ties_even() as i64 + 128;
+                wanted.push(integer.clamp(0, 255) as u8);
+            }
+        }
+        let mut packed = vec![f32::NAN; matrix.packed_len()];
+        matrix.pack(&weights, &mut packed).unwrap();
+        let source = Planes::new(&x, [2, rows], depth).unwrap();
+        for (threads, room) in [(1, 1), (1, rows), (2, rows)] {
+            let team = Team::new(threads).unwrap();
+            let mut made = vec![77; wanted.len()];
+            let mut output = PlanesMut::new(&mut made, [2, rows], columns).unwrap();
+            let mut scratch = vec![f32::NAN; matrix.scratch_len(room)];
+            matrix
+                .run(
+                    &source,
+                    encoding,
+                    &packed,
+                    Some(&addend),
+                    &finish,
+                    &mut output,
+                    &mut scratch,
+                    &team,
+                )
+                .unwrap();
+            assert_eq!(made, wanted, "{rows} {depth} {columns}");
+        }
+        let mut made = vec![0; wanted.len()];
+        let mut output = PlanesMut::new(&mut made, [2, rows], columns).unwrap();
+        let run = matrix.run(
+            &source,
+            encoding,
+            &packed[1..],
+            None,
+            &finish,
+            &mut output,
+            &mut vec![0.0; matrix.scratch_len(1)],
+            &Team::alone(),
+        );
+        assert!(run.is_err());
+    }
+    assert!(QuantizedMatrix::new(33_026, 1).is_err());
+    assert!(QuantizedMatrix::new(0, 1).is_err());
 }

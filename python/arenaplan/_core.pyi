@@ -80,16 +80,20 @@ __all__ = [
     "pack_csv_blame",
     "pack_matrix",
     "pack_quantized",
+    "pack_quantized_matrix",
     "pack_weights",
     "packed_bytes",
     "packed_matrix",
     "packed_quantized",
+    "packed_quantized_matrix",
     "plan",
     "plan_schema",
     "plan_together",
     "quantized_conv",
     "quantized_depthwise",
     "quantized_depthwise_scratch",
+    "quantized_product",
+    "quantized_product_scratch",
     "quantized_way",
     "recompute",
     "recompute_curve",
@@ -3081,6 +3085,18 @@ def pack_quantized(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> Non
         :func:`packed_quantized` elements.
     """
 
+def pack_quantized_matrix(matrix: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
+    """
+    Write a matrix in the order in which :func:`quantized_product` reads it.
+
+    Parameters
+    ----------
+    matrix : array of int16, shape (depth, columns)
+        Integers less their zero point.
+    target : array of float32
+        :func:`packed_quantized_matrix` elements.
+    """
+
 def pack_weights(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
     """
     Write the weights of a convolution in the order in which :meth:`CompiledKernel.conv` reads them.
@@ -3104,6 +3120,11 @@ def packed_matrix(depth: int, columns: int) -> int:
 def packed_quantized(shape: Sequence[int]) -> int:
     """
     Return the number of elements that :func:`pack_quantized` writes for weights of a shape.
+    """
+
+def packed_quantized_matrix(depth: int, columns: int) -> int:
+    """
+    Return the number of elements that :func:`pack_quantized_matrix` writes.
     """
 
 def plan(
@@ -3208,6 +3229,35 @@ def quantized_depthwise(
 def quantized_depthwise_scratch(rows: WindowSide, columns: WindowSide) -> int:
     """
     Return the elements of scratch memory that :func:`quantized_depthwise` needs.
+    """
+
+def quantized_product(
+    rows: ndarray[Any, Any],
+    encoding: ByteEncoding,
+    matrix: ndarray[Any, Any],
+    result: ByteResult,
+    output: ndarray[Any, Any],
+    scratch: ndarray[Any, Any],
+) -> CompiledKernel:
+    """
+    Return the product of rows of bytes and a matrix, with exact sums: see :func:`quantized_conv`.
+
+    Parameters
+    ----------
+    rows : array of uint8, shape (..., depth)
+    matrix : array of float32
+        That of :func:`pack_quantized_matrix`.
+    result : ByteResult
+        Channels are columns.
+    output : array of uint8, shape (..., columns)
+        May be the memory of the rows.
+    scratch : array of float32
+        :func:`quantized_product_scratch` elements; those for fewer rows do.
+    """
+
+def quantized_product_scratch(rows: int, depth: int, columns: int) -> int:
+    """
+    Return the elements of scratch memory with which :func:`quantized_product` is fastest.
     """
 
 def quantized_way(

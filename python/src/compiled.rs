@@ -45,7 +45,7 @@ impl PlaneLayout {
 
     /// Returns the layout of the rows of a buffer, if these are contiguous and the dimensions before
     /// the last one can be walked as two.
-    fn of_rows(buffer: &PyBuffer<f32>) -> Option<Self> {
+    pub(crate) fn of_rows<T: Element>(buffer: &PyBuffer<T>) -> Option<Self> {
         let (shape, strides) = (buffer.shape(), element_strides(buffer)?);
         let (&size, outer) = shape.split_last()?;
         if size != 1 && strides.last() != Some(&1) {

@@ -1,7 +1,8 @@
 //! Convolutions of bytes, bound to arrays: see [`crate::compiled`].
 
 use arenaplan_kernels::{
-    Encoding, QuantizedConv, QuantizedDepthwise, QuantizedWay, Requantization, Sliding, Team,
+    Encoding, QuantizedConv, QuantizedDepthwise, QuantizedMatrix, QuantizedWay, Requantization,
+    Sliding, Team,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -113,8 +114,8 @@ impl Operands {
         finish: Py<ByteResult>,
         output: PyBuffer<u8>,
         scratch: PyBuffer<f32>,
+        layouts: Option<(PlaneLayout, PlaneLayout)>,
     ) -> PyResult<Self> {
-        let layouts = PlaneLayout::of(&image).zip(PlaneLayout::of(&output));
         let Some((image_layout, output_layout)) = layouts.filter(|_| !output.readonly()) else {
             return Err(no_planes(py));
         };
@@ -173,7 +174,8 @@ pub(crate) fn quantized_conv(
     check_apart(py, &image, &output)?;
     check_apart(py, &weights, &output)?;
     check_apart(py, &weights, &scratch)?;
-    let operands = Operands::new(py, image, encoding, result, output, scratch)?;
+    let layouts = PlaneLayout::of(&image).zip(PlaneLayout::of(&output));
+    let operands = Operands::new(py, image, encoding, result, output, scratch, layouts)?;
     let (inward, outward) = operands.channels();
     let share = |channels: usize| channels.checked_div(groups).unwrap_or(0);
     let sizes = sizes(py, rows, columns, groups, share(inward), share(outward))?;
@@ -264,7 +266,8 @@ pub(crate) fn quantized_depthwise(
         check_apart(py, read, &output)?;
         check_apart(py, read, &scratch)?;
     }
-    let operands = Operands::new(py, image, encoding, result, output, scratch)?;
+    let layouts = PlaneLayout::of(&image).zip(PlaneLayout::of(&output));
+    let operands = Operands::new(py, image, encoding, result, output, scratch, layouts)?;
     let (inward, outward) = operands.channels();
     let fan_out = outward.checked_div(inward).unwrap_or(0);
     let sizes = Sliding::new(rows.inner, columns.inner)
@@ -283,6 +286,89 @@ pub(crate) fn quantized_depthwise_scratch(
     let sizes = Sliding::new(rows.inner, columns.inner)
         .and_then(|window| QuantizedDepthwise::new(window, 1, 1));
     Ok(sizes.map_err(|error| refused(py, &error))?.scratch_len())
+}
+
+/// Return the product of rows of bytes and a matrix, with exact sums: see :func:`quantized_conv`.
+///
+/// Parameters
+/// ----------
+/// rows : array of uint8, shape (..., depth)
+/// matrix : array of float32
+///     That of :func:`pack_quantized_matrix`.
+/// result : ByteResult
+///     Channels are columns.
+/// output : array of uint8, shape (..., columns)
+///     May be the memory of the rows.
+/// scratch : array of float32
+///     :func:`quantized_product_scratch` elements; those for fewer rows do.
+#[pyfunction]
+pub(crate) fn quantized_product(
+    py: Python<'_>,
+    rows: PyBuffer<u8>,
+    encoding: &ByteEncoding,
+    matrix: PyBuffer<f32>,
+    result: Py<ByteResult>,
+    output: PyBuffer<u8>,
+    scratch: PyBuffer<f32>,
+) -> PyResult<CompiledKernel> {
+    // Rows are widened before the same rows are written.
+    if !is_same(&rows, &output) {
+        check_apart(py, &rows, &output)?;
+    }
+    check_apart(py, &matrix, &output)?;
+    check_apart(py, &matrix, &scratch)?;
+    let layouts = PlaneLayout::of_rows(&rows).zip(PlaneLayout::of_rows(&output));
+    let operands = Operands::new(py, rows, encoding, result, output, scratch, layouts)?;
+    let sizes = QuantizedMatrix::new(operands.image_layout.size, operands.output_layout.size)
+        .map_err(|error| refused(py, &error))?;
+    Ok(CompiledKernel::new("quantized product", Product { sizes, matrix, operands }))
+}
+
+/// Return the elements of scratch memory with which :func:`quantized_product` is fastest.
+#[pyfunction]
+pub(crate) fn quantized_product_scratch(
+    py: Python<'_>,
+    rows: usize,
+    depth: usize,
+    columns: usize,
+) -> PyResult<usize> {
+    let sizes = QuantizedMatrix::new(depth, columns).map_err(|error| refused(py, &error))?;
+    Ok(sizes.scratch_len(rows))
+}
+
+/// Write a matrix in the order in which :func:`quantized_product` reads it.
+///
+/// Parameters
+/// ----------
+/// matrix : array of int16, shape (depth, columns)
+///     Integers less their zero point.
+/// target : array of float32
+///     :func:`packed_quantized_matrix` elements.
+#[pyfunction]
+pub(crate) fn pack_quantized_matrix(
+    py: Python<'_>,
+    matrix: PyBuffer<i16>,
+    mut target: PyBuffer<f32>,
+) -> PyResult<()> {
+    check_apart(py, &matrix, &target)?;
+    let (depth, columns) = match *matrix.shape() {
+        [depth, columns] => (depth, columns),
+        _ => (0, 0),
+    };
+    QuantizedMatrix::new(depth, columns)
+        .and_then(|sizes| sizes.pack(elements(&matrix), elements_mut(&mut target)))
+        .map_err(|error| refused(py, &error))
+}
+
+/// Return the number of elements that :func:`pack_quantized_matrix` writes.
+#[pyfunction]
+pub(crate) fn packed_quantized_matrix(
+    py: Python<'_>,
+    depth: usize,
+    columns: usize,
+) -> PyResult<usize> {
+    let sizes = QuantizedMatrix::new(depth, columns).map_err(|error| refused(py, &error))?;
+    Ok(sizes.packed_len())
 }
 
 /// Returns the sizes of a convolution.
@@ -367,5 +453,29 @@ impl Work for Channels {
 
     fn scratch_len(&self) -> usize {
         self.sizes.scratch_len()
+    }
+}
+
+/// A product of rows and a matrix.
+struct Product {
+    sizes: QuantizedMatrix,
+    matrix: PyBuffer<f32>,
+    operands: Operands,
+}
+
+impl Work for Product {
+    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
+        let all = &mut self.operands;
+        let rows = planes(&all.image, &all.image_layout)?;
+        let mut output = planes_mut(&mut all.output, &all.output_layout)?;
+        let made = all.finish.get();
+        let addend = made.addend.as_ref().map(elements);
+        let (matrix, scratch) = (elements(&self.matrix), elements_mut(&mut all.scratch));
+        let (finish, encoding) = (made.finish(), all.encoding);
+        self.sizes.run(&rows, encoding, matrix, addend, &finish, &mut output, scratch, team)
+    }
+
+    fn scratch_len(&self) -> usize {
+        self.operands.scratch.item_count()
     }
 }

@@ -1,4 +1,4 @@
-"""Convolutions of bytes: groups that are one, exact sums, and a result that is rounded once."""
+"""Convolutions and products of bytes: groups that are one, with sums that are rounded once."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from arenaplan._core import ByteEncoding, ByteResult, quantized_conv
 from arenaplan.errors import InvalidDim, InvalidOperand
 from arenaplan.executor import compiled
 from arenaplan.executor.kernels.quantized_conv import QuantizedConv
+from arenaplan.executor.kernels.quantized_product import QuantizedProduct
 from arenaplan.executor.quantizing import narrow_steps, quantized_group
 from arenaplan.executor.registry import Scratch
 from arenaplan.executor.signatures import group_of, signature_of
@@ -212,7 +213,8 @@ def test_scratch_memory_of_any_choice_gives_the_same_bytes(tmp_path: Path) -> No
     model = Case((1, 96, 9, 9), (32, 96, 3, 3), {"pads": [1] * 4}).model(tmp_path)
     group = quantized_group(_whole_group(ap.load(model.path)))
     assert group is not None
-    conv: QuantizedConv = group.conv
+    conv = group.kernel
+    assert isinstance(conv, QuantizedConv)
     choices = conv.choices()
     assert len(choices) > 2
     made = []
@@ -373,3 +375,121 @@ def test_conversions_by_several_scales_are_no_such_group(tmp_path: Path) -> None
     (found,) = other.found()
     (wanted,) = other.expected()
     assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1
+
+
+# -- products ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["MatMul", "Gemm", "transposed"])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_products_are_exact_and_rounded_once(tmp_path: Path, kind: str, per_channel: bool) -> None:
+    rows, depth, columns = 21, 50, 70
+    draw = np.random.default_rng(11)
+    is_transposed = kind == "transposed"
+    shape = (columns, depth) if is_transposed else (depth, columns)
+    scales = scale(0.0119)
+    if per_channel:
+        scales = draw.uniform(0.002, 0.03, columns).astype(np.float32)
+    constants = {
+        "xs": scale(0.0271),
+        "xz": np.uint8(117),
+        "w": integers(shape, np.int8, draw),
+        "ws": scales,
+        "ys": scale(0.11),
+        "yz": np.int8(-3),
+        "b": draw.normal(size=columns).astype(np.float32),
+    }
+    leading = (3, 7) if kind == "MatMul" else (rows,)
+    product = (
+        helper.make_node("MatMul", ["wide", "matrix"], ["sums"])
+        if kind == "MatMul"
+        else helper.make_node("Gemm", ["wide", "matrix", "b"], ["sums"], transB=int(is_transposed))
+    )
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["wide"]),
+        helper.make_node(
+            "DequantizeLinear", ["w", "ws"], ["matrix"], axis=0 if is_transposed else 1
+        ),
+        product,
+        helper.make_node("Relu", ["sums"], ["bounded"]),
+        helper.make_node("QuantizeLinear", ["bounded", "ys", "yz"], ["y"]),
+    ]
+    inputs = {"x": integers((*leading, depth), np.uint8, draw)}
+    model = Model(tmp_path, nodes, inputs, {"y": np.int8}, constants)
+    graph = ap.load(model.path)
+    group = quantized_group(_whole_group(graph))
+    assert group is not None
+    assert isinstance(group.kernel, QuantizedProduct)
+    (found,) = model.found()
+    x = inputs["x"].astype(np.float64).reshape(rows, depth) - 117
+    matrix = constants["w"].astype(np.float64)
+    sums = x @ (matrix.T if is_transposed else matrix)
+    real = sums * (np.float64(constants["xs"]) * np.broadcast_to(scales, columns))
+    real = real + constants["b"] if kind != "MatMul" else real
+    exact = np.maximum(real, 0) / np.float64(constants["ys"])
+    wanted = np.clip(np.rint(exact) - 3, -128, 127)
+    ties = np.abs(np.abs(exact - np.floor(exact)) - 0.5) < 1e-4
+    made = found.reshape(rows, columns)
+    assert np.array_equal(made[~ties], wanted[~ties])
+    assert np.unique(made).size > 50
+    outputs = []
+    for choice in group.kernel.choices():
+        output = np.zeros((rows, columns), np.int8)
+        scratch = Scratch(np.zeros(choice.bytes, np.uint8), "product")
+        group.kernel.bind(inputs["x"], output, scratch)()
+        outputs.append(output)
+    assert len(outputs) == 2
+    assert all(np.array_equal(each, made) for each in outputs)
+
+
+def test_a_product_may_write_over_its_rows(tmp_path: Path) -> None:
+    draw = np.random.default_rng(12)
+    constants = {
+        "s": scale(0.0271),
+        "z": np.uint8(117),
+        "w": integers((48, 48), np.int8, draw),
+        "ys": scale(0.9),
+    }
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["wide"]),
+        helper.make_node("DequantizeLinear", ["w", "s"], ["matrix"]),
+        helper.make_node("MatMul", ["wide", "matrix"], ["sums"]),
+        helper.make_node("QuantizeLinear", ["sums", "ys", "z"], ["y"]),
+    ]
+    inputs = {"x": integers((100, 48), np.uint8, draw)}
+    model = Model(tmp_path, nodes, inputs, {"y": np.uint8}, constants)
+    group = quantized_group(_whole_group(ap.load(model.path)))
+    assert group is not None
+    assert group.kernel.writes_over
+    apart, over = np.zeros((100, 48), np.uint8), inputs["x"].copy()
+    memory = np.zeros(group.kernel.choices()[-1].bytes, np.uint8)
+    group.kernel.bind(inputs["x"], apart, Scratch(memory, "product"))()
+    group.kernel.bind(over, over, Scratch(memory, "product"))()
+    assert np.array_equal(apart, over)
+
+
+def test_products_of_scaled_or_varying_matrices_stay_real(tmp_path: Path) -> None:
+    draw = np.random.default_rng(13)
+    constants = {
+        "s": scale(0.0271),
+        "z": np.uint8(117),
+        "w": integers((8, 8), np.int8, draw),
+        "ys": scale(0.3),
+        "tall": draw.normal(size=(5, 1)).astype(np.float32),
+    }
+    inputs = {"x": integers((5, 8), np.uint8, draw)}
+    for operands, attributes in (
+        (["wide", "matrix"], {"alpha": 2.0}),
+        (["wide", "matrix", "tall"], {}),
+    ):
+        nodes = [
+            helper.make_node("DequantizeLinear", ["x", "s", "z"], ["wide"]),
+            helper.make_node("DequantizeLinear", ["w", "s"], ["matrix"]),
+            helper.make_node("Gemm", operands, ["sums"], **attributes),
+            helper.make_node("QuantizeLinear", ["sums", "ys", "z"], ["y"]),
+        ]
+        model = Model(tmp_path, nodes, inputs, {"y": np.uint8}, constants)
+        assert quantized_group(_whole_group(ap.load(model.path))) is None
+        (found,) = model.found()
+        (wanted,) = model.expected()
+        assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1

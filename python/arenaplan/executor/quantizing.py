@@ -1,10 +1,11 @@
 """
-Groups that one convolution of bytes performs.
+Groups that one convolution, or one product, of bytes performs.
 
 A tool for quantization puts a pair of conversions around every operator. A group that widens an
 image, convolves it and rounds the result is then a convolution of bytes, if the real weights are
-known to stand for integers (:meth:`arenaplan.Graph.quantized`). Elementwise members before and
-after it become a chain each, which makes all bytes of the image, or of the result, at once.
+known to stand for integers (:meth:`arenaplan.Graph.quantized`); rows that a constant matrix
+multiplies likewise. Elementwise members before and after it become a chain each, which makes all
+bytes of the image, or of the result, at once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -25,12 +27,14 @@ from arenaplan.executor.kernels.quantized_conv import (
     Weights,
     quantized_conv_of,
 )
+from arenaplan.executor.kernels.quantized_product import QuantizedProduct, quantized_product_of
 from arenaplan.executor.registry import Run, Scratch, Signature, find_kernel, scratch_bytes
 from arenaplan.executor.signatures import NOT_RUN, signature_of
 from arenaplan.executor.tiles import Tile, bind, lay_out, made_by
 from arenaplan.executor.timing import nanoseconds
 from arenaplan.graph import Choice, Graph, Node
 from arenaplan.ops.boxes import whole
+from arenaplan.values import Quantized
 
 _CONVERSIONS = ("DequantizeLinear", "QuantizeLinear")
 _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
@@ -38,19 +42,19 @@ _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 @dataclass(frozen=True)
 class QuantizedGroup:
-    """A convolution of bytes, and what is done with all of its image and its result."""
+    """A kernel of bytes, and what is done with all of its image and its result."""
 
-    conv: QuantizedConv
+    kernel: QuantizedConv | QuantizedProduct
     image: int
-    """The value that is convolved."""
+    """The value that is convolved, or multiplied."""
     before: Member | None
     """The member that makes it of others."""
     result: int
-    """The value that the convolution makes."""
+    """The value that the kernel makes."""
     after: Member | None
     """The member that makes the output of the group of it."""
     in_place: bool
-    """Whether the convolution may write where the output will be."""
+    """Whether the kernel may write where the output will be."""
 
     def choices(self) -> tuple[Choice, ...]:
         """Return the sizes of scratch memory to declare; costs are nanoseconds."""
@@ -59,10 +63,10 @@ class QuantizedGroup:
             if member is not None:
                 cost += nanoseconds(member.signature, member.kernel)
         if self.before is not None:
-            sizes += scratch_bytes(made_by(self.before).shape, self.conv.image.dtype)
+            sizes += scratch_bytes(made_by(self.before).shape, self.kernel.image.dtype)
         if self.after is not None and not self.in_place:
-            sizes += scratch_bytes(made_by(self.after).shape, self.conv.result.dtype)
-        return tuple(Choice(way.bytes + sizes, way.cost + cost) for way in self.conv.choices())
+            sizes += scratch_bytes(made_by(self.after).shape, self.kernel.result.dtype)
+        return tuple(Choice(way.bytes + sizes, way.cost + cost) for way in self.kernel.choices())
 
     def runs(
         self, arrays: Mapping[int, np.ndarray], output: np.ndarray, scratch: Scratch
@@ -71,14 +75,14 @@ class QuantizedGroup:
         found: list[Run] = []
         memory = dict(arrays)
         if self.before is not None:
-            image = scratch.array(made_by(self.before).shape, self.conv.image.dtype)
+            image = scratch.array(made_by(self.before).shape, self.kernel.image.dtype)
             found += _whole(self.before, memory, image)
             memory[self.image] = image
         target = output
         if self.after is not None and not self.in_place:
-            target = scratch.array(made_by(self.after).shape, self.conv.result.dtype)
-        target = target.view(self.conv.result.dtype)
-        found.append(self.conv.bind(memory[self.image], target, scratch))
+            target = scratch.array(made_by(self.after).shape, self.kernel.result.dtype)
+        target = target.view(self.kernel.result.dtype)
+        found.append(self.kernel.bind(memory[self.image], target, scratch))
         if self.after is not None:
             memory[self.result] = target
             found += _whole(self.after, memory, output)
@@ -95,11 +99,11 @@ def _whole(member: Member, arrays: Mapping[int, np.ndarray], output: np.ndarray)
 
 
 def quantized_group(group: Group) -> QuantizedGroup | None:
-    """Return a group as a convolution of bytes, if it is one."""
-    convs = [member for member in group.members if _is(member.signature, "Conv")]
-    if len(convs) != 1:
+    """Return a group as a convolution or a product of bytes, if it is one."""
+    hosts = [member for member in group.members if _kind(member.signature) is not None]
+    if len(hosts) != 1:
         return None
-    (conv,) = convs
+    (host,) = hosts
     makers = {member.value: member for member in group.members}
     readers: dict[int, list[Member]] = {}
     for member in group.members:
@@ -110,19 +114,19 @@ def quantized_group(group: Group) -> QuantizedGroup | None:
         found = readers.get(value, [])
         return found[0] if len(found) == 1 else None
 
-    widen = makers.get(-1 if conv.inputs[0] is None else conv.inputs[0])
-    if widen is None or only_reader(widen.value) is not conv:
+    widen = makers.get(-1 if host.inputs[0] is None else host.inputs[0])
+    if widen is None or only_reader(widen.value) is not host:
         return None
-    bounded, quantize = None, only_reader(conv.value)
+    bounded, quantize = None, only_reader(host.value)
     if quantize is not None and bounds_of(quantize.signature) is not None:
         bounded, quantize = quantize, only_reader(quantize.value)
     if quantize is None or any(
-        value in makers for _, value in conv.reads() if value != widen.value
+        value in makers for _, value in host.reads() if value != widen.value
     ):
         return None
-    core = [member for member in (widen, conv, bounded, quantize) if member is not None]
+    core = [member for member in (widen, host, bounded, quantize) if member is not None]
     bounds = None if bounded is None else bounds_of(bounded.signature)
-    made = _conv_of(conv.signature, widen.signature, quantize.signature, bounds)
+    made = _kernel_of(host.signature, widen.signature, quantize.signature, bounds)
     image = widen.inputs[0]
     if made is None or image is None:
         return None
@@ -143,7 +147,7 @@ def quantized_group(group: Group) -> QuantizedGroup | None:
         return None
     if behind is not None and made_by(behind).shape != made_by(quantize).shape:
         return None
-    if behind is None and not group.taken <= ({image} if made.writes_planes_over else set()):
+    if behind is None and not group.taken <= ({image} if made.writes_over else set()):
         return None
     in_place = behind is not None and made_by(behind).dtype in _BYTES and not group.taken
     return QuantizedGroup(made, image, ahead, quantize.value, behind, in_place)
@@ -165,15 +169,30 @@ def _is(signature: Signature, op: str) -> bool:
     return signature.op == op and signature.domain in ("", "ai.onnx")
 
 
-def _conv_of(
-    conv: Signature, widen: Signature, quantize: Signature, bounds: tuple[float, float] | None
-) -> QuantizedConv | None:
-    """Return the convolution of bytes that three nodes are, if they are one."""
+def _kind(signature: Signature) -> Literal["Conv", "Gemm", "MatMul"] | None:
+    """Return which operator with a constant second operand a node is, of those with a kernel."""
+    for op in ("Conv", "Gemm", "MatMul"):
+        if _is(signature, op) and signature.constant[1] is not None:
+            return op
+    return None
+
+
+def _kernel_of(
+    host: Signature, widen: Signature, quantize: Signature, bounds: tuple[float, float] | None
+) -> QuantizedConv | QuantizedProduct | None:
+    """Return the kernel of bytes that three nodes are, if they are one."""
+    kind = _kind(host)
     if not (_is(widen, "DequantizeLinear") and _is(quantize, "QuantizeLinear")):
         return None
-    loads = conv.constant[1]
-    known = getattr(loads, "quantized", lambda: None)()
-    if known is None or (conv.input(2) is not None and conv.constant[2] is None):
+    known: Quantized | None = getattr(host.constant[1], "quantized", lambda: None)()
+    if known is None or (host.input(2) is not None and host.constant[2] is None):
+        return None
+    matrix = host.inputs[1]
+    assert matrix is not None
+    is_transposed = kind == "Gemm" and bool(host.attributes.get("transB", 0))
+    axis = 0 if kind == "Conv" or is_transposed else 1
+    rank = len(matrix.shape)
+    if known.scale().size > 1 and known.axis % rank != axis:
         return None
     first, last = _scale(widen), _scale(quantize)
     if first is None or last is None:
@@ -183,18 +202,32 @@ def _conv_of(
     assert made is not None
 
     def weights() -> Weights:
-        integers, scale = known.centered(0)
-        bias = conv.constant_data(2)
+        integers, scale = known.centered(axis)
+        bias = host.constant_data(2)
         shift = np.zeros(1, np.float32) if bias is None else bias
+        if is_transposed:
+            integers = np.ascontiguousarray(integers.T)
         return Weights(integers, np.float32(first[0]) * scale, shift, None)
 
-    return quantized_conv_of(
-        replace(conv, inputs=(x, *conv.inputs[1:]), outputs=(made,)),
-        (Encoding(x.dtype, first[1]), Encoding(made.dtype, last[1])),
-        weights,
-        divisor=last[0],
-        bounds=(-math.inf, math.inf) if bounds is None else bounds,
-    )
+    encodings = Encoding(x.dtype, first[1]), Encoding(made.dtype, last[1])
+    limits = (-math.inf, math.inf) if bounds is None else bounds
+    if kind == "Conv":
+        conv = replace(host, inputs=(x, *host.inputs[1:]), outputs=(made,))
+        return quantized_conv_of(conv, encodings, weights, divisor=last[0], bounds=limits)
+    if rank != 2 or not _is_plain_product(host):
+        return None
+    return quantized_product_of(x, made, encodings, weights, divisor=last[0], bounds=limits)
+
+
+def _is_plain_product(signature: Signature) -> bool:
+    """Whether a node multiplies rows by a matrix and adds at most one number per column."""
+    attributes, bias, made = signature.attributes, signature.input(2), signature.outputs[0]
+    if signature.op == "MatMul":
+        return True
+    is_scaled = attributes.get("alpha", 1.0) != 1.0 or attributes.get("beta", 1.0) != 1.0
+    if is_scaled or attributes.get("transA", 0) or made is None:
+        return False
+    return bias is None or math.prod(bias.shape) in (1, *bias.shape[-1:])
 
 
 def _scale(signature: Signature) -> tuple[float, int] | None:
@@ -215,7 +248,8 @@ def narrow_steps(graph: Graph) -> list[list[int]] | None:
     Return the steps of a quantized graph in which each makes bytes of bytes, as far as they can.
 
     A step ends with a QuantizeLinear, and has the nodes before it back to conversions of bytes:
-    elementwise ones, and at most one convolution. Conversions run in each step that reads them.
+    elementwise ones, and at most one convolution or product. Conversions run in each step that
+    reads them.
 
     Returns
     -------
@@ -283,14 +317,16 @@ class _Narrow:
         return sorted(nodes)
 
     def _kind(self, maker: Node, value: int) -> int | None:
-        """Return 0 for an elementwise node, 1 for a convolution, or nothing."""
+        """Return 0 for an elementwise node, 1 for a convolution or a product, or nothing."""
         made = [output for output in maker.outputs if output is not None]
         if made != [value] or self.readers[value] > 1 or maker.op in _CONVERSIONS:
             return None
         try:
-            kernel = find_kernel(signature_of(self.graph, maker))
+            signature = signature_of(self.graph, maker)
+            kernel = find_kernel(signature)
         except NOT_RUN:
             return None
+        rows = self.graph.values[value]
         if kernel.is_pointwise:
             return 0
-        return 1 if maker.op == "Conv" else None
+        return 1 if _kind(signature) is not None and math.prod(rows.shape[:-1]) > 1 else None

@@ -34,16 +34,16 @@ from arenaplan.executor.kernels.conv_tiles import Geometry, geometry
 from arenaplan.executor.registry import Scratch, Signature, Tensor, scratch_bytes
 from arenaplan.graph import Choice
 
-_BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
+BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 _ROOMS = (1 << 15, 1 << 14, 1 << 13, 1 << 12, 1 << 11, 0)
 """Elements of scratch memory within which the fastest way is offered."""
 _FEW_OUTPUTS = 4
 """Results per channel of an image of one channel, up to which no matrix is multiplied."""
-_MOST_TERMS = 33_025
+MOST_TERMS = 33_025
 """Products of two differences of bytes that a sum of 32 bits holds."""
 _MOST_TAPS = 258
 """Those that single precision holds."""
-_MOST_ADDEND = 1 << 23
+MOST_ADDEND = 1 << 23
 """Largest absolute value of an integer that sums begin with, so that neither overflows."""
 _CALL, _PLANE = 1.5e3, 80.0
 """Nanoseconds of a call, and of each plane of a depthwise convolution."""
@@ -102,7 +102,7 @@ class QuantizedConv:
         return sizes.fan_in == 1 and sizes.fan_out <= _FEW_OUTPUTS and is_exact
 
     @property
-    def writes_planes_over(self) -> bool:
+    def writes_over(self) -> bool:
         """Whether the result may be the memory of the image, of which each plane is read first."""
         return self.is_depthwise and self.sizes.fan_out == 1
 
@@ -202,10 +202,10 @@ def quantized_conv_of(
     single = Tensor(image.shape, np.dtype(np.float32))
     sizes = geometry(replace(signature, inputs=(single, *signature.inputs[1:])))
     if (
-        any(encoding.dtype not in _BYTES for encoding in encodings)
+        any(encoding.dtype not in BYTES for encoding in encodings)
         or 0 in made.shape
         or 0 in (sizes.fan_in, *(axis.size for axis in sizes.axes))
-        or sizes.depth > _MOST_TERMS - _MOST_ADDEND // 255**2 - 1
+        or sizes.depth > MOST_TERMS - MOST_ADDEND // 255**2 - 1
     ):
         return None
     return QuantizedConv(sizes, *encodings, divisor, bounds, weights)
@@ -213,4 +213,4 @@ def quantized_conv_of(
 
 def small_addend(addend: np.ndarray | None) -> bool:
     """Whether sums may begin with some integers."""
-    return addend is None or int(np.abs(addend.astype(np.int64)).max(initial=0)) <= _MOST_ADDEND
+    return addend is None or int(np.abs(addend.astype(np.int64)).max(initial=0)) <= MOST_ADDEND
