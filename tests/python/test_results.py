@@ -90,6 +90,8 @@ def _another(field: object) -> object:
 def test_every_result_of_the_extension_is_public() -> None:
     private = {"Graph", "Explained", "SharedVerdict", "StorageLayout", "Verdict"}
     private |= {
+        "ByteEncoding",
+        "ByteResult",
         "CompiledKernel",
         "ConvWay",
         "ThreadTeam",
