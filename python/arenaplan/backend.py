@@ -78,11 +78,11 @@ class Backend(Protocol):
             Whether the output overlaps an input.
         """
 
-    def narrow_steps(self, graph: Graph) -> list[list[int]] | None:
+    def narrow_steps(self, graph: Graph) -> Sequence[list[list[int]]]:
         """
-        Return steps that might be fast in few bytes since they pass on small integers.
+        Return several ways to form steps that might be fast in few bytes.
 
-        ``None`` if the graph is not quantized.
+        They pass on small integers; there are none if the graph is not quantized.
         """
 
     def row_kernels(self, graph: Graph) -> RowKernels | None:

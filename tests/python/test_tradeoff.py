@@ -213,8 +213,8 @@ class Machine:
     ) -> list[tuple[int, float]]:
         return [(64 * len(nodes), 1.0 if len(nodes) == 1 else 2.0 * len(nodes))]
 
-    def narrow_steps(self, graph: ap.Graph) -> None:
-        return None
+    def narrow_steps(self, graph: ap.Graph) -> list[list[list[int]]]:
+        return []
 
     def row_kernels(self, graph: ap.Graph) -> None:
         return None

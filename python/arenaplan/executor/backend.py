@@ -122,9 +122,10 @@ class NumpyBackend:
             return [(0, 0.0)]
         return [(_padded(choice.bytes), choice.cost * 1e-9) for choice in ways.ways]
 
-    def narrow_steps(self, graph: Graph) -> list[list[int]] | None:
-        """Return the steps of a quantized graph in which each makes bytes of bytes."""
-        return narrow_steps(graph)
+    def narrow_steps(self, graph: Graph) -> list[list[list[int]]]:
+        """Return steps of a quantized graph in which each makes bytes of bytes."""
+        found = (narrow_steps(graph, joined=joined) for joined in (True, False))
+        return [steps for steps in found if steps is not None]
 
     def row_kernels(self, graph: Graph) -> RowKernels:
         """Return what is known of running steps of a graph strip by strip."""

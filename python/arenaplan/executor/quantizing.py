@@ -14,96 +14,340 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from arenaplan.errors import WorkspaceOverrun
 from arenaplan.executor.chained import in_chains
 from arenaplan.executor.groups import Group, Member
 from arenaplan.executor.hosting import bounds_of
 from arenaplan.executor.kernels.quantized_conv import (
+    BYTES,
     Encoding,
     QuantizedConv,
     Weights,
     quantized_conv_of,
 )
 from arenaplan.executor.kernels.quantized_product import QuantizedProduct, quantized_product_of
-from arenaplan.executor.registry import Run, Scratch, Signature, find_kernel, scratch_bytes
-from arenaplan.executor.signatures import NOT_RUN, signature_of
+from arenaplan.executor.registry import (
+    Run,
+    Scratch,
+    Signature,
+    Tensor,
+    find_kernel,
+    scratch_bytes,
+)
+from arenaplan.executor.signatures import NOT_RUN, group_of, signature_of
 from arenaplan.executor.tiles import Tile, bind, lay_out, made_by
 from arenaplan.executor.timing import nanoseconds
 from arenaplan.graph import Choice, Graph, Node
-from arenaplan.ops.boxes import whole
+from arenaplan.ops.boxes import Box, box_shape, whole
 from arenaplan.values import Quantized
 
 _CONVERSIONS = ("DequantizeLinear", "QuantizeLinear")
-_BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
 @dataclass(frozen=True)
-class QuantizedGroup:
-    """A kernel of bytes, and what is done with all of its image and its result."""
+class Stage:
+    """A kernel of bytes, and what is done with its result."""
 
     kernel: QuantizedConv | QuantizedProduct
     image: int
     """The value that is convolved, or multiplied."""
-    before: Member | None
-    """The member that makes it of others."""
     result: int
     """The value that the kernel makes."""
+    made: Tensor
     after: Member | None
-    """The member that makes the output of the group of it."""
+    """The elementwise member that follows."""
+
+
+@dataclass(frozen=True)
+class QuantizedGroup:
+    """
+    Kernels of bytes, and what is done before, between and after them.
+
+    All is made by channels of the result, some at a time, so that bytes between kernels and members
+    exist for these channels alone. A second kernel convolves every channel by itself.
+    """
+
+    before: Member | None
+    """The member that makes all of the image of others."""
+    stages: tuple[Stage, ...]
     in_place: bool
-    """Whether the kernel may write where the output will be."""
+    """Whether the last kernel may write where the output will be."""
+
+    @property
+    def kernel(self) -> QuantizedConv | QuantizedProduct:
+        """The first kernel."""
+        return self.stages[0].kernel
+
+    @property
+    def after(self) -> Member | None:
+        """The member that makes the output of the last kernel's result."""
+        return self.stages[-1].after
 
     def choices(self) -> tuple[Choice, ...]:
         """Return the sizes of scratch memory to declare; costs are nanoseconds."""
-        sizes, cost = 0, 0.0
-        for member in (self.before, self.after):
+        found: list[Choice] = []
+        ways = [choice for parts in self._divisions() for choice in self._ways(parts)]
+        for choice in sorted(ways, key=lambda way: (way.bytes, way.cost)):
+            if not found or choice.cost < found[-1].cost * 0.98:
+                found.append(choice)
+        return tuple(found)
+
+    def _divisions(self) -> list[int]:
+        """Return into how many parts the channels may be divided."""
+        kernels = [stage.kernel for stage in self.stages]
+        if not self._registers or not all(isinstance(each, QuantizedConv) for each in kernels):
+            return [1]
+        channels = self.stages[0].made.shape[1]
+        first = kernels[0]
+        assert isinstance(first, QuantizedConv)
+        if first.sizes.groups > 1 and not first.writes_over:
+            return [1]
+        return [parts for parts in (1, 2, 4, 8, 16) if channels >= 8 * parts]
+
+    @property
+    def _registers(self) -> list[Tensor]:
+        """The values between kernels and members that have scratch memory."""
+        found = []
+        for at, stage in enumerate(self.stages):
+            is_last = at == len(self.stages) - 1
+            if not is_last or (stage.after is not None and not self.in_place):
+                found.append(stage.made)
+            if not is_last and stage.after is not None:
+                found.append(made_by(stage.after))
+        return found
+
+    def _ways(self, parts: int) -> list[Choice]:
+        """Return bytes and nanoseconds with channels in so many parts."""
+        size, cost = 0, 0.0
+        for member in (self.before, *(stage.after for stage in self.stages)):
             if member is not None:
                 cost += nanoseconds(member.signature, member.kernel)
         if self.before is not None:
-            sizes += scratch_bytes(made_by(self.before).shape, self.kernel.image.dtype)
-        if self.after is not None and not self.in_place:
-            sizes += scratch_bytes(made_by(self.after).shape, self.kernel.result.dtype)
-        return tuple(Choice(way.bytes + sizes, way.cost + cost) for way in self.kernel.choices())
+            size += scratch_bytes(made_by(self.before).shape, self.kernel.image.dtype)
+        some = self._parts(parts)[0]
+        for register in self._registers:
+            size += scratch_bytes(_some(register, some).shape, register.dtype)
+        kernels = [_part(stage.kernel, some) for stage in self.stages]
+        options = [kernel.choices() for kernel in kernels]
+        found = []
+        for limit in sorted({choice.bytes for choices in options for choice in choices}):
+            within = [
+                [choice for choice in choices if choice.bytes <= limit] or choices[:1]
+                for choices in options
+            ]
+            best = [min(choices, key=lambda choice: choice.cost) for choices in within]
+            own = max(choice.bytes for choice in best)
+            # Every part reads all of the image.
+            time = parts * sum(choice.cost for choice in best) * (1 + 0.02 * (parts - 1))
+            found.append(Choice(size + own, cost + time))
+        return found
+
+    def _parts(self, parts: int) -> list[slice]:
+        """Return the channels of each part."""
+        if parts == 1:
+            return [slice(None)]
+        channels = self.stages[0].made.shape[1]
+        step = -(-channels // parts // 8) * 8
+        return [slice(at, min(at + step, channels)) for at in range(0, channels, step)]
 
     def runs(
-        self, arrays: Mapping[int, np.ndarray], output: np.ndarray, scratch: Scratch
+        self, arrays: Mapping[int, np.ndarray], output: np.ndarray, workspace: np.ndarray
     ) -> list[Run]:
         """Return functions that make the output, one after another."""
+        parts = self._fitting(workspace.nbytes)
+        scratch = Scratch(workspace, self.stages[-1].kernel.__class__.__name__)
         found: list[Run] = []
         memory = dict(arrays)
         if self.before is not None:
             image = scratch.array(made_by(self.before).shape, self.kernel.image.dtype)
             found += _whole(self.before, memory, image)
-            memory[self.image] = image
-        target = output
-        if self.after is not None and not self.in_place:
-            target = scratch.array(made_by(self.after).shape, self.kernel.result.dtype)
-        target = target.view(self.kernel.result.dtype)
-        found.append(self.kernel.bind(memory[self.image], target, scratch))
-        if self.after is not None:
-            memory[self.result] = target
-            found += _whole(self.after, memory, output)
+            memory[self.stages[0].image] = image
+        for some in self._parts(parts):
+            found += self._part_runs(some, memory, output, scratch.rest())
         return found
+
+    def _fitting(self, size: int) -> int:
+        """Return the parts of the fastest way within some bytes of scratch memory."""
+        ways = [
+            (way.cost, parts)
+            for parts in self._divisions()
+            for way in self._ways(parts)
+            if way.bytes <= size
+        ]
+        if not ways:
+            raise WorkspaceOverrun(
+                f"{size} bytes of scratch memory are too few for a group of bytes"
+            )
+        return min(ways)[1]
+
+    def _part_runs(
+        self, some: slice, memory: Mapping[int, np.ndarray], output: np.ndarray, scratch: Scratch
+    ) -> list[Run]:
+        """Return functions that make some channels of the output."""
+        found: list[Run] = []
+        source = memory[self.stages[0].image]
+        first = self.kernel
+        if isinstance(first, QuantizedConv) and first.writes_over and some != slice(None):
+            source = source[:, some]
+        steps = []
+        for at, stage in enumerate(self.stages):
+            is_last = at == len(self.stages) - 1
+            box = _box(stage.made, some)
+            is_own = not is_last or (stage.after is not None and not self.in_place)
+            made = _some(stage.made, some)
+            if is_own:
+                target = scratch.array(made.shape, stage.made.dtype)
+            else:
+                target = output[box].view(stage.made.dtype)
+            steps.append((_part(stage.kernel, some), source, target, len(found)))
+            source = target
+            if stage.after is None:
+                found.append(_nothing)
+                continue
+            register = made_by(stage.after)
+            end = output[box] if is_last else scratch.array(made.shape, register.dtype)
+            found.append(_nothing)
+            found += _bound(stage.after, stage, Tile(box, end, target), memory)
+            source = end
+        for kernel, image, target, place in steps:
+            found[place] = kernel.bind(image, target, scratch.rest())
+        return found
+
+
+def _nothing() -> None:
+    """Hold the place of a kernel that is bound once all registers have their memory."""
+
+
+def _box(tensor: Tensor, some: slice) -> Box:
+    """Return the part of a value that some channels are; all of it without any."""
+    if some == slice(None):
+        return whole(tensor.shape)
+    return (slice(0, tensor.shape[0]), some, *whole(tensor.shape[2:]))
+
+
+def _some(tensor: Tensor, some: slice) -> Tensor:
+    """Return some channels of a value."""
+    return Tensor(box_shape(_box(tensor, some)), tensor.dtype)
+
+
+def _part(
+    kernel: QuantizedConv | QuantizedProduct, some: slice
+) -> QuantizedConv | QuantizedProduct:
+    """Return the kernel that makes some channels."""
+    if some == slice(None):
+        return kernel
+    assert isinstance(kernel, QuantizedConv)
+    return kernel.part(some)
+
+
+def _bound(member: Member, stage: Stage, tile: Tile, arrays: Mapping[int, np.ndarray]) -> list[Run]:
+    """Return functions that make a part of a member's result of the same part of a kernel's."""
+    layout = lay_out([member], member.value, source=(stage.result, stage.made))
+    nothing = Scratch(np.empty(0, np.uint8), member.signature.name)
+    return bind(layout, [member], tile, arrays, nothing, 0)
 
 
 def _whole(member: Member, arrays: Mapping[int, np.ndarray], output: np.ndarray) -> list[Run]:
     """Return functions that make all of a member's result."""
     layout = lay_out([member], member.value)
     tile = Tile(whole(output.shape), output)
-    return bind(
-        layout, [member], tile, arrays, Scratch(np.empty(0, np.uint8), member.signature.name), 0
-    )
+    nothing = Scratch(np.empty(0, np.uint8), member.signature.name)
+    return bind(layout, [member], tile, arrays, nothing, 0)
+
+
+class _Core(NamedTuple):
+    """The members that a kernel of bytes performs."""
+
+    members: tuple[Member, ...]
+    kernel: QuantizedConv | QuantizedProduct
+    image: int
+    result: Member
 
 
 def quantized_group(group: Group) -> QuantizedGroup | None:
-    """Return a group as a convolution or a product of bytes, if it is one."""
+    """Return a group as convolutions or a product of bytes, if it is that."""
     hosts = [member for member in group.members if _kind(member.signature) is not None]
-    if len(hosts) != 1:
+    if not 1 <= len(hosts) <= 2:
         return None
-    (host,) = hosts
+    found = [_core(group, host) for host in hosts]
+    cores = [core for core in found if core is not None]
+    if len(cores) < len(hosts):
+        return None
+    if len(cores) == 2 and not (
+        isinstance(cores[0].kernel, QuantizedConv)
+        and isinstance(cores[1].kernel, QuantizedConv)
+        and cores[1].kernel.writes_over
+    ):
+        return None
+    # What an image is made of comes before its kernel, and all else after the last one.
+    left = {member.value: member for member in group.members}
+    for core in cores:
+        for member in core.members:
+            del left[member.value]
+    ahead: list[list[Member]] = []
+    known = {core.result.value for core in cores}
+    for core in cores:
+        needed: set[int] = {core.image}
+        own: list[Member] = []
+        for member in reversed(group.members):
+            if member.value in needed and member.value in left and member.value not in known:
+                own.insert(0, left.pop(member.value))
+                needed.update(value for _, value in member.reads())
+        ahead.append(own)
+    after = list(left.values())
+    chains = [_chain(group, members) for members in (*ahead, after)]
+    if any(
+        members and chain is None for members, chain in zip((*ahead, after), chains, strict=True)
+    ):
+        return None
+    first, *between = chains[: len(cores)]
+    follow = [*between, chains[-1]]
+    stages = []
+    for core, chain in zip(cores, follow, strict=True):
+        made = made_by(core.result)
+        if chain is not None and (
+            made_by(chain).shape != made.shape or core.result.value not in chain.inputs
+        ):
+            return None
+        stages.append(Stage(core.kernel, core.image, core.result.value, made, chain))
+    return _checked(group, first, tuple(stages))
+
+
+def _checked(
+    group: Group, before: Member | None, stages: tuple[Stage, ...]
+) -> QuantizedGroup | None:
+    """Return the group of some stages, if each reads what the one before it made."""
+    made = {stage.result for stage in stages}
+    if before is not None and any(value in made for value in before.inputs):
+        return None
+    for one, other in pairwise(stages):
+        end = one.result if one.after is None else one.after.value
+        if other.image != end:
+            return None
+    last = stages[-1]
+    end = last.result if last.after is None else last.after.value
+    if end != group.sink.value:
+        return None
+    for stage in stages:
+        inputs = () if stage.after is None else stage.after.inputs
+        if any(value in made and value != stage.result for value in inputs):
+            return None
+    if last.after is None:
+        allowed = {stages[0].image} if len(stages) == 1 and last.kernel.writes_over else set()
+        if not group.taken <= allowed:
+            return None
+        return QuantizedGroup(before, stages, in_place=True)
+    in_place = made_by(last.after).dtype in BYTES and not group.taken
+    return QuantizedGroup(before, stages, in_place)
+
+
+def _core(group: Group, host: Member) -> _Core | None:
+    """Return the members around a convolution or a product that one kernel performs with it."""
     makers = {member.value: member for member in group.members}
     readers: dict[int, list[Member]] = {}
     for member in group.members:
@@ -124,33 +368,13 @@ def quantized_group(group: Group) -> QuantizedGroup | None:
         value in makers for _, value in host.reads() if value != widen.value
     ):
         return None
-    core = [member for member in (widen, host, bounded, quantize) if member is not None]
     bounds = None if bounded is None else bounds_of(bounded.signature)
-    made = _kernel_of(host.signature, widen.signature, quantize.signature, bounds)
+    kernel = _kernel_of(host.signature, widen.signature, quantize.signature, bounds)
     image = widen.inputs[0]
-    if made is None or image is None:
+    if kernel is None or image is None:
         return None
-    # What the image is made of comes before; all else needs the result.
-    needed = {image}
-    before: list[Member] = []
-    for member in reversed(group.members):
-        if member.value in needed and member not in core:
-            before.insert(0, member)
-            needed.update(value for _, value in member.reads())
-    after = [m for m in group.members if m not in core and m not in before]
-    if any(value in {m.value for m in before} for m in after for _, value in m.reads()):
-        return None
-    ahead, behind = _chain(group, before), _chain(group, after)
-    if (before and ahead is None) or (after and behind is None):
-        return None
-    if behind is None and quantize is not group.sink:
-        return None
-    if behind is not None and made_by(behind).shape != made_by(quantize).shape:
-        return None
-    if behind is None and not group.taken <= ({image} if made.writes_over else set()):
-        return None
-    in_place = behind is not None and made_by(behind).dtype in _BYTES and not group.taken
-    return QuantizedGroup(made, image, ahead, quantize.value, behind, in_place)
+    members = [member for member in (widen, host, bounded, quantize) if member is not None]
+    return _Core(tuple(members), kernel, image, quantize)
 
 
 def _chain(group: Group, members: Sequence[Member]) -> Member | None:
@@ -243,13 +467,19 @@ def _scale(signature: Signature) -> tuple[float, int] | None:
     return number, 0 if zero is None else int(zero.reshape(()))
 
 
-def narrow_steps(graph: Graph) -> list[list[int]] | None:
+def narrow_steps(graph: Graph, *, joined: bool = False) -> list[list[int]] | None:
     """
     Return the steps of a quantized graph in which each makes bytes of bytes, as far as they can.
 
     A step ends with a QuantizeLinear, and has the nodes before it back to conversions of bytes:
     elementwise ones, and at most one convolution or product. Conversions run in each step that
     reads them.
+
+    Parameters
+    ----------
+    joined : bool, default False
+        Whether a step takes in the one that makes its bytes where kernels of bytes run both
+        (:class:`QuantizedGroup`).
 
     Returns
     -------
@@ -260,6 +490,9 @@ def narrow_steps(graph: Graph) -> list[list[int]] | None:
         return None
     found = _Narrow(graph)
     steps = [found.step(node) for node in graph.nodes]
+    if joined:
+        for node in graph.nodes:
+            steps[node.index] = found.joined(steps[node.index], steps)
     inside = {node for nodes in steps for node in nodes[:-1]}
     if not inside:
         return None
@@ -315,6 +548,26 @@ class _Narrow:
             nodes.add(maker.index)
             pending += [read for read in maker.inputs if read is not None]
         return sorted(nodes)
+
+    def joined(self, step: list[int], steps: Sequence[list[int]]) -> list[int]:
+        """Return a step with those before it that kernels of bytes run together with it."""
+        if len(step) == 1:
+            return step
+        for node in step:
+            maker = self.graph.nodes[node]
+            if maker.op != "DequantizeLinear":
+                continue
+            read = (maker.inputs[0], maker.outputs[0])
+            source = None if read[0] is None else self.makers.get(read[0])
+            if source is None or source.op != "QuantizeLinear" or source.index in step:
+                continue
+            if any(self.readers[value] > 1 for value in read):
+                continue
+            before = steps[source.index]
+            both = sorted({*before, *step})
+            if len(before) > 1 and quantized_group(group_of(self.graph, both)) is not None:
+                return both
+        return step
 
     def _kind(self, maker: Node, value: int) -> int | None:
         """Return 0 for an elementwise node, 1 for a convolution or a product, or nothing."""

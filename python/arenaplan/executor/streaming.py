@@ -487,8 +487,7 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     output = arrays[group.sink.value]
     quantized = quantized_group(group)
     if quantized is not None:
-        scratch = Scratch(workspace, group.sink.signature.name)
-        return partial(run_in_turn, quantized.runs(arrays, output, scratch))
+        return partial(run_in_turn, quantized.runs(arrays, output, workspace))
     host = host_of(group)
     if host is not None:
         return hosted_run(group, host, arrays, workspace, {})

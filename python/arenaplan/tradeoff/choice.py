@@ -126,13 +126,14 @@ def _others(maker: Maker, first: Timed, limit: float) -> list[Timed]:
 
 
 def _narrow(maker: Maker) -> list[Timed]:
-    """Return the plan of a quantized graph in which steps pass on small integers, if it is one."""
+    """Return plans of a quantized graph in which steps pass on small integers, if it is one."""
     if not {"fusion", "recompute"} <= set(maker.names):
         return []
-    steps = maker.backend.narrow_steps(maker.graph)
-    if steps is None:
-        return []
-    return [maker.finish(maker.draft(maker.names, steps), steps)]
+    ways: list[list[list[int]]] = []
+    for steps in maker.backend.narrow_steps(maker.graph):
+        if steps not in ways:
+            ways.append(steps)
+    return [maker.finish(maker.draft(maker.names, steps), steps) for steps in ways]
 
 
 def _in_strips(maker: Maker, plain: Timed, limit: float, below: float) -> list[Timed]:

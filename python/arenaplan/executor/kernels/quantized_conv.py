@@ -106,6 +106,28 @@ class QuantizedConv:
         """Whether the result may be the memory of the image, of which each plane is read first."""
         return self.is_depthwise and self.sizes.fan_out == 1
 
+    def part(self, channels: slice) -> QuantizedConv:
+        """
+        Return the convolution that makes some channels of the result.
+
+        It is one without groups, or with one channel for each channel of the image.
+        """
+        sizes, whole = self.sizes, self.weights
+        count = channels.stop - channels.start
+        part = replace(sizes, groups=count) if self.writes_over else replace(sizes, fan_out=count)
+
+        def weights() -> Weights:
+            every = whole()
+            made = sizes.groups * sizes.fan_out
+            scale, shift = (
+                np.broadcast_to(numbers.reshape(-1), made)[channels]
+                for numbers in (every.scale, every.shift)
+            )
+            addend = None if every.addend is None else every.addend[channels]
+            return Weights(every.integers[channels], scale, shift, addend)
+
+        return replace(self, sizes=part, weights=weights)
+
     def ways(self) -> Iterator[tuple[int, float]]:
         """Yield elements of scratch memory, and about how many nanoseconds a run then takes."""
         sizes = self.sizes
