@@ -2923,7 +2923,6 @@ def pack(
     time_limit: float | None,
     node_limit: int | None,
     seed: int,
-    threads: int,
     on_progress: Any | None,
 ) -> Packing:
     """
@@ -2978,7 +2977,6 @@ def pack_csv(
     time_limit: float | None,
     node_limit: int | None,
     seed: int,
-    threads: int,
     on_progress: Any | None,
 ) -> Packing:
     """
