@@ -137,6 +137,15 @@ fn column(random: &mut Random, count: usize, height: u32, empty: u32) -> Problem
     one_space(buffers)
 }
 
+/// The same buffers, each shorter by up to 2 %, so that sums of sizes are no longer equal.
+fn shortened(random: &mut Random, problem: &Problem) -> Problem {
+    let shorter = |it: &Buffer| {
+        let less = it.bytes() * u64::from(random.below(1 << 10)) / (50 << 10);
+        Buffer::new((it.bytes() - less).max(1), it.live())
+    };
+    one_space(problem.buffers().iter().map(shorter).collect())
+}
+
 /// A chain of layers: most buffers die at once, some skip 30 steps, few 400.
 fn network(random: &mut Random, count: u32) -> Problem {
     let buffer = |step| {
@@ -177,6 +186,15 @@ fn generated(seed: u64) -> Vec<(&'static str, Vec<Problem>)> {
     let with_windows = plain[..3].iter().map(|it| windowed(random, it)).collect();
     let columns = [(100, 0), (180, 0), (260, 0), (180, 10), (260, 10), (350, 5)]
         .map(|(count, empty)| column(random, count, 1 << 14, empty));
+    let tight = [(150, 1 << 20), (450, 1 << 20), (1_500, 1 << 20)]
+        .map(|(count, height)| column(random, count, height, 0));
+    let near = tight.iter().map(|it| shortened(random, it)).collect();
+    let few: Vec<_> = [12, 16, 20, 24]
+        .map(|count| {
+            let problem = scattered(random, count, 12, 8, 300);
+            aligned(random, &problem)
+        })
+        .into();
     let large = vec![
         scattered(random, 3_000, 800, 60, 1 << 12),
         scattered(random, 6_000, 3_000, 40, 1 << 12),
@@ -189,6 +207,8 @@ fn generated(seed: u64) -> Vec<(&'static str, Vec<Problem>)> {
         ("windowed", with_windows),
         ("tiles", steep),
         ("columns", columns.into()),
+        ("near columns", near),
+        ("few, aligned", few),
         ("large", large),
     ]
 }
@@ -333,7 +353,8 @@ fn main() {
     let mut kinds = generated(seed);
     let folders = arguments.iter().filter(|it| std::path::Path::new(it).is_dir());
     for folder in folders {
-        kinds.push(("stored", stored(folder, 450)));
+        let name = std::path::Path::new(folder).file_name().and_then(|it| it.to_str());
+        kinds.push((name.unwrap_or("stored"), stored(folder, 450)));
     }
     let wants = |name: &str| {
         let other = if name == "methods" { "values" } else { "methods" };

@@ -1,7 +1,7 @@
 //! Packs the buffers of a CSV file: `cargo run --release --example pack_csv FILE.csv…`.
 //!
 //! Options are given before the files they apply to: `--capacity BYTES`, `--nodes N`,
-//! `--seconds S`, `--seed N`, `--threads N`, `--trace`.
+//! `--seconds S`, `--seed N`, `--trace`.
 #![allow(clippy::print_stdout, reason = "it is a command")]
 
 use std::error::Error;
@@ -24,7 +24,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             "--nodes" => budget.nodes = Some(value()?.parse()?),
             "--seconds" => seconds = Some(value()?.parse()?),
             "--seed" => budget.seed = value()?.parse()?,
-            "--threads" => budget.threads = value()?.parse()?,
             "--trace" => trace = true,
             file => pack(file, capacity, seconds, trace, budget)?,
         }

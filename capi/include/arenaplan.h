@@ -637,10 +637,6 @@ typedef struct ap_options {
      */
     uint32_t size;
     /**
-     * Threads of a search with a time limit, at most 1024; 0 counts as 1.
-     */
-    uint32_t threads;
-    /**
      * Milliseconds after which the best packing so far is returned; 0 is no limit.
      */
     uint64_t time_limit_ms;

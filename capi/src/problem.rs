@@ -15,9 +15,6 @@ use crate::watch::Watch;
 
 /// In an array of old offsets: the buffer has none.
 pub const NO_OFFSET: u64 = u64::MAX;
-/// Most threads of one search.
-const MAX_THREADS: u32 = 1 << 10;
-
 /// Buffers to be placed, and the memories they are placed in.
 ///
 /// A problem begins with space 0, which is unlimited. Buffers are numbered from 0 on, as they are
@@ -171,10 +168,6 @@ impl Problem {
         watch: &Watch<'_>,
         question: impl FnOnce(&pack::Problem, &Budget<'_>) -> arenaplan::Result<T>,
     ) -> Result<(pack::Problem, T)> {
-        if options.threads > MAX_THREADS {
-            let text = format!("{} threads are more than {MAX_THREADS}", options.threads);
-            return Err(Failure::argument(text));
-        }
         let some = |number: u64| (number > 0).then_some(number);
         let problem = self.build(some(options.capacity))?;
         let answer = watch.during(|mut budget| {
@@ -183,7 +176,6 @@ impl Problem {
             }
             budget.nodes = some(options.node_limit);
             budget.seed = options.seed;
-            budget.threads = position(options.threads);
             question(&problem, &budget)
         })?;
         Ok((problem, answer))

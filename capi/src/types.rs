@@ -49,8 +49,6 @@ impl From<pack::Status> for Status {
 pub struct Options {
     /// `sizeof(ap_options)`.
     pub size: u32,
-    /// Threads of a search with a time limit, at most 1024; 0 counts as 1.
-    pub threads: u32,
     /// Milliseconds after which the best packing so far is returned; 0 is no limit.
     pub time_limit_ms: u64,
     /// Search nodes after which the best packing so far is returned; 0 is no limit.
@@ -251,7 +249,6 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             size: 0,
-            threads: 0,
             time_limit_ms: 0,
             node_limit: 0,
             capacity: 0,

@@ -2984,7 +2984,6 @@ def pack(
     time_limit: float | None,
     node_limit: int | None,
     seed: int,
-    threads: int,
     on_progress: Any | None,
 ) -> Packing:
     """
@@ -3039,7 +3038,6 @@ def pack_csv(
     time_limit: float | None,
     node_limit: int | None,
     seed: int,
-    threads: int,
     on_progress: Any | None,
 ) -> Packing:
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -22,7 +21,7 @@ from arenaplan.effects import (
     View,
     Window,
 )
-from arenaplan.errors import InvalidEffect, InvalidOption
+from arenaplan.errors import InvalidOption
 from arenaplan.limits import take_node
 from arenaplan.values import ConstantData, Node, Value, ValueKind, ValueSpec, checked_shape
 
@@ -31,14 +30,6 @@ if TYPE_CHECKING:
     from arenaplan.symbols import Operators
 
 _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
-
-
-def _bytes(value: Value) -> int | None:
-    """Return the bytes of a value; None if NumPy does not know its element type."""
-    try:
-        return math.prod(value.shape) * np.dtype(value.dtype).itemsize
-    except TypeError:
-        return None
 
 
 class GraphBuilder:
@@ -226,8 +217,6 @@ class GraphBuilder:
             pure,
         )
         operands = tuple(inputs)
-        for pair in effects.in_place:
-            self._refuse_growth(name or op, pair, operands, results)
         self.append(
             op,
             operands,
@@ -241,27 +230,6 @@ class GraphBuilder:
             cost=cost,
         )
         return results
-
-    def _refuse_growth(
-        self,
-        node: str,
-        pair: InPlace,
-        inputs: tuple[int | None, ...],
-        outputs: tuple[int | None, ...],
-    ) -> None:
-        """Refuse the permission to put an output into an input that is smaller: no plan uses it."""
-        if not (0 <= pair.input < len(inputs) and 0 <= pair.output < len(outputs)):
-            return  # The planner names the pair.
-        places = inputs[pair.input], outputs[pair.output]
-        if any(place is None or not 0 <= place < len(self.values) for place in places):
-            return
-        input_, output = (self.values[place] for place in places if place is not None)
-        room, needed = _bytes(input_), _bytes(output)
-        if room is not None and needed is not None and needed > room:
-            raise InvalidEffect(
-                f"node {node!r}: {output.name!r} of {needed} bytes cannot be in place of "
-                f"{input_.name!r}, which has {room}; ap.Problem(may_overlap=...) packs such buffers"
-            )
 
     def append(
         self,

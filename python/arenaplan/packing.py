@@ -23,9 +23,6 @@ from arenaplan.watch import Progress, checked_seconds
 _MOST_BYTES = 1 << 63
 _MOST_STEPS = 1 << 32
 
-MAX_THREADS = 1 << 10
-"""Most threads of a search."""
-
 
 Range = tuple[int, int]
 Gap = tuple[int, int] | tuple[int, int, int, int]
@@ -145,7 +142,6 @@ class Problem:
         time_limit: float | None = None,
         node_limit: int | None = None,
         seed: int = 0,
-        threads: int = 1,
         on_progress: Progress | None = None,
     ) -> Packing:
         """
@@ -156,13 +152,13 @@ class Problem:
         InvalidSize, InvalidLiveRange, InvalidAlignment, InvalidBuffer, PinConflict, SizeOverflow
             If the buffers make no sense; ``PinConflict``, too, if no offsets obey all rules.
         InvalidOption
-            If a limit, the seed or the number of threads (1 to 1,024) makes no sense.
+            If a limit or the seed makes no sense.
         KeyboardInterrupt
             On Ctrl-C; its ``packing`` is the best one so far.
         """
         packing = _core.pack(
             self._columns(),
-            **check_limits(time_limit, node_limit, seed, threads),
+            **check_limits(time_limit, node_limit, seed),
             on_progress=on_progress,
         )
         if packing.interrupted:
@@ -323,7 +319,6 @@ def pack(
     time_limit: float | None = None,
     node_limit: int | None = None,
     seed: int = 0,
-    threads: int = 1,
     on_progress: Progress | None = None,
 ) -> Packing:
     """
@@ -364,8 +359,6 @@ def pack(
         Search nodes after which it is; the result does not depend on the machine.
     seed : int, default 0
         Seed of all random choices.
-    threads : int, default 1
-        Threads of a search with a time limit; others use one, to be reproducible.
     on_progress : callable, optional
         Called with a dictionary (``stage``, ``seconds``, ``peak``, ``lower_bound``, ``nodes``)
         for each improvement. If it returns ``False``, the best packing so far is returned.
@@ -384,7 +377,7 @@ def pack(
     InvalidSize, InvalidLiveRange, InvalidAlignment, InvalidBuffer, PinConflict, SizeOverflow
         If the buffers make no sense; ``PinConflict``, too, if no offsets obey all rules.
     InvalidOption
-        If a limit, the seed or the number of threads (1 to 1,024) makes no sense.
+        If a limit or the seed makes no sense.
     KeyboardInterrupt
         On Ctrl-C; its ``packing`` is the best one so far.
 
@@ -435,7 +428,7 @@ def pack(
         "spaces": [("arena", check_capacity(capacity), 1, [_reserved(it) for it in reserved])],
     }
     packing = _core.pack(
-        columns, **check_limits(time_limit, node_limit, seed, threads), on_progress=on_progress
+        columns, **check_limits(time_limit, node_limit, seed), on_progress=on_progress
     )
     if packing.interrupted:
         interrupt = KeyboardInterrupt("interrupted")
@@ -450,21 +443,15 @@ class Limits(TypedDict):
     time_limit: float | None
     node_limit: int | None
     seed: int
-    threads: int
 
 
-def check_limits(
-    time_limit: float | None, node_limit: int | None, seed: int, threads: int
-) -> Limits:
+def check_limits(time_limit: float | None, node_limit: int | None, seed: int) -> Limits:
     """Return the limits of a search, or raise the error that they are none."""
     seconds = checked_seconds(time_limit)
-    if not 1 <= whole_number(threads, "threads") <= MAX_THREADS:
-        raise InvalidOption(f"option threads: {threads} is not a number from 1 to {MAX_THREADS:,}")
     return {
         "time_limit": seconds,
         "node_limit": None if node_limit is None else _natural(node_limit, "node_limit"),
         "seed": _natural(seed, "seed"),
-        "threads": threads,
     }
 
 

@@ -36,7 +36,6 @@ struct Limits {
     time_limit: Option<f64>,
     node_limit: Option<u64>,
     seed: u64,
-    threads: usize,
 }
 
 /// Bytes of each row of a problem, as long as rows are columns of numbers.
@@ -195,7 +194,6 @@ impl Source {
     time_limit,
     node_limit,
     seed,
-    threads,
     on_progress,
 ))]
 #[allow(clippy::too_many_arguments, reason = "one per option")]
@@ -205,10 +203,9 @@ pub(crate) fn pack(
     time_limit: Option<f64>,
     node_limit: Option<u64>,
     seed: u64,
-    threads: usize,
     on_progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Packing> {
-    let limits = Limits { time_limit, node_limit, seed, threads };
+    let limits = Limits { time_limit, node_limit, seed };
     let items = problem.sizes.len();
     let source = move || Ok(Source::Buffers(problem.problem()?));
     run(py, items, source, limits, on_progress.as_ref())
@@ -344,7 +341,7 @@ pub(crate) fn pack_csv_blame(
 
 /// Pack the buffers of a CSV document.
 #[pyfunction]
-#[pyo3(signature = (text, alignment, capacity, time_limit, node_limit, seed, threads, on_progress))]
+#[pyo3(signature = (text, alignment, capacity, time_limit, node_limit, seed, on_progress))]
 #[allow(clippy::too_many_arguments, reason = "one per option")]
 pub(crate) fn pack_csv(
     py: Python<'_>,
@@ -354,12 +351,11 @@ pub(crate) fn pack_csv(
     time_limit: Option<f64>,
     node_limit: Option<u64>,
     seed: u64,
-    threads: usize,
     on_progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Packing> {
     let alignment = Alignment::new(alignment).or_raise(py)?;
     let space = space(capacity).with_alignment(alignment);
-    let limits = Limits { time_limit, node_limit, seed, threads };
+    let limits = Limits { time_limit, node_limit, seed };
     let items = text.len() / LINE_BYTES;
     let text = call::copied(py, text)?;
     let source = move || Ok(Source::Csv(CsvProblem::parse(&text, space)?));
@@ -451,7 +447,6 @@ fn run(
             let mut budget = call::budget(cancel, tell, left);
             budget.nodes = limits.node_limit;
             budget.seed = limits.seed;
-            budget.threads = limits.threads;
             let source = source()?;
             let packing = solve(source.problem(), &budget)?;
             packing.check(source.problem())?;

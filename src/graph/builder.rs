@@ -267,6 +267,22 @@ pub(super) fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
                 pair.input, pair.output
             ));
         }
+        let operands = node.input(pair.input).zip(node.output(pair.output));
+        let Some((input, output)) =
+            operands.map(|(input, output)| (&values[input.index()], &values[output.index()]))
+        else {
+            continue;
+        };
+        if output.bytes > input.bytes {
+            return refuse(format!(
+                "{} of {} bytes cannot be in place of {}, which has {}; a problem of buffers that \
+                 may overlap packs them",
+                quoted(&output.name),
+                output.bytes,
+                quoted(&input.name),
+                input.bytes
+            ));
+        }
     }
     // Views of an output's bytes, to see that no two contradict each other.
     let mut shown = HashMap::new();

@@ -9,7 +9,7 @@ use crate::base::{Alignment, NodeId, ValueId};
 /// Permission for an output to take over the bytes of an input.
 ///
 /// The node must read the input elementwise: everything needed of byte *i* has been read when byte
-/// *i* is written.
+/// *i* is written. The output has at most as many bytes as the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InPlace {
     /// Position among the node's inputs.

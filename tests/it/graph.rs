@@ -215,6 +215,21 @@ fn effects_name_operands_that_are_there() {
 }
 
 #[test]
+fn an_output_that_is_larger_than_its_input_is_not_in_place_of_it() {
+    let build = |bytes| {
+        let mut sketch = Sketch::new();
+        let x = sketch.input("x", 10);
+        sketch.effectful("y", &[x], bytes, in_place(0));
+        sketch.builder.build()
+    };
+    assert!(build(9).is_ok() && build(10).is_ok());
+    let error = build(11).unwrap_err();
+    assert_eq!(error.kind(), "InvalidEffect");
+    let text = error.to_string();
+    assert!(text.contains("'y' of 11 bytes cannot be in place of 'x', which has 10"), "{text}");
+}
+
+#[test]
 fn b25_a_chain_of_a_million_nodes_builds_and_plans() {
     let count = 1_000_000;
     let mut builder = Graph::builder("chain");

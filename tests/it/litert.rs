@@ -122,8 +122,12 @@ fn as_graph(graph: &IncrementalGraph, options: IncrementalOptions) -> Graph {
             output: pair.output,
             identity: pair.unmodified,
         };
+        // A graph has no permission for a larger output, and such pairs share no bytes in LiteRT.
+        let bytes = |id: Option<u32>| id.map(|id| graph.values[id as usize].bytes);
+        let fits =
+            |pair: &&SharePair| bytes(node.outputs[pair.output]) <= bytes(node.inputs[pair.input]);
         let effects = Effects {
-            in_place: node.shares.iter().map(pair).collect(),
+            in_place: node.shares.iter().filter(fits).map(pair).collect(),
             workspaces: node.temporaries.iter().map(workspace).collect(),
             ..Effects::default()
         };

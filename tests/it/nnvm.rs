@@ -18,7 +18,8 @@ fn positions(json: &Json) -> Vec<usize> {
     list.map(|position| position.as_u64().unwrap() as usize).collect()
 }
 
-fn effects(attributes: &Json) -> Effects {
+/// Returns the effects of a node, without permissions for larger results: NNVM never uses these.
+fn effects(attributes: &Json, fits: impl Fn(usize, usize) -> bool) -> Effects {
     let pairs = attributes["inplace"].as_array().into_iter().flatten();
     let in_place = pairs
         .enumerate()
@@ -27,6 +28,7 @@ fn effects(attributes: &Json) -> Effects {
             let identity = attributes["identity"][index].as_bool().unwrap_or(false);
             InPlace { input: pair[0], output: pair[1], identity }
         })
+        .filter(|pair| fits(pair.input, pair.output))
         .collect();
     Effects { in_place, ignores: positions(&attributes["ignore"]), ..Effects::default() }
 }
@@ -49,6 +51,7 @@ fn build(case: &Json) -> Case {
         .map(|n| (n["name"].as_str().unwrap(), n))
         .collect();
     let mut values = HashMap::new();
+    let mut sizes: Vec<u64> = Vec::new();
     let mut assigned = Vec::new();
     let mut nodes = Vec::new();
     for name in case["expect"]["node_order"].as_array().unwrap() {
@@ -63,6 +66,7 @@ fn build(case: &Json) -> Case {
             let shape: Vec<u64> = positions(shape).into_iter().map(|dim| dim as u64).collect();
             let key = format!("{name}:{slot}");
             let value = Value::new(&*key, kind, dtype, shape).unwrap().with_space(space);
+            sizes.push(value.bytes());
             let id = builder.add_value(value);
             let external = node["external"] == true;
             assigned.push(if external { Storage::External } else { Storage::Unassigned });
@@ -74,8 +78,11 @@ fn build(case: &Json) -> Case {
                 values[&format!("{}:{}", input[0].as_str().unwrap(), input[1].as_u64().unwrap())]
             };
             let inputs: Vec<_> = node["inputs"].as_array().unwrap().iter().map(read).collect();
+            let bytes = |id: ValueId| sizes[id.index()];
+            let fits = |input: usize, output: usize| bytes(outputs[output]) <= bytes(inputs[input]);
+            let effects = effects(&by_name[name]["attrs"], fits);
             let node = Node::new(name, "Op").reads(inputs).writes(outputs);
-            builder.add_node(node.with_effects(effects(&by_name[name]["attrs"])));
+            builder.add_node(node.with_effects(effects));
             nodes.push(name.to_owned());
         }
     }

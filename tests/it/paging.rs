@@ -56,8 +56,9 @@ fn step(layers: &[Layer]) -> Graph {
         let units = if index == 0 { 2 } else { layers[index - 1].units };
         let next = add(&mut builder, &format!("g{index}"), ValueKind::Activation, units);
         let reads = [gradient, parameters[index], values[index + 1]];
-        let node = Node::new(format!("b{index}"), "B").reads(reads).writes([next]).in_place(0, 0);
-        builder.add_node(node.pure().with_cost(layer.cost));
+        let node = Node::new(format!("b{index}"), "B").reads(reads).writes([next]);
+        let node = node.pure().with_cost(layer.cost);
+        builder.add_node(if units <= layer.units { node.in_place(0, 0) } else { node });
         let new = add(&mut builder, &format!("n{index}"), ValueKind::Activation, 1);
         let node = Node::new(format!("u{index}"), "U").reads([parameters[index], dp]);
         builder.add_node(node.writes([new]).pure().with_cost(1).in_place(0, 0));

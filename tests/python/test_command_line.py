@@ -186,9 +186,7 @@ def test_an_export_that_is_too_large_is_not_written(
         ["pack", "TABLE", "--time-limit", "nan"],
         ["pack", "TABLE", "--time-limit", "-1"],
         ["pack", "TABLE", "--time-limit", "inf"],
-        ["pack", "TABLE", "--threads", "0"],
-        ["pack", "TABLE", "--threads", "-1"],
-        ["pack", "TABLE", "--threads", "99999999999"],
+        ["pack", "TABLE", "--node-limit", "-1"],
         ["pack", "TABLE", "--seed", "-1"],
         ["pack", "TABLE", "--node-limit", "1" + "0" * 23],
         ["pack", "TABLE", "--capacity", "48KB2"],
@@ -224,11 +222,11 @@ def test_an_unknown_option_shows_the_usage_of_its_command(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(["pack", str(small), "--tread", "2"])
+        main(["pack", str(small), "--sead", "2"])
     assert caught.value.code == 2
     err = capsys.readouterr().err
     assert err.startswith("usage: arenaplan pack ")
-    assert "unrecognized arguments: --tread 2; did you mean --threads?" in err
+    assert "unrecognized arguments: --sead 2; did you mean --seed?" in err
 
 
 @pytest.mark.parametrize(

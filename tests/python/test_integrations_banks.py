@@ -131,7 +131,5 @@ def test_specs_that_share_bytes_by_others_are_of_one_object() -> None:
 
 
 def test_options_that_contradict_each_other_are_named_and_are_values() -> None:
-    with pytest.raises(ValueError, match="threads: 1025 is not a number from 1 to 1,024"):
-        ap.pack([1], [(0, 1)], threads=1025)
     with pytest.raises(errors.InvalidOption, match="option seed: -1 is negative"):
         ap.pack([1], [(0, 1)], seed=-1)

@@ -125,11 +125,6 @@ static void packing(void)
 
     EXPECT(ap_solve(NULL, NULL, &packing), INVALID_ARGUMENT, "problem is null");
     EXPECT(ap_solve(problem, NULL, NULL), INVALID_ARGUMENT, "result is null");
-    options.threads = 1025;
-    packing = untouched;
-    EXPECT(ap_solve(problem, &options, &packing), INVALID_ARGUMENT, "1025 threads");
-    HOLDS(packing == NULL);
-    options.threads = 0;
     options.capacity = 100;
     EXPECT(ap_solve(problem, &options, &packing), INVALID_ARGUMENT, "one space");
     options.capacity = (uint64_t)-1;

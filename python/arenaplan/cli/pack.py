@@ -21,7 +21,7 @@ from arenaplan.cli.inputs import read_table
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.watch import gap, watching
 from arenaplan.errors import CapacityExceeded, InvalidOption
-from arenaplan.packing import MAX_THREADS, check_capacity, check_limits
+from arenaplan.packing import check_capacity, check_limits
 
 if TYPE_CHECKING:
     from arenaplan import Packing
@@ -60,13 +60,6 @@ def add_to(commands: Commands) -> None:
     search.add_argument(
         "--seed", type=whole(0), default=0, metavar="N", help="of all random choices (default: 0)"
     )
-    search.add_argument(
-        "--threads",
-        type=whole(1, MAX_THREADS),
-        default=1,
-        metavar="N",
-        help="for --time-limit (default: 1)",
-    )
     parser.add_argument(
         "--after",
         type=Path,
@@ -90,7 +83,7 @@ def add_to(commands: Commands) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    limits = check_limits(options.time_limit, options.node_limit, options.seed, options.threads)
+    limits = check_limits(options.time_limit, options.node_limit, options.seed)
     capacity = check_capacity(options.capacity)
     text = read_table(options.file)
     extra: dict[str, Any] = {}

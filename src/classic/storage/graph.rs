@@ -93,8 +93,10 @@ impl StorageLayout {
         for &(value, _) in mutated.iter().flatten() {
             kinds[value] = ValueKind::State;
         }
+        let mut sizes = Vec::with_capacity(kinds.len());
         for (entry, &kind) in self.entries().iter().zip(&kinds) {
             let value = Value::new(&*entry.name, kind, entry.dtype, &*entry.shape)?;
+            sizes.push(value.bytes());
             builder.add_value(value.with_space(spaces[&entry.space]));
         }
         let mut ids = vec![None; self.nodes().len()];
@@ -105,7 +107,11 @@ impl StorageLayout {
             let after = node.after.iter().filter_map(|&before| ids[before]);
             let reads = node.inputs.iter().map(|it| self.nodes()[it.node].outputs[it.output]);
             let reads: Vec<usize> = reads.collect();
-            let effects = self.effects(node, &reads, &kinds, &mutated[position]);
+            let mut effects = self.effects(node, &reads, &kinds, &mutated[position]);
+            // A block holds values of several sizes: some in it are larger than those before them.
+            effects
+                .in_place
+                .retain(|pair| sizes[node.outputs[pair.output]] <= sizes[reads[pair.input]]);
             let row = Node::new(&*node.name, node.operator())
                 .reads(reads.into_iter().map(ValueId::new))
                 .writes(node.outputs.iter().copied().map(ValueId::new))

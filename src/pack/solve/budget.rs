@@ -25,9 +25,6 @@ pub struct Budget<'a> {
     pub progress: Option<&'a (dyn Fn(Progress) + Sync)>,
     /// Seed of every random choice.
     pub seed: u64,
-    /// Threads of a search with a deadline; 0 counts as 1. Others use one thread, so that
-    /// their result depends on the problem and the budget alone.
-    pub threads: usize,
     /// Methods and tuning values; the default ones if there are none.
     pub options: Option<&'a SolveOptions>,
 }
@@ -82,13 +79,6 @@ impl<'a> Budget<'a> {
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
-        self
-    }
-
-    /// Returns the budget with a number of threads, for a search with a deadline.
-    #[must_use]
-    pub fn with_threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
         self
     }
 
@@ -148,8 +138,6 @@ pub enum Stage {
     Grown,
     /// Ejection chains.
     Repair,
-    /// Another thread.
-    Threads,
     /// Placing the items that kernelization removed.
     PutBack,
 }
@@ -172,7 +160,6 @@ impl Stage {
             Self::Disjunctive => "disjunctive search",
             Self::Grown => "grown sizes",
             Self::Repair => "repair",
-            Self::Threads => "another thread",
             Self::PutBack => "put back",
         }
     }

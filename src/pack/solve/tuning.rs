@@ -205,6 +205,9 @@ tuning! {
     greedy: GreedyTuning {
         /// Gaps that are large enough but misaligned, before the sweep takes a gap that fits anyhow.
         gap_tries: usize = 8, "gaps", "no effect in the ablation";
+        /// Peak of a sweep over items with windows, in hundredths of the bound, above which the first answer
+        /// is sought by first fit, too: that takes twice as long as the sweep.
+        swept_percent: u64 = 150, "%", "the time of first answers";
         /// Passes away from the fullest section, with up to 2 to the power of half as many classes.
         passes_from_peak: u32 = 18, "passes", "the traces of instances/traces";
         /// Interval lists after which a pass is given up.

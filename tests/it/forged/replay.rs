@@ -75,15 +75,6 @@ fn difference() -> Case {
     planned(sketch.build(&[y]))
 }
 
-/// y may be larger than what it may take over.
-fn growing() -> Case {
-    let mut sketch = Sketch::new();
-    let x = sketch.input("x", 64);
-    let a = sketch.node("a", &[x], 64);
-    let y = sketch.effectful("y", &[a], 128, in_place(0));
-    planned(sketch.build(&[y]))
-}
-
 /// y goes through the first operand piece by piece, and needs the second whole.
 fn product() -> Case {
     let mut sketch = Sketch::new();
@@ -286,13 +277,6 @@ fn every_read_finds_its_own_value() {
                 value(json, "y")["offset"] = (1024 + 64).into();
                 step(json, "y")["shares"] = share(0, "in-place");
             },
-        ),
-        row(
-            "no larger output",
-            growing(),
-            KIND,
-            "value 'a' and value 'y' share byte",
-            with("y", "a", "in-place"),
         ),
         row(
             "the followed input",

@@ -65,7 +65,8 @@ fn residual(difference: Difference) -> Graph {
     builder.add_node(Node::new("a", "Conv").reads([x]).writes([a]).window(conv));
     let seen = if difference == Difference::SeesMore { conv } else { same(0) };
     let relu = Node::new("r", "Relu").reads([a]).writes([r]).window(seen);
-    builder.add_node(if difference == Difference::Apart { relu } else { relu.in_place(0, 0) });
+    let apart = [Difference::Apart, Difference::Nibbles, Difference::Empty];
+    builder.add_node(if apart.contains(&difference) { relu } else { relu.in_place(0, 0) });
     builder.add_node(Node::new("t", "Conv").reads([x]).writes([t]).window(same(0)));
     let mut second = Node::new("b", "Conv").reads([r]).writes([b]);
     if difference == Difference::Ignores {

@@ -38,7 +38,6 @@ pub(crate) struct Restrictions {
     /// Peak in bytes of the packings that are searched for.
     target: u64,
     /// The number of the thread.
-    worker: usize,
     turn: usize,
     slots: [Slot; ASSUMPTIONS.len()],
 }
@@ -66,14 +65,14 @@ struct Restriction {
 
 impl Restrictions {
     /// Returns the restricted models of a core for packings that end at byte `target` or before.
-    pub(crate) fn new(target: u64, worker: usize) -> Self {
-        Self { target, worker, turn: worker, slots: Default::default() }
+    pub(crate) fn new(target: u64) -> Self {
+        Self { target, turn: 0, slots: Default::default() }
     }
 
     /// Starts over if `target` is another target.
     pub(crate) fn aim_at(&mut self, target: u64) {
         if self.target != target {
-            *self = Self::new(target, self.worker);
+            *self = Self::new(target);
         }
     }
 
@@ -106,7 +105,7 @@ impl Restrictions {
             let number = self.next(clock.tuning().assume.turns_each);
             let slot = &mut self.slots[number];
             if let Slot::New = slot {
-                let restriction = restricted(core, self.target, number, self.worker, clock)?;
+                let restriction = restricted(core, self.target, number, clock)?;
                 *slot = restriction.map(Box::new).map_or(Slot::Closed, Slot::Open);
             }
             let Slot::Open(restriction) = slot else { continue };
@@ -153,7 +152,6 @@ fn restricted(
     core: &Model,
     target: u64,
     number: usize,
-    worker: usize,
     clock: &Clock<'_>,
 ) -> Result<Option<Restriction>> {
     let joined = match permitted(number, clock.methods()) {
@@ -163,24 +161,19 @@ fn restricted(
     if joined.is_none() && number != CERTAIN {
         return Ok(None);
     }
-    Restriction::new(core, joined, worker, clock)
+    Restriction::new(core, joined, clock)
 }
 
 impl Restriction {
     /// Returns the searches of a model, or nothing if the model is too large.
-    fn new(
-        core: &Model,
-        joined: Option<Joined>,
-        worker: usize,
-        clock: &Clock<'_>,
-    ) -> Result<Option<Self>> {
+    fn new(core: &Model, joined: Option<Joined>, clock: &Clock<'_>) -> Result<Option<Self>> {
         let model = joined.as_ref().map_or(core, Joined::model);
         let chains = joined.as_ref().map_or(&[][..], Joined::chains);
         // A search of so many items hardly ever ends. Joined items may be few where items are many.
         if model.items.len() > clock.tuning().portfolio.small_core {
             return Ok(None);
         }
-        let turns = Turns::new(model, worker, clock);
+        let turns = Turns::new(model, 0, clock);
         let search = Restarts::new(model, chains, clock)?;
         Ok(search.map(|search| Self { joined, search, turns }))
     }
@@ -222,14 +215,14 @@ mod tests {
             let clock = Clock::new(&budget);
             let model = model_of(replaced_buffers(&mut random));
             let target = model.bound + u64::from(random.below(3) == 0);
-            let mut plain = Restriction::new(&model, None, 0, &clock).unwrap().unwrap();
+            let mut plain = Restriction::new(&model, None, &clock).unwrap().unwrap();
             let expected = loop {
                 let (outcome, _) = plain.step(&model, target, &clock).unwrap();
                 if outcome != Outcome::Undecided {
                     break outcome;
                 }
             };
-            let mut restrictions = Restrictions::new(target, 0);
+            let mut restrictions = Restrictions::new(target);
             let (outcome, offsets) = loop {
                 let (outcome, offsets) = restrictions.step(&model, &clock).unwrap();
                 if outcome != Outcome::Undecided {

@@ -49,7 +49,7 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Returns a schedule that starts at search number `turn`: each thread begins at another one.
+    /// Returns a schedule that starts at search number `turn`.
     pub(crate) fn new(model: &Model, turn: usize, clock: &Clock<'_>) -> Self {
         let (methods, exact) = (*clock.methods(), clock.tuning().exact);
         let tuning = clock.tuning().restarts;

@@ -1,10 +1,9 @@
 //! Counts work and knows when to stop.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 
-use super::random::mix;
 use crate::base::Instant;
 use crate::pack::solve::budget::{Budget, Progress};
 use crate::pack::solve::options::{Methods, SolveOptions};
@@ -78,27 +77,6 @@ impl<'a> Clock<'a> {
     /// Returns the tuning values.
     pub(crate) const fn tuning(&self) -> &'a Tuning {
         &self.options.tuning
-    }
-
-    /// Returns how many threads may work: several only if a deadline ends the search.
-    pub(crate) fn threads(&self) -> usize {
-        let timed = self.budget.deadline.is_some() && self.budget.nodes.is_none();
-        if timed { self.budget.threads.max(1) } else { 1 }
-    }
-
-    /// Returns the budget of another thread, which `stop` ends.
-    pub(crate) fn budget_of<'b>(&self, worker: usize, stop: &'b AtomicBool) -> Budget<'b>
-    where
-        'a: 'b,
-    {
-        let early = |deadline: Instant| deadline.checked_sub(self.reserved.get());
-        Budget {
-            deadline: self.budget.deadline.map(|deadline| early(deadline).unwrap_or(deadline)),
-            cancel: Some(stop),
-            seed: mix(worker, self.budget.seed),
-            options: self.budget.options,
-            ..Budget::default()
-        }
     }
 
     /// Returns the nodes counted so far.

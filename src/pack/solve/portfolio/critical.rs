@@ -57,7 +57,6 @@ pub(crate) struct Critical {
     level: i32,
     target: u64,
     /// The number of the thread: each has other rules first.
-    worker: usize,
     tuning: CriticalTuning,
 }
 
@@ -67,7 +66,7 @@ const OTHER_ORDERS: [Order; 3] = [Order::Size, Order::SizeRootLength, Order::Len
 
 impl Critical {
     /// Returns a series that has not begun.
-    pub(crate) fn new(model: &Model, worker: usize, clock: &Clock<'_>) -> Result<Self> {
+    pub(crate) fn new(model: &Model, clock: &Clock<'_>) -> Result<Self> {
         let tuning = clock.tuning().critical;
         let loads = most_loaded(model)?;
         let mut by_load = with_capacity(model.items.len(), "an order")?;
@@ -93,7 +92,6 @@ impl Critical {
             tries: 0,
             level: 0,
             target: 0,
-            worker,
             tuning,
         })
     }
@@ -178,7 +176,7 @@ impl Critical {
         self.kept.sort_unstable();
         self.kept.dedup();
         let part = model.restricted_to(&self.kept)?;
-        let turns = Turns::new(&part, self.worker, clock);
+        let turns = Turns::new(&part, 0, clock);
         let entries: u64 = part.items.iter().map(|item| u64::from(item.length())).sum();
         if entries <= self.tuning.largest_part
             && let Some(search) = Restarts::new(&part, &[], clock)?

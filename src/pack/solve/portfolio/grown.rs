@@ -29,7 +29,6 @@ pub(crate) struct Whole<'m> {
 #[derive(Debug)]
 pub(crate) struct GrownSizes<'m> {
     whole: Whole<'m>,
-    worker: usize,
     slots: Vec<Slot>,
 }
 
@@ -63,12 +62,12 @@ struct Grown {
 }
 
 impl<'m> GrownSizes<'m> {
-    pub(crate) fn new(whole: Whole<'m>, worker: usize, clock: &Clock<'_>) -> Self {
+    pub(crate) fn new(whole: Whole<'m>, clock: &Clock<'_>) -> Self {
         let tolerances = clock.tuning().assume.growth_tolerances.into_iter();
         let ways = tolerances
             .flat_map(|tolerance| [false, true].map(|parts| NearCuts { tolerance, parts }));
         let slots = ways.map(|near| Slot { near, state: State::New, spent: 0 }).collect();
-        Self { whole, worker, slots }
+        Self { whole, slots }
     }
 
     /// Returns whether there is something left to try.
@@ -88,7 +87,7 @@ impl<'m> GrownSizes<'m> {
         let next = open.min_by_key(|(place, slot)| slot.spent << place);
         let Some((_, slot)) = next else { return Ok(()) };
         let before = clock.effort();
-        slot.step(self.whole, self.worker, goal, best, clock)?;
+        slot.step(self.whole, goal, best, clock)?;
         slot.spent += clock.effort() - before;
         Ok(())
     }
@@ -98,13 +97,12 @@ impl Slot {
     fn step(
         &mut self,
         whole: Whole<'_>,
-        worker: usize,
         goal: u64,
         best: &mut Incumbent<'_>,
         clock: &Clock<'_>,
     ) -> Result<()> {
         if let State::New = self.state {
-            let grown = Grown::new(whole.model, self.near, worker, clock)?;
+            let grown = Grown::new(whole.model, self.near, clock)?;
             self.state = grown.map(Box::new).map_or(State::Closed, State::Open);
         }
         let State::Open(grown) = &mut self.state else { return Ok(()) };
@@ -125,18 +123,13 @@ impl Slot {
 }
 
 impl Grown {
-    fn new(
-        items: &Model,
-        near: NearCuts,
-        worker: usize,
-        clock: &Clock<'_>,
-    ) -> Result<Option<Self>> {
+    fn new(items: &Model, near: NearCuts, clock: &Clock<'_>) -> Result<Option<Self>> {
         let is_small = items.items.len() <= clock.tuning().portfolio.large_core;
         if !is_small || !items.is_plain() {
             return Ok(None);
         }
         let Some(model) = grown(items, near, clock)? else { return Ok(None) };
-        let searches = Searches::new(&model, worker, clock)?;
+        let searches = Searches::new(&model, clock)?;
         let bound = model.bound;
         Ok(searches.map(|searches| Self { model, searches, peak: u64::MAX, bound }))
     }

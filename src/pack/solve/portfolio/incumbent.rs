@@ -61,11 +61,6 @@ impl<'a> Incumbent<'a> {
         Incumbent { model: grown, space, clock, offsets: None, peak, bound, is_quiet: true }
     }
 
-    /// Returns the space that is packed.
-    pub(crate) const fn space(&self) -> SpaceId {
-        self.space
-    }
-
     /// Returns whether no answer can be better.
     pub(crate) const fn is_proven(&self) -> bool {
         self.peak <= self.bound

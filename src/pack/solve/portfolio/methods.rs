@@ -68,17 +68,17 @@ trait Method: fmt::Debug {
 }
 
 /// Returns the methods that are switched on. Of those with equal cost, the first is next.
-fn methods<'m>(worker: usize, whole: Whole<'m>, clock: &Clock<'_>) -> Vec<Box<dyn Method + 'm>> {
+fn methods<'m>(whole: Whole<'m>, clock: &Clock<'_>) -> Vec<Box<dyn Method + 'm>> {
     let on = clock.methods();
     let all: [(bool, Box<dyn Method + 'm>); 8] = [
-        (on.from_peak, Box::new(FromPeak { worker, count: 0 })),
+        (on.from_peak, Box::new(FromPeak { count: 0 })),
         (on.ejection_chains, Box::new(Chains)),
-        (on.critical_part, Box::new(CriticalPart { worker, series: None })),
-        (on.first_fit || on.best_fit, Box::new(GreedyPasses::new(on, worker))),
+        (on.critical_part, Box::new(CriticalPart { series: None })),
+        (on.first_fit || on.best_fit, Box::new(GreedyPasses::new(on))),
         (on.skyline, Box::new(SkylinePasses { series: None })),
-        (on.exact, Box::new(ExactSearch { worker, searches: None, too_large: false })),
+        (on.exact, Box::new(ExactSearch { searches: None, too_large: false })),
         (on.disjunctive, Box::new(Disjunctions::new())),
-        (on.grown_sizes && on.exact, Box::new(GrownSizes::new(whole, worker, clock))),
+        (on.grown_sizes && on.exact, Box::new(GrownSizes::new(whole, clock))),
     ];
     all.into_iter().filter_map(|(is_on, method)| is_on.then_some(method)).collect()
 }
@@ -86,7 +86,6 @@ fn methods<'m>(worker: usize, whole: Whole<'m>, clock: &Clock<'_>) -> Vec<Box<dy
 /// Best fit away from the fullest section, with another stack in that section each time.
 #[derive(Debug)]
 struct FromPeak {
-    worker: usize,
     /// Passes made so far.
     count: u32,
 }
@@ -97,11 +96,7 @@ impl Method for FromPeak {
     }
 
     fn can(&self, core: &Model, clock: &Clock<'_>) -> bool {
-        // All threads would make the same passes.
-        self.worker == 0
-            && self.count < clock.tuning().greedy.passes_from_peak
-            && core.all_solid()
-            && !core.has_pins()
+        self.count < clock.tuning().greedy.passes_from_peak && core.all_solid() && !core.has_pins()
     }
 
     fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
@@ -144,7 +139,6 @@ impl Method for Chains {
 /// Exact search of the critical part, first fit and ejection chains for the other items.
 #[derive(Debug)]
 struct CriticalPart {
-    worker: usize,
     series: Option<Critical>,
 }
 
@@ -160,7 +154,7 @@ impl Method for CriticalPart {
     fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
         let Task { core, goal, best, clock, chains } = task;
         let chains = made(chains, || EjectionChains::new(core, clock))?;
-        let series = made(&mut self.series, || Critical::new(core, self.worker, clock))?;
+        let series = made(&mut self.series, || Critical::new(core, clock))?;
         series.step(core, goal, best, chains, clock)
     }
 }
@@ -175,15 +169,13 @@ struct GreedyPasses {
 }
 
 impl GreedyPasses {
-    fn new(on: &Methods, worker: usize) -> Self {
+    fn new(on: &Methods) -> Self {
         let all = [
             (on.first_fit, (Fit::First, Stage::FirstFit)),
             (on.best_fit, (Fit::Best, Stage::BestFit)),
         ];
         let fits: Vec<_> = all.into_iter().filter_map(|(on, fit)| on.then_some(fit)).collect();
-        // The first thread makes the passes.
-        let count = if worker == 0 { 0 } else { fits.len() * ORDERS.len() };
-        Self { fits, count, space: None }
+        Self { fits, count: 0, space: None }
     }
 }
 
@@ -237,7 +229,6 @@ impl Method for SkylinePasses {
 /// Exact searches of the whole core.
 #[derive(Debug)]
 struct ExactSearch {
-    worker: usize,
     searches: Option<Searches>,
     too_large: bool,
 }
@@ -253,7 +244,7 @@ impl Method for ExactSearch {
 
     fn prepare(&mut self, core: &Model, clock: &Clock<'_>) -> Result<bool> {
         if self.searches.is_none() && !self.too_large {
-            self.searches = Searches::new(core, self.worker, clock)?;
+            self.searches = Searches::new(core, clock)?;
             self.too_large = self.searches.is_none();
         }
         Ok(!self.too_large)
@@ -317,9 +308,9 @@ struct Entry<'m> {
 }
 
 impl<'m> Portfolio<'m> {
-    /// Returns the methods of a thread that are switched on, for the core of a model.
-    pub(crate) fn new(worker: usize, whole: Whole<'m>, clock: &Clock<'_>) -> Self {
-        let list = methods(worker, whole, clock);
+    /// Returns the methods that are switched on, for the core of a model.
+    pub(crate) fn new(whole: Whole<'m>, clock: &Clock<'_>) -> Self {
+        let list = methods(whole, clock);
         let methods = list.into_iter().map(|method| Entry { method, spent: 0 }).collect();
         Self { chains: None, methods }
     }

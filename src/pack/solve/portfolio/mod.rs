@@ -1,4 +1,4 @@
-//! The portfolio: the order of methods, their turns, threads, and the best packing so far.
+//! The portfolio: the order of methods, their turns, and the best packing so far.
 
 mod critical;
 mod disjunctions;
@@ -8,5 +8,3 @@ mod methods;
 pub(super) mod ruled;
 pub(super) mod run;
 mod searches;
-#[cfg_attr(not(feature = "std"), path = "alone.rs")]
-mod threads;

@@ -6,7 +6,6 @@ use core::time::Duration;
 use super::grown::Whole;
 use super::incumbent::Incumbent;
 use super::methods::Portfolio;
-use super::threads::{Exchange, improve_together};
 use crate::base::{Instant, Result};
 use crate::pack::solve::assume::handovers;
 use crate::pack::solve::budget::Stage;
@@ -37,10 +36,14 @@ pub(crate) fn run(
 ) -> Result<()> {
     let tuning = &clock.tuning().portfolio;
     let started = Instant::now();
-    first_answer(model, hints, best, clock)?;
+    let is_fitted = first_answer(model, hints, best, clock)?;
     clock.reserve(started.elapsed() * tuning.put_back_time);
     if best.is_proven() || clock.is_up() {
         return Ok(());
+    }
+    if !model.all_solid() && !is_fitted {
+        // A first answer is to be early; here there is time for a better one.
+        fit_by_birth(model, best, clock)?;
     }
     let kernel = if clock.methods().kernelization {
         kernelize::kernelize(model, model.bound, clock)?
@@ -58,7 +61,7 @@ pub(crate) fn run(
         clock.allow_for_rigid(core.items.len());
     }
     let whole = Whole { model, core: &kernel.core };
-    let mut portfolio = Portfolio::new(0, whole, clock);
+    let mut portfolio = Portfolio::new(whole, clock);
     hand_over(whole, &mut core_best, clock)?;
     greedy(&core, &mut portfolio, &mut core_best, clock)?;
     let mut space = Occupancy::new(model.loads.len())?;
@@ -76,16 +79,7 @@ pub(crate) fn run(
         // packing, and measures the time that another call takes.
         complete(&core_best, best)?;
     }
-    improve_together(
-        &core,
-        &mut core_best,
-        clock,
-        |best, clock, others| improve(&core, capacity, &mut portfolio, best, clock, others),
-        |worker, best, clock, others| {
-            let mut portfolio = Portfolio::new(worker, whole, clock);
-            improve(&core, capacity, &mut portfolio, best, clock, Some(others))
-        },
-    )?;
+    improve(&core, capacity, &mut portfolio, &mut core_best, clock)?;
     best.raise_bound(core_best.bound(), Stage::Exact);
     if core_best.peak() < best.peak() { complete(&core_best, best) } else { Ok(()) }
 }
@@ -96,7 +90,7 @@ fn is_decided(best: &Incumbent<'_>, capacity: Option<u64>) -> bool {
     best.is_proven() || capacity.is_some_and(|bytes| best.peak() <= bytes || best.bound() > bytes)
 }
 
-/// Finds a valid answer as fast as possible.
+/// Finds a valid answer as fast as possible, and returns whether first fit was needed for it.
 ///
 /// Node limits do not apply; a passed deadline or a cancellation does.
 fn first_answer(
@@ -104,7 +98,7 @@ fn first_answer(
     hints: &[Option<u64>],
     best: &mut Incumbent<'_>,
     clock: &Clock<'_>,
-) -> Result<()> {
+) -> Result<bool> {
     if !hints.is_empty() && clock.methods().hints {
         let mut space = Occupancy::new(model.loads.len())?;
         let offsets = first_fit::place_hinted(model, hints, best.limit(), &mut space, clock)?;
@@ -114,18 +108,26 @@ fn first_answer(
     if clock.methods().sweep && !model.has_pins() {
         best.offer(sweep::best_fit(model, best.limit(), clock)?, Stage::Sweep);
     }
-    if best.offsets().is_none() || !model.all_solid() {
-        let Some(order) = first_fit::sorted(model, Order::Birth, clock)? else { return Ok(()) };
-        let mut space = Occupancy::new(model.loads.len())?;
-        let is_over = |count| clock.is_over_at(count);
-        let offsets = if best.offsets().is_none() {
-            first_fit::place_or_stack(model, &order, best.limit(), &mut space, is_over)?
-        } else {
-            let stop = |count, _: &_| is_over(count);
-            first_fit::place(model, &order, Fit::First, best.limit(), &mut space, stop)?
-        };
-        best.offer(offsets, Stage::FirstFit);
+    let most = model.bound.saturating_mul(clock.tuning().greedy.swept_percent) / 100;
+    let is_poor = best.offsets().is_none() || !model.all_solid() && best.peak() > most;
+    if is_poor {
+        fit_by_birth(model, best, clock)?;
     }
+    Ok(is_poor)
+}
+
+/// Places all items by first fit in the order of birth.
+fn fit_by_birth(model: &Model, best: &mut Incumbent<'_>, clock: &Clock<'_>) -> Result<()> {
+    let Some(order) = first_fit::sorted(model, Order::Birth, clock)? else { return Ok(()) };
+    let mut space = Occupancy::new(model.loads.len())?;
+    let is_over = |count| clock.is_over_at(count);
+    let offsets = if best.offsets().is_none() {
+        first_fit::place_or_stack(model, &order, best.limit(), &mut space, is_over)?
+    } else {
+        let stop = |count, _: &_| is_over(count);
+        first_fit::place(model, &order, Fit::First, best.limit(), &mut space, stop)?
+    };
+    best.offer(offsets, Stage::FirstFit);
     Ok(())
 }
 
@@ -172,15 +174,12 @@ fn greedy(
 /// Large and long cores are searched by all methods in turn, small ones as a whole. A long core is
 /// that of a deep network: its items meet few others, and exact search would have to decide all of
 /// them at once where the few sections with large loads matter.
-///
-/// The packings of other threads come through `shared`.
 pub(crate) fn improve(
     core: &Model,
     capacity: Option<u64>,
     portfolio: &mut Portfolio<'_>,
     best: &mut Incumbent<'_>,
     clock: &Clock<'_>,
-    shared: Option<&Exchange>,
 ) -> Result<()> {
     let goal = capacity.unwrap_or(0);
     let tuning = &clock.tuning().portfolio;
@@ -194,12 +193,6 @@ pub(crate) fn improve(
         end = clock.effort().saturating_add(effort);
     }
     while !is_decided(best, capacity) && !clock.is_up() && clock.effort() < end {
-        if let Some(shared) = shared {
-            shared.exchange(best);
-            if is_decided(best, capacity) {
-                break;
-            }
-        }
         let can_go_on = if is_large || is_long || !core.all_solid() {
             let most = if end == usize::MAX { end } else { end - clock.effort() };
             portfolio.take_turn(core, goal, most, best, clock)?

@@ -32,9 +32,9 @@ enum Kind {
 
 impl Searches {
     /// Returns searches of a core, or nothing if the core is too large.
-    pub(crate) fn new(core: &Model, worker: usize, clock: &Clock<'_>) -> Result<Option<Self>> {
+    pub(crate) fn new(core: &Model, clock: &Clock<'_>) -> Result<Option<Self>> {
         let kind = if core.all_solid() {
-            let restrictions = || Restrictions::new(core.bound, worker);
+            let restrictions = || Restrictions::new(core.bound);
             Some(Kind::Solid(Box::new([restrictions(), restrictions()])))
         } else {
             Windowed::new(core, clock)?.map(|search| Kind::Windowed(Box::new(search)))
