@@ -297,6 +297,78 @@ def test_a_plan_passes_on_bytes_where_that_is_fast(tmp_path: Path) -> None:
     assert (found != wanted).mean() < 0.01
 
 
+def chained(folder: Path, *, residual: bool) -> tuple[Model, ap.Graph]:
+    """Return a convolution, and a depthwise one or a sum with the image, in bytes throughout."""
+    draw = np.random.default_rng(21)
+    constants: dict[str, np.ndarray] = {
+        "s": scale(0.05),
+        "z": np.uint8(120),
+        "ws": scale(0.0007),
+        "a": integers((32, 32, 1, 1), np.int8, draw),
+        "b": integers((32, 1, 3, 3), np.int8, draw),
+    }
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["x_d"]),
+        helper.make_node("DequantizeLinear", ["a", "ws"], ["a_m"]),
+        helper.make_node("Conv", ["x_d", "a_m"], ["a_y"]),
+        helper.make_node("QuantizeLinear", ["a_y", "s", "z"], ["a_q"]),
+        helper.make_node("DequantizeLinear", ["a_q", "s", "z"], ["a_d"]),
+    ]
+    if residual:
+        nodes.append(helper.make_node("DequantizeLinear", ["r", "s", "z"], ["r_d"]))
+        nodes.append(helper.make_node("Add", ["a_d", "r_d"], ["sum"]))
+    else:
+        nodes.append(helper.make_node("DequantizeLinear", ["b", "s"], ["b_m"]))
+        nodes.append(helper.make_node("Conv", ["a_d", "b_m"], ["sum"], group=32, pads=[1, 1, 1, 1]))
+    nodes.append(helper.make_node("QuantizeLinear", ["sum", "s", "z"], ["y"]))
+    shape = (1, 32, 24, 24)
+    inputs = {name: integers(shape, np.uint8, draw) for name in ("x", "r")[: 1 + residual]}
+    model = Model(folder, nodes, inputs, {"y": np.uint8}, constants)
+    return model, ap.load(model.path)
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_kernels_follow_each_other_some_channels_at_a_time(tmp_path: Path, residual: bool) -> None:
+    model, graph = chained(tmp_path, residual=residual)
+    steps = narrow_steps(graph, joined=True)
+    assert steps is not None
+    assert [len(nodes) for nodes in steps] == [len(graph.nodes)]
+    group = quantized_group(_whole_group(graph))
+    assert group is not None
+    assert len(group.stages) == 2 - residual
+    value = 32 * 24 * 24
+    choices = group.choices()
+    assert choices[0].bytes < 0.7 * value, "few channels of the first result exist at a time"
+    plan = ap.plan(graph, steps=steps)
+    if residual:
+        assert plan.arena_bytes < 2.6 * value, "the sum takes the place of an operand"
+    with pytest.raises(ap.errors.WorkspaceOverrun):
+        group.runs({}, np.empty(0, np.uint8), np.zeros(64, np.uint8))
+    (found,) = ap.Executor(graph, plan).run(model.inputs, verify=True).values()
+    (wanted,) = model.expected()
+    assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1
+    assert (found != wanted).mean() < 0.01
+    with compiled.disabled():
+        assert quantized_group(_whole_group(graph)) is None
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_any_division_of_channels_gives_the_same_bytes(tmp_path: Path, residual: bool) -> None:
+    model, graph = chained(tmp_path, residual=residual)
+    group = quantized_group(_whole_group(graph))
+    assert group is not None
+    values = {graph.find(name).index: array for name, array in model.inputs.items()}
+    made = []
+    for choice in group.choices():
+        output = np.zeros((1, 32, 24, 24), np.uint8)
+        for run in group.runs(values, output, np.zeros(choice.bytes, np.uint8)):
+            run()
+        made.append(output)
+    assert len(made) > 2
+    assert all(np.array_equal(each, made[0]) for each in made)
+    assert np.unique(made[0]).size > 50
+
+
 def test_real_graphs_have_no_narrow_steps(tmp_path: Path) -> None:
     inputs = {"x": np.ones((2, 3), np.float32)}
     relu = helper.make_node("Relu", ["x"], ["y"])

@@ -107,7 +107,7 @@ class QuantizedGroup:
         assert isinstance(first, QuantizedConv)
         if first.sizes.groups > 1 and not first.writes_over:
             return [1]
-        return [parts for parts in (1, 2, 4, 8, 16) if channels >= 8 * parts]
+        return [1, *(parts for parts in (2, 4, 8, 16) if channels >= 8 * parts)]
 
     @property
     def _registers(self) -> list[Tensor]:
