@@ -124,6 +124,21 @@ def inner(graph: ap.Graph) -> dict[str, int]:
     }
 
 
+@pytest.mark.parametrize("primitive", ["slice", "dynamic_slice", "gather"])
+def test_a_part_costs_what_it_reads(primitive: str) -> None:
+    """8 units of work per byte: a row of 1,024 numbers is read and written, and the rest is not."""
+    functions: dict[str, Callable[..., Any]] = {
+        "slice": lambda x: x[3:4] * 2,
+        "dynamic_slice": lambda x: lax.dynamic_slice(x, (jnp.int32(3), 0), (1, 1024)) * 2,
+        "gather": lambda x: x[jnp.array([3])] * 2,
+    }
+    whole, row = jnp.ones((4096, 1024)), 4096
+    jaxpr = jax.make_jaxpr(functions[primitive])(whole)
+    assert primitive in str(jaxpr)
+    costs = [node.cost for node in ap.from_jaxpr(jaxpr).nodes]
+    assert 2 * 8 * row <= sum(costs) < 16 * 8 * row
+
+
 def test_a_loop_needs_the_bytes_of_its_body_once() -> None:
     def body(carry: Any, x: Any) -> tuple[Any, Any]:
         return jnp.cumsum(carry + x), jnp.sum(carry)

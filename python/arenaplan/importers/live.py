@@ -172,6 +172,8 @@ def from_train_step(
         raise TypeError(f"unroll: {unroll!r} is no whole number")
     if unroll < 0:
         raise ValueError(f"unroll: {unroll} is below 0")
+    if not callable(step):
+        raise TypeError(f"{type(step).__name__!r} is no function that makes a training step")
     if pt2.has_tensors(args):
         return pt2.graph_of_step(step, args, donate, name)
     return jaxpr.graph_of_step(step, args, donate, name, unroll)

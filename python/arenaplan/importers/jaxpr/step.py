@@ -27,7 +27,7 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0)
     Raises
     ------
     TypeError
-        If it is no function, or a donated argument or result is no whole number.
+        If a donated argument or result is no whole number.
     IndexError
         If there is no such argument or result.
     ValueError
@@ -35,8 +35,6 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0)
     """
     import jax
 
-    if not callable(step):
-        raise TypeError(f"{type(step).__name__!r} is no function that makes a training step")
     jaxpr, shapes = jax.make_jaxpr(step, return_shape=True)(*args)
     types = jax.eval_shape(lambda *trees: trees, *args)
     arguments = _subtree(types, 0)

@@ -50,7 +50,7 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
     Raises
     ------
     TypeError
-        If it is no function, or a donated argument or result is no whole number.
+        If a donated argument or result is no whole number.
     IndexError
         If there is no such argument or result.
     ValueError
@@ -60,8 +60,6 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.utils import _pytree as pytree
 
-    if not callable(step):
-        raise TypeError(f"{type(step).__name__!r} is no function that makes a training step")
     leaves, structure = pytree.tree_flatten(tuple(args))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     types: Any = None
