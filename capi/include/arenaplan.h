@@ -620,8 +620,7 @@ typedef struct ap_progress {
  * Hears of the progress of a search, of which the struct is valid during the call. A result other
  * than 0 ends the search, which then returns the best result so far.
  *
- * The function may be called on threads of the search, one call at a time. It must return, so it
- * throws no exception, and must not use the handles of the search.
+ * The function must return, so it throws no exception, and must not use the handles of the search.
  */
 typedef int32_t (*ap_progress_function)(void *context, const struct ap_progress *progress);
 

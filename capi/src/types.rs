@@ -68,8 +68,7 @@ pub struct Options {
 /// Hears of the progress of a search, of which the struct is valid during the call. A result other
 /// than 0 ends the search, which then returns the best result so far.
 ///
-/// The function may be called on threads of the search, one call at a time. It must return, so it
-/// throws no exception, and must not use the handles of the search.
+/// The function must return, so it throws no exception, and must not use the handles of the search.
 pub type ProgressFunction =
     Option<unsafe extern "C" fn(context: *mut c_void, progress: *const Progress) -> i32>;
 

@@ -126,7 +126,9 @@ static void packing(void)
     EXPECT(ap_solve(NULL, NULL, &packing), INVALID_ARGUMENT, "problem is null");
     EXPECT(ap_solve(problem, NULL, NULL), INVALID_ARGUMENT, "result is null");
     options.capacity = 100;
+    packing = untouched;
     EXPECT(ap_solve(problem, &options, &packing), INVALID_ARGUMENT, "one space");
+    HOLDS(packing == NULL);
     options.capacity = (uint64_t)-1;
     EXPECT(ap_solve(problem, &options, &packing), INVALID_ARGUMENT, "larger than any");
     later.more = 1;

@@ -18,7 +18,8 @@ def cost_of(line: Line) -> int:
     Return the work of one run, in floating-point operations or their time in bytes.
 
     It is that of :func:`arenaplan.ops.roofline`. Arrays between the equations of the line move no
-    bytes, and neither do elements that a slice leaves out. A loop without a known number of rounds counts as one round.
+    bytes, and neither do elements that a slice leaves out. A loop without a known number of rounds
+    counts as one round.
     """
     bodies = max((_rounds(line.main) * _total(body) for body in line.main.bodies), default=0)
     operations = sum(_operations(equation) for equation in line.equations)
