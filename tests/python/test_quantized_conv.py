@@ -17,7 +17,8 @@ from arenaplan.errors import InvalidDim, InvalidOperand
 from arenaplan.executor import compiled
 from arenaplan.executor.kernels.quantized_conv import QuantizedConv
 from arenaplan.executor.kernels.quantized_product import QuantizedProduct
-from arenaplan.executor.quantizing import narrow_steps, quantized_group
+from arenaplan.executor.narrow_steps import narrow_steps
+from arenaplan.executor.quantizing import quantized_group
 from arenaplan.executor.registry import Scratch
 from arenaplan.executor.signatures import group_of, signature_of
 from arenaplan.values import Quantized

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from arenaplan.backend import Scratch
 from arenaplan.executor.groups import Group, NotAGroup
-from arenaplan.executor.quantizing import narrow_steps
+from arenaplan.executor.narrow_steps import narrow_steps
 from arenaplan.executor.regions import RowKernels, region_of
 from arenaplan.executor.registry import Signature, Tensor, attributed, find_kernel
 from arenaplan.executor.signatures import NOT_RUN, group_of, is_in_order, signature_of

@@ -1,17 +1,16 @@
 """
-Groups that one convolution, or one product, of bytes performs.
+Groups that a convolution or a product of bytes performs, or two convolutions.
 
 A tool for quantization puts a pair of conversions around every operator. A group that widens an
 image, convolves it and rounds the result is then a convolution of bytes, if the real weights are
 known to stand for integers (:meth:`arenaplan.Graph.quantized`); rows that a constant matrix
-multiplies likewise. Elementwise members before and after it become a chain each, which makes all
-bytes of the image, or of the result, at once.
+multiplies likewise. Elementwise members before and after it become a chain each. A depthwise
+convolution may follow: then some channels at a time go through all of it.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -36,17 +35,13 @@ from arenaplan.executor.registry import (
     Scratch,
     Signature,
     Tensor,
-    find_kernel,
     scratch_bytes,
 )
-from arenaplan.executor.signatures import NOT_RUN, group_of, signature_of
 from arenaplan.executor.tiles import Tile, bind, lay_out, made_by
 from arenaplan.executor.timing import nanoseconds
-from arenaplan.graph import Choice, Graph, Node
+from arenaplan.graph import Choice
 from arenaplan.ops.boxes import Box, box_shape, whole
 from arenaplan.values import Quantized
-
-_CONVERSIONS = ("DequantizeLinear", "QuantizeLinear")
 
 
 @dataclass(frozen=True)
@@ -72,6 +67,8 @@ class QuantizedGroup:
     exist for these channels alone. A second kernel convolves every channel by itself.
     """
 
+    name: str
+    """The name of the last node."""
     before: Member | None
     """The member that makes all of the image of others."""
     stages: tuple[Stage, ...]
@@ -160,7 +157,7 @@ class QuantizedGroup:
     ) -> list[Run]:
         """Return functions that make the output, one after another."""
         parts = self._fitting(workspace.nbytes)
-        scratch = Scratch(workspace, self.stages[-1].kernel.__class__.__name__)
+        scratch = Scratch(workspace, self.name)
         found: list[Run] = []
         memory = dict(arrays)
         if self.before is not None:
@@ -181,7 +178,8 @@ class QuantizedGroup:
         ]
         if not ways:
             raise WorkspaceOverrun(
-                f"{size} bytes of scratch memory are too few for a group of bytes"
+                f"node {self.name!r} and what runs as one with it need more workspace than the "
+                f"{size} bytes that the plan gives them"
             )
         return min(ways)[1]
 
@@ -271,7 +269,7 @@ class _Core(NamedTuple):
 
 def quantized_group(group: Group) -> QuantizedGroup | None:
     """Return a group as convolutions or a product of bytes, if it is that."""
-    hosts = [member for member in group.members if _kind(member.signature) is not None]
+    hosts = [member for member in group.members if host_kind(member.signature) is not None]
     if not 1 <= len(hosts) <= 2:
         return None
     found = [_core(group, host) for host in hosts]
@@ -322,6 +320,7 @@ def _checked(
     group: Group, before: Member | None, stages: tuple[Stage, ...]
 ) -> QuantizedGroup | None:
     """Return the group of some stages, if each reads what the one before it made."""
+    name = group.sink.signature.name
     made = {stage.result for stage in stages}
     if before is not None and any(value in made for value in before.inputs):
         return None
@@ -341,9 +340,9 @@ def _checked(
         allowed = {stages[0].image} if len(stages) == 1 and last.kernel.writes_over else set()
         if not group.taken <= allowed:
             return None
-        return QuantizedGroup(before, stages, in_place=True)
+        return QuantizedGroup(name, before, stages, in_place=True)
     in_place = made_by(last.after).dtype in BYTES and not group.taken
-    return QuantizedGroup(before, stages, in_place)
+    return QuantizedGroup(name, before, stages, in_place)
 
 
 def _core(group: Group, host: Member) -> _Core | None:
@@ -393,7 +392,7 @@ def _is(signature: Signature, op: str) -> bool:
     return signature.op == op and signature.domain in ("", "ai.onnx")
 
 
-def _kind(signature: Signature) -> Literal["Conv", "Gemm", "MatMul"] | None:
+def host_kind(signature: Signature) -> Literal["Conv", "Gemm", "MatMul"] | None:
     """Return which operator with a constant second operand a node is, of those with a kernel."""
     for op in ("Conv", "Gemm", "MatMul"):
         if _is(signature, op) and signature.constant[1] is not None:
@@ -405,7 +404,7 @@ def _kernel_of(
     host: Signature, widen: Signature, quantize: Signature, bounds: tuple[float, float] | None
 ) -> QuantizedConv | QuantizedProduct | None:
     """Return the kernel of bytes that three nodes are, if they are one."""
-    kind = _kind(host)
+    kind = host_kind(host)
     if not (_is(widen, "DequantizeLinear") and _is(quantize, "QuantizeLinear")):
         return None
     known: Quantized | None = getattr(host.constant[1], "quantized", lambda: None)()
@@ -465,121 +464,3 @@ def _scale(signature: Signature) -> tuple[float, int] | None:
     if not (math.isfinite(number) and number > 0):
         return None
     return number, 0 if zero is None else int(zero.reshape(()))
-
-
-def narrow_steps(graph: Graph, *, joined: bool = False) -> list[list[int]] | None:
-    """
-    Return the steps of a quantized graph in which each makes bytes of bytes, as far as they can.
-
-    A step ends with a QuantizeLinear, and has the nodes before it back to conversions of bytes:
-    elementwise ones, and at most one convolution or product. Conversions run in each step that
-    reads them.
-
-    Parameters
-    ----------
-    joined : bool, default False
-        Whether a step takes in the one that makes its bytes where kernels of bytes run both
-        (:class:`QuantizedGroup`).
-
-    Returns
-    -------
-    list of list of int, optional
-        Nodes that run as one; ``None`` if all run alone.
-    """
-    if not any(node.op == "QuantizeLinear" for node in graph.nodes):
-        return None
-    found = _Narrow(graph)
-    steps = [found.step(node) for node in graph.nodes]
-    if joined:
-        for node in graph.nodes:
-            steps[node.index] = found.joined(steps[node.index], steps)
-    inside = {node for nodes in steps for node in nodes[:-1]}
-    if not inside:
-        return None
-    needed = set(graph.outputs)
-    kept: list[list[int]] = []
-    for nodes in reversed(steps):
-        last = graph.nodes[nodes[-1]]
-        # What groups make for themselves is made once more if something else reads it.
-        if last.index in inside and needed.isdisjoint(last.outputs):
-            continue
-        members = [graph.nodes[node] for node in nodes]
-        made = {value for node in members for value in node.outputs}
-        needed.update(v for node in members for v in node.inputs if v not in made and v is not None)
-        kept.append(nodes)
-    return kept[::-1]
-
-
-class _Narrow:
-    """Finds the nodes that run as one with each QuantizeLinear of a graph."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.makers = {
-            value: node for node in graph.nodes for value in node.outputs if value is not None
-        }
-        self.readers = Counter(value for node in graph.nodes for value in node.inputs)
-        self.readers.update(graph.outputs)
-
-    def step(self, node: Node) -> list[int]:
-        """Return the nodes that run as one with a node, which is the last of them."""
-        if node.op != "QuantizeLinear" or node.domain not in ("", "ai.onnx"):
-            return [node.index]
-        nodes, products = {node.index}, 0
-        shapes = {self.graph.values[value].shape for value in node.outputs if value is not None}
-        pending = [value for value in node.inputs if value is not None]
-        while pending:
-            value = pending.pop()
-            maker = self.makers.get(value)
-            if maker is None or maker.index in nodes:
-                continue
-            if maker.op == "DequantizeLinear" and maker.effects.repeats:
-                if self.graph.values[value].shape in shapes:
-                    nodes.add(maker.index)
-                continue
-            kind = self._kind(maker, value)
-            if kind is None or (kind and products):
-                return [node.index]
-            if kind:
-                shapes = {self.graph.values[v].shape for v in maker.inputs[:1] if v is not None}
-            elif self.graph.values[value].shape not in shapes:
-                return [node.index]
-            products += kind
-            nodes.add(maker.index)
-            pending += [read for read in maker.inputs if read is not None]
-        return sorted(nodes)
-
-    def joined(self, step: list[int], steps: Sequence[list[int]]) -> list[int]:
-        """Return a step with those before it that kernels of bytes run together with it."""
-        if len(step) == 1:
-            return step
-        for node in step:
-            maker = self.graph.nodes[node]
-            if maker.op != "DequantizeLinear":
-                continue
-            read = (maker.inputs[0], maker.outputs[0])
-            source = None if read[0] is None else self.makers.get(read[0])
-            if source is None or source.op != "QuantizeLinear" or source.index in step:
-                continue
-            if any(self.readers[value] > 1 for value in read):
-                continue
-            before = steps[source.index]
-            both = sorted({*before, *step})
-            if len(before) > 1 and quantized_group(group_of(self.graph, both)) is not None:
-                return both
-        return step
-
-    def _kind(self, maker: Node, value: int) -> int | None:
-        """Return 0 for an elementwise node, 1 for a convolution or a product, or nothing."""
-        made = [output for output in maker.outputs if output is not None]
-        if made != [value] or self.readers[value] > 1 or maker.op in _CONVERSIONS:
-            return None
-        try:
-            signature = signature_of(self.graph, maker)
-            kernel = find_kernel(signature)
-        except NOT_RUN:
-            return None
-        rows = self.graph.values[value]
-        if kernel.is_pointwise:
-            return 0
-        return 1 if _kind(signature) is not None and math.prod(rows.shape[:-1]) > 1 else None

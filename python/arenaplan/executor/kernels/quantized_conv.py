@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
 from math import prod
 
 import numpy as np
@@ -196,8 +197,7 @@ class QuantizedConv:
             pack_quantized(np.ascontiguousarray(integers.reshape(shape)), packed)
             return packed, None
 
-        details = ("quantized Conv", shape, self.is_depthwise)
-        return shared([integers], details, pack)[0]
+        return shared([], ("quantized Conv", shape, self.is_depthwise, digest(integers)), pack)[0]
 
 
 def quantized_conv_of(
@@ -231,6 +231,11 @@ def quantized_conv_of(
     ):
         return None
     return QuantizedConv(sizes, *encodings, divisor, bounds, weights)
+
+
+def digest(integers: np.ndarray) -> bytes:
+    """Return what tells weights apart: they are made anew by each call, and none is kept."""
+    return blake2b(np.ascontiguousarray(integers).data).digest()
 
 
 def small_addend(addend: np.ndarray | None) -> bool:

@@ -25,6 +25,7 @@ from arenaplan.executor.kernels.quantized_conv import (
     MOST_TERMS,
     Encoding,
     Weights,
+    digest,
 )
 from arenaplan.executor.registry import Scratch, Tensor, scratch_bytes
 from arenaplan.graph import Choice
@@ -101,7 +102,7 @@ class QuantizedProduct:
             pack_quantized_matrix(np.ascontiguousarray(integers), packed)
             return packed, None
 
-        return shared([integers], ("quantized product",), pack)[0]
+        return shared([], ("quantized product", integers.shape, digest(integers)), pack)[0]
 
 
 def quantized_product_of(
