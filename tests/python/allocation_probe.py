@@ -170,7 +170,7 @@ def single_nodes() -> Iterator[tuple[str, ap.Graph]]:
 
 def models() -> Iterator[tuple[str, ap.Graph]]:
     """Yield whole models."""
-    for name in light_models.NAMES:
+    for name in light_models.VARIED:
         yield name, ap.load(light_models.path(name))
 
 

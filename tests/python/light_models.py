@@ -27,6 +27,9 @@ NAMES = (
     "vgg19",
     "zfnet512",
 )
+VARIED = tuple(name for name in NAMES if name not in ("bvlc_alexnet", "vgg19"))
+"""Those without the two that have no operator and no connection that ``zfnet512`` lacks, and whose
+weights take most of the time of a test."""
 
 
 def path(name: str) -> Path:

@@ -36,7 +36,7 @@ def test_light_models_give_the_stored_output(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(scores, scores.flat[0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", light_models.NAMES)
+@pytest.mark.parametrize("name", light_models.VARIED)
 def test_light_models_with_random_weights_agree_with_onnx_runtime(
     name: str, tmp_path: Path
 ) -> None:
@@ -65,7 +65,7 @@ PROLOGUES = [(name, grouping.one_anchor) for name in ("densenet121", "shufflenet
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"), [*((name, grouping.epilogues) for name in light_models.NAMES), *PROLOGUES]
+    ("name", "wanted"), [*((name, grouping.epilogues) for name in light_models.VARIED), *PROLOGUES]
 )
 def test_light_models_in_groups_agree_with_onnx_runtime(
     name: str, wanted: grouping.Wanted, tmp_path: Path
