@@ -3,22 +3,20 @@
 //! Processors multiply two pairs of 16 bits and add both products in one instruction (`pmaddwd`), so
 //! two channels lie beside each other in scratch memory, as differences from the zero point, and two
 //! weights in a lane. The forms are those of [`crate::Conv`]: some rows of all channels in a
-//! [`Frame`] of zeros, or the columns of the unrolled image (im2col) for a few positions at a time. A vector of pairs is kept as one of `f32`, whose bits
-//! it has: no instruction computes with them as such. Sums stay in registers, or in scratch memory
-//! between passes, until they are bytes.
+//! [`Frame`] of zeros, or the columns of the unrolled image (im2col) for a few positions at a time.
+//! Sums stay in registers, or in scratch memory between passes, until they are bytes.
 
 use std::ops::Range;
 
-use rten_simd::ops::{BitOps, NumOps};
-use rten_simd::{Isa, Simd, SimdOp};
+use rten_simd::{Isa, SimdOp};
 
 use crate::conv::{COLUMNS, LANES, ROWS};
-use crate::depthwise::Depthwise;
 use crate::error::{Error, Result, check, check_at_least};
 use crate::frame::{Frame, Lines, Source};
 use crate::pack::{Segments, Sliding};
+use crate::pairs::{Columns, MOST_TERMS, Pair, accumulate, pair_of, tile};
 use crate::product::is_wide;
-use crate::raw::{Axis, Planes, PlanesMut, pair_products};
+use crate::raw::{Axis, Planes, PlanesMut};
 use crate::requantize::{Encoding, Requantization};
 use crate::team::{Team, even, ranges};
 
@@ -28,8 +26,6 @@ const FEW: usize = 16;
 const DEPTH: usize = 384;
 /// Pairs of rows that are unrolled at a time, at least, unless there are fewer.
 const SHALLOW: usize = 24;
-/// Products of two differences of bytes that a sum of 32 bits holds.
-const MOST_TERMS: usize = 33_025;
 /// Parts into which the rows of a result may be cut.
 const MOST_BANDS: usize = 32;
 /// Weights that stay in a second-level cache while all positions are worked on.
@@ -251,12 +247,6 @@ impl QuantizedConv {
     }
 }
 
-/// Returns a pair of numbers of 16 bits as one of 32.
-#[inline(always)]
-pub(crate) fn pair_of(first: i16, second: i16) -> i32 {
-    i32::from(first.cast_unsigned()) | (i32::from(second) << 16)
-}
-
 /// All images and groups, at some of the positions.
 struct Sweep<'a, 'o> {
     conv: &'a QuantizedConv,
@@ -438,48 +428,6 @@ impl Sweep<'_, '_> {
     }
 }
 
-/// A pair in a lane of 32 bits.
-pub(crate) trait Pair: Copy {
-    /// Returns its bits.
-    fn bits(self) -> i32;
-}
-
-impl Pair for i32 {
-    #[inline(always)]
-    fn bits(self) -> i32 {
-        self
-    }
-}
-
-impl Pair for f32 {
-    #[inline(always)]
-    fn bits(self) -> i32 {
-        self.to_bits().cast_signed()
-    }
-}
-
-/// The right operand of a product: vectors of pairs.
-trait Columns {
-    /// Calls a function with each row of weights, and the elements that they are multiplied by, from
-    /// the first column of a tile on.
-    fn each<W: Pair>(&self, weights: &[[W; ROWS]], multiply: impl FnMut(&[W; ROWS], &[f32]));
-}
-
-/// Some columns of the unrolled image.
-struct Unrolled<'a, const N: usize> {
-    columns: &'a [[f32; N]],
-    at: usize,
-}
-
-impl<const N: usize> Columns for Unrolled<'_, N> {
-    #[inline(always)]
-    fn each<W: Pair>(&self, weights: &[[W; ROWS]], mut multiply: impl FnMut(&[W; ROWS], &[f32])) {
-        for (weights, line) in weights.iter().zip(self.columns) {
-            multiply(weights, &line[self.at..]);
-        }
-    }
-}
-
 /// Pairs of channels in a frame.
 #[derive(Clone, Copy)]
 struct FramedPairs<'a> {
@@ -528,75 +476,6 @@ impl FramedPairs<'_> {
                 2 => tile::<I, _, { ROWS / 2 }, 2, TILE>(isa, weights, row, self, 0, sums),
                 _ => tile::<I, _, { ROWS / 2 }, 1, TILE>(isa, weights, row, self, 0, sums),
             }
-        }
-    }
-}
-
-/// Adds the products of rows of pairs of weights, of which the first `made` of each count, and columns
-/// to sums, which are the bits of integers.
-#[inline(always)]
-pub(crate) fn accumulate<I: Isa, W: Pair, const N: usize>(
-    isa: I,
-    weights: &[[W; ROWS]],
-    made: usize,
-    columns: &[[f32; N]],
-    sums: &mut [[f32; N]],
-) {
-    let width = isa.f32().len();
-    let mut at = 0;
-    while at < N {
-        let vectors = (N - at) / width;
-        let source = Unrolled { columns, at };
-        if is_wide(isa) {
-            match vectors {
-                0 | 1 => tile::<I, _, ROWS, 1, N>(isa, weights, 0, &source, at, sums),
-                2 => tile::<I, _, ROWS, 2, N>(isa, weights, 0, &source, at, sums),
-                _ => tile::<I, _, ROWS, 3, N>(isa, weights, 0, &source, at, sums),
-            }
-            at += width * vectors.clamp(1, 3);
-            continue;
-        }
-        for row in (0..made).step_by(ROWS / 2) {
-            tile::<I, _, { ROWS / 2 }, 2, N>(isa, weights, row, &source, at, sums);
-        }
-        at += 2 * width;
-    }
-}
-
-/// Adds the products of `R` rows of weights and `V` vectors of columns.
-#[inline(always)]
-fn tile<I: Isa, W: Pair, const R: usize, const V: usize, const N: usize>(
-    isa: I,
-    weights: &[[W; ROWS]],
-    row: usize,
-    columns: &impl Columns,
-    at: usize,
-    sums: &mut [[f32; N]],
-) {
-    let (ops, bits) = (isa.i32(), isa.f32());
-    let width = bits.len();
-    let mut total = [[ops.zero(); V]; R];
-    for (r, total) in total.iter_mut().enumerate() {
-        for (v, total) in total.iter_mut().enumerate() {
-            *total = bits.load(&sums[row + r][at + v * width..]).reinterpret_cast();
-        }
-    }
-    columns.each(weights, |weights, elements| {
-        let elements = &elements[..V * width];
-        let mut vectors = [ops.zero(); V];
-        for (v, vector) in vectors.iter_mut().enumerate() {
-            *vector = bits.load(&elements[v * width..]).reinterpret_cast();
-        }
-        for (r, total) in total.iter_mut().enumerate() {
-            let weight = ops.splat(weights[row + r].bits());
-            for (total, vector) in total.iter_mut().zip(vectors) {
-                *total = ops.add(*total, pair_products(isa, weight, vector));
-            }
-        }
-    });
-    for (r, total) in total.iter().enumerate() {
-        for (v, total) in total.iter().enumerate() {
-            bits.store(total.reinterpret_cast(), &mut sums[row + r][at + v * width..]);
         }
     }
 }
@@ -705,137 +584,6 @@ impl Rows<'_> {
             self.encoding.widen(source, self.positions.len(), line);
         } else {
             self.segments.widen(self.window, self.tap, self.encoding, plane, line);
-        }
-    }
-}
-
-/// The sizes of a convolution of every channel of bytes by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuantizedDepthwise(Depthwise);
-
-impl QuantizedDepthwise {
-    /// Returns a convolution of each of some channels to `fan_out` channels.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfRange`] if a size is zero, or a product of sizes overflows.
-    pub fn new(window: Sliding, channels: usize, fan_out: usize) -> Result<Self> {
-        Depthwise::new(window, channels, fan_out).map(Self)
-    }
-
-    /// Returns the elements of scratch memory that a run needs: those of a padded plane, and of a plane
-    /// of the result or a row of the image.
-    pub fn scratch_len(&self) -> usize {
-        self.0.scratch_len().saturating_add(self.real_len())
-    }
-
-    fn real_len(&self) -> usize {
-        self.0.window().width().max(self.0.window().positions())
-    }
-
-    /// Computes the convolution, plane by plane: see [`Depthwise::run`]. Sums are exact if the
-    /// absolute values of the terms of each add up to at most 2²⁴.
-    ///
-    /// # Arguments
-    ///
-    /// * `encoding`: the bytes of the image.
-    /// * `weights`: one window per channel of the result, of integers less their zero point.
-    /// * `addend`: an integer for each channel of the result, which its sums begin with.
-    /// * `scratch`: see [`QuantizedDepthwise::scratch_len`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::WrongSize`] if an operand is of another size.
-    #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
-    pub fn run(
-        &self,
-        image: &Planes<'_, u8>,
-        encoding: Encoding,
-        weights: &[f32],
-        addend: Option<&[f32]>,
-        finish: &Requantization<'_>,
-        output: &mut PlanesMut<'_, u8>,
-        scratch: &mut [f32],
-        team: &Team,
-    ) -> Result<()> {
-        let Self(sizes) = self;
-        let [images, channels] = image.counts();
-        let (window, fan_out) = (sizes.window(), sizes.fan_out());
-        let made = sizes.channels() * fan_out;
-        check("the image's channels", channels, sizes.channels())?;
-        check("a plane of the image", image.size(), window.plane())?;
-        check("the batch of the result", output.counts()[0], images)?;
-        check("the result's channels", output.counts()[1], made)?;
-        check("a plane of the result", output.size(), window.positions())?;
-        check("the weights", weights.len(), made * window.taps())?;
-        if let Some(addend) = addend {
-            check("the addend", addend.len(), made)?;
-        }
-        finish.check(made)?;
-        check_at_least("the scratch memory", scratch.len(), self.scratch_len())?;
-        let cycles = images * (made * window.positions() * window.taps() / 8);
-        // Threads would read planes in another order.
-        let is_divided = output.is_same_or_apart(image);
-        let length = if is_divided { even(team, channels, cycles) } else { channels };
-        let mut rest = output.reborrow();
-        let parts = ranges(channels, length).map(move |channels| {
-            let made = channels.start * fan_out..channels.end * fan_out;
-            PlaneByPlane {
-                sizes,
-                image: image.part(0..images, channels, 0..image.size()),
-                encoding,
-                weights: &weights[made.start * window.taps()..made.end * window.taps()],
-                addend: addend.map(|addend| &addend[made.clone()]),
-                finish: finish.part(made.clone()),
-                output: rest.split_off(Axis::Channels, made.len()),
-                scratch: &mut [],
-            }
-        });
-        team.run(parts, scratch, |part, scratch| PlaneByPlane { scratch, ..part }.dispatch());
-        Ok(())
-    }
-}
-
-/// Planes of bytes, one after another.
-struct PlaneByPlane<'a, 's> {
-    sizes: &'a Depthwise,
-    image: Planes<'a, u8>,
-    encoding: Encoding,
-    weights: &'a [f32],
-    addend: Option<&'a [f32]>,
-    finish: Requantization<'a>,
-    output: PlanesMut<'a, u8>,
-    scratch: &'s mut [f32],
-}
-
-impl SimdOp for PlaneByPlane<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn eval<I: Isa>(self, isa: I) {
-        const UNBOUNDED: (f32, f32) = (f32::NEG_INFINITY, f32::INFINITY);
-        let Self { sizes, image, encoding, weights, addend, finish, mut output, scratch } = self;
-        let (taps, fan_out) = (sizes.window().taps(), sizes.fan_out());
-        let (padded, real) = scratch.split_at_mut(sizes.scratch_len());
-        // What lies around the image is zero for all planes.
-        padded.fill(0.0);
-        for n in 0..image.counts()[0] {
-            for channel in 0..image.counts()[1] {
-                let width = sizes.window().width();
-                for (y, line) in image.plane(n, channel).chunks_exact(width).enumerate() {
-                    for (to, &from) in real.iter_mut().zip(line) {
-                        *to = f32::from(encoding.number(from));
-                    }
-                    sizes.pad_row(isa, y, &real[..width], padded);
-                }
-                for made in channel * fan_out..(channel + 1) * fan_out {
-                    let weights = &weights[made * taps..(made + 1) * taps];
-                    let start = addend.map_or(0.0, |addend| addend[made]);
-                    let sums = &mut real[..output.size()];
-                    sizes.plane(isa, padded, weights, start, UNBOUNDED, sums);
-                    finish.singles(isa, made, sums, output.plane(n, made));
-                }
-            }
         }
     }
 }

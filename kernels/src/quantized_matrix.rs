@@ -8,7 +8,7 @@ use rten_simd::{Isa, SimdOp};
 
 use crate::conv::{COLUMNS, ROWS};
 use crate::error::{Error, Result, check, check_at_least};
-use crate::quantized::{accumulate, pair_of};
+use crate::pairs::{MOST_TERMS, accumulate, pair_of};
 use crate::raw::{Axis, Planes, PlanesMut};
 use crate::requantize::{Encoding, Requantization};
 use crate::team::{Team, even, ranges};
@@ -17,8 +17,6 @@ use crate::team::{Team, even, ranges};
 const FEW: usize = 16;
 /// Blocks of rows that are widened at a time, at most: a panel is read once for all of them.
 const BLOCKS: usize = 8;
-/// Terms of a sum, at most: see [`crate::QuantizedConv`].
-const MOST_TERMS: usize = 33_025;
 
 /// The sizes of a constant matrix of integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -43,7 +43,7 @@ proptest! {
 
     /// Views, concatenations, in-place chains, states, workspaces, control dependencies.
     #[test]
-    fn plans_for_workers_are_right(graph in crate::graphs::graphs(20), seed in any::<u64>()) {
+    fn plans_for_workers_are_right(graph in crate::graphs::graphs(12), seed in any::<u64>()) {
         for workers in [2, 4] {
             for techniques in [Techniques::NONE, Techniques::ALL] {
                 let planner = fast().workspace(WorkspacePolicy::Auto).workers(workers);

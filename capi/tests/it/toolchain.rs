@@ -26,8 +26,8 @@ pub fn root() -> PathBuf {
 
 /// Builds the library, with the profile of this test, and returns the folder that has it.
 ///
-/// `cargo test` does not build a library that Rust cannot link. The test is named as well, so that
-/// cargo chooses the same features of dependencies, and compiles none a second time.
+/// `cargo test` does not build a library that Rust cannot link. Packages and features are those of
+/// `make test-rust`, so that cargo compiles no dependency a second time.
 fn library() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -35,8 +35,9 @@ fn library() -> &'static Path {
         let profile = test.ancestors().nth(2).unwrap().file_name().unwrap().to_str().unwrap();
         let profile = if profile == "debug" { "dev" } else { profile };
         let built = Command::new(env!("CARGO"))
-            .args(["build", "--package", "arenaplan-capi", "--lib", "--test", "it"])
-            .args(["--message-format", "json", "--quiet", "--profile", profile])
+            .args(["build", "--locked", "--workspace", "--exclude", "arenaplan-python"])
+            .args(["--all-features", "--lib", "--tests", "--quiet", "--profile", profile])
+            .args(["--message-format", "json"])
             .current_dir(root())
             .output()
             .unwrap();

@@ -1,0 +1,131 @@
+//! Products of pairs of numbers of 16 bits, with sums of 32 bits.
+//!
+//! A pair is a lane of 32 bits, and a vector of pairs is kept as one of `f32`, whose bits it has: no
+//! instruction computes with them as such. Sums are kept so, too.
+
+use rten_simd::ops::{BitOps, NumOps};
+use rten_simd::{Isa, Simd};
+
+use crate::conv::ROWS;
+use crate::product::is_wide;
+use crate::raw::pair_products;
+
+/// Products of two differences of bytes that a sum of 32 bits holds.
+pub(crate) const MOST_TERMS: usize = 33_025;
+
+/// Returns a pair of numbers of 16 bits as one of 32.
+#[inline(always)]
+pub(crate) fn pair_of(first: i16, second: i16) -> i32 {
+    i32::from(first.cast_unsigned()) | (i32::from(second) << 16)
+}
+
+/// A pair in a lane of 32 bits.
+pub(crate) trait Pair: Copy {
+    /// Returns its bits.
+    fn bits(self) -> i32;
+}
+
+impl Pair for i32 {
+    #[inline(always)]
+    fn bits(self) -> i32 {
+        self
+    }
+}
+
+impl Pair for f32 {
+    #[inline(always)]
+    fn bits(self) -> i32 {
+        self.to_bits().cast_signed()
+    }
+}
+
+/// The right operand of a product: vectors of pairs.
+pub(crate) trait Columns {
+    /// Calls a function with each row of weights, and the elements that they are multiplied by, from
+    /// the first column of a tile on.
+    fn each<W: Pair>(&self, weights: &[[W; ROWS]], multiply: impl FnMut(&[W; ROWS], &[f32]));
+}
+
+/// Some columns of the unrolled image.
+struct Unrolled<'a, const N: usize> {
+    columns: &'a [[f32; N]],
+    at: usize,
+}
+
+impl<const N: usize> Columns for Unrolled<'_, N> {
+    #[inline(always)]
+    fn each<W: Pair>(&self, weights: &[[W; ROWS]], mut multiply: impl FnMut(&[W; ROWS], &[f32])) {
+        for (weights, line) in weights.iter().zip(self.columns) {
+            multiply(weights, &line[self.at..]);
+        }
+    }
+}
+
+/// Adds the products of rows of pairs of weights, of which the first `made` of each count, and columns
+/// to sums, which are the bits of integers.
+#[inline(always)]
+pub(crate) fn accumulate<I: Isa, W: Pair, const N: usize>(
+    isa: I,
+    weights: &[[W; ROWS]],
+    made: usize,
+    columns: &[[f32; N]],
+    sums: &mut [[f32; N]],
+) {
+    let width = isa.f32().len();
+    let mut at = 0;
+    while at < N {
+        let vectors = (N - at) / width;
+        let source = Unrolled { columns, at };
+        if is_wide(isa) {
+            match vectors {
+                0 | 1 => tile::<I, _, ROWS, 1, N>(isa, weights, 0, &source, at, sums),
+                2 => tile::<I, _, ROWS, 2, N>(isa, weights, 0, &source, at, sums),
+                _ => tile::<I, _, ROWS, 3, N>(isa, weights, 0, &source, at, sums),
+            }
+            at += width * vectors.clamp(1, 3);
+            continue;
+        }
+        for row in (0..made).step_by(ROWS / 2) {
+            tile::<I, _, { ROWS / 2 }, 2, N>(isa, weights, row, &source, at, sums);
+        }
+        at += 2 * width;
+    }
+}
+
+/// Adds the products of `R` rows of weights and `V` vectors of columns.
+#[inline(always)]
+pub(crate) fn tile<I: Isa, W: Pair, const R: usize, const V: usize, const N: usize>(
+    isa: I,
+    weights: &[[W; ROWS]],
+    row: usize,
+    columns: &impl Columns,
+    at: usize,
+    sums: &mut [[f32; N]],
+) {
+    let (ops, bits) = (isa.i32(), isa.f32());
+    let width = bits.len();
+    let mut total = [[ops.zero(); V]; R];
+    for (r, total) in total.iter_mut().enumerate() {
+        for (v, total) in total.iter_mut().enumerate() {
+            *total = bits.load(&sums[row + r][at + v * width..]).reinterpret_cast();
+        }
+    }
+    columns.each(weights, |weights, elements| {
+        let elements = &elements[..V * width];
+        let mut vectors = [ops.zero(); V];
+        for (v, vector) in vectors.iter_mut().enumerate() {
+            *vector = bits.load(&elements[v * width..]).reinterpret_cast();
+        }
+        for (r, total) in total.iter_mut().enumerate() {
+            let weight = ops.splat(weights[row + r].bits());
+            for (total, vector) in total.iter_mut().zip(vectors) {
+                *total = ops.add(*total, pair_products(isa, weight, vector));
+            }
+        }
+    });
+    for (r, total) in total.iter().enumerate() {
+        for (v, total) in total.iter().enumerate() {
+            bits.store(total.reinterpret_cast(), &mut sums[row + r][at + v * width..]);
+        }
+    }
+}

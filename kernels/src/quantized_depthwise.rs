@@ -1,0 +1,141 @@
+//! Convolution of every channel of bytes by itself, with exact sums and a result of bytes.
+
+use rten_simd::{Isa, SimdOp};
+
+use crate::depthwise::Depthwise;
+use crate::error::{Result, check, check_at_least};
+use crate::pack::Sliding;
+use crate::raw::{Axis, Planes, PlanesMut};
+use crate::requantize::{Encoding, Requantization};
+use crate::team::{Team, even, ranges};
+
+/// The sizes of a convolution of every channel of bytes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuantizedDepthwise(Depthwise);
+
+impl QuantizedDepthwise {
+    /// Returns a convolution of each of some channels to `fan_out` channels.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] if a size is zero, or a product of sizes overflows.
+    pub fn new(window: Sliding, channels: usize, fan_out: usize) -> Result<Self> {
+        Depthwise::new(window, channels, fan_out).map(Self)
+    }
+
+    /// Returns the elements of scratch memory that a run needs: those of a padded plane, and of a plane
+    /// of the result or a row of the image.
+    pub fn scratch_len(&self) -> usize {
+        self.0.scratch_len().saturating_add(self.real_len())
+    }
+
+    fn real_len(&self) -> usize {
+        self.0.window().width().max(self.0.window().positions())
+    }
+
+    /// Computes the convolution, plane by plane: see [`Depthwise::run`]. Sums are exact if the
+    /// absolute values of the terms of each add up to at most 2²⁴.
+    ///
+    /// # Arguments
+    ///
+    /// * `encoding`: the bytes of the image.
+    /// * `weights`: one window per channel of the result, of integers less their zero point.
+    /// * `addend`: an integer for each channel of the result, which its sums begin with.
+    /// * `scratch`: see [`QuantizedDepthwise::scratch_len`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongSize`] if an operand is of another size.
+    #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
+    pub fn run(
+        &self,
+        image: &Planes<'_, u8>,
+        encoding: Encoding,
+        weights: &[f32],
+        addend: Option<&[f32]>,
+        finish: &Requantization<'_>,
+        output: &mut PlanesMut<'_, u8>,
+        scratch: &mut [f32],
+        team: &Team,
+    ) -> Result<()> {
+        let Self(sizes) = self;
+        let [images, channels] = image.counts();
+        let (window, fan_out) = (sizes.window(), sizes.fan_out());
+        let made = sizes.channels() * fan_out;
+        check("the image's channels", channels, sizes.channels())?;
+        check("a plane of the image", image.size(), window.plane())?;
+        check("the batch of the result", output.counts()[0], images)?;
+        check("the result's channels", output.counts()[1], made)?;
+        check("a plane of the result", output.size(), window.positions())?;
+        check("the weights", weights.len(), made * window.taps())?;
+        if let Some(addend) = addend {
+            check("the addend", addend.len(), made)?;
+        }
+        finish.check(made)?;
+        check_at_least("the scratch memory", scratch.len(), self.scratch_len())?;
+        let cycles = images * (made * window.positions() * window.taps() / 8);
+        // Threads would read planes in another order.
+        let is_divided = output.is_same_or_apart(image);
+        let length = if is_divided { even(team, channels, cycles) } else { channels };
+        let mut rest = output.reborrow();
+        let parts = ranges(channels, length).map(move |channels| {
+            let made = channels.start * fan_out..channels.end * fan_out;
+            PlaneByPlane {
+                sizes,
+                image: image.part(0..images, channels, 0..image.size()),
+                encoding,
+                weights: &weights[made.start * window.taps()..made.end * window.taps()],
+                addend: addend.map(|addend| &addend[made.clone()]),
+                finish: finish.part(made.clone()),
+                output: rest.split_off(Axis::Channels, made.len()),
+                scratch: &mut [],
+            }
+        });
+        team.run(parts, scratch, |part, scratch| PlaneByPlane { scratch, ..part }.dispatch());
+        Ok(())
+    }
+}
+
+/// Planes of bytes, one after another.
+struct PlaneByPlane<'a, 's> {
+    sizes: &'a Depthwise,
+    image: Planes<'a, u8>,
+    encoding: Encoding,
+    weights: &'a [f32],
+    addend: Option<&'a [f32]>,
+    finish: Requantization<'a>,
+    output: PlanesMut<'a, u8>,
+    scratch: &'s mut [f32],
+}
+
+impl SimdOp for PlaneByPlane<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) {
+        const UNBOUNDED: (f32, f32) = (f32::NEG_INFINITY, f32::INFINITY);
+        let Self { sizes, image, encoding, weights, addend, finish, mut output, scratch } = self;
+        let (taps, fan_out) = (sizes.window().taps(), sizes.fan_out());
+        let (padded, real) = scratch.split_at_mut(sizes.scratch_len());
+        // What lies around the image is zero for all planes.
+        padded.fill(0.0);
+        for n in 0..image.counts()[0] {
+            for channel in 0..image.counts()[1] {
+                let width = sizes.window().width();
+                for (y, line) in image.plane(n, channel).chunks_exact(width).enumerate() {
+                    for (to, &from) in real.iter_mut().zip(line) {
+                        *to = f32::from(encoding.number(from));
+                    }
+                    sizes.pad_row(isa, y, &real[..width], padded);
+                }
+                for made in channel * fan_out..(channel + 1) * fan_out {
+                    let weights = &weights[made * taps..(made + 1) * taps];
+                    let start = addend.map_or(0.0, |addend| addend[made]);
+                    let sums = &mut real[..output.size()];
+                    sizes.plane(isa, padded, weights, start, UNBOUNDED, sums);
+                    finish.singles(isa, made, sums, output.plane(n, made));
+                }
+            }
+        }
+    }
+}
