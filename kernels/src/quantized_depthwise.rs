@@ -18,7 +18,7 @@ impl QuantizedDepthwise {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] if a size is zero, or a product of sizes overflows.
+    /// [`OutOfRange`](crate::Error::OutOfRange) if a size is zero, or a product of sizes overflows.
     pub fn new(window: Sliding, channels: usize, fan_out: usize) -> Result<Self> {
         Depthwise::new(window, channels, fan_out).map(Self)
     }
@@ -45,7 +45,7 @@ impl QuantizedDepthwise {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if an operand is of another size.
+    /// [`WrongSize`](crate::Error::WrongSize) if an operand is of another size.
     #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
     pub fn run(
         &self,
