@@ -22,6 +22,7 @@ from arenaplan.errors import WorkspaceOverrun
 from arenaplan.executor.chained import in_chains
 from arenaplan.executor.groups import Group, Member
 from arenaplan.executor.hosting import bounds_of
+from arenaplan.executor.kernels.conv_tiles import worthwhile
 from arenaplan.executor.kernels.quantized_conv import (
     BYTES,
     Encoding,
@@ -87,12 +88,7 @@ class QuantizedGroup:
 
     def choices(self) -> tuple[Choice, ...]:
         """Return the sizes of scratch memory to declare; costs are nanoseconds."""
-        found: list[Choice] = []
-        ways = [choice for parts in self._divisions() for choice in self._ways(parts)]
-        for choice in sorted(ways, key=lambda way: (way.bytes, way.cost)):
-            if not found or choice.cost < found[-1].cost * 0.98:
-                found.append(choice)
-        return tuple(found)
+        return worthwhile(way for parts in self._divisions() for way in self._ways(parts))
 
     def _divisions(self) -> list[int]:
         """Return into how many parts the channels may be divided."""

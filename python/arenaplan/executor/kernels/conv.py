@@ -21,7 +21,7 @@ from arenaplan.executor.kernels.conv_compiled import (
     compiled_runs,
     works_by_planes,
 )
-from arenaplan.executor.kernels.conv_tiles import Area, Geometry, geometry
+from arenaplan.executor.kernels.conv_tiles import WORTHWHILE, Area, Geometry, geometry
 from arenaplan.executor.kernels.pieces import in_sequence, negligible, operand, result
 from arenaplan.executor.kernels.widen import heavy_kernel
 from arenaplan.executor.kernels.window_cuts import CONV
@@ -39,8 +39,6 @@ from arenaplan.ops.boxes import Box
 
 _TILES = tuple(1 << shift for shift in range(14, 23))
 """Workspace sizes to offer, in bytes."""
-_WORTHWHILE = 0.98
-"""A larger workspace is offered if it takes at most this much of the time."""
 _CACHED = 1 << 16
 """Elements of output that are finished while they are in cache."""
 _NARROW = 4
@@ -67,7 +65,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     for limit in (least, *(limit for limit in _TILES if limit > least)):
         tile = sizes.tile(limit)
         choice = Choice(sizes.bytes(tile), sizes.cost(tile))
-        if not choices or choice.cost < choices[-1].cost * _WORTHWHILE:
+        if not choices or choice.cost < choices[-1].cost * WORTHWHILE:
             choices.append(choice)
     return [choices]
 

@@ -21,7 +21,7 @@ import numpy as np
 from arenaplan._core import CompiledKernel, WindowSide, pack_weights
 from arenaplan.executor.compiled import is_enabled, sides
 from arenaplan.executor.constants import Transformed, shared
-from arenaplan.executor.kernels.conv_tiles import Area, Geometry, geometry
+from arenaplan.executor.kernels.conv_tiles import Area, Geometry, geometry, worthwhile
 from arenaplan.executor.kernels.pieces import operand, result
 from arenaplan.executor.kernels.windows import Axis
 from arenaplan.executor.registry import Run, Scratch, Signature, Step, scratch_bytes
@@ -181,12 +181,7 @@ class CompiledConv:
 
     def choices(self) -> Sequence[Choice]:
         """Return the sizes of scratch memory to declare."""
-        found: list[Choice] = []
-        made = (Choice(self.bytes(tile), self.cost(tile)) for tile in self.tiles())
-        for choice in sorted(made, key=lambda choice: (choice.bytes, choice.cost)):
-            if not found or choice.cost < found[-1].cost * 0.98:
-                found.append(choice)
-        return found
+        return worthwhile(Choice(self.bytes(tile), self.cost(tile)) for tile in self.tiles())
 
 
 def _even(total: int, most: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
@@ -13,6 +13,7 @@ import numpy as np
 from arenaplan.errors import ShapeMismatch
 from arenaplan.executor.kernels.windows import Axis, window_axes
 from arenaplan.executor.registry import Guests, Signature, Tensor, scratch_bytes
+from arenaplan.graph import Choice
 from arenaplan.ops.boxes import Box
 
 CALLS, _TILE_CALLS, _GROUP_CALLS = 500.0, 2.2e3, 190.0
@@ -29,6 +30,8 @@ _WRITTEN = 0.11
 """Nanoseconds in which an element of the result is written."""
 _ADDED = 0.1
 """Nanoseconds in which an element is added to a result that is made in parts."""
+WORTHWHILE = 0.98
+"""More scratch memory is offered if a run takes at most this much of the time."""
 _SHALLOW = 32
 """Rows of a matrix below which it is not split."""
 
@@ -325,6 +328,15 @@ def _largest(most: int, limit: int, size: Callable[[int], int]) -> int:
 def _even(total: int, most: int) -> int:
     """Return the smallest part that divides ``total`` into as few parts as ``most`` does."""
     return -(-total // -(-total // most))
+
+
+def worthwhile(ways: Iterable[Choice]) -> tuple[Choice, ...]:
+    """Return the ways that are worth their bytes, ascending: each saves some of the time."""
+    found: list[Choice] = []
+    for way in sorted(ways, key=lambda way: (way.bytes, way.cost)):
+        if not found or way.cost < found[-1].cost * WORTHWHILE:
+            found.append(way)
+    return tuple(found)
 
 
 def geometry(signature: Signature) -> Geometry:

@@ -31,7 +31,7 @@ from arenaplan._core import (
 )
 from arenaplan.executor.compiled import is_enabled, sides
 from arenaplan.executor.constants import shared
-from arenaplan.executor.kernels.conv_tiles import Geometry, geometry
+from arenaplan.executor.kernels.conv_tiles import Geometry, geometry, worthwhile
 from arenaplan.executor.registry import Scratch, Signature, Tensor, scratch_bytes
 from arenaplan.graph import Choice
 
@@ -40,11 +40,11 @@ _ROOMS = (1 << 15, 1 << 14, 1 << 13, 1 << 12, 1 << 11, 0)
 """Elements of scratch memory within which the fastest way is offered."""
 _FEW_OUTPUTS = 4
 """Results per channel of an image of one channel, up to which no matrix is multiplied."""
-MOST_TERMS = 33_025
+_MOST_TERMS = 33_025
 """Products of two differences of bytes that a sum of 32 bits holds."""
 _MOST_TAPS = 258
 """Those that single precision holds."""
-MOST_ADDEND = 1 << 23
+_MOST_ADDEND = 1 << 23
 """Largest absolute value of an integer that sums begin with, so that neither overflows."""
 _CALL, _PLANE = 1.5e3, 80.0
 """Nanoseconds of a call, and of each plane of a depthwise convolution."""
@@ -80,6 +80,14 @@ class Weights:
     """Per channel, a number that is added."""
     addend: np.ndarray | None
     """Per channel, an integer that sums begin with."""
+
+    def factors(self, channels: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return scale and shift, with one number for each of so many channels."""
+        scale, shift = (
+            np.ascontiguousarray(np.broadcast_to(numbers.reshape(-1), channels), np.float32)
+            for numbers in (self.scale, self.shift)
+        )
+        return scale, shift
 
 
 @dataclass(frozen=True)
@@ -119,13 +127,9 @@ class QuantizedConv:
 
         def weights() -> Weights:
             every = whole()
-            made = sizes.groups * sizes.fan_out
-            scale, shift = (
-                np.broadcast_to(numbers.reshape(-1), made)[channels]
-                for numbers in (every.scale, every.shift)
-            )
+            scale, shift = every.factors(sizes.groups * sizes.fan_out)
             addend = None if every.addend is None else every.addend[channels]
-            return Weights(every.integers[channels], scale, shift, addend)
+            return Weights(every.integers[channels], scale[channels], shift[channels], addend)
 
         return replace(self, sizes=part, weights=weights)
 
@@ -146,23 +150,14 @@ class QuantizedConv:
 
     def choices(self) -> tuple[Choice, ...]:
         """Return the sizes of scratch memory to declare."""
-        found: list[Choice] = []
-        ways = {scratch_bytes((elements,)): cost for elements, cost in self.ways()}
-        for size, cost in sorted(ways.items()):
-            if not found or cost < found[-1].cost * 0.98:
-                found.append(Choice(size, cost))
-        return tuple(found)
+        return worthwhile(Choice(scratch_bytes((size,)), cost) for size, cost in self.ways())
 
     def bind(self, image: np.ndarray, output: np.ndarray, scratch: Scratch) -> CompiledKernel:
         """Return the kernel, bound to its operands and to all that is left of scratch memory."""
         sizes = self.sizes
         axes = sides(sizes.axes)
         weights = self.weights()
-        made = sizes.groups * sizes.fan_out
-        scale, shift = (
-            np.ascontiguousarray(np.broadcast_to(numbers, made), np.float32)
-            for numbers in (weights.scale, weights.shift)
-        )
+        scale, shift = weights.factors(sizes.groups * sizes.fan_out)
         packed = self._packed(weights.integers)
         addend = weights.addend
         low, high = self.bounds
@@ -223,14 +218,16 @@ def quantized_conv_of(
         return None
     single = Tensor(image.shape, np.dtype(np.float32))
     sizes = geometry(replace(signature, inputs=(single, *signature.inputs[1:])))
-    if (
-        any(encoding.dtype not in BYTES for encoding in encodings)
-        or 0 in made.shape
-        or 0 in (sizes.fan_in, *(axis.size for axis in sizes.axes))
-        or sizes.depth > MOST_TERMS - MOST_ADDEND // 255**2 - 1
-    ):
+    is_empty = 0 in (*made.shape, sizes.fan_in, *(axis.size for axis in sizes.axes))
+    if is_empty or not has_sums(encodings, sizes.depth):
         return None
     return QuantizedConv(sizes, *encodings, divisor, bounds, weights)
+
+
+def has_sums(encodings: tuple[Encoding, Encoding], terms: int) -> bool:
+    """Whether operand and result are bytes, and 32 bits hold a sum of so many terms."""
+    are_bytes = all(encoding.dtype in BYTES for encoding in encodings)
+    return are_bytes and terms <= _MOST_TERMS - _MOST_ADDEND // 255**2 - 1
 
 
 def digest(integers: np.ndarray) -> bytes:
@@ -240,4 +237,4 @@ def digest(integers: np.ndarray) -> bytes:
 
 def small_addend(addend: np.ndarray | None) -> bool:
     """Whether sums may begin with some integers."""
-    return addend is None or int(np.abs(addend.astype(np.int64)).max(initial=0)) <= MOST_ADDEND
+    return addend is None or int(np.abs(addend.astype(np.int64)).max(initial=0)) <= _MOST_ADDEND

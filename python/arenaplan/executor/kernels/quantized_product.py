@@ -20,12 +20,10 @@ from arenaplan._core import (
 from arenaplan.executor.compiled import is_enabled
 from arenaplan.executor.constants import shared
 from arenaplan.executor.kernels.quantized_conv import (
-    BYTES,
-    MOST_ADDEND,
-    MOST_TERMS,
     Encoding,
     Weights,
     digest,
+    has_sums,
 )
 from arenaplan.executor.registry import Scratch, Tensor, scratch_bytes
 from arenaplan.graph import Choice
@@ -76,10 +74,7 @@ class QuantizedProduct:
     def bind(self, image: np.ndarray, output: np.ndarray, scratch: Scratch) -> CompiledKernel:
         """Return the kernel, bound to its operands and to all that is left of scratch memory."""
         weights = self.weights()
-        scale, shift = (
-            np.ascontiguousarray(np.broadcast_to(numbers.reshape(-1), self.columns), np.float32)
-            for numbers in (weights.scale, weights.shift)
-        )
+        scale, shift = weights.factors(self.columns)
         addend = weights.addend
         start = None if addend is None else np.ascontiguousarray(addend.reshape(-1), np.int32)
         finish = ByteResult(scale, shift, *self.bounds, self.divisor, self.result.compiled(), start)
@@ -127,9 +122,7 @@ def quantized_product_of(
     if not is_enabled() or not rows.shape or not made.shape or 0 in (*rows.shape, *made.shape):
         return None
     depth, columns = rows.shape[-1], made.shape[-1]
-    if any(encoding.dtype not in BYTES for encoding in encodings):
-        return None
-    if depth > MOST_TERMS - MOST_ADDEND // 255**2 - 1:
+    if not has_sums(encodings, depth):
         return None
     count = prod(rows.shape[:-1])
     return QuantizedProduct(count, depth, columns, *encodings, divisor, bounds, weights)
