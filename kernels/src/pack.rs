@@ -158,9 +158,7 @@ impl Segments {
         }
         found
     }
-}
 
-impl Segments {
     /// Writes the elements of a plane of bytes under one tap, less the zero point; padding is zero.
     /// Elements behind the positions may be written, too.
     #[inline(always)]

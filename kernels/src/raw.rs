@@ -463,7 +463,7 @@ fn contiguous(found: usize, counts: [usize; 2], size: usize) -> Result<Layout> {
 const BYTES: usize = 64;
 /// The numbers next to this one are the integers: the lowest bits of a sum with it are an integer, in
 /// two's complement.
-const MIDDLE: f32 = 12_582_912.0;
+pub(crate) const MIDDLE: f32 = 12_582_912.0;
 
 /// The type of elements that chains compute with as single-precision numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

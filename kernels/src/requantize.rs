@@ -5,11 +5,8 @@ use rten_simd::{Isa, Simd};
 
 use crate::error::{Result, check};
 use crate::product::bounded;
-use crate::raw::load_part;
+use crate::raw::{MIDDLE, load_part};
 
-/// The numbers next to this one are the integers: the lowest bits of a sum with it are an integer, in
-/// two's complement.
-const MIDDLE: f32 = 12_582_912.0;
 /// Elements that become bytes at a time.
 const SOME: usize = 48;
 
