@@ -11,16 +11,18 @@ use std::ops::Range;
 use rten_simd::ops::BitOps;
 use rten_simd::{Isa, SimdOp};
 
+use crate::copied::{self, Copiable, Memory, Panel, Whole, WholePanels};
 use crate::division::{Cut, Part, Parts};
 use crate::error::{Error, Result, check, check_at_least};
 use crate::frame::{Frame, Lines};
 use crate::pack::{Segments, Sliding, pack};
-use crate::product::{Framed, Made, Pass, Place, Run, Unrolled, VECTORS, tile_vectors};
+use crate::product::{
+    Columns, FEW_ROWS, FEW_VECTORS, Framed, Made, Pass, Place, ROWS, Run, Unrolled, VECTORS,
+    is_wide, panel_rows, tile_vectors,
+};
 use crate::raw::{Planes, PlanesMut};
 use crate::team::Team;
 
-/// Rows of weights in one panel.
-pub const ROWS: usize = 8;
 /// Positions of the window that are unrolled at a time: three vectors of AVX-512, six of AVX2.
 pub const COLUMNS: usize = 48;
 /// Rows of the unrolled image that are unrolled at a time, at most.
@@ -36,11 +38,12 @@ const CACHED: usize = 1 << 18;
 
 /// Returns the number of elements of [`packed_weights`].
 pub fn packed_weights_len(groups: usize, fan_out: usize, depth: usize) -> usize {
-    groups * fan_out.div_ceil(ROWS) * ROWS * depth
+    groups * fan_out.next_multiple_of(panel_rows()) * depth
 }
 
-/// Writes weights in the order in which they are read: per group panels of [`ROWS`] outputs, in each
-/// one row per element of a window. Outputs that fill up a panel are zero.
+/// Writes weights in the order in which they are read: per group panels of a few outputs, eight where
+/// a processor has 32 registers, otherwise six, in each one row per element of a window. Outputs that
+/// fill up a panel are zero.
 ///
 /// # Errors
 ///
@@ -57,15 +60,16 @@ pub fn packed_weights(
     if depth == 0 || fan_out == 0 {
         return Ok(());
     }
-    let panels = fan_out.div_ceil(ROWS);
+    let height = panel_rows();
+    let panels = fan_out.div_ceil(height);
     for (group, weights) in weights.chunks_exact(fan_out * depth).enumerate() {
-        for (panel, rows) in weights.chunks(ROWS * depth).enumerate() {
-            let start = (group * panels + panel) * ROWS * depth;
-            let target = &mut target[start..start + ROWS * depth];
+        for (panel, rows) in weights.chunks(height * depth).enumerate() {
+            let start = (group * panels + panel) * height * depth;
+            let target = &mut target[start..start + height * depth];
             target.fill(0.0);
             for (row, weights) in rows.chunks_exact(depth).enumerate() {
                 for (at, weight) in weights.iter().enumerate() {
-                    target[at * ROWS + row] = *weight;
+                    target[at * height + row] = *weight;
                 }
             }
         }
@@ -89,7 +93,7 @@ impl Conv {
     ///
     /// [`Error::OutOfRange`] if a size is zero, or a product of sizes overflows.
     pub fn new(window: Sliding, groups: usize, fan_in: usize, fan_out: usize) -> Result<Self> {
-        let weights = [groups, fan_in, fan_out.next_multiple_of(ROWS), window.taps()]
+        let weights = [groups, fan_in, fan_out.next_multiple_of(panel_rows()), window.taps()]
             .iter()
             .try_fold(1_usize, |product, &size| product.checked_mul(size));
         if weights.is_none_or(|weights| weights == 0) {
@@ -305,20 +309,28 @@ impl SimdOp for Product<'_, '_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn eval<I: Isa>(mut self, isa: I) {
-        match self.form {
-            Form::Framed(frame) => self.framed(isa, &frame),
+    fn eval<I: Isa>(self, isa: I) {
+        let Self { conv, form, channels, weights, result, scratch } = self;
+        let mut weighted = Weighted { conv, weights, result };
+        match form {
+            Form::Unrolled(_) if conv.window.is_identity() && weighted.copies(isa) => {
+                let positions = 0..conv.window.positions();
+                weighted.add_copied(isa, &Whole(&channels), 0..conv.depth(), positions);
+            }
+            Form::Framed(frame) => framed(isa, &frame, &channels, &mut weighted, scratch),
             Form::Unrolled(block) => {
-                let (depth, positions) = (self.conv.depth(), self.conv.window.positions());
+                let (depth, positions) = (conv.depth(), conv.window.positions());
                 // Weights that fit a cache are read once per part of the positions.
-                let many = if self.weights.len() <= CACHED { depth } else { block };
+                let many = if weights.len() <= CACHED { depth } else { block };
                 for some in (0..depth).step_by(many) {
                     let mut start = 0;
                     while start < positions {
                         let left = positions - start;
                         let len = (next_vectors(left.div_ceil(LANES)) * LANES).min(left);
                         for first in (some..depth.min(some + many)).step_by(block) {
-                            self.block(isa, start..start + len, first, block.min(depth - first));
+                            let rows = first..depth.min(first + block);
+                            let part = start..start + len;
+                            unrolled(isa, part, rows, &channels, &mut weighted, scratch);
                         }
                         start += len;
                     }
@@ -328,60 +340,183 @@ impl SimdOp for Product<'_, '_, '_> {
     }
 }
 
-impl Product<'_, '_, '_> {
-    /// Adds the products of some rows of the unrolled image to the results at some positions.
-    #[inline(always)]
-    fn block<I: Isa>(&mut self, isa: I, positions: Range<usize>, first: usize, rows: usize) {
-        let Self { conv, channels, weights, result, scratch, .. } = self;
-        let (start, len) = (positions.start, positions.len());
-        let target = &mut scratch[..rows * COLUMNS];
-        if conv.window.is_identity() {
-            copy_columns(isa, start, len, first, channels, target);
-        } else {
-            let segments = Segments::new(&conv.window, start, len);
-            pack(isa, &conv.window, &segments, first, channels, target);
-        }
-        let depth = conv.depth();
-        let columns = Unrolled(target.as_chunks().0);
-        let pass = Pass { is_first: first == 0, is_last: first + rows == depth };
-        let mut at = 0;
-        while at < len {
-            let vectors = tile_vectors(isa, len - at);
-            let lanes = (vectors * isa.f32().len()).min(len - at);
-            let runs = [Run { lane: 0, at: start + at, count: lanes }];
-            for (panel, weights) in weights.chunks_exact(ROWS * depth).enumerate() {
-                let weights = &weights[first * ROWS..(first + rows) * ROWS];
-                let made = ROWS.min(conv.fan_out - panel * ROWS);
-                let place = Place { channel: panel * ROWS, made, runs: &runs, pass };
-                result.panel(isa, weights, vectors, &columns, at, &place);
+/// Adds the products of some rows of the unrolled image to the results at some positions.
+#[inline(always)]
+fn unrolled<I: Isa>(
+    isa: I,
+    positions: Range<usize>,
+    rows: Range<usize>,
+    channels: &Channels<'_, '_>,
+    weighted: &mut Weighted<'_, '_, '_>,
+    scratch: &mut [f32],
+) {
+    let (start, len) = (positions.start, positions.len());
+    let window = &weighted.conv.window;
+    let target = &mut scratch[..rows.len() * COLUMNS];
+    if window.is_identity() {
+        copy_columns(isa, start, len, rows.start, channels, target);
+    } else {
+        let segments = Segments::new(window, start, len);
+        pack(isa, window, &segments, rows.start, channels, target);
+    }
+    let columns = Unrolled(target.as_chunks().0);
+    if weighted.copies(isa) {
+        weighted.add_copied(isa, &columns, rows, positions);
+        return;
+    }
+    let mut at = 0;
+    while at < len {
+        let vectors = tile_vectors(isa, len - at);
+        let lanes = (vectors * isa.f32().len()).min(len - at);
+        let runs = [Run { lane: 0, at: start + at, count: lanes }];
+        weighted.add(isa, &columns, rows.clone(), &Tile { vectors, at, runs: &runs });
+        at += lanes;
+    }
+}
+
+/// Computes a product with the image in a frame, some rows and channels at a time.
+#[inline(always)]
+fn framed<I: Isa>(
+    isa: I,
+    frame: &Frame,
+    channels: &Channels<'_, '_>,
+    weighted: &mut Weighted<'_, '_, '_>,
+    scratch: &mut [f32],
+) {
+    let conv = weighted.conv;
+    let (window, taps) = (&conv.window, conv.window.taps());
+    let offsets = frame.offsets(window);
+    for band in (0..window.rows.out).step_by(frame.rows) {
+        let rows = frame.rows.min(window.rows.out - band);
+        for first in (0..conv.fan_in).step_by(frame.channels) {
+            let some = first..conv.fan_in.min(first + frame.channels);
+            frame.fill(isa, window, band, channels, some.clone(), scratch);
+            let columns = Framed {
+                elements: scratch,
+                plane: frame.plane(),
+                taps: &offsets[..taps],
+                width: frame.width(),
+                pitch: frame.pitch(),
+            };
+            let depth = some.start * taps..some.end * taps;
+            if weighted.copies(isa) {
+                let positions = band * frame.width()..(band + rows) * frame.width();
+                weighted.add_copied(isa, &columns, depth, positions);
+                continue;
             }
-            at += lanes;
+            let mut lines = Lines::new(frame, band, rows);
+            while let Some(tile) = lines.next(isa) {
+                let runs = &tile.runs[..tile.count];
+                let tile = Tile { vectors: tile.vectors, at: tile.at, runs };
+                weighted.add(isa, &columns, depth.clone(), &tile);
+            }
+        }
+    }
+}
+
+/// Columns that are multiplied at a time.
+struct Tile<'r> {
+    vectors: usize,
+    /// The first column.
+    at: usize,
+    /// Where the results go.
+    runs: &'r [Run],
+}
+
+/// The weights of a group, and its result.
+struct Weighted<'a, 'i, 'o> {
+    conv: &'a Conv,
+    weights: &'a [f32],
+    result: Made<'a, 'i, 'o>,
+}
+
+impl<'a> Weighted<'a, '_, '_> {
+    /// Whether columns are copied first.
+    #[inline(always)]
+    fn copies<I: Isa>(&self, isa: I) -> bool {
+        !is_wide(isa) && self.conv.fan_out > copied::FEW
+    }
+
+    /// Adds the products of all weights and the columns of a tile.
+    ///
+    /// # Arguments
+    ///
+    /// * `rows`: those of the operand, of all rows.
+    #[inline(always)]
+    fn add<I: Isa>(&mut self, isa: I, columns: &impl Columns, rows: Range<usize>, tile: &Tile<'_>) {
+        let height = if is_wide(isa) { ROWS } else { FEW_ROWS };
+        for panel in 0..self.conv.fan_out.div_ceil(height) {
+            let (weights, place) = self.panel(panel, height, &rows, tile.runs);
+            self.result.panel(isa, weights, tile.vectors, columns, tile.at, &place);
         }
     }
 
-    /// Computes the product with the image in a frame, some rows and channels at a time.
+    /// Returns some rows of a panel of weights, and where its results go.
     #[inline(always)]
-    fn framed<I: Isa>(&mut self, isa: I, frame: &Frame) {
-        let Self { conv, channels, weights, result, scratch, .. } = self;
-        let (window, taps) = (&conv.window, conv.window.taps());
-        let depth = conv.depth();
-        let offsets = frame.offsets(window);
-        for band in (0..window.rows.out).step_by(frame.rows) {
-            let rows = frame.rows.min(window.rows.out - band);
-            for first in (0..conv.fan_in).step_by(frame.channels) {
-                let count = frame.channels.min(conv.fan_in - first);
-                frame.fill(isa, window, band, channels, first..first + count, scratch);
-                let source =
-                    Framed { elements: scratch, plane: frame.plane(), taps: &offsets[..taps] };
-                let pass = Pass { is_first: first == 0, is_last: first + count == conv.fan_in };
-                let mut lines = Lines::new(frame, band, rows);
-                while let Some(tile) = lines.next(isa) {
-                    for (panel, weights) in weights.chunks_exact(ROWS * depth).enumerate() {
-                        let weights = &weights[first * taps * ROWS..(first + count) * taps * ROWS];
-                        let made = ROWS.min(conv.fan_out - panel * ROWS);
-                        let runs = &tile.runs[..tile.count];
-                        let place = Place { channel: panel * ROWS, made, runs, pass };
-                        result.panel(isa, weights, tile.vectors, &source, tile.at, &place);
+    fn panel<'r>(
+        &self,
+        panel: usize,
+        height: usize,
+        rows: &Range<usize>,
+        runs: &'r [Run],
+    ) -> (&'a [f32], Place<'r>) {
+        let (depth, first) = (self.conv.depth(), panel * height);
+        let weights = &self.weights[first * depth..][rows.start * height..rows.end * height];
+        let pass = Pass { is_first: rows.start == 0, is_last: rows.end == depth };
+        let made = height.min(self.conv.fan_out - first);
+        (weights, Place { channel: first, made, runs, pass })
+    }
+
+    /// Adds the products of all weights and columns that are copied for a tile at a time.
+    ///
+    /// # Arguments
+    ///
+    /// * `rows`: those of the operand, of all rows.
+    /// * `positions`: those of its columns, of the result.
+    #[inline(always)]
+    fn add_copied<I: Isa>(
+        &mut self,
+        isa: I,
+        columns: &impl Copiable,
+        rows: Range<usize>,
+        positions: Range<usize>,
+    ) {
+        let lanes = isa.f32().len();
+        let mut memory = Memory::new();
+        let all = self.conv.fan_out.div_ceil(FEW_ROWS);
+        let depth = rows.len().div_ceil(rows.len().div_ceil(copied::DEPTH));
+        let many = (copied::CACHED / (depth * FEW_ROWS)).max(2);
+        for first in rows.clone().step_by(depth) {
+            let some = first..rows.end.min(first + depth);
+            let inner = some.start - rows.start..some.end - rows.start;
+            for panels in (0..all).step_by(many) {
+                let panels = panels..all.min(panels + many);
+                for start in positions.clone().step_by(FEW_VECTORS * lanes) {
+                    let count = (FEW_VECTORS * lanes).min(positions.end - start);
+                    let at = start - positions.start;
+                    let columns = memory.fill(isa, columns, inner.clone(), at, count);
+                    let runs = [Run { lane: 0, at: start, count }];
+                    let vectors = count.div_ceil(lanes);
+                    let whole = if count == FEW_VECTORS * lanes {
+                        panels.end.min(self.conv.fan_out / FEW_ROWS).max(panels.start)
+                    } else {
+                        panels.start
+                    };
+                    if panels.start < whole {
+                        let depth = self.conv.depth();
+                        let each = depth * FEW_ROWS;
+                        let weights = &self.weights[panels.start * each..whole * each];
+                        let (columns, result) = (&columns, &mut self.result);
+                        let pass = Pass { is_first: some.start == 0, is_last: some.end == depth };
+                        let (row, channel, at) = (some.start, panels.start * FEW_ROWS, start);
+                        WholePanels { weights, depth, row, columns, channel, at, pass, result }
+                            .dispatch();
+                    }
+                    for panel in whole..panels.end {
+                        let (weights, place) = self.panel(panel, FEW_ROWS, &some, &runs);
+                        let (columns, place) = (&columns, &place);
+                        let result = &mut self.result;
+                        Panel { weights, columns, vectors, place, result }.dispatch();
                     }
                 }
             }

@@ -4,8 +4,9 @@
 
 use std::ops::Range;
 
-use crate::conv::{COLUMNS, Conv, ROWS, Start};
+use crate::conv::{COLUMNS, Conv, Start};
 use crate::pack::{Side, Sliding};
+use crate::product::panel_rows;
 use crate::raw::{Axis, Planes, PlanesMut};
 use crate::team::LEAST;
 
@@ -49,7 +50,7 @@ impl Cut {
         let dimensions = [
             (By::Images, images, 1),
             (By::Groups, conv.groups, 1),
-            (By::Channels, if conv.groups == 1 { conv.fan_out } else { 1 }, ROWS),
+            (By::Channels, if conv.groups == 1 { conv.fan_out } else { 1 }, panel_rows()),
             (By::Rows, if window.is_identity() { 1 } else { window.rows.out }, 1),
             (By::Columns, if flat(window).is_some() { window.positions() } else { 1 }, COLUMNS / 3),
         ];
@@ -170,7 +171,7 @@ impl Part<'_> {
                 let (fan_in, fan_out) = (conv.fan_in, conv.fan_out);
                 conv.groups = some.len();
                 inward = some.start * fan_in..some.end * fan_in;
-                let each = each * fan_out.next_multiple_of(ROWS);
+                let each = each * fan_out.next_multiple_of(panel_rows());
                 weights = &weights[some.start * each..some.end * each];
                 let made = some.start * fan_out..some.end * fan_out;
                 bias = bias.map(|bias| &bias[made.clone()]);
@@ -178,7 +179,8 @@ impl Part<'_> {
             }
             By::Channels => {
                 conv.fan_out = some.len();
-                weights = &weights[some.start * each..some.end.next_multiple_of(ROWS) * each];
+                weights =
+                    &weights[some.start * each..some.end.next_multiple_of(panel_rows()) * each];
                 bias = bias.map(|bias| &bias[some.clone()]);
                 (Axis::Channels, some)
             }

@@ -93,6 +93,11 @@ impl Frame {
         self.width
     }
 
+    /// Returns the elements from a position to that in the next row of the result.
+    pub(crate) fn pitch(&self) -> usize {
+        self.pitch
+    }
+
     /// Returns how many parts of the rows there are.
     pub(crate) fn bands(&self) -> usize {
         self.out.div_ceil(self.rows)

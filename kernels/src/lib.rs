@@ -19,6 +19,7 @@
 
 mod chain;
 mod conv;
+mod copied;
 mod depthwise;
 mod division;
 mod error;
@@ -40,7 +41,7 @@ mod table;
 mod team;
 
 pub use chain::{Argument, Chain, Function, OPERANDS, REGISTERS, Step};
-pub use conv::{COLUMNS, Conv, ROWS, Schedule, Start, Way, packed_weights, packed_weights_len};
+pub use conv::{COLUMNS, Conv, Schedule, Start, Way, packed_weights, packed_weights_len};
 pub use depthwise::Depthwise;
 pub use error::{Error, Result};
 pub use int8::{BYTE_COLUMNS, Byte, multiply_bytes, packed_bytes, packed_bytes_len};

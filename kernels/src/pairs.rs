@@ -6,8 +6,7 @@
 use rten_simd::ops::{BitOps, NumOps};
 use rten_simd::{Isa, Simd};
 
-use crate::conv::ROWS;
-use crate::product::is_wide;
+use crate::product::{ROWS, is_wide};
 use crate::raw::pair_products;
 
 /// Products of two differences of bytes that a sum of 32 bits holds.

@@ -1,17 +1,24 @@
 //! The product of a few rows of weights and a few columns, and where its results go.
 
-use rten_simd::Isa;
-use rten_simd::ops::{BitOps, NumOps};
+use std::hint::black_box;
 
-use crate::conv::{COLUMNS, ROWS, Start, next_vectors};
+use rten_simd::ops::{BitOps, NumOps};
+use rten_simd::{Isa, SimdOp};
+
+use crate::conv::{COLUMNS, Start, next_vectors};
 use crate::raw::{PlanesMut, load_part, load_vectors, store_part};
 
 /// Vectors of columns that are worked on at a time: with eight rows, their sums take 24 registers of
 /// 32.
 pub(crate) const VECTORS: usize = 3;
-/// The same where there are 16 registers. With four rows and three vectors, the sums, the vectors and
-/// a weight would take all of them, and the compiler keeps one in memory then, which halves the rate.
-const FEW_VECTORS: usize = 2;
+/// The same where there are 16 registers: with six rows, the sums, the vectors and a weight take 15.
+pub(crate) const FEW_VECTORS: usize = 2;
+/// Rows of weights in one panel where there are 32 registers.
+pub(crate) const ROWS: usize = 8;
+/// The same where there are 16.
+pub(crate) const FEW_ROWS: usize = 6;
+/// Rows that are worked on at a time if fewer of a panel count.
+const LEAST_ROWS: usize = 4;
 /// Elements of the vectors of a tile, and of one more vector.
 const LANES: usize = 64;
 
@@ -19,6 +26,22 @@ const LANES: usize = 64;
 #[inline(always)]
 pub(crate) fn is_wide<I: Isa>(isa: I) -> bool {
     isa.f32().len() >= 16 || cfg!(target_arch = "aarch64")
+}
+
+/// Returns the rows of weights in one panel on this processor.
+pub(crate) fn panel_rows() -> usize {
+    struct Rows;
+
+    impl SimdOp for Rows {
+        type Output = usize;
+
+        #[inline(always)]
+        fn eval<I: Isa>(self, isa: I) -> usize {
+            if is_wide(isa) { ROWS } else { FEW_ROWS }
+        }
+    }
+
+    Rows.dispatch()
 }
 
 /// Returns how many vectors of columns are worked on at a time, of some columns that are left.
@@ -32,13 +55,12 @@ pub(crate) fn tile_vectors<I: Isa>(isa: I, columns: usize) -> usize {
 pub(crate) trait Columns {
     /// Adds the product of `R` rows of weights and `V` vectors of columns from `at` on to `sums`.
     ///
-    /// `weights` has [`ROWS`] numbers for each row of the operand, of which `R` from `row` on count.
-    /// Terms are added in order, one at a time, so that a sum does not depend on where it is made.
-    fn multiply<I: Isa, const R: usize, const V: usize>(
+    /// `weights` has `P` numbers for each row of the operand, of which the first `R` count. Terms
+    /// are added in order, one at a time, so that a sum does not depend on where it is made.
+    fn multiply<I: Isa, const P: usize, const R: usize, const V: usize>(
         &self,
         isa: I,
-        weights: &[[f32; ROWS]],
-        row: usize,
+        weights: &[[f32; P]],
         at: usize,
         sums: &mut [[I::F32; V]; R],
     );
@@ -46,17 +68,16 @@ pub(crate) trait Columns {
 
 /// Adds the products of `R` weights and `V` vectors of one row of the right operand.
 #[inline(always)]
-fn add_products<I: Isa, const R: usize, const V: usize>(
+pub(crate) fn add_products<I: Isa, const P: usize, const R: usize, const V: usize>(
     isa: I,
-    weights: &[f32; ROWS],
-    row: usize,
+    weights: &[f32; P],
     elements: &[f32],
     total: &mut [[I::F32; V]; R],
 ) {
     let ops = isa.f32();
     let vectors: [I::F32; V] = load_vectors(isa, &elements[..V * ops.len()]);
     for r in 0..R {
-        let weight = ops.splat(weights[row + r]);
+        let weight = ops.splat(weights[r]);
         for v in 0..V {
             total[r][v] = ops.mul_add(weight, vectors[v], total[r][v]);
         }
@@ -68,17 +89,16 @@ pub(crate) struct Unrolled<'a>(pub(crate) &'a [[f32; COLUMNS]]);
 
 impl Columns for Unrolled<'_> {
     #[inline(always)]
-    fn multiply<I: Isa, const R: usize, const V: usize>(
+    fn multiply<I: Isa, const P: usize, const R: usize, const V: usize>(
         &self,
         isa: I,
-        weights: &[[f32; ROWS]],
-        row: usize,
+        weights: &[[f32; P]],
         at: usize,
         sums: &mut [[I::F32; V]; R],
     ) {
         let mut total = *sums;
         for (weights, columns) in weights.iter().zip(self.0) {
-            add_products(isa, weights, row, &columns[at..], &mut total);
+            add_products(isa, weights, &columns[at..], &mut total);
         }
         *sums = total;
     }
@@ -92,15 +112,18 @@ pub(crate) struct Framed<'a> {
     pub(crate) plane: usize,
     /// Per tap the element under it at position 0.
     pub(crate) taps: &'a [usize],
+    /// Positions of one row of the result.
+    pub(crate) width: usize,
+    /// Elements from a position to that in the next row of the result.
+    pub(crate) pitch: usize,
 }
 
 impl Columns for Framed<'_> {
     #[inline(always)]
-    fn multiply<I: Isa, const R: usize, const V: usize>(
+    fn multiply<I: Isa, const P: usize, const R: usize, const V: usize>(
         &self,
         isa: I,
-        weights: &[[f32; ROWS]],
-        row: usize,
+        weights: &[[f32; P]],
         at: usize,
         sums: &mut [[I::F32; V]; R],
     ) {
@@ -109,7 +132,7 @@ impl Columns for Framed<'_> {
         for weights in weights.chunks_exact(self.taps.len()) {
             let elements = &self.elements[first..];
             for (weights, tap) in weights.iter().zip(self.taps) {
-                add_products(isa, weights, row, &elements[*tap..], &mut total);
+                add_products(isa, weights, &elements[*tap..], &mut total);
             }
             first += self.plane;
         }
@@ -168,43 +191,41 @@ impl Made<'_, '_, '_> {
         at: usize,
         place: &Place<'_>,
     ) {
-        let weights = weights.as_chunks().0;
-        if is_wide(isa) && place.made > ROWS / 2 {
-            match vectors {
-                3 => self.tile::<I, ROWS, 3>(isa, weights, 0, columns, at, place),
-                2 => self.tile::<I, ROWS, 2>(isa, weights, 0, columns, at, place),
-                _ => self.tile::<I, ROWS, 1>(isa, weights, 0, columns, at, place),
+        let is_high = place.made > LEAST_ROWS;
+        if is_wide(isa) {
+            let weights = weights.as_chunks::<ROWS>().0;
+            match (is_high, vectors) {
+                (true, 3) => self.tile::<I, _, ROWS, 3>(isa, weights, columns, at, place),
+                (true, 2) => self.tile::<I, _, ROWS, 2>(isa, weights, columns, at, place),
+                (true, _) => self.tile::<I, _, ROWS, 1>(isa, weights, columns, at, place),
+                (false, 3) => self.tile::<I, _, LEAST_ROWS, 3>(isa, weights, columns, at, place),
+                (false, 2) => self.tile::<I, _, LEAST_ROWS, 2>(isa, weights, columns, at, place),
+                (false, _) => self.tile::<I, _, LEAST_ROWS, 1>(isa, weights, columns, at, place),
             }
-            return;
-        }
-        // Four sums at a time would wait for each other.
-        if vectors == 1 && place.made > ROWS / 2 {
-            self.tile::<I, ROWS, 1>(isa, weights, 0, columns, at, place);
-            return;
-        }
-        for row in (0..place.made).step_by(ROWS / 2) {
-            match vectors {
-                3 if is_wide(isa) => self.tile::<I, 4, 3>(isa, weights, row, columns, at, place),
-                2 => self.tile::<I, 4, 2>(isa, weights, row, columns, at, place),
-                _ => self.tile::<I, 4, 1>(isa, weights, row, columns, at, place),
+        } else {
+            let weights = weights.as_chunks::<FEW_ROWS>().0;
+            match (is_high, vectors) {
+                (true, 2) => self.tile::<I, _, FEW_ROWS, 2>(isa, weights, columns, at, place),
+                (true, _) => self.tile::<I, _, FEW_ROWS, 1>(isa, weights, columns, at, place),
+                (false, 2) => self.tile::<I, _, LEAST_ROWS, 2>(isa, weights, columns, at, place),
+                (false, _) => self.tile::<I, _, LEAST_ROWS, 1>(isa, weights, columns, at, place),
             }
         }
     }
 
     /// Adds the products of `R` rows of weights and `V` vectors of columns.
     #[inline(always)]
-    fn tile<I: Isa, const R: usize, const V: usize>(
+    fn tile<I: Isa, const P: usize, const R: usize, const V: usize>(
         &mut self,
         isa: I,
-        weights: &[[f32; ROWS]],
-        row: usize,
+        weights: &[[f32; P]],
         columns: &impl Columns,
         at: usize,
         place: &Place<'_>,
     ) {
         let ops = isa.f32();
-        let first = self.first + place.channel + row;
-        let made = R.min(place.made - row);
+        let first = self.first + place.channel;
+        let made = R.min(place.made);
         let mut sums = [[ops.zero(); V]; R];
         let is_held = !place.pass.is_first || matches!(self.start, Start::Result);
         for (r, sums) in sums.iter_mut().enumerate().take(made) {
@@ -213,24 +234,10 @@ impl Made<'_, '_, '_> {
             } else if let Start::Numbers(numbers) = self.start {
                 *sums = gather(isa, numbers.plane(self.n, first + r), place.runs);
             }
-            if place.pass.is_first
-                && let Some(bias) = self.bias
-            {
-                let bias = ops.splat(bias[first + r]);
-                for sum in sums {
-                    *sum = ops.add(*sum, bias);
-                }
-            }
         }
-        columns.multiply(isa, weights, row, at, &mut sums);
-        if place.pass.is_last && self.bounds != (f32::NEG_INFINITY, f32::INFINITY) {
-            let (low, high) = (ops.splat(self.bounds.0), ops.splat(self.bounds.1));
-            for sums in &mut sums {
-                for sum in sums {
-                    *sum = bounded(isa, *sum, low, high);
-                }
-            }
-        }
+        self.add_bias(isa, first, made, place.pass, &mut sums);
+        columns.multiply(isa, weights, at, &mut sums);
+        self.bound(isa, place.pass, &mut sums);
         if let [run @ Run { lane: 0, .. }] = place.runs {
             for (r, sums) in sums.iter().enumerate().take(made) {
                 let line = &mut self.output.plane(self.n, first + r)[run.at..run.at + run.count];
@@ -252,6 +259,91 @@ impl Made<'_, '_, '_> {
                 let line = &mut made[run.at..run.at + run.count];
                 for at in (0..run.count).step_by(ops.len()) {
                     store_part(isa, ops.load(&all[run.lane + at..]), &mut line[at..]);
+                }
+            }
+        }
+    }
+}
+
+impl Made<'_, '_, '_> {
+    /// Adds the products of `R` rows of weights and `V` vectors of columns, all of whose sums are
+    /// results, side by side: the compiler keeps them in registers.
+    ///
+    /// # Arguments
+    ///
+    /// * `channel`: the first of the group.
+    /// * `at`: the first element of a plane of the result.
+    #[inline(always)]
+    pub(crate) fn whole<I: Isa, const P: usize, const R: usize, const V: usize>(
+        &mut self,
+        isa: I,
+        weights: &[[f32; P]],
+        columns: &impl Columns,
+        channel: usize,
+        at: usize,
+        pass: Pass,
+    ) {
+        let ops = isa.f32();
+        let (first, some) = (self.first + channel, at..at + V * ops.len());
+        let mut sums = [[ops.zero(); V]; R];
+        if !pass.is_first || matches!(self.start, Start::Result) {
+            for (r, sums) in sums.iter_mut().enumerate() {
+                *sums = load_vectors(isa, &self.output.plane(self.n, first + r)[some.clone()]);
+            }
+        } else if let Start::Numbers(numbers) = self.start {
+            for (r, sums) in sums.iter_mut().enumerate() {
+                *sums = load_vectors(isa, &numbers.plane(self.n, first + r)[some.clone()]);
+            }
+        }
+        self.add_bias(isa, first, R, pass, &mut sums);
+        columns.multiply(isa, weights, 0, &mut sums);
+        self.bound(isa, pass, &mut sums);
+        for (r, sums) in sums.iter().enumerate() {
+            let line = &mut self.output.plane(self.n, first + r)[some.clone()];
+            for (v, sum) in sums.iter().enumerate() {
+                ops.store(*sum, &mut line[v * ops.len()..]);
+            }
+        }
+    }
+
+    /// Adds the bias of some channels in the first pass; that of the last one for rows without one.
+    #[inline(always)]
+    fn add_bias<I: Isa, const R: usize, const V: usize>(
+        &self,
+        isa: I,
+        first: usize,
+        made: usize,
+        pass: Pass,
+        sums: &mut [[I::F32; V]; R],
+    ) {
+        let ops = isa.f32();
+        if let Some(bias) = self.bias.filter(|_| pass.is_first) {
+            let bias = &bias[first..first + made];
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let bias = ops.splat(bias[r.min(made - 1)]);
+                for sum in sums {
+                    *sum = ops.add(*sum, bias);
+                }
+            }
+        }
+    }
+
+    /// Bounds results in the last pass.
+    #[inline(always)]
+    fn bound<I: Isa, const R: usize, const V: usize>(
+        &self,
+        isa: I,
+        pass: Pass,
+        sums: &mut [[I::F32; V]; R],
+    ) {
+        let ops = isa.f32();
+        if pass.is_last && self.bounds != (f32::NEG_INFINITY, f32::INFINITY) {
+            // Vectors that stay in registers while sums are added up would be too many.
+            let (low, high) = black_box(self.bounds);
+            let (low, high) = (ops.splat(low), ops.splat(high));
+            for sums in sums {
+                for sum in sums {
+                    *sum = bounded(isa, *sum, low, high);
                 }
             }
         }

@@ -10,12 +10,12 @@ use std::ops::Range;
 
 use rten_simd::{Isa, SimdOp};
 
-use crate::conv::{COLUMNS, LANES, ROWS};
+use crate::conv::{COLUMNS, LANES};
 use crate::error::{Error, Result, check, check_at_least};
 use crate::frame::{Frame, Lines, Source};
 use crate::pack::{Segments, Sliding};
 use crate::pairs::{Columns, MOST_TERMS, Pair, accumulate, pair_of, tile};
-use crate::product::is_wide;
+use crate::product::{ROWS, is_wide};
 use crate::raw::{Axis, Planes, PlanesMut};
 use crate::requantize::{Encoding, Requantization};
 use crate::team::{Team, even, ranges};

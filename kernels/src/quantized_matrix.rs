@@ -6,9 +6,10 @@
 
 use rten_simd::{Isa, SimdOp};
 
-use crate::conv::{COLUMNS, ROWS};
+use crate::conv::COLUMNS;
 use crate::error::{Error, Result, check, check_at_least};
 use crate::pairs::{MOST_TERMS, accumulate, pair_of};
+use crate::product::ROWS;
 use crate::raw::{Axis, Planes, PlanesMut};
 use crate::requantize::{Encoding, Requantization};
 use crate::team::{Team, even, ranges};

@@ -169,6 +169,47 @@ fn convolutions_of_all_sizes_are_those_of_the_definition() {
     }
 }
 
+/// More rows of the operand, and more weights, than stay in a cache; positions that end anywhere.
+#[test]
+fn many_channels_are_convolved_as_the_definition_says() {
+    for (kernel, height, width) in [(3, 7, 9), (3, 5, 7), (1, 5, 5), (1, 4, 8)] {
+        let fan_in = 320 / kernel;
+        for fan_out in [7, 150] {
+            let before = kernel / 2;
+            let rows = side(height, kernel, 1, 1, (before, before));
+            let columns = side(width, kernel, 1, 1, (before, before));
+            let case = Case { batch: 1, groups: 1, fan_in, fan_out, rows, columns };
+            let window = Sliding::new(rows, columns).unwrap();
+            let conv = Conv::new(window, 1, fan_in, fan_out).unwrap();
+            let depth = conv.depth();
+            let image = numbers(fan_in * window.plane(), 1);
+            let weights = numbers(fan_out * depth, 2);
+            let bias = numbers(fan_out, 3);
+            let mut packed = vec![0.0; packed_weights_len(1, fan_out, depth)];
+            packed_weights(&weights, 1, fan_out, depth, &mut packed).unwrap();
+            let addend = numbers(fan_out * window.positions(), 4);
+            let wanted = case.wanted(&image, &weights, &bias);
+            let wanted: Vec<f32> =
+                wanted.iter().zip(&addend).map(|(a, b)| (a + b).clamp(-2.0, 2.0)).collect();
+            let planes = Planes::new(&image, [1, fan_in], window.plane()).unwrap();
+            let numbers = Planes::new(&addend, [1, fan_out], window.positions()).unwrap();
+            let mut bits: Vec<Vec<u32>> = Vec::new();
+            for room in [48, 5000, conv.scratch_len()] {
+                let mut made = vec![f32::NAN; wanted.len()];
+                let mut output =
+                    PlanesMut::new(&mut made, [1, fan_out], window.positions()).unwrap();
+                let mut scratch = vec![f32::NAN; room];
+                let (bias, start) = (Some(&*bias), Start::Numbers(numbers));
+                let bounds = (-2.0, 2.0);
+                run(&conv, &planes, &packed, bias, start, bounds, &mut output, &mut scratch);
+                near(&made, &wanted);
+                bits.push(made.iter().map(|x| x.to_bits()).collect());
+            }
+            assert!(bits.iter().all(|each| *each == bits[0]), "bits depend on scratch memory");
+        }
+    }
+}
+
 /// Vectors of positions begin and end anywhere in a row, and between rows.
 #[test]
 fn wide_images_are_convolved_as_the_definition_says() {

@@ -86,6 +86,7 @@ __all__ = [
     "packed_matrix",
     "packed_quantized",
     "packed_quantized_matrix",
+    "packed_weights",
     "plan",
     "plan_schema",
     "plan_together",
@@ -3102,7 +3103,7 @@ def pack_weights(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
     Parameters
     ----------
     weights : array, shape (groups, channels, depth)
-    target : array, shape (groups, channels rounded up to 8, depth)
+    target : array of :func:`packed_weights` elements
     """
 
 def packed_bytes(depth: int, columns: int) -> int:
@@ -3123,6 +3124,16 @@ def packed_quantized(shape: Sequence[int]) -> int:
 def packed_quantized_matrix(depth: int, columns: int) -> int:
     """
     Return the number of elements that :func:`pack_quantized_matrix` writes.
+    """
+
+def packed_weights(groups: int, fan_out: int, depth: int) -> int:
+    """
+    Return the number of elements that :func:`pack_weights` writes on this processor.
+
+    Raises
+    ------
+    InvalidOperand
+        If the number overflows.
     """
 
 def plan(

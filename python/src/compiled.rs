@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use arenaplan_kernels::{
     Argument, Cell, Chain, Conv, Depthwise, Elements, Function, Kind, Matrix, Normalization,
     OPERANDS, Pooling, Recurrence, Schedule, Side, Sliding, Start, State, Step, TableSoftmax, Team,
-    multiply_bytes, pool, softmax,
+    multiply_bytes, packed_weights_len, pool, softmax,
 };
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
@@ -647,12 +647,32 @@ pub(crate) fn packed_matrix(py: Python<'_>, depth: usize, columns: usize) -> PyR
     Ok(sizes.packed_len())
 }
 
+/// Return the number of elements that :func:`pack_weights` writes on this processor.
+///
+/// Raises
+/// ------
+/// InvalidOperand
+///     If the number overflows.
+#[pyfunction]
+pub(crate) fn packed_weights(
+    py: Python<'_>,
+    groups: usize,
+    fan_out: usize,
+    depth: usize,
+) -> PyResult<usize> {
+    let most = fan_out.checked_mul(2).and_then(|all| all.checked_add(16));
+    if most.and_then(|all| all.checked_mul(groups)?.checked_mul(depth)).is_none() {
+        return Err(raise_named(py, "InvalidOperand", "the number of weights is too large".into()));
+    }
+    Ok(packed_weights_len(groups, fan_out, depth))
+}
+
 /// Write the weights of a convolution in the order in which :meth:`CompiledKernel.conv` reads them.
 ///
 /// Parameters
 /// ----------
 /// weights : array, shape (groups, channels, depth)
-/// target : array, shape (groups, channels rounded up to 8, depth)
+/// target : array of :func:`packed_weights` elements
 #[pyfunction]
 pub(crate) fn pack_weights(
     py: Python<'_>,

@@ -45,7 +45,7 @@ mod _core {
     #[pymodule_export]
     use crate::compiled::{
         CompiledKernel, ConvWay, WindowSide, pack_bytes, pack_matrix, pack_weights, packed_bytes,
-        packed_matrix,
+        packed_matrix, packed_weights,
     };
     #[pymodule_export]
     use crate::files::write_files;

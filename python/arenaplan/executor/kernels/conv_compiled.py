@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from arenaplan._core import CompiledKernel, WindowSide, pack_weights
+from arenaplan._core import CompiledKernel, WindowSide, pack_weights, packed_weights
 from arenaplan.executor.compiled import is_enabled, sides
 from arenaplan.executor.constants import Transformed, shared
 from arenaplan.executor.kernels.conv_tiles import Area, Geometry, geometry, worthwhile
@@ -27,9 +27,8 @@ from arenaplan.executor.kernels.windows import Axis
 from arenaplan.executor.registry import Run, Scratch, Signature, Step, scratch_bytes
 from arenaplan.graph import Choice
 
-COLUMNS, _PANEL = 48, 8
-"""Columns that the kernel unrolls at a time, and rows of a panel of weights; see
-``kernels/src/conv.rs``."""
+COLUMNS = 48
+"""Columns that the kernel unrolls at a time; see ``kernels/src/conv.rs``."""
 _ROOMS = (1 << 15, 1 << 13, 1 << 11, COLUMNS * 24)
 """Elements of scratch memory within which the fastest way is offered."""
 _CACHED = 1 << 16
@@ -324,7 +323,7 @@ def _weights(
     bias = None if bias is None else np.ascontiguousarray(bias, np.float32)
     if conv.is_depthwise:
         return matrix, bias
-    panels = -(-sizes.fan_out // _PANEL) * _PANEL
-    packed = np.empty((sizes.groups, panels, sizes.depth), np.float32)
+    each = packed_weights(1, sizes.fan_out, sizes.depth)
+    packed = np.empty((sizes.groups, each), np.float32)
     pack_weights(matrix.reshape(sizes.groups, sizes.fan_out, sizes.depth), packed)
     return packed, bias

@@ -1,0 +1,252 @@
+//! Columns of a product that are copied side by side, for a processor with 16 registers.
+//!
+//! Such a processor has registers for a tile of six rows and two vectors, which reads its operands
+//! more often than a larger one. So the columns of a tile are copied into a first-level cache, where
+//! they stay while all rows of weights are multiplied by them: the packing of "Anatomy of
+//! High-Performance Matrix Multiplication" (Goto and van de Geijn, 2008).
+
+use std::ops::Range;
+
+use rten_simd::ops::BitOps;
+use rten_simd::{Isa, SimdOp};
+
+use crate::conv::{COLUMNS, Channels};
+use crate::product::{
+    Columns, FEW_ROWS, FEW_VECTORS, Framed, Made, Pass, Place, Unrolled, add_products,
+};
+use crate::raw::load_part;
+
+/// Columns of a tile, at most: [`FEW_VECTORS`] vectors of eight elements.
+pub(crate) const WIDTH: usize = FEW_VECTORS * 8;
+/// Rows of the operand that are copied at a time: half of a first-level cache of 32 KiB.
+pub(crate) const DEPTH: usize = 256;
+/// Weights that are multiplied by all columns in turn: a quarter of a second-level cache.
+pub(crate) const CACHED: usize = 1 << 15;
+/// Rows of weights that are not worth a copy of the columns.
+pub(crate) const FEW: usize = FEW_ROWS;
+
+/// A row of a tile.
+pub(crate) type Row = [f32; WIDTH];
+
+/// A right operand whose columns can be copied.
+pub(crate) trait Copiable {
+    /// Writes some successive columns of some rows, [`WIDTH`] elements from row to row; elements
+    /// behind them, and of a row behind the last, have any value then.
+    fn copy<I: Isa>(&self, isa: I, rows: Range<usize>, at: usize, count: usize, target: &mut [f32]);
+}
+
+/// Memory for the columns of a tile, and for lanes behind the last row.
+#[repr(align(64))]
+pub(crate) struct Memory([Row; DEPTH + 1]);
+
+impl Memory {
+    #[allow(clippy::large_stack_arrays, reason = "half of a first-level cache")]
+    pub(crate) fn new() -> Self {
+        Self([[0.0; WIDTH]; DEPTH + 1])
+    }
+
+    /// Copies `count` columns of some rows, at most [`WIDTH`] of at most [`DEPTH`].
+    #[inline(always)]
+    pub(crate) fn fill<I: Isa>(
+        &mut self,
+        isa: I,
+        columns: &impl Copiable,
+        rows: Range<usize>,
+        at: usize,
+        count: usize,
+    ) -> Copied<'_> {
+        let depth = rows.len();
+        columns.copy(isa, rows, at, count, self.0[..=depth].as_flattened_mut());
+        Copied(&self.0[..depth])
+    }
+}
+
+impl Copiable for Unrolled<'_> {
+    #[inline(always)]
+    fn copy<I: Isa>(
+        &self,
+        isa: I,
+        rows: Range<usize>,
+        at: usize,
+        count: usize,
+        target: &mut [f32],
+    ) {
+        let ops = isa.f32();
+        let stop = COLUMNS.min(at + count.next_multiple_of(ops.len()));
+        for (row, target) in self.0[rows].iter().zip(target.as_chunks_mut::<WIDTH>().0) {
+            for (from, to) in
+                row[at..stop].chunks_exact(ops.len()).zip(target.chunks_exact_mut(ops.len()))
+            {
+                ops.store(ops.load(from), to);
+            }
+        }
+    }
+}
+
+impl Copiable for Framed<'_> {
+    #[inline(always)]
+    fn copy<I: Isa>(
+        &self,
+        isa: I,
+        rows: Range<usize>,
+        at: usize,
+        count: usize,
+        target: &mut [f32],
+    ) {
+        // Where positions of each row of the result lie in the frame, and in the tile.
+        let mut pieces = [(0, 0); WIDTH];
+        let mut len = 0;
+        let mut lane = 0;
+        while lane < count {
+            let (row, column) = ((at + lane) / self.width, (at + lane) % self.width);
+            pieces[len] = (lane, row * self.pitch + column);
+            len += 1;
+            lane += self.width - column;
+        }
+        // Of one and of two pieces the compiler knows the number.
+        match &pieces[..len] {
+            [piece] => self.copy_pieces(isa, rows, &[*piece], target),
+            [first, second] => self.copy_pieces(isa, rows, &[*first, *second], target),
+            pieces => self.copy_pieces(isa, rows, pieces, target),
+        }
+    }
+}
+
+impl Framed<'_> {
+    /// Writes pieces of some rows, each a lane of the tile and an element of a part of a frame.
+    /// What a piece writes behind its end is overwritten by the next one.
+    #[inline(always)]
+    fn copy_pieces<I: Isa>(
+        &self,
+        isa: I,
+        rows: Range<usize>,
+        pieces: &[(usize, usize)],
+        target: &mut [f32],
+    ) {
+        let ops = isa.f32();
+        let count = rows.len();
+        let mut skipped = rows.start % self.taps.len();
+        let mut start = rows.start / self.taps.len() * self.plane;
+        let mut row = 0;
+        while row < count {
+            let elements = &self.elements[start..];
+            for tap in self.taps[skipped..].iter().take(count - row) {
+                let target = &mut target[row * WIDTH..][..2 * WIDTH];
+                for (lane, first) in pieces {
+                    let from = &elements[first + tap..][..WIDTH];
+                    let to = &mut target[*lane..][..WIDTH];
+                    for v in (0..WIDTH).step_by(ops.len()) {
+                        ops.store(ops.load(&from[v..]), &mut to[v..]);
+                    }
+                }
+                row += 1;
+            }
+            (start, skipped) = (start + self.plane, 0);
+        }
+    }
+}
+
+/// The channels of an image, where a window has one element.
+pub(crate) struct Whole<'c, 'a, 'i>(pub(crate) &'c Channels<'a, 'i>);
+
+impl Copiable for Whole<'_, '_, '_> {
+    #[inline(always)]
+    fn copy<I: Isa>(
+        &self,
+        isa: I,
+        rows: Range<usize>,
+        at: usize,
+        count: usize,
+        target: &mut [f32],
+    ) {
+        let ops = isa.f32();
+        let lanes = ops.len();
+        for (row, target) in rows.zip(target.as_chunks_mut::<WIDTH>().0) {
+            let line = &self.0.plane(row)[at..at + count];
+            if count == FEW_VECTORS * lanes {
+                for v in 0..FEW_VECTORS {
+                    ops.store(ops.load(&line[v * lanes..]), &mut target[v * lanes..]);
+                }
+            } else {
+                for (line, target) in line.chunks(lanes).zip(target.chunks_exact_mut(lanes)) {
+                    ops.store(load_part(isa, line), target);
+                }
+            }
+        }
+    }
+}
+
+/// The columns of one tile.
+pub(crate) struct Copied<'a>(&'a [Row]);
+
+impl Columns for Copied<'_> {
+    #[inline(always)]
+    fn multiply<I: Isa, const P: usize, const R: usize, const V: usize>(
+        &self,
+        isa: I,
+        weights: &[[f32; P]],
+        at: usize,
+        sums: &mut [[I::F32; V]; R],
+    ) {
+        debug_assert_eq!(at, 0, "a tile has no other columns");
+        let mut total = *sums;
+        for (weights, columns) in weights.iter().zip(self.0) {
+            add_products(isa, weights, columns, &mut total);
+        }
+        *sums = total;
+    }
+}
+
+/// The products of panels of weights and the columns of a tile, all of whose sums are results.
+///
+/// It is a function of its own, as [`Panel`] is: between the loads and stores of other tiles the
+/// compiler would keep numbers in registers which the sums need, and a sum in memory halves the rate.
+pub(crate) struct WholePanels<'p, 'a, 'i, 'o> {
+    /// Those of whole panels, one after another.
+    pub(crate) weights: &'p [f32],
+    /// Rows of each panel.
+    pub(crate) depth: usize,
+    /// The first row that counts.
+    pub(crate) row: usize,
+    pub(crate) columns: &'p Copied<'p>,
+    /// The first channel.
+    pub(crate) channel: usize,
+    /// The first element of a plane of the result.
+    pub(crate) at: usize,
+    pub(crate) pass: Pass,
+    pub(crate) result: &'p mut Made<'a, 'i, 'o>,
+}
+
+impl SimdOp for WholePanels<'_, '_, '_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) {
+        let Self { weights, depth, row, columns, channel, at, pass, result } = self;
+        let rows = weights.as_chunks::<FEW_ROWS>().0;
+        for (panel, rows) in rows.chunks_exact(depth).enumerate() {
+            let channel = channel + panel * FEW_ROWS;
+            let rows = &rows[row..];
+            result.whole::<I, _, FEW_ROWS, FEW_VECTORS>(isa, rows, columns, channel, at, pass);
+        }
+    }
+}
+
+/// The product of a panel of weights and the columns of a tile.
+pub(crate) struct Panel<'p, 'a, 'i, 'o> {
+    pub(crate) weights: &'p [f32],
+    pub(crate) columns: &'p Copied<'p>,
+    pub(crate) vectors: usize,
+    pub(crate) place: &'p Place<'p>,
+    pub(crate) result: &'p mut Made<'a, 'i, 'o>,
+}
+
+impl SimdOp for Panel<'_, '_, '_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) {
+        let Self { weights, columns, vectors, place, result } = self;
+        result.panel(isa, weights, vectors, columns, 0, place);
+    }
+}
