@@ -8,18 +8,18 @@ use rten_simd::{Isa, SimdOp};
 
 use crate::conv::{LANES, next_vectors};
 use crate::error::{Error, Result, check};
-use crate::product::{VECTORS, is_wide, tile_vectors};
+use crate::product::{FEW_ROWS, ROWS, VECTORS, is_wide, panel_rows, tile_vectors};
 use crate::raw::{Axis, Planes, PlanesMut, load_part, load_vectors, store_part};
 use crate::team::{Team, even, ranges};
 
-/// Rows that are worked on at a time.
-const ROWS: usize = 8;
-/// The same where there are 16 registers: 12 for sums, two for vectors and one for a number.
-const FEW_ROWS: usize = 6;
 /// Rows of a panel that are worked on at a time: they stay in a first-level cache.
 const DEPTH: usize = 192;
+/// The same where there are 16 registers, and panels are narrower.
+const FEW_DEPTH: usize = 256;
 /// Elements of the left operand that stay in a second-level cache.
 const CACHED: usize = 1 << 18;
+/// The same where there are 16 registers.
+const FEW_CACHED: usize = 1 << 17;
 /// Elements between two that have one place in a first-level cache.
 const PAGE: usize = 1024;
 /// Columns of a panel, but for the last ones.
@@ -63,10 +63,11 @@ impl Matrix {
     pub fn pack(&self, elements: &[f32], is_transposed: bool, target: &mut [f32]) -> Result<()> {
         check("the matrix", elements.len(), self.depth * self.columns)?;
         check("the packed matrix", target.len(), self.packed_len())?;
+        let is_wide = panel_rows() == ROWS;
         let mut rest = target;
         let mut first = 0;
         while first < self.columns {
-            let width = self.panel(first);
+            let width = self.panel(first, is_wide);
             let count = width.min(self.columns - first);
             let (panel, behind) = rest.split_at_mut(self.depth * width);
             for (at, row) in panel.chunks_exact_mut(width).enumerate() {
@@ -123,10 +124,10 @@ impl Matrix {
         check("the rows of the result", output.counts()[1], rows.counts()[1])
     }
 
-    /// Returns the columns of the panel that begins with a column, zeros included.
+    /// Returns the columns of the panel that begins with a column, zeros included: those of a tile.
     #[inline(always)]
-    fn panel(&self, first: usize) -> usize {
-        next_vectors((self.columns - first).div_ceil(LANES)) * LANES
+    fn panel(&self, first: usize, is_wide: bool) -> usize {
+        if is_wide { next_vectors((self.columns - first).div_ceil(LANES)) * LANES } else { LANES }
     }
 
     /// Computes the product.
@@ -199,7 +200,7 @@ struct Multiplication<'a> {
 }
 
 /// Parts of a few rows whose elements would evict each other.
-type Copies = Option<[[f32; DEPTH]; ROWS]>;
+type Copies = Option<[[f32; FEW_DEPTH]; ROWS]>;
 
 /// The part of a panel that is worked on.
 struct Part<'p> {
@@ -223,27 +224,36 @@ impl SimdOp for Multiplication<'_> {
     fn eval<I: Isa>(mut self, isa: I) {
         let Matrix { depth, columns } = self.matrix;
         let [images, rows] = self.rows.counts();
-        let mut copies: Copies = if self.evicts { Some([[0.0; DEPTH]; ROWS]) } else { None };
+        let mut copies: Copies = if self.evicts { Some([[0.0; FEW_DEPTH]; ROWS]) } else { None };
+        let most = if is_wide(isa) { DEPTH } else { FEW_DEPTH };
         // A panel that is read once need not stay in cache.
-        let block = if rows <= ROWS { depth } else { depth.div_ceil(depth.div_ceil(DEPTH)) };
-        let some = (CACHED / depth).max(64).next_multiple_of(ROWS);
+        let block = if rows <= ROWS { depth } else { depth.div_ceil(depth.div_ceil(most)) };
+        // Narrow panels read the left operand more often: then some of its columns at a time.
+        let (some, outer) = if is_wide(isa) || rows * depth <= FEW_CACHED {
+            ((CACHED / depth).max(64).next_multiple_of(ROWS), depth)
+        } else {
+            ((FEW_CACHED / block).next_multiple_of(FEW_ROWS), block)
+        };
         for image in 0..images {
             for start in (0..rows).step_by(some) {
                 let stop = rows.min(start + some);
-                let mut column = 0;
-                let mut rest = self.packed;
-                while column < columns {
-                    let width = self.matrix.panel(column);
-                    let (panel, behind) = rest.split_at(depth * width);
-                    for first in (0..depth).step_by(block) {
-                        let count = width.min(columns - column);
-                        let depth = block.min(depth - first);
-                        let elements = &panel[first * width..(first + depth) * width];
-                        let part = Part { elements, width, column, count, first, depth };
-                        self.part(isa, image, start, stop, &part, &mut copies);
+                for outer in (0..depth).step_by(outer).map(|first| first..depth.min(first + outer))
+                {
+                    let mut column = 0;
+                    let mut rest = self.packed;
+                    while column < columns {
+                        let width = self.matrix.panel(column, is_wide(isa));
+                        let (panel, behind) = rest.split_at(depth * width);
+                        for first in outer.clone().step_by(block) {
+                            let count = width.min(columns - column);
+                            let depth = block.min(depth - first);
+                            let elements = &panel[first * width..(first + depth) * width];
+                            let part = Part { elements, width, column, count, first, depth };
+                            self.part(isa, image, start, stop, &part, &mut copies);
+                        }
+                        rest = behind;
+                        column += width;
                     }
-                    rest = behind;
-                    column += width;
                 }
             }
         }
@@ -330,7 +340,7 @@ impl Multiplication<'_> {
             |r| &self.rows.plane(image, row + r)[part.first..][..depth],
         );
         if R > 1
-            && depth <= DEPTH
+            && depth <= FEW_DEPTH
             && let Some(copies) = copies
         {
             for (copy, row) in copies.iter_mut().zip(rows) {
