@@ -485,7 +485,8 @@ impl<'a> Weighted<'a, '_, '_> {
         let mut memory = Memory::new();
         let all = self.conv.fan_out.div_ceil(FEW_ROWS);
         let depth = rows.len().div_ceil(rows.len().div_ceil(copied::DEPTH));
-        let many = (copied::CACHED / (depth * FEW_ROWS)).max(2);
+        // As many panels at a time, in as few parts.
+        let many = all.div_ceil((all * depth * FEW_ROWS).div_ceil(copied::CACHED));
         for first in rows.clone().step_by(depth) {
             let some = first..rows.end.min(first + depth);
             let inner = some.start - rows.start..some.end - rows.start;

@@ -20,8 +20,9 @@ use crate::raw::load_part;
 pub(crate) const WIDTH: usize = FEW_VECTORS * 8;
 /// Rows of the operand that are copied at a time: half of a first-level cache of 32 KiB.
 pub(crate) const DEPTH: usize = 256;
-/// Weights that are multiplied by all columns in turn: a quarter of a second-level cache.
-pub(crate) const CACHED: usize = 1 << 15;
+/// Weights that are multiplied by all columns in turn: three quarters of a second-level cache of
+/// 512 KiB.
+pub(crate) const CACHED: usize = 3 << 15;
 /// Rows of weights that are not worth a copy of the columns.
 pub(crate) const FEW: usize = FEW_ROWS;
 
