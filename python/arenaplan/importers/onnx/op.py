@@ -262,6 +262,11 @@ class Op:
             raise self.error(InvalidAttribute, f"{name} {number} is out of range")
         return number == 1
 
+    def flags(self, *names: str) -> None:
+        """Refuse attributes that are neither 0 nor 1, of those that are there."""
+        for name in names:
+            self.flag(name)
+
     def text(self, name: str, default: str | None = None) -> str:
         """Return a string; required if it has no default."""
         text: str = self._attribute(name, str, default)
