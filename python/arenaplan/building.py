@@ -247,7 +247,8 @@ class GraphBuilder:
     ) -> Node:
         """Append a node whose values and effects are already made; importers call this."""
         take_node()
-        self._change()
+        if self._is_tied or self._core is not None:
+            self._change()
         index = len(self.nodes)
         node = Node(
             name or f"{op}_{index}",
@@ -338,7 +339,8 @@ class GraphBuilder:
         alignment: int | None,
         space: str | None,
     ) -> int:
-        self._change()
+        if self._is_tied or self._core is not None:
+            self._change()
         index = len(self.values)
         dims = checked_shape(shape, name)
         self.values.append(Value(name, dims, dtype, kind, index, alignment, space))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-_MOST_FRAMES: Final = 1000
-_FRAME: Final = re.compile(r'File "([^"\n]+)", line (\d+)')
+_BEGIN: Final = 'File "'
+_FRAME: Final = re.compile(_BEGIN + r'([^"\n]+)", line (\d+)')
 
 
 class Origin(NamedTuple):
@@ -34,15 +34,21 @@ def origin_of(layer: str | None, stack_trace: str | None) -> Origin | None:
     Origin(layer='conv', source='/home/me/net.py:12')
     >>> origin_of("", None)
     """
-    source, own = None, None
-    for position, frame in enumerate(_FRAME.finditer(stack_trace or "")):
-        if position == _MOST_FRAMES:
-            break
-        source = f"{frame[1]}:{frame[2]}"
-        if "/site-packages/torch/" not in frame[1]:
-            own = source
-    source = own or source
+    source = _innermost(stack_trace) if stack_trace else None
     return Origin(layer or None, source) if layer or source else None
+
+
+def _innermost(stack_trace: str) -> str | None:
+    """Return the last frame outside of PyTorch, or else the last one."""
+    last, end = None, len(stack_trace)
+    while (begin := stack_trace.rfind(_BEGIN, 0, end)) >= 0:
+        frame, end = _FRAME.match(stack_trace, begin), begin
+        if frame is not None:
+            source = f"{frame[1]}:{frame[2]}"
+            if "/site-packages/torch/" not in frame[1]:
+                return source
+            last = last or source
+    return last
 
 
 def layer_of(name: str) -> str | None:

@@ -371,6 +371,34 @@ def test_d10_d11_attributes_out_of_range(
 
 
 @pytest.mark.parametrize(
+    ("op", "inputs", "outputs", "name"),
+    [
+        ("TopK", "x k", "y i", "largest"),
+        ("TopK", "x k", "y i", "sorted"),
+        ("Unique", "x", "y", "sorted"),
+        ("Resize", "x _ s", "y", "antialias"),
+        ("Resize", "x _ s", "y", "exclude_outside"),
+        ("RotaryEmbedding", "x c c", "y", "interleaved"),
+    ],
+)
+def test_d10_flags_are_0_or_1(op: str, inputs: str, outputs: str, name: str) -> None:
+    weights = {"k": int64(1), "s": np.ones(4, np.float32), "c": np.ones((1, 1, 1), np.float32)}
+    used = {key: weights[key] for key in weights if key in inputs}
+
+    def with_flag(number: int) -> onnx.ModelProto:
+        it = node(op, inputs, outputs, name="it", **{name: number})
+        return model([it], {"x": [1, 1, 1, 2]}, weights=used, opset=23)
+
+    for number in (0, 1):
+        try:
+            load_onnx(with_flag(number))
+        except errors.UnboundDim:
+            assert op == "Unique"  # Data decides how many there are.
+    for number in (2, -1):
+        refused(errors.InvalidAttribute, with_flag(number), "'it'", f"{name} {number} is out")
+
+
+@pytest.mark.parametrize(
     ("op", "inputs", "weights", "error"),
     [
         ("Split", "x s", {"s": int64(1, 2)}, errors.InvalidAttribute),

@@ -12,7 +12,7 @@ import pytest
 
 import arenaplan as ap
 from arenaplan._core import StripSearch
-from arenaplan.errors import InvalidGroup, PlanMismatch, PlannerError
+from arenaplan.errors import InvalidGroup, PlanMismatch, PlannerError, UnsupportedOp
 from arenaplan.executor import BACKEND
 from arenaplan.executor.groups import NotAGroup
 from arenaplan.executor.stages import Former
@@ -386,3 +386,23 @@ def test_nodes_that_need_everything_are_in_no_region(tmp_path: Path) -> None:
 
 
 # -- the choice ---------------------------------------------------------------------------------
+
+
+def test_strips_of_another_runner_are_refused_by_name(tmp_path: Path) -> None:
+    """The kernel of a convolution with one element per window has no rows where it pads."""
+    nodes = [
+        onnx.helper.make_node("Conv", ["x", "one"], ["a"], "first", pads=(1, 1, 1, 1)),
+        onnx.helper.make_node("Conv", ["a", "two"], ["y"], "last", pads=(1, 1, 1, 1)),
+    ]
+    stored = [
+        onnx.numpy_helper.from_array(np.ones(shape, np.float32), name)
+        for name, shape in (("one", (4, 2, 1, 1)), ("two", (2, 4, 3, 3)))
+    ]
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 2, 9, 9))
+    y = onnx.helper.make_empty_tensor_value_info("y")
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "two", [x], [y], stored))
+    graph = loaded(model, tmp_path)
+    strips = [ap.Strips(1, 2, [ap.LineBuffer(graph.find("a").index, 0, 5)], [])]
+    plan = ap.plan(graph, target="ideal", steps=[[0, 1]], strips=strips)
+    with pytest.raises(UnsupportedOp, match=r"'last' ends a step.*strip by strip"):
+        ap.Executor(graph, plan)

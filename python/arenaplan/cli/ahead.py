@@ -75,7 +75,7 @@ def tell_flow(graph: Graph) -> None:
         bodies = bodies_of(node)
         if not bodies:
             continue
-        word = "branches" if node.op == "If" else "body"
+        word = "branches" if node.op.upper() == "IF" else "body"
         nodes = ", ".join(f"{len(body.graph.nodes):,}" for body in bodies)
         size = max(body.nbytes for body in bodies)
         print(

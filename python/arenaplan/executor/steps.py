@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from arenaplan.errors import KernelError
-from arenaplan.executor.groups import Unit
+from arenaplan.errors import KernelError, UnsupportedOp
+from arenaplan.executor.groups import NotAGroup, Unit
 from arenaplan.executor.narrow import is_packed, store
 from arenaplan.executor.regions import region_of
 from arenaplan.executor.registry import Clock, Run, Step, attributed, find_kernel
@@ -247,7 +247,7 @@ def prepare(
     Raises
     ------
     UnsupportedOp
-        If no kernel runs a node.
+        If no kernel runs a node, or no kernels run a step strip by strip.
     """
     program = Program([], [], clock or Clock())
     former = Former(graph)
@@ -258,7 +258,13 @@ def prepare(
             run = given[unit.home]
         elif unit.strips is not None:
             lines, scratch = (*own, _NOTHING, _NOTHING)[:2]
-            region = region_of(former, unit.nodes, unit.strips, scratch.nbytes)
+            try:
+                region = region_of(former, unit.nodes, unit.strips, scratch.nbytes)
+            except NotAGroup as error:  # Plans for other runners may have such steps.
+                raise UnsupportedOp(
+                    f"node {graph.nodes[unit.home].name!r} ends a step that no kernels run strip "
+                    f"by strip: {error}"
+                ) from error
             run = region_run(region, arrays, lines, scratch)
         elif unit.group is None:
             run = _node_run(

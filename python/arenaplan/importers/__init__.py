@@ -8,8 +8,10 @@ when the first file of that format is read.
 
 from __future__ import annotations
 
+import gc
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -120,10 +122,22 @@ def open_model(source: Source, limits: Limits | None = None) -> Callable[[Bind |
         graph_with: Callable[[Bind | None], Graph] = opener(source)
 
     def limited(bind: Bind | None) -> Graph:
-        with reading(limits):
+        with reading(limits), _without_collection():
             return graph_with(bind)
 
     return limited
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Pause the collector of garbage, which a walk makes none of."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def open_partial(source: Source, bind: Bind | None = None) -> PartialWith:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
-from onnx import GraphProto, ValueInfoProto
+from onnx import GraphProto, TypeProto, ValueInfoProto
 
 from arenaplan.errors import (
     DimConflict,
@@ -43,6 +44,22 @@ def declared(info: ValueInfoProto) -> Declared:
     InvalidDim
         If a dimension is negative.
     """
+    found = _declared(info.type.SerializeToString())
+    return _with_errors(info) if found is None else found
+
+
+# Networks declare few types many times.
+@lru_cache(1 << 10)
+def _declared(data: bytes) -> Declared | None:
+    """Return what the bytes of a type declare, ``None`` if it is wrong."""
+    try:
+        return _with_errors(ValueInfoProto(type=TypeProto.FromString(data)))
+    except (InvalidDim, UnsupportedDtype):
+        return None
+
+
+def _with_errors(info: ValueInfoProto) -> Declared:
+    """Return the declared type of a value; errors name it."""
     kind = info.type.WhichOneof("value")
     if kind is None:
         return Declared(None, None)
@@ -203,6 +220,6 @@ class Dims:
 
     def resolved(self, dims: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
         """Return dimensions with numbers for the symbols that have one."""
-        if dims is None:
-            return None
+        if dims is None or not self._numbers:
+            return dims
         return tuple(self._numbers.get(d, d) if isinstance(d, str) else d for d in dims)

@@ -47,27 +47,30 @@ def _filled(node: NodeProto, scope: Scope) -> Operand | None:
     stored, name = scope.get(names[0]), outputs[0]
     if type(stored) is not TensorProto or stored.data_type != _INT64 or not name:
         return None
-    data = stored.raw_data
-    count = len(data) // 8
-    if not 0 < count <= MAX_RANK or len(data) != 8 * count or stored.dims[:] != [count]:
+    shape = _shape(stored.raw_data)
+    element = _element(attributes[0].SerializeToString())
+    if shape is None or element is None or stored.dims[:] != [len(shape)]:
         return None
-    shape: Shape = unpack(f"<{count}q", data)
-    known = _element(attributes[0].SerializeToString())
-    if known is None or min(shape) < 0:
-        return None
-    element, dtype = known
+    data, dtype = element
     if prod(shape) * BITS[dtype] > 8 * MAX_FOLDED:
         return None
-    return Operand(name, shape, dtype, element, True)
+    return Operand(name, shape, dtype, data, True)
+
+
+# Networks repeat few shapes and elements many times.
+@lru_cache(256)
+def _shape(data: bytes) -> Shape | None:
+    """Return the shape that the bytes of a tensor hold."""
+    count = len(data) // 8
+    if not 0 < count <= MAX_RANK or len(data) != 8 * count:
+        return None
+    shape: Shape = unpack(f"<{count}q", data)
+    return None if min(shape) < 0 else shape
 
 
 @lru_cache(256)
 def _element(attribute: bytes) -> tuple[np.ndarray, str] | None:
-    """
-    Return the fill value of an attribute, and its type.
-
-    The attribute is given as its bytes, to read those of a hundred nodes only once.
-    """
+    """Return the fill value of an attribute, which is given as its bytes, and its type."""
     proto = AttributeProto.FromString(attribute)
     if proto.name != "value" or proto.type != AttributeProto.TENSOR or len(attribute) > 256:
         return None

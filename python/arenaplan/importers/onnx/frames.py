@@ -209,6 +209,10 @@ class Functions:
                 raise DuplicateName(f"two functions have the name {_shown(key)}")
             self._functions[key] = _Function.read(key, proto)
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._functions)
+
     def define(self, op: Op, body: FunctionProto) -> FunctionKey:
         """Add the function that defines one operator, and return its key."""
         key = (op.domain, op.type, f"of the standard {len(self._functions)}")

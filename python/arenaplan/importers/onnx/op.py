@@ -19,6 +19,7 @@ from arenaplan.values import Quantized
 
 if TYPE_CHECKING:
     from arenaplan.importers.onnx.constants import Budget
+    from arenaplan.importers.onnx.remembered import Facts
 
 Source: TypeAlias = "np.ndarray | StoredTensor | Folded | None"
 Scope: TypeAlias = "MutableMapping[str, Operand | TensorProto | None]"
@@ -134,7 +135,9 @@ class Op:
         "attributes",
         "budget",
         "domain",
+        "facts",
         "inputs",
+        "looked",
         "name",
         "origin",
         "outputs",
@@ -156,6 +159,10 @@ class Op:
         self.name = name
         self.origin: Origin | None = None
         """Layer and line of source, for reports; set after the operator was made."""
+        self.facts: Facts | None = None
+        """What is known of all operators that are alike; set after the operator was made."""
+        self.looked = False
+        """Whether a rule looked at the data of a constant."""
         self.type = type
         self.domain = domain
         self.version = version
@@ -194,6 +201,7 @@ class Op:
     def array(self, position: int) -> np.ndarray:
         """Return the data of a constant operand."""
         operand = self.input(position)
+        self.looked = True
         data = peek(operand, self.budget)
         if data is None:
             raise DataDependent(operand)
@@ -209,6 +217,7 @@ class Op:
             )
         if operand.dtype not in ("int64", "int32"):
             raise self.error(InvalidOperand, f"input {position} holds {operand.dtype}, not int64")
+        self.looked = True
         array = peek(operand, self.budget)
         if array is None:
             raise DataDependent(operand)
@@ -252,6 +261,11 @@ class Op:
         if number not in (0, 1):
             raise self.error(InvalidAttribute, f"{name} {number} is out of range")
         return number == 1
+
+    def flags(self, *names: str) -> None:
+        """Refuse attributes that are neither 0 nor 1, of those that are there."""
+        for name in names:
+            self.flag(name)
 
     def text(self, name: str, default: str | None = None) -> str:
         """Return a string; required if it has no default."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _SCOPES: Final = "pkg.torch.onnx.name_scopes"
 _TRACE: Final = "pkg.torch.onnx.stack_trace"
+_READ: Final = frozenset([_SCOPES, _TRACE])
 _LONGEST: Final = 1 << 16
 """Letters of metadata that are looked at."""
 
@@ -31,13 +32,14 @@ def node_origin(node: NodeProto) -> Origin | None:
     >>> node_origin(node)
     Origin(layer='body.conv', source=None)
     """
-    facts = {
-        entry.key: entry.value[:_LONGEST]
-        for entry in node.metadata_props
-        if entry.key in (_SCOPES, _TRACE)
-    }
-    if not facts:
+    entries = node.metadata_props[:]
+    if not entries:
         return None
+    facts = {}
+    for entry in entries:
+        key = entry.key
+        if key in _READ:
+            facts[key] = entry.value[:_LONGEST]
     # The last scope is the operation itself.
     scopes = _QUOTED.findall(facts.get(_SCOPES, ""))[:-1]
     return origin_of(scopes[-1] if scopes else None, facts.get(_TRACE))

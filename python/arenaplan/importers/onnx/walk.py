@@ -67,6 +67,7 @@ from arenaplan.importers.onnx.op import (
 from arenaplan.importers.onnx.operators import node_effects
 from arenaplan.importers.onnx.order import BRANCHING, MAX_NESTING, captured, label, subgraphs
 from arenaplan.importers.onnx.origins import node_origin
+from arenaplan.importers.onnx.remembered import facts_of
 from arenaplan.importers.onnx.rules import rule_of
 from arenaplan.importers.onnx.rules.layout import constant_value, shape_range
 from arenaplan.importers.onnx.rules.schema import PartialResult, infer
@@ -88,6 +89,8 @@ SEQUENCES = frozenset(
 )
 """Operators of the default domain on sequences and optional values, which become no node."""
 _SPECIAL = FLOWS | SEQUENCES
+_UNLIKE = BRANCHING | {"Constant"}
+"""Operators whose attributes hold graphs or data."""
 
 EmitFlow: TypeAlias = "Callable[[Walk, Frame, Op, Sequence[str]], list[Operand | None]]"
 """Adds a branch or loop to the graph of a walk, and returns its results."""
@@ -272,9 +275,10 @@ class Walk:
                 inputs[position] = self.lookup(scope, names[position])
         if frame is not self._main or self._is_inside:
             self._budget.expand(node)
-        key = self._functions.key(node, domain)
-        if key is not None:
-            return self._call(key, frame, node, inputs)
+        if self._functions:
+            key = self._functions.key(node, domain)
+            if key is not None:
+                return self._call(key, frame, node, inputs)
         version = frame.versions.get(domain)
         if version is None:
             version = version_of(domain, frame.versions, f"node {label(node)}")
@@ -282,12 +286,20 @@ class Walk:
         outputs = node.output[:]
         if not outputs:
             raise InvalidOperand(f"node {label(node)} ({kind}) has no outputs")
-        if not domain:
-            check_node(node, version)
-        owner = frame.prefix + (name or outputs[0])
-        attributes = decode_attributes(node.attribute, owner, self._folder, frame.bound)
+        facts, attributes = None, None
+        if frame.bound is None and kind not in _UNLIKE:
+            facts = facts_of(kind, domain, version, node.attribute[:], inputs, outputs)
+            attributes = None if facts is None else facts.attributes
+        if attributes is None:
+            if not domain:
+                check_node(node, version)
+            owner = frame.prefix + (name or outputs[0])
+            attributes = decode_attributes(node.attribute, owner, self._folder, frame.bound)
+            if facts is not None and not facts.remember(attributes):
+                facts = None
         name = name and frame.prefix + name
         op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
+        op.facts = facts
         op.origin = node_origin(node)
         if kind in INLINED.get(domain, ()):
             given = resolved_attributes(node.attribute, frame.bound)
@@ -389,13 +401,18 @@ class Walk:
     ) -> list[Operand | None]:
         """Add a node to the graph."""
         graph = self.graph
-        flat = op.inputs
+        flat, facts = op.inputs, op.facts
         if op.type == "Concat" and not op.domain:
             op.inputs = nested(op, results, self._joined)
+        if facts is not None and (facts.results != results or op.inputs is not flat):
+            facts = None
+        effects, cost = (None, 0) if facts is None else (facts.effects, facts.cost)
+        is_known = effects is not None
         operands: list[Operand | None] = []
         for name, (shape, dtype) in zip(names, results, strict=False):
             if name:
-                checked_bytes(name, shape, dtype)
+                if not is_known:
+                    checked_bytes(name, shape, dtype)
                 index = graph.value(name, shape, dtype)
                 operands.append(Operand(name, shape, dtype, None, False, index))
             else:
@@ -407,7 +424,11 @@ class Walk:
             else:
                 # A constant becomes part of the graph when it is first used.
                 inputs.append(self.index_of(known) if known.index is None else known.index)
-        effects = node_effects(op, operands)
+        if effects is None:
+            effects = node_effects(op, operands)._replace(pure=is_pure(op))
+            cost = cost_of(op, operands)
+            if facts is not None and not op.looked:
+                facts.cost, facts.effects = cost, effects
         shows_repeated = effects.views == _WHOLE and inputs[0] in self._repeated
         if effects.repeats or (shows_repeated and not any(operands[1:])):
             # A view of a value that is made again is made again with it.
@@ -418,11 +439,11 @@ class Walk:
             tuple(inputs),
             tuple([None if known is None else known.index for known in operands]),
             name=op.name,
-            effects=effects._replace(pure=is_pure(op)),
-            attributes=_plain(op) if op.attributes else None,
+            effects=effects,
+            attributes=op.attributes if is_known else _plain(op),
             domain=op.domain,
             version=op.version,
-            cost=cost_of(op, operands),
+            cost=cost,
         )
         appended.origin = op.origin
         if op.type == "Concat" and not op.domain:
@@ -477,12 +498,17 @@ class Walk:
 
     def _infer(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[Result]:
         """Return shapes and types of all results, inferred or declared."""
-        rule = rule_of(op)
-        try:
-            complete = () if rule is None else rule(op)
-        except DataDependent as dependent:
-            self.decider = dependent.operand
-            complete = ()
+        facts = op.facts
+        complete: Sequence[Result] = () if facts is None else facts.results
+        if not complete:
+            rule = rule_of(op)
+            try:
+                complete = () if rule is None else rule(op)
+            except DataDependent as dependent:
+                self.decider = dependent.operand
+                complete = ()
+            if facts is not None and not op.looked:
+                facts.results = complete
         found: Sequence[PartialResult] = complete
         if not complete:
             found = infer(op, resolved_attributes(node.attribute, frame.bound), frame.versions)
@@ -490,9 +516,26 @@ class Walk:
             raise op.error(
                 InvalidOperand, f"it has {len(op.outputs)} outputs instead of {len(found)}"
             )
-        if complete and frame.infos.keys().isdisjoint(op.outputs):
+        if complete and self._is_as_declared(frame, op.outputs, complete):
             return complete
-        return [self._complete(frame, op, *pair) for pair in zip(op.outputs, found, strict=False)]
+        pairs = zip(op.outputs, found, strict=False)
+        results = tuple([self._complete(frame, op, *pair) for pair in pairs])
+        return complete if results == complete else results
+
+    def _is_as_declared(
+        self, frame: Frame, names: Sequence[str], results: Sequence[Result]
+    ) -> bool:
+        """Whether nothing else is declared of some results, which are known, than they are."""
+        infos = frame.infos
+        for name, result in zip(names, results, strict=False):
+            info = infos.get(name)
+            if info is not None:
+                shape, dtype = result
+                stated = declared(info)
+                is_same = stated.dtype in (None, dtype) and self._resolved(stated) in (None, shape)
+                if not is_same or self._bounded(name, shape) != shape:
+                    return False
+        return True
 
     def _complete(self, frame: Frame, op: Op, name: str, found: PartialResult) -> Result:
         """Return one result from inferred and declared facts."""

@@ -48,7 +48,7 @@ def load_tflite(source: Source, *, bind: Bind | None = None) -> Graph:
         The main subgraph, its operators in the order of the file. Tensors with data are
         constants, variables are states; custom operators have the shapes that the file
         declares, and no effects. If operators run other subgraphs, the graph can be planned
-        for the target ``"tflm"`` only.
+        for the targets ``"tflm"`` and ``"numpy"`` only.
 
     Raises
     ------

@@ -8,21 +8,26 @@ of them runs as one with others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from math import prod
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from arenaplan.errors import UnsupportedOp
-from arenaplan.graph import Effects, Overlap
+from arenaplan.errors import InvalidOperand, UnsupportedOp, UnsupportedSubgraph
+from arenaplan.graph import Effects, Graph, Overlap
 from arenaplan.importers.common import Bind, quoted
+from arenaplan.importers.tflite.flow import FLOWS, Budget, Within, add_flow
 from arenaplan.importers.tflite.model import Model, Operator, Subgraph
 from arenaplan.importers.tflite.operators import RESOURCES, Operand
 from arenaplan.importers.tflite.options import attributes_of
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.importers.tflite.tensors import array, check_payload, dtype_of, first_content
 from arenaplan.importers.tflite.walk import Walk
+
+Kind: TypeAlias = tuple[tuple[int, ...], str]
+"""Shape and type of a value."""
 
 _CONTAINER, _NAME = 0, 1
 _SUBGRAPH: Final = 0
@@ -38,17 +43,31 @@ class Resource(NamedTuple):
 
 class RunnableWalk(Walk):
     """
-    One reading of a model's main subgraph, for the executor.
+    One reading of a model's main subgraph, for the executor; or of one that its operators run.
+
+    Parameters
+    ----------
+    place : Within, optional
+        The place of a subgraph that is not the main one.
 
     Raises
     ------
     UnsupportedSubgraph
-        When the graph is planned, if an operator calls another subgraph; but for ``CALL_ONCE`` of a
-        subgraph that assigns constants to variables.
+        When the graph is planned, if an operator calls another subgraph; but for ``IF``, ``WHILE``,
+        and ``CALL_ONCE`` of a subgraph that assigns constants to variables.
     """
 
-    def __init__(self, model: Model, name: str, bind: Bind | None) -> None:
-        super().__init__(model, name, bind)
+    def __init__(
+        self, model: Model, name: str, bind: Bind | None, place: Within | None = None
+    ) -> None:
+        if place is None:
+            super().__init__(model, name, bind)
+            place = Within(0, self._graph, "", (), Budget(len(model.data)))
+        else:
+            self._prefix = place.prefix
+            self._begin(model, place.subgraph, place.graph, None)
+        self.place = place
+        """The subgraph that is read, and those around it."""
         self._handles: dict[int, Resource] = {}
         self._states: dict[Resource, int] = {}
         self._contents: dict[Resource, np.ndarray] = {}
@@ -91,9 +110,87 @@ class RunnableWalk(Walk):
         self._operands[made] = Operand(shape, "float32", None, True, None)
         return True
 
+    # -- subgraphs that operators run ------------------------------------------------------------
+
+    @property
+    def model(self) -> Model:
+        """The model that is read."""
+        return self._model
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that nodes are appended to."""
+        return self._graph
+
+    def inside(self, place: Within) -> RunnableWalk:
+        """Return the walk over a subgraph that an operator of this one runs."""
+        return RunnableWalk(self._model, "", None, place)
+
+    def value_of(self, index: int | None, what: str) -> int:
+        """Return the value of an operand of an operator that has to be there."""
+        if index is None:
+            raise InvalidOperand(f"operator {quoted(what)} leaves out an operand")
+        return self._value(index)
+
+    def declare_inputs(self, kinds: Sequence[Kind]) -> list[int]:
+        """Declare the inputs of a subgraph, which have the shapes and types of some operands."""
+        self._check_fit("inputs", self._main.inputs, kinds)
+        return [self._declare(index, is_input=True) for index in self._main.inputs]
+
+    def take_inputs(self, values: Sequence[int]) -> None:
+        """Let the inputs of a subgraph be values of the graph."""
+        found = [self._graph.values[value] for value in values]
+        self._check_fit("inputs", self._main.inputs, [(it.shape, it.dtype) for it in found])
+        for index, value in zip(self._main.inputs, found, strict=True):
+            tensor = self._main.tensors[index]
+            is_fixed = value.kind in ("constant", "state")
+            self._values[index] = value.index
+            self._operands[index] = Operand(
+                value.shape, value.dtype, tensor.quantization, is_fixed, None
+            )
+
+    def made(self, kinds: Sequence[Kind] | None) -> list[int]:
+        """
+        Append the nodes of a subgraph, and return its results.
+
+        Parameters
+        ----------
+        kinds : sequence or None
+            Shapes and types that the results must have; a single one of any type if left out.
+        """
+        self._check_fit("outputs", self._main.outputs, kinds)
+        before: tuple[int, ...] = ()
+        for position, operator in enumerate(self._main.operators):
+            before = self._add(operator, position, before)
+        return [self._value(index) for index in self._main.outputs]
+
+    def _check_fit(self, what: str, indices: Sequence[int], kinds: Sequence[Kind] | None) -> None:
+        """Refuse a subgraph whose inputs or outputs are not what an operator has."""
+        who = f"operator {quoted(self._prefix.rstrip('/'))}: subgraph {self.place.subgraph}"
+        count = 1 if kinds is None else len(kinds)
+        if len(indices) != count or (what == "inputs" and len(set(indices)) < count):
+            raise UnsupportedSubgraph(
+                f"{who} has {len(set(indices))} different {what} instead of {count}"
+            )
+        for index, kind in zip(indices, kinds or (), strict=False):
+            tensor = self._main.tensors[index]
+            if what == "inputs" and self._model.is_constant(tensor):
+                raise UnsupportedSubgraph(f"{who} has a constant among its inputs")
+            shape, dtype = self._shapes.of(index), dtype_of(tensor, self._names[index])
+            if (shape, dtype) != kind:
+                raise UnsupportedSubgraph(
+                    f"{who} has {quoted(tensor.name)} of shape {shape} ({dtype}) among its {what} "
+                    f"where the operator has shape {kind[0]} ({kind[1]})"
+                )
+
+    # -- operators -------------------------------------------------------------------------------
+
     def _add(self, operator: Operator, position: int, before: tuple[int, ...]) -> tuple[int, ...]:
-        what = f"{operator.name}_{position}"
+        what = f"{self._prefix}{operator.name}_{position}"
         if self._fold(operator):
+            return before
+        if operator.name in FLOWS and not operator.is_custom:
+            add_flow(self, operator, what)
             return before
         if operator.is_custom or operator.name not in RESOURCES | {"CALL_ONCE"}:
             return super()._add(operator, position, before)

@@ -38,12 +38,19 @@ class Walk:
         Shapes by tensor, where the file has none.
     """
 
+    _prefix = ""
+    """Prefix of the names of nodes and values."""
+
     def __init__(self, model: Model, name: str, bind: Bind | None) -> None:
+        self._begin(model, 0, Graph(name), bind)
+
+    def _begin(self, model: Model, subgraph: int, graph: Graph, bind: Bind | None) -> None:
+        """Prepare to read a subgraph into a graph."""
         self._model = model
-        self._main = model.subgraphs[0]
-        self._names = unique_names(self._main)
+        self._main = model.subgraphs[subgraph]
+        self._names = [self._prefix + name for name in unique_names(self._main)]
         self._shapes = Shapes(self._main, self._names, bind)
-        self._graph = Graph(name)
+        self._graph = graph
         self._values: dict[int, int] = {}
         self._operands: dict[int, Operand] = {}
 
@@ -62,13 +69,13 @@ class Walk:
 
     def _add(self, operator: Operator, position: int, before: tuple[int, ...]) -> tuple[int, ...]:
         """Append a node; return which node the next one with hidden state must come after."""
-        what = f"{operator.name}_{position}"
+        what = f"{self._prefix}{operator.name}_{position}"
         if operator.name in CALLS and not operator.is_custom:
             # TensorFlow Lite Micro's clock knows such operators, see the timeline.
             self._graph.refuse(
                 UnsupportedSubgraph(
                     f"operator {quoted(what)} runs another subgraph, whose arena is planned with "
-                    "the main one's for target 'tflm' only"
+                    "the main one's for targets 'tflm' and 'numpy' only"
                 )
             )
         inputs = tuple(None if i is None else self._value(i) for i in operator.inputs)

@@ -286,6 +286,7 @@ def resize(op: Op) -> Sequence[Result]:
     """Axes scaled by factors, or to sizes."""
     x = op.input(0)
     rank = len(x.shape)
+    op.flags("antialias", "exclude_outside")
     # Upsample, and Resize at first, had no region of interest, and no sizes.
     first = op.version < 11 or op.type == "Upsample"
     factors_at = 1 if first else 2

@@ -112,6 +112,7 @@ def arg_reduction(op: Op) -> Sequence[Result]:
 def top_k(op: Op) -> Sequence[Result]:
     """The largest along one axis, and where they were."""
     x = op.input(0)
+    op.flags("largest", "sorted")
     axis = op.axis(op.integer("axis", -1), len(x.shape))
     if op.version < 10:
         count = op.integer("k")

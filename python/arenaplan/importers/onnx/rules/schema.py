@@ -95,7 +95,7 @@ def infer(
 
 
 def _check_ranges(op: Op) -> None:
-    """Refuse windows, groups and blocks that the inference might divide by."""
+    """Refuse windows, groups and blocks that the inference might divide by, and unclear flags."""
     for name, least in (
         ("kernel_shape", 1),
         ("strides", 1),
@@ -114,6 +114,7 @@ def _check_ranges(op: Op) -> None:
         if any(type(item) is int and not least <= item < 1 << 31 for item in numbers):
             raise op.error(InvalidAttribute, f"{name} {value} is out of range")
     check_auto_pad(op)
+    op.flags("interleaved", "sorted")
 
 
 def type_of(operand: Operand) -> TypeProto:
