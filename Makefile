@@ -132,10 +132,10 @@ check-rust: $(VENV)/.ready
 BARE := thumbv7em-none-eabihf
 .PHONY: check-bare
 check-bare: ## the core without std, for a machine without an operating system
-	cargo clippy --locked --package arenaplan --no-default-features --features std -- --deny warnings
+	cargo clippy --locked --profile checked --package arenaplan --no-default-features --features std -- --deny warnings
 	if rustup target add $(BARE); then target="--target $(BARE)"; \
 	else target=; echo "on this machine: the target $(BARE) cannot be installed" >&2; fi; \
-	for features in "" serde; do cargo clippy --locked --package arenaplan --no-default-features --features "$$features" $$target -- --deny warnings; done
+	for features in "" serde; do cargo clippy --locked --profile checked --package arenaplan --no-default-features --features "$$features" $$target -- --deny warnings; done
 
 .PHONY: check-python
 check-python: develop
