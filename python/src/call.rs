@@ -82,10 +82,19 @@ impl<T> Ended<T> {
     }
 }
 
+/// Work of a call, which keeps its result by itself.
+type Work = Box<dyn FnOnce(&'static AtomicBool, Tell<'_>) + Send>;
+
 /// Messages of the working thread.
-enum News<T> {
+enum News {
     Moment(Moment),
-    Done(T),
+    Done,
+}
+
+/// How a call ended.
+struct End {
+    stopped: Option<PyErr>,
+    seconds: f64,
 }
 
 /// Returns a budget that ends when `cancel` is set or `time_limit` is over, in seconds from now,
@@ -118,15 +127,30 @@ pub(crate) fn run<T: Send + 'static>(
 
 /// As [`run`], and calls `hear` with each progress that `work` tells; `work` is asked to end if
 /// `hear` breaks off.
-///
-/// A thread of its own does the work, since signals are only delivered to the main one. Where
-/// none can be started, this one does it, and looks for Ctrl-C whenever the work tells something.
 pub(crate) fn watch<T: Send + 'static>(
     py: Python<'_>,
     items: usize,
     hear: Hear<'_>,
     work: impl FnOnce(&'static AtomicBool, Tell<'_>) -> T + Send + 'static,
 ) -> PyResult<Ended<T>> {
+    let result = Arc::new(Mutex::new(None));
+    let kept = Arc::clone(&result);
+    let work = Box::new(move |cancel: &'static AtomicBool, tell: Tell<'_>| {
+        let value = work(cancel, tell);
+        if let Ok(mut result) = kept.lock() {
+            *result = Some(value);
+        }
+    });
+    let End { stopped, seconds } = attend(py, items, hear, work)?;
+    let value = result.lock().ok().and_then(|mut result| result.take());
+    value.map(|value| Ended { value, stopped, seconds }).ok_or_else(|| panicked(py))
+}
+
+/// Does the work on a thread of its own, since signals are only delivered to the main one. Where
+/// none can be started, this one does it, and looks for Ctrl-C whenever the work tells something.
+///
+/// The type of the result is unknown here: one copy of the code serves every call.
+fn attend(py: Python<'_>, items: usize, hear: Hear<'_>, work: Work) -> PyResult<End> {
     let aside = items.saturating_mul(ASIDE_PER_ITEM).saturating_add(LEAST_ASIDE);
     let Some(call) = Call::begin(aside) else { return Err(out_of_memory(py)) };
     let (cancel, worker) = (call.cancel(), call.worker());
@@ -139,9 +163,9 @@ pub(crate) fn watch<T: Send + 'static>(
         std::thread::Builder::new().name("arenaplan".into()).spawn(move || {
             worker.enter();
             let Some(work) = work.lock().ok().and_then(|mut work| work.take()) else { return };
-            let done = work(cancel, &|progress| tell(&sender, started, progress));
+            work(cancel, &|progress| tell(&sender, started, progress));
             // There is no listener any more if the call was given up.
-            let _ = sender.send(News::Done(done));
+            let _ = sender.send(News::Done);
             Worker::leave();
         })
     };
@@ -151,11 +175,11 @@ pub(crate) fn watch<T: Send + 'static>(
         stopped = work.and_then(|work| work_here(py, cancel, &sender, started, work));
     }
     drop(sender);
-    let value = listen(py, &call, news, hear, started, &mut stopped)?;
+    listen(py, &call, news, hear, started, &mut stopped)?;
     if call.is_short() {
         return Err(stopped.unwrap_or_else(|| out_of_memory(py)));
     }
-    Ok(Ended { value, stopped, seconds: started.elapsed().as_secs_f64() })
+    Ok(End { stopped, seconds: started.elapsed().as_secs_f64() })
 }
 
 /// Calls `on_progress` with progress; `False` breaks off.
@@ -171,7 +195,7 @@ pub(crate) fn told(
 }
 
 /// Sends progress to the thread that listens.
-fn tell<T>(sender: &Sender<News<T>>, started: Instant, progress: Progress) {
+fn tell(sender: &Sender<News>, started: Instant, progress: Progress) {
     let seconds = started.elapsed().as_secs_f64();
     // There is no listener any more if the call was given up.
     let moment = Moment { seconds, progress: Some(progress), is_news: true };
@@ -179,17 +203,17 @@ fn tell<T>(sender: &Sender<News<T>>, started: Instant, progress: Progress) {
 }
 
 /// Does the work on this thread, and returns the exception that Ctrl-C raised.
-fn work_here<T: Send>(
+fn work_here(
     py: Python<'_>,
     cancel: &'static AtomicBool,
-    sender: &Sender<News<T>>,
+    sender: &Sender<News>,
     started: Instant,
-    work: impl FnOnce(&'static AtomicBool, Tell<'_>) -> T + Send,
+    work: Work,
 ) -> Option<PyErr> {
     let stopped = Mutex::new(None);
     let sender = sender.clone();
     py.detach(|| {
-        let done = work(cancel, &|progress| {
+        work(cancel, &|progress| {
             tell(&sender, started, progress);
             #[allow(
                 clippy::redundant_closure_for_method_calls,
@@ -203,20 +227,20 @@ fn work_here<T: Send>(
                 }
             }
         });
-        let _ = sender.send(News::Done(done));
+        let _ = sender.send(News::Done);
     });
     stopped.into_inner().ok().flatten()
 }
 
-/// Waits for the end of the work, and returns its result.
-fn listen<T: Send>(
+/// Waits for the end of the work.
+fn listen(
     py: Python<'_>,
     call: &Call,
-    mut news: Receiver<News<T>>,
+    mut news: Receiver<News>,
     hear: Hear<'_>,
     started: Instant,
     stopped: &mut Option<PyErr>,
-) -> PyResult<T> {
+) -> PyResult<()> {
     let mut last = None;
     loop {
         let next;
@@ -230,11 +254,11 @@ fn listen<T: Send>(
             next => next,
         };
         match next {
-            Ok(News::Done(value)) => {
+            Ok(News::Done) => {
                 if let (Err(error), None) = (found, &stopped) {
                     *stopped = Some(error);
                 }
-                return Ok(value);
+                return Ok(());
             }
             Ok(News::Moment(moment)) => {
                 last = moment.progress;
@@ -246,8 +270,7 @@ fn listen<T: Send>(
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                let message = "the planner panicked; please report it".into();
-                return Err(raise_named(py, "InternalError", message));
+                return Err(panicked(py));
             }
         }
         if let (Err(error), None) = (found, &stopped) {
@@ -263,6 +286,11 @@ fn listen<T: Send>(
 /// Returns the exception for a call that had too little memory.
 fn out_of_memory(py: Python<'_>) -> PyErr {
     raise(py, &arenaplan::Error::OutOfMemory { what: "this call" })
+}
+
+/// Returns the exception for work that ended without a result.
+fn panicked(py: Python<'_>) -> PyErr {
+    raise_named(py, "InternalError", "the planner panicked; please report it".into())
 }
 
 /// Returns a copy of text of the interpreter, for another thread.

@@ -237,8 +237,8 @@ impl<'a> Lines<'a> {
             if at < start {
                 add(at, own(start, live[1]));
             }
-            let before = if stretch.body == body { stretch.until } else { 0 };
-            add(start, own(stretch.end, before.max(live[1])));
+            // Another body's stretch has ended, and does not raise this.
+            add(start, own(stretch.end, stretch.until.max(live[1])));
             at = stretch.end;
             covered.push((space, start));
         }

@@ -104,17 +104,17 @@ impl Races {
         let mut open = open.into_iter().peekable();
         for batch in firsts.chunks(64) {
             let mut mask = vec![0_u64; graph.nodes().len()];
-            let mut behind = mask.clone();
             batch.iter().enumerate().for_each(|(bit, first)| mask[first.index()] = 1 << bit);
+            let mut reached = vec![0_u64; graph.nodes().len()];
             for &id in order {
-                let before = graph.dependencies(id).map(|it| behind[it.index()] | mask[it.index()]);
-                behind[id.index()] = before.fold(0, |all, some| all | some);
+                let before = graph.dependencies(id).map(|it| reached[it.index()]);
+                reached[id.index()] = before.fold(mask[id.index()], |all, some| all | some);
             }
             let last = *batch.last().expect("chunks are not empty");
             while let Some(((first, second), Conflict { byte, .. })) =
                 open.next_if(|((first, _), _)| *first <= last)
             {
-                if behind[second.index()] & mask[first.index()] == 0 {
+                if reached[second.index()] & mask[first.index()] == 0 {
                     let name = |id| format!("what node {} uses", quoted(graph.node(id).name()));
                     let step = order.iter().position(|&id| id == second).unwrap_or_default();
                     return Err(Error::PlanOverlap {

@@ -49,11 +49,11 @@ impl SharedPlan {
                 if bytes == 0 { (offset, 0) } else { (start, end - start) }
             };
             let kept = kept.map(|place| in_lines((place.offset, place.bytes)));
-            states.push(union(member.base, kept));
+            states.push(ordered(member.base, kept));
             let scratch = member.plan.workspaces().iter();
             let scratch = scratch.map(|work| (work.offset, work.bytes));
             let all = values.map(|place| (place.offset, place.bytes)).chain(scratch);
-            everything.push(union(member.base, all.map(in_lines)));
+            everything.push(ordered(member.base, all.map(in_lines)));
         }
         let private = match self.together {
             Together::Never => &states,
@@ -168,22 +168,18 @@ fn check_base(member: &SharedMember) -> Result<()> {
     Ok(())
 }
 
-/// Returns the union of spans, given as offsets from `base` and sizes, in order and apart.
-fn union(base: u64, spans: impl Iterator<Item = (u64, u64)>) -> Vec<Range<u64>> {
+/// Returns spans, given as offsets from `base` and sizes, by their first bytes.
+fn ordered(base: u64, spans: impl Iterator<Item = (u64, u64)>) -> Vec<Range<u64>> {
     let spans = spans.map(|(offset, bytes)| base + offset..base + offset + bytes);
     let mut spans: Vec<_> = spans.filter(|span| !span.is_empty()).collect();
     spans.sort_unstable_by_key(|span| (span.start, span.end));
-    let mut union: Vec<Range<u64>> = Vec::with_capacity(spans.len());
-    for span in spans {
-        match union.last_mut() {
-            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
-            _ => union.push(span),
-        }
-    }
-    union
+    spans
 }
 
-/// Returns the first byte that is in both of two unions.
+/// Returns the first byte that is in spans of both lists, each [`ordered`].
+///
+/// A span that ends before the other one begins has no byte in any later one either, so that spans
+/// of one list may overlap.
 fn first_common(first: &[Range<u64>], second: &[Range<u64>]) -> Option<u64> {
     let (mut a, mut b) = (first.iter().peekable(), second.iter().peekable());
     while let (Some(one), Some(other)) = (a.peek(), b.peek()) {
@@ -219,8 +215,9 @@ mod tests {
                 spans.iter().any(|&(offset, bytes)| (offset..offset + bytes).contains(&byte))
             };
             let common = (0..32).find(|&byte| has(&first, byte) && has(&second, byte));
-            let union = |spans: &[(u64, u64)]| union(3, spans.iter().copied());
-            assert_eq!(first_common(&union(&first), &union(&second)), common.map(|byte| byte + 3));
+            let ordered = |spans: &[(u64, u64)]| ordered(3, spans.iter().copied());
+            let found = first_common(&ordered(&first), &ordered(&second));
+            assert_eq!(found, common.map(|byte| byte + 3));
         }
     }
 }

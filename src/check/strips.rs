@@ -7,6 +7,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::{format, vec, vec::Vec};
+use core::num::NonZeroU64;
 use core::ops::Range;
 
 use crate::base::{NodeId, Result, ValueId, quoted};
@@ -433,9 +434,10 @@ impl<'a> StripReplay<'a> {
     /// Returns the bytes of one row in all planes of a value, if rows are whole bytes.
     fn row_bytes(&self, value: ValueId, axis: usize) -> Option<u64> {
         let known = self.graph.value(value);
-        let rows = known.shape().get(axis).copied().filter(|&rows| rows > 0)?;
-        let whole = known.dtype().bits() >= 8 && known.bytes() > 0;
-        (whole && known.bytes().is_multiple_of(rows)).then(|| known.bytes() / rows)
+        let rows = NonZeroU64::new(known.shape().get(axis).copied()?)?;
+        let bytes = NonZeroU64::new(known.bytes())?.get();
+        let whole = known.dtype().bits() >= 8 && bytes.is_multiple_of(rows.get());
+        whole.then(|| bytes / rows)
     }
 
     fn refuse_strips<T>(&self, reason: &str) -> Result<T> {

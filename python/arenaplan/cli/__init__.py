@@ -12,7 +12,6 @@ import argparse
 import errno
 import os
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -145,6 +144,8 @@ def _report(error: Exception) -> int:
     """Print an error, and return the exit code for it."""
     code = exit_code(error)
     if code == INTERNAL or voice.verbose:
+        import traceback  # The help needs none of it.
+
         traceback.print_exception(error)
     if code == INTERNAL:
         print("arenaplan: this is a bug; please report it", file=sys.stderr)

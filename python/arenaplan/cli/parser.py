@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -82,11 +83,30 @@ PROGRESS: Final = ("auto", "json", "none")
 COLORS: Final = ("auto", "always", "never")
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """A formatter that asks for the width as `shutil` does, whose import is a tenth of a help."""
+
+    def __init__(self, prog: str, **keywords: Any) -> None:
+        keywords.setdefault("width", _columns() - 2)
+        super().__init__(prog, **keywords)
+
+
+def _columns() -> int:
+    """Return the columns of the terminal: those that COLUMNS names, or 80 if there is none."""
+    named = os.environ.get("COLUMNS", "")
+    if named.isdecimal() and int(named):
+        return int(named)
+    try:
+        return os.get_terminal_size().columns or 80
+    except (OSError, ValueError):  # Stdout is a file or a pipe, or closed.
+        return 80
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that names the options close to a wrong one."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        keywords.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        keywords.setdefault("formatter_class", _Formatter)
         super().__init__(*arguments, **keywords)
         self.set_defaults(parser=self)
 

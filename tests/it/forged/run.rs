@@ -244,23 +244,30 @@ fn empty_values_are_in_nobodys_way() {
 /// c is written where x is, which a reads, and neither waits for the other.
 #[test]
 fn bytes_that_are_read_are_written_afterwards_in_every_order() {
-    let mut sketch = Sketch::new();
-    let [x, w] = ["x", "w"].map(|name| sketch.input(name, 64));
-    let a = sketch.node("a", &[x], 64);
-    let c = sketch.node("c", &[w], 64);
-    let y = sketch.node("y", &[a, c], 64);
-    let case = planned(sketch, &[y]);
-    let reused = |json: &mut Json| {
-        for (name, at) in [("w", 4096), ("a", 8192), ("y", 12288)] {
-            value(json, name)["offset"] = at.into();
-        }
-        put(json, "c", "x", 0);
-        json["spaces"][0]["lower_bound"] = 0.into();
-    };
-    accept("in one order", case.clone(), reused);
-    let says = "what node 'a' uses and what node 'c' uses share byte";
-    refuse(vec![row("in every order", case, KIND, says, move |json| {
-        reused(json);
-        json["options"]["parallel_safe"] = true.into();
-    })]);
+    // The node that writes waits for no other node, or for one that is not in question.
+    for waits in [false, true] {
+        let mut sketch = Sketch::new();
+        let [x, w] = ["x", "w"].map(|name| sketch.input(name, 64));
+        let b = if waits { sketch.node("b", &[w], 64) } else { w };
+        let a = sketch.node("a", &[x], 64);
+        let c = sketch.node("c", &[b], 64);
+        let y = sketch.node("y", &[a, c], 64);
+        let case = planned(sketch, &[y]);
+        let reused = move |json: &mut Json| {
+            for (name, at) in [("w", 4096), ("a", 8192), ("y", 12288)] {
+                value(json, name)["offset"] = at.into();
+            }
+            if waits {
+                value(json, "b")["offset"] = 16384.into();
+            }
+            put(json, "c", "x", 0);
+            json["spaces"][0]["lower_bound"] = 0.into();
+        };
+        accept("in one order", case.clone(), reused);
+        let says = "what node 'a' uses and what node 'c' uses share byte";
+        refuse(vec![row("in every order", case, KIND, says, move |json| {
+            reused(json);
+            json["options"]["parallel_safe"] = true.into();
+        })]);
+    }
 }

@@ -189,6 +189,20 @@ fn spaces_that_a_plan_chose_and_their_costs_are_true() {
     assert_eq!((verdict.move_cost(), verdict.chose_spaces()), (Some(Proof::Verified), true));
 }
 
+/// A step writes and reads its scratch memory.
+#[test]
+fn scratch_memory_moves_twice_its_bytes() {
+    let graph = working("m", 64);
+    let memories = Memories::new(spaces().map(|space| space.with_cost(1)).to_vec()).unwrap();
+    let planner = ideal_planner().workspace(WorkspacePolicy::Auto);
+    let plan = planner.memories(&memories).plan(&graph).unwrap();
+    assert_eq!(plan.workspaces().iter().map(|work| work.bytes).collect::<Vec<_>>(), [128]);
+    let moved = plan.move_cost().unwrap();
+    // x and s are operands, y is a result.
+    assert_eq!((moved.cost, moved.lower_bound), (3 * 64 + 2 * 128, 3 * 64 + 2 * 128));
+    assert_eq!(plan.check(&graph).unwrap().move_cost(), Some(Proof::Verified));
+}
+
 #[test]
 fn a_plan_without_spaces_is_none() {
     let mut sketch = Sketch::new();
@@ -436,4 +450,37 @@ fn a_plan_cannot_say_that_it_chose_its_spaces_to_hide_theirs() {
     });
     // It is valid for spaces of its own, and the verdict says so.
     assert!(forged.unwrap().check(&graph).unwrap().chose_spaces());
+}
+
+/// A state falls from where its plan has it in the shared arena: onto the values of the plan below.
+#[test]
+fn states_of_models_in_turn_fall_from_where_they_are() {
+    let graphs = ["a", "b"].map(|name| {
+        let mut sketch = Sketch::new();
+        let s = sketch.value(&format!("{name}.s"), ValueKind::State, 64);
+        let x = sketch.input(&format!("{name}.x"), 128);
+        let y = sketch.node(&format!("{name}.y"), &[x, s], 128);
+        sketch.build(&[y])
+    });
+    let both = [&graphs[0], &graphs[1]];
+    let shared = ideal_planner().plan_together(&both, Together::Never).unwrap();
+    let stacked = ["a", "b"].map(|name| {
+        let graph = &graphs[usize::from(name == "b")];
+        let plan = ideal_planner().plan(graph).unwrap();
+        accept("the state below", (graph.clone(), plan), |json| {
+            for (what, offset) in [("s", 0), ("x", 64), ("y", 192)] {
+                value(json, &format!("{name}.{what}"))["offset"] = offset.into();
+            }
+        })
+    });
+    let forged = reshared(&shared, |json| {
+        for (row, plan) in json["plans"].as_array_mut().unwrap().iter_mut().zip(&stacked) {
+            row["plan"] = serde_json::from_str(&plan.to_json()).unwrap();
+        }
+        json["plans"][0]["base"] = 320.into();
+        json["plans"][1]["base"] = 0.into();
+        json["lower_bound"] = 640.into();
+    });
+    let verdict = forged.unwrap().check(&both).unwrap();
+    assert_eq!((verdict.max_live(), verdict.lower_bound()), (64 + 64 + 256, Proof::Claimed));
 }
