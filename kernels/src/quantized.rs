@@ -128,7 +128,7 @@ impl QuantizedConv {
     }
 
     /// Writes weights less their zero point in the order in which they are read: per group panels of
-    /// [`ROWS`] outputs, in each of which lies one row per pair of channels and element under the
+    /// eight outputs, in each of which lies one row per pair of channels and element under the
     /// window. A pair is an element, with the first channel in the lower half.
     ///
     /// # Errors

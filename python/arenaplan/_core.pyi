@@ -2567,9 +2567,10 @@ class StripSearch:
         than ``below`` and take at most ``most_time``; None if none of them run strip by strip.
         """
     @staticmethod
-    def nodes(graph: Graph, plan: Plan) -> list[int]:
+    def nodes(graph: Graph, plan: Plan, wanted: Sequence[int]) -> list[int]:
         """
-        Return the nodes that steps in strips of a plan can have: kernels of others need not be known.
+        Return the nodes that a run of steps in strips can have which has one of the ``wanted`` steps
+        of a plan, by position: kernels of others have no effect on what those steps need.
         """
     def refuse(self, /, position: int) -> None:
         """

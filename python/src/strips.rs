@@ -123,11 +123,12 @@ impl StripSearch {
         }))
     }
 
-    /// Return the nodes that steps in strips of a plan can have: kernels of others need not be known.
+    /// Return the nodes that a run of steps in strips can have which has one of the ``wanted`` steps
+    /// of a plan, by position: kernels of others have no effect on what those steps need.
     #[staticmethod]
-    fn nodes(py: Python<'_>, graph: &Graph, plan: &Plan) -> PyResult<Vec<u32>> {
+    fn nodes(py: Python<'_>, graph: &Graph, plan: &Plan, wanted: Vec<usize>) -> PyResult<Vec<u32>> {
         let (graph, plan) = (&graph.inner, &plan.inner);
-        let found = py.detach(|| arenaplan::planner::StripSearch::nodes(graph, plan));
+        let found = py.detach(|| arenaplan::planner::StripSearch::nodes(graph, plan, &wanted));
         Ok(indices(&found.or_raise(py)?))
     }
 

@@ -69,15 +69,16 @@ pub struct StripSearch {
 }
 
 impl StripSearch {
-    /// Returns the nodes of `graph` that a step in strips of `plan` can have, as far as the plan
-    /// tells: kernels of other nodes need not be known.
+    /// Returns the nodes of `graph` that a run of steps in strips can have which has one of the
+    /// `wanted` steps of `plan`, as far as the plan tells. Others have no effect on what those steps
+    /// need, so that their kernels need not be known.
     ///
     /// # Errors
     ///
     /// [`PlanMismatch`](Error::PlanMismatch) if the plan is of another graph.
-    pub fn nodes(graph: &Graph, plan: &Plan) -> Result<Vec<NodeId>> {
+    pub fn nodes(graph: &Graph, plan: &Plan, wanted: &[usize]) -> Result<Vec<NodeId>> {
         let steps = steps_of(graph, plan)?;
-        Ok(nodes_in_reach(graph, &steps, &live_in(plan, &steps)))
+        Ok(nodes_in_reach(graph, &steps, &live_in(plan, &steps), wanted))
     }
 
     /// Returns a search over the steps of `plan`, which is one of `graph`, for the fewest bytes in

@@ -148,7 +148,10 @@ fn kernels_perform_several_nodes_and_cost_time_and_scratch_memory() {
     let kernels = vec![kernel(&[0, 1], None, 100), kernel(&[2], None, 30)];
     let (plan, mut search) = search(&graph, kernels).unwrap();
     let nodes: Vec<NodeId> = (0..3).map(NodeId::new).collect();
-    assert_eq!(StripSearch::nodes(&graph, &plan).unwrap(), nodes);
+    assert_eq!(StripSearch::nodes(&graph, &plan, &[0, 1, 2]).unwrap(), nodes);
+    // All of them are near each other, and no run has a step that there is not.
+    assert_eq!(StripSearch::nodes(&graph, &plan, &[1]).unwrap(), nodes);
+    assert_eq!(StripSearch::nodes(&graph, &plan, &[3, usize::MAX]).unwrap(), []);
     let budget = Budget::default();
     let choice = search.least(FREE, &budget).unwrap().unwrap();
     assert_eq!(choice.steps, [&nodes[..]]);
@@ -216,7 +219,7 @@ fn what_is_no_kernel_is_refused() {
     assert!(matches!(found, Err(Error::InvalidOption { option: "ways", .. })));
     let small = Network::new();
     let empty = small.builder.build().unwrap();
-    let found = StripSearch::nodes(&empty, &plan);
+    let found = StripSearch::nodes(&empty, &plan, &[0]);
     assert!(matches!(found, Err(Error::PlanMismatch { .. })));
 }
 

@@ -16,6 +16,7 @@ from math import inf
 from typing import NamedTuple
 
 from arenaplan._core import Plan, Strips, StripSearch
+from arenaplan.backend import RowKernels
 from arenaplan.tradeoff.faster import ROUNDS, WIDER, bytes_within, faster, polished
 from arenaplan.tradeoff.maker import Maker, Point, Timed
 from arenaplan.tradeoff.twice import storing
@@ -145,17 +146,13 @@ def _in_strips(maker: Maker, plain: Timed, limit: float, below: float) -> list[T
         return found
     draft = maker.draft([name for name in maker.names if name not in _SLOW])
     timed = maker.finish(draft)
-    core = maker.graph.core
-    known = kernels.of(StripSearch.nodes(core, timed.plan))
-    if not known:
-        return found
     ways = [
         [(way.bytes, _nanoseconds(way.seconds)) for way in s.ways] for s in steps_of(maker, timed)
     ]
     bounds = (_most(below), _nanoseconds(limit))
-    search = StripSearch(
-        core, timed.plan, known, kernels.moves, ways, *bounds, maker.watch.seconds_left
-    )
+    search = _search(maker, timed, kernels, ways, bounds)
+    if search is None:
+        return found
     least = 0
     while len(found) < ROUNDS and not maker.watch.is_over:
         choice = search.least(least, *bounds)
@@ -176,6 +173,43 @@ def _in_strips(maker: Maker, plain: Timed, limit: float, below: float) -> list[T
         # Offsets may not be found for all that fits by its size, and estimates are not sums.
         least = max(int(choice.bytes * WIDER), choice.bytes + 1)
     return found
+
+
+def _search(
+    maker: Maker,
+    timed: Timed,
+    kernels: RowKernels,
+    ways: Sequence[Sequence[tuple[int, int]]],
+    bounds: tuple[int, int],
+) -> StripSearch | None:
+    """
+    Return a search that knows the kernels which its least choice depends on; None if it has none.
+
+    What kernels cost takes longer to find out than the search. So at first those are known that can
+    make the steps smaller which need the most, and others when a step that a choice leaves as it
+    is decides about its bytes.
+    """
+    core, plan = maker.graph.core, timed.plan
+    needs = [min(size for size, _ in step) for step in ways]
+    most = min(bounds[0], max(needs, default=0))
+    wanted = {at for at, size in enumerate(needs) if size >= most}
+    position = {nodes[-1]: at for at, nodes in enumerate(plan.steps)}
+    while not maker.watch.is_over:
+        known = kernels.of(StripSearch.nodes(core, plan, sorted(wanted)))
+        if not known:
+            return None
+        seconds = maker.watch.seconds_left
+        search = StripSearch(core, plan, known, kernels.moves, ways, *bounds, seconds)
+        choice = search.least(0, *bounds)
+        if choice is None:
+            return None
+        strips = {how.node for how in choice.strips}
+        whole = [position[nodes[-1]] for nodes in choice.steps if nodes[-1] not in strips]
+        more = {at for at in whole if needs[at] >= choice.bytes} - wanted
+        if not more:
+            return search
+        wanted |= more
+    return None
 
 
 def _most(size: float) -> int:

@@ -261,9 +261,21 @@ fn hot(graph: &Graph, live: &[u64]) -> Vec<usize> {
     (0..live.len()).filter(|&at| live[at] > least).collect()
 }
 
-/// Returns the nodes that can be in a region with a step that is to become smaller.
-pub(crate) fn nodes_in_reach(graph: &Graph, steps: &[Vec<NodeId>], live: &[u64]) -> Vec<NodeId> {
-    let hot = hot(graph, live);
+/// Returns the nodes that can be in a region with one of some steps that are to become smaller.
+pub(crate) fn nodes_in_reach(
+    graph: &Graph,
+    steps: &[Vec<NodeId>],
+    live: &[u64],
+    wanted: &[usize],
+) -> Vec<NodeId> {
+    let mut is_wanted = vec![false; steps.len()];
+    for &at in wanted {
+        if let Some(is_wanted) = is_wanted.get_mut(at) {
+            *is_wanted = true;
+        }
+    }
+    let mut hot = hot(graph, live);
+    hot.retain(|&at| is_wanted[at]);
     let is_near = |at: &usize| {
         let next = hot.partition_point(|&hot| hot + LONGEST <= *at);
         hot.get(next).is_some_and(|&hot| hot < at + LONGEST)
