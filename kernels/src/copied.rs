@@ -11,9 +11,7 @@ use rten_simd::ops::BitOps;
 use rten_simd::{Isa, SimdOp};
 
 use crate::conv::{COLUMNS, Channels};
-use crate::product::{
-    Columns, FEW_ROWS, FEW_VECTORS, Framed, Made, Pass, Place, Unrolled, add_products,
-};
+use crate::product::{FEW_ROWS, FEW_VECTORS, Framed, Made, Pass, Place, Unrolled};
 use crate::raw::load_part;
 
 /// Columns of a tile, at most: [`FEW_VECTORS`] vectors of eight elements.
@@ -27,7 +25,9 @@ pub(crate) const CACHED: usize = 3 << 15;
 pub(crate) const FEW: usize = FEW_ROWS;
 
 /// A row of a tile.
-pub(crate) type Row = [f32; WIDTH];
+type Row = [f32; WIDTH];
+/// The columns of one tile.
+pub(crate) type Copied<'a> = Unrolled<'a, WIDTH>;
 
 /// A right operand whose columns can be copied.
 pub(crate) trait Copiable {
@@ -58,7 +58,7 @@ impl Memory {
     ) -> Copied<'_> {
         let depth = rows.len();
         columns.copy(isa, rows, at, count, self.0[..=depth].as_flattened_mut());
-        Copied(&self.0[..depth])
+        Unrolled(&self.0[..depth])
     }
 }
 
@@ -174,27 +174,6 @@ impl Copiable for Whole<'_, '_, '_> {
                 }
             }
         }
-    }
-}
-
-/// The columns of one tile.
-pub(crate) struct Copied<'a>(&'a [Row]);
-
-impl Columns for Copied<'_> {
-    #[inline(always)]
-    fn multiply<I: Isa, const P: usize, const R: usize, const V: usize>(
-        &self,
-        isa: I,
-        weights: &[[f32; P]],
-        at: usize,
-        sums: &mut [[I::F32; V]; R],
-    ) {
-        debug_assert_eq!(at, 0, "a tile has no other columns");
-        let mut total = *sums;
-        for (weights, columns) in weights.iter().zip(self.0) {
-            add_products(isa, weights, columns, &mut total);
-        }
-        *sums = total;
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) trait Columns {
 
 /// Adds the products of `R` weights and `V` vectors of one row of the right operand.
 #[inline(always)]
-pub(crate) fn add_products<I: Isa, const P: usize, const R: usize, const V: usize>(
+fn add_products<I: Isa, const P: usize, const R: usize, const V: usize>(
     isa: I,
     weights: &[f32; P],
     elements: &[f32],
@@ -84,10 +84,10 @@ pub(crate) fn add_products<I: Isa, const P: usize, const R: usize, const V: usiz
     }
 }
 
-/// A matrix of [`COLUMNS`] columns.
-pub(crate) struct Unrolled<'a>(pub(crate) &'a [[f32; COLUMNS]]);
+/// A matrix of `N` columns.
+pub(crate) struct Unrolled<'a, const N: usize = COLUMNS>(pub(crate) &'a [[f32; N]]);
 
-impl Columns for Unrolled<'_> {
+impl<const N: usize> Columns for Unrolled<'_, N> {
     #[inline(always)]
     fn multiply<I: Isa, const P: usize, const R: usize, const V: usize>(
         &self,

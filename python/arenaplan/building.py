@@ -247,8 +247,7 @@ class GraphBuilder:
     ) -> Node:
         """Append a node whose values and effects are already made; importers call this."""
         take_node()
-        if self._is_tied or self._core is not None:
-            self._change()
+        self._change()
         index = len(self.nodes)
         node = Node(
             name or f"{op}_{index}",
@@ -339,8 +338,7 @@ class GraphBuilder:
         alignment: int | None,
         space: str | None,
     ) -> int:
-        if self._is_tied or self._core is not None:
-            self._change()
+        self._change()
         index = len(self.values)
         dims = checked_shape(shape, name)
         self.values.append(Value(name, dims, dtype, kind, index, alignment, space))

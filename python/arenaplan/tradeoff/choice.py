@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
-from arenaplan._core import Plan, Strips, StripSearch
+from arenaplan._core import Plan, StripChoice, Strips, StripSearch
 from arenaplan.backend import RowKernels
 from arenaplan.tradeoff.faster import ROUNDS, WIDER, bytes_within, faster, polished
 from arenaplan.tradeoff.maker import Maker, Point, Timed
@@ -150,28 +150,25 @@ def _in_strips(maker: Maker, plain: Timed, limit: float, below: float) -> list[T
         [(way.bytes, _nanoseconds(way.seconds)) for way in s.ways] for s in steps_of(maker, timed)
     ]
     bounds = (_most(below), _nanoseconds(limit))
-    search = _search(maker, timed, kernels, ways, bounds)
-    if search is None:
-        return found
+    search, choice = _search(maker, timed, kernels, ways, bounds)
     least = 0
-    while len(found) < ROUNDS and not maker.watch.is_over:
-        choice = search.least(least, *bounds)
-        if choice is None:
-            break
+    while search is not None and choice is not None and not maker.watch.is_over:
         nodes = {step[-1]: step for step in choice.steps}
         refused = [
             at for at, how in enumerate(choice.strips) if not kernels.can_run(nodes[how.node], how)
         ]
         for at in refused:
             search.refuse(at)
-        if refused:
-            continue
-        other = maker.finish(timed.draft, choice.steps, [], choice.bytes, strips=choice.strips)
-        found.append(other)
-        if other.seconds <= limit and other.plan.arena_bytes <= choice.bytes * WIDER:
+        if not refused:
+            other = maker.finish(timed.draft, choice.steps, [], choice.bytes, strips=choice.strips)
+            found.append(other)
+            if other.seconds <= limit and other.plan.arena_bytes <= choice.bytes * WIDER:
+                break
+            # Offsets may not be found for all that fits by its size, and estimates are not sums.
+            least = max(int(choice.bytes * WIDER), choice.bytes + 1)
+        if len(found) == ROUNDS:
             break
-        # Offsets may not be found for all that fits by its size, and estimates are not sums.
-        least = max(int(choice.bytes * WIDER), choice.bytes + 1)
+        choice = search.least(least, *bounds)
     return found
 
 
@@ -181,13 +178,13 @@ def _search(
     kernels: RowKernels,
     ways: Sequence[Sequence[tuple[int, int]]],
     bounds: tuple[int, int],
-) -> StripSearch | None:
+) -> tuple[StripSearch, StripChoice] | tuple[None, None]:
     """
-    Return a search that knows the kernels which its least choice depends on; None if it has none.
+    Return a search that knows the kernels which its least choice depends on, and that choice.
 
-    What kernels cost takes longer to find out than the search. So at first those are known that can
-    make the steps smaller which need the most, and others when a step that a choice leaves as it
-    is decides about its bytes.
+    Costs of kernels take longer to find out than the search. So the search at first knows kernels
+    that can make the steps smaller which need the most bytes, and more kernels when a step that a
+    choice leaves as it is decides about the bytes of that choice.
     """
     core, plan = maker.graph.core, timed.plan
     needs = [min(size for size, _ in step) for step in ways]
@@ -197,19 +194,19 @@ def _search(
     while not maker.watch.is_over:
         known = kernels.of(StripSearch.nodes(core, plan, sorted(wanted)))
         if not known:
-            return None
+            break
         seconds = maker.watch.seconds_left
         search = StripSearch(core, plan, known, kernels.moves, ways, *bounds, seconds)
         choice = search.least(0, *bounds)
         if choice is None:
-            return None
+            break
         strips = {how.node for how in choice.strips}
         whole = [position[nodes[-1]] for nodes in choice.steps if nodes[-1] not in strips]
         more = {at for at in whole if needs[at] >= choice.bytes} - wanted
         if not more:
-            return search
+            return search, choice
         wanted |= more
-    return None
+    return None, None
 
 
 def _most(size: float) -> int:
