@@ -108,38 +108,67 @@ impl Conv {
     }
 
     /// Returns the fastest way within some elements of scratch memory, at least [`COLUMNS`].
+    ///
+    /// It is that of a processor with AVX-512, on every processor: plans, which depend on it, are the
+    /// same everywhere. [`Conv::schedule`] looks for the fastest way on this one.
     pub fn way(&self, room: usize) -> Way {
+        self.fastest(room, false)
+    }
+
+    /// Returns the fastest way within some elements of scratch memory.
+    ///
+    /// # Arguments
+    ///
+    /// * `copies`: whether columns are copied, see [`Conv::copies`].
+    pub(crate) fn fastest(&self, room: usize, copies: bool) -> Way {
         let rows = (room / COLUMNS).clamp(1, DEPTH).min(self.depth());
         // As many rows at a time, in as few passes.
         let rows = self.depth().div_ceil(self.depth().div_ceil(rows));
-        let unrolled = Way { form: Form::Unrolled(rows), cycles: self.unrolled_cycles(rows) };
-        self.frames(room).fold(unrolled, |best, frame| {
-            let cycles = frame.cycles(self.fan_in, self.fan_out);
+        let cycles = self.unrolled_cycles(rows, copies);
+        let unrolled = Way { form: Form::Unrolled(rows), cycles };
+        self.frames(room, copies).fold(unrolled, |best, frame| {
+            let cycles = if copies {
+                frame.copied_cycles(self.fan_in, self.fan_out)
+            } else {
+                frame.cycles(self.fan_in, self.fan_out)
+            };
             if cycles < best.cycles { Way { form: Form::Framed(frame), cycles } } else { best }
         })
     }
 
+    /// Whether columns are copied on this processor, see [`copied`].
+    pub(crate) fn copies(&self) -> bool {
+        panel_rows() == FEW_ROWS && self.fan_out > copied::FEW
+    }
+
     /// Returns the frames that are worth a look.
-    fn frames(&self, room: usize) -> impl Iterator<Item = Frame> {
+    fn frames(&self, room: usize, copies: bool) -> impl Iterator<Item = Frame> {
         let rows = self.window.rows.out;
         let most = if self.window.is_identity() { 0 } else { rows.min(MOST_BANDS) };
+        // Copied columns are multiplied by weights that fit a cache, whatever the frame.
+        let fan_out = if copies { 1 } else { self.fan_out };
         (1..=most).filter_map(move |bands| {
-            Frame::within(
-                &self.window,
-                rows.div_ceil(bands),
-                (self.fan_in, self.fan_out),
-                room.min(FRAMED),
-            )
+            let counts = (self.fan_in, fan_out);
+            Frame::within(&self.window, rows.div_ceil(bands), counts, room.min(FRAMED))
         })
     }
 
     /// Returns about how many cycles the product of one group takes with an unrolled image.
-    fn unrolled_cycles(&self, rows: usize) -> usize {
+    fn unrolled_cycles(&self, rows: usize, copies: bool) -> usize {
         let (depth, positions) = (self.depth(), self.window.positions());
-        let passes = depth.div_ceil(rows);
-        let copied = if self.window.is_identity() { 6 } else { 24 };
-        positions.div_ceil(COLUMNS) * depth * copied
-            + product_cycles(positions.div_ceil(LANES), self.fan_out, depth, passes)
+        let blocks = positions.div_ceil(COLUMNS);
+        if !copies {
+            let each = if self.window.is_identity() { 6 } else { 24 };
+            let passes = depth.div_ceil(rows);
+            return blocks * depth * each
+                + product_cycles(positions.div_ceil(LANES), self.fan_out, depth, passes);
+        }
+        let product = copied::cycles(positions, self.fan_out, depth, depth.div_ceil(rows), 1);
+        if self.window.is_identity() {
+            return product;
+        }
+        let strided = if self.window.columns.stride == 1 { 0 } else { 15 };
+        depth * (blocks * (24 + strided) + (blocks + self.window.rows.out) * 9) + product
     }
 
     /// Returns the elements of scratch memory with which a run is fastest. With fewer, at least
@@ -151,7 +180,7 @@ impl Conv {
     /// Returns how some threads compute the convolution of some images fastest, each within some
     /// elements of scratch memory, at least [`COLUMNS`].
     pub fn schedule(&self, images: usize, room: usize, threads: usize) -> Schedule {
-        let way = self.way(room);
+        let way = self.fastest(room, self.copies());
         let cycles = way.cycles.saturating_mul(self.groups * images);
         let cut = Cut::fastest(self, images, room, threads, cycles);
         Schedule { form: way.form, room, cut }
@@ -206,12 +235,9 @@ impl Conv {
         match schedule.cut {
             None => whole.run(schedule.form, scratch),
             Some(cut) => team.run(Parts::new(whole, cut, images), scratch, |part, scratch| {
-                let form = match schedule.form {
-                    // Another part of the columns has another frame.
-                    Form::Framed(_) => part.conv.way(schedule.room.min(scratch.len())).form,
-                    form @ Form::Unrolled(_) => form,
-                };
-                part.run(form, scratch);
+                // Another part of the columns has another frame.
+                let way = part.conv.fastest(schedule.room, part.conv.copies());
+                part.run(way.form, scratch);
             }),
         }
         Ok(())
@@ -431,7 +457,7 @@ struct Weighted<'a, 'i, 'o> {
 }
 
 impl<'a> Weighted<'a, '_, '_> {
-    /// Whether columns are copied first.
+    /// Whether columns are copied first, see [`Conv::copies`].
     #[inline(always)]
     fn copies<I: Isa>(&self, isa: I) -> bool {
         !is_wide(isa) && self.conv.fan_out > copied::FEW

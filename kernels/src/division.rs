@@ -10,7 +10,7 @@ use crate::product::panel_rows;
 use crate::raw::{Axis, Planes, PlanesMut};
 use crate::team::LEAST;
 
-/// Parts of this many cycles are short enough: with longer ones, each thread has two.
+/// Parts of this many cycles are short enough: of longer ones, each thread may have two.
 const LONG: usize = 1 << 21;
 
 /// A division into parts of one size; the last one may be smaller.
@@ -45,7 +45,6 @@ impl Cut {
         if threads < 2 || cycles < 2 * LEAST {
             return None;
         }
-        let parts = if cycles / threads > LONG { 2 * threads } else { threads };
         let window = &conv.window;
         let dimensions = [
             (By::Images, images, 1),
@@ -54,15 +53,22 @@ impl Cut {
             (By::Rows, if window.is_identity() { 1 } else { window.rows.out }, 1),
             (By::Columns, if flat(window).is_some() { window.positions() } else { 1 }, COLUMNS / 3),
         ];
-        let divided = dimensions.into_iter().filter_map(|(by, count, unit)| {
-            let step = count.div_ceil(parts.min(cycles / LEAST)).next_multiple_of(unit);
-            let made = count.div_ceil(step);
-            if made < 2 {
-                return None;
-            }
-            let cut = Self { by, step };
-            let rounds = made.div_ceil(threads);
-            Some((cut.part_cycles(conv, images, room).saturating_mul(rounds), cut))
+        // Of two parts per thread, the last one waits less for a thread that does something else.
+        let counts = [(threads, 32), (2 * threads, 0)];
+        let counts = &counts[..if cycles / threads > LONG { 2 } else { 1 }];
+        let divided = dimensions.into_iter().flat_map(|dimension| {
+            counts.iter().filter_map(move |&(parts, wait)| {
+                let (by, count, unit) = dimension;
+                let step = count.div_ceil(parts.min(cycles / LEAST)).next_multiple_of(unit);
+                let made = count.div_ceil(step);
+                if made < 2 {
+                    return None;
+                }
+                let cut = Self { by, step };
+                let rounds = made.div_ceil(threads);
+                let time = cut.part_cycles(conv, images, room).saturating_mul(rounds);
+                Some((time + time.checked_div(wait).unwrap_or(0), cut))
+            })
         });
         let (time, cut) = divided.min_by_key(|(time, _)| *time)?;
         (time < cycles / 8 * 7).then_some(cut)
@@ -87,7 +93,7 @@ impl Cut {
                 });
             }
         }
-        part.way(room).cycles().saturating_mul(images * part.groups)
+        part.fastest(room, part.copies()).cycles().saturating_mul(images * part.groups)
     }
 }
 

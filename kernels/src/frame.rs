@@ -11,6 +11,7 @@ use rten_simd::Isa;
 use rten_simd::ops::BitOps;
 
 use crate::conv::{COLUMNS, Channels, LANES, product_cycles};
+use crate::copied;
 use crate::pack::{Side, Sliding, every_second};
 use crate::product::{Run, tile_vectors};
 use crate::raw::{load_part, store_part};
@@ -126,6 +127,16 @@ impl Frame {
         // Results of several rows are stored in more than one piece.
         let stored = if self.is_flat(self.rows) { 2 } else { 1 };
         bands * (copied + product_cycles(vectors, fan_out, fan_in * self.taps, stored * passes))
+    }
+
+    /// Returns about how many cycles a convolution takes whose columns are copied.
+    pub(crate) fn copied_cycles(&self, fan_in: usize, fan_out: usize) -> usize {
+        let lines = self.parts[0] * self.parts[1] * self.height;
+        let filled = fan_in * (self.plane() + 8 * lines);
+        let (positions, depth) = (self.rows * self.width, fan_in * self.taps);
+        let passes = fan_in.div_ceil(self.channels);
+        let pieces = 1 + copied::WIDTH / self.width;
+        self.bands() * (filled + copied::cycles(positions, fan_out, depth, passes, pieces))
     }
 
     /// Returns the lanes of some rows, with those between rows.

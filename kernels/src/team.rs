@@ -8,8 +8,8 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::raw::Board;
 
-/// Cycles of a part, at least: a tenth of them is the time in which a thread takes notice.
-pub(crate) const LEAST: usize = 40_000;
+/// Cycles of a part, at least: some microseconds, in a third of which a thread takes notice.
+pub(crate) const LEAST: usize = 6_000;
 
 /// Threads that divide the work of a kernel among them: the one that calls it, and helpers.
 ///
