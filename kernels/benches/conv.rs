@@ -25,7 +25,7 @@ const ROOM: usize = 1 << 17;
 /// Prints the rate of a convolution of bytes.
 fn report_bytes(window: Sliding, fan_in: usize, fan_out: usize, name: &str, team: &Team) {
     let sizes = QuantizedConv::new(window, 1, fan_in, fan_out).unwrap();
-    let way = sizes.way(ROOM / 4);
+    let way = sizes.schedule(ROOM / 4, team.threads());
     let image = vec![3; fan_in * window.plane()];
     let weights = vec![2; sizes.packed_len()];
     let mut made = vec![0; fan_out * window.positions()];

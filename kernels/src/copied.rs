@@ -82,8 +82,29 @@ impl Memory {
         count: usize,
     ) -> Copied<'_> {
         let depth = rows.len();
-        columns.copy(isa, rows, at, count, self.0[..=depth].as_flattened_mut());
-        Unrolled(&self.0[..depth])
+        self.fill_from(0, isa, columns, rows, at, count);
+        self.part(0, depth)
+    }
+
+    /// Does the same from a row of the memory on. What is there behind these rows is lost.
+    #[inline(always)]
+    pub(crate) fn fill_from<I: Isa>(
+        &mut self,
+        first: usize,
+        isa: I,
+        columns: &impl Copiable,
+        rows: Range<usize>,
+        at: usize,
+        count: usize,
+    ) {
+        let target = &mut self.0[first..=first + rows.len()];
+        columns.copy(isa, rows, at, count, target.as_flattened_mut());
+    }
+
+    /// Returns some rows of the memory.
+    #[inline(always)]
+    pub(crate) fn part(&self, first: usize, depth: usize) -> Copied<'_> {
+        Unrolled(&self.0[first..first + depth])
     }
 }
 

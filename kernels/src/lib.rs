@@ -31,6 +31,7 @@ mod pairs;
 mod pool;
 mod product;
 mod quantized;
+mod quantized_copied;
 mod quantized_depthwise;
 mod quantized_matrix;
 mod raw;

@@ -42,18 +42,27 @@ impl Pair for f32 {
 pub(crate) trait Columns {
     /// Calls a function with each row of weights, and the elements that they are multiplied by, from
     /// the first column of a tile on.
-    fn each<W: Pair>(&self, weights: &[[W; ROWS]], multiply: impl FnMut(&[W; ROWS], &[f32]));
+    fn each<W: Pair, const P: usize>(
+        &self,
+        weights: &[[W; P]],
+        multiply: impl FnMut(&[W; P], &[f32]),
+    );
 }
 
 /// Some columns of the unrolled image.
-struct Unrolled<'a, const N: usize> {
-    columns: &'a [[f32; N]],
-    at: usize,
+pub(crate) struct Unrolled<'a, const N: usize> {
+    pub(crate) columns: &'a [[f32; N]],
+    /// The first column of the tile.
+    pub(crate) at: usize,
 }
 
 impl<const N: usize> Columns for Unrolled<'_, N> {
     #[inline(always)]
-    fn each<W: Pair>(&self, weights: &[[W; ROWS]], mut multiply: impl FnMut(&[W; ROWS], &[f32])) {
+    fn each<W: Pair, const P: usize>(
+        &self,
+        weights: &[[W; P]],
+        mut multiply: impl FnMut(&[W; P], &[f32]),
+    ) {
         for (weights, line) in weights.iter().zip(self.columns) {
             multiply(weights, &line[self.at..]);
         }
@@ -77,25 +86,32 @@ pub(crate) fn accumulate<I: Isa, W: Pair, const N: usize>(
         let source = Unrolled { columns, at };
         if is_wide(isa) {
             match vectors {
-                0 | 1 => tile::<I, _, ROWS, 1, N>(isa, weights, 0, &source, at, sums),
-                2 => tile::<I, _, ROWS, 2, N>(isa, weights, 0, &source, at, sums),
-                _ => tile::<I, _, ROWS, 3, N>(isa, weights, 0, &source, at, sums),
+                0 | 1 => tile::<I, _, ROWS, ROWS, 1, N>(isa, weights, 0, &source, at, sums),
+                2 => tile::<I, _, ROWS, ROWS, 2, N>(isa, weights, 0, &source, at, sums),
+                _ => tile::<I, _, ROWS, ROWS, 3, N>(isa, weights, 0, &source, at, sums),
             }
             at += width * vectors.clamp(1, 3);
             continue;
         }
         for row in (0..made).step_by(ROWS / 2) {
-            tile::<I, _, { ROWS / 2 }, 2, N>(isa, weights, row, &source, at, sums);
+            tile::<I, _, ROWS, { ROWS / 2 }, 2, N>(isa, weights, row, &source, at, sums);
         }
         at += 2 * width;
     }
 }
 
-/// Adds the products of `R` rows of weights and `V` vectors of columns.
+/// Adds the products of `R` rows of weights, of `P` in each row of a panel, and `V` vectors of columns.
 #[inline(always)]
-pub(crate) fn tile<I: Isa, W: Pair, const R: usize, const V: usize, const N: usize>(
+pub(crate) fn tile<
+    I: Isa,
+    W: Pair,
+    const P: usize,
+    const R: usize,
+    const V: usize,
+    const N: usize,
+>(
     isa: I,
-    weights: &[[W; ROWS]],
+    weights: &[[W; P]],
     row: usize,
     columns: &impl Columns,
     at: usize,

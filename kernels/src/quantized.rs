@@ -15,7 +15,8 @@ use crate::error::{Error, Result, check, check_at_least};
 use crate::frame::{Frame, Lines, Source};
 use crate::pack::{Segments, Sliding};
 use crate::pairs::{Columns, MOST_TERMS, Pair, accumulate, pair_of, tile};
-use crate::product::{ROWS, is_wide};
+use crate::product::{ROWS, is_wide, panel_rows};
+use crate::quantized_copied;
 use crate::raw::{Axis, Planes, PlanesMut};
 use crate::requantize::{Encoding, Requantization};
 use crate::team::{Team, even, ranges};
@@ -38,22 +39,22 @@ const LINE: usize = COLUMNS + 16;
 /// The sizes of a convolution of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuantizedConv {
-    window: Sliding,
-    groups: usize,
-    fan_in: usize,
-    fan_out: usize,
+    pub(crate) window: Sliding,
+    pub(crate) groups: usize,
+    pub(crate) fan_in: usize,
+    pub(crate) fan_out: usize,
 }
 
 /// A way to compute a convolution of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuantizedWay {
-    form: Form,
+    pub(crate) form: Form,
     cycles: usize,
 }
 
 /// The form of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+pub(crate) enum Form {
     /// The unrolled image.
     Unrolled {
         /// Positions at a time: [`COLUMNS`] or [`FEW`].
@@ -99,7 +100,7 @@ impl QuantizedConv {
     /// [`Error::OutOfRange`] if a size is zero, a product of sizes overflows, or a sum has so many
     /// terms that 32 bits might not hold it.
     pub fn new(window: Sliding, groups: usize, fan_in: usize, fan_out: usize) -> Result<Self> {
-        let weights = [groups, fan_out.next_multiple_of(ROWS), fan_in, window.taps()]
+        let weights = [groups, fan_out.next_multiple_of(panel_rows()), fan_in, window.taps()]
             .iter()
             .try_fold(1_usize, |product, &size| product.checked_mul(size));
         let made = Self { window, groups, fan_in, fan_out };
@@ -114,22 +115,23 @@ impl QuantizedConv {
     }
 
     /// Returns the lanes of a column: pairs of channels, times elements under the window.
-    fn pairs(&self) -> usize {
+    pub(crate) fn pairs(&self) -> usize {
         self.fan_in.div_ceil(2) * self.window.taps()
     }
 
-    fn panels(&self) -> usize {
-        self.fan_out.div_ceil(ROWS)
+    pub(crate) fn panels(&self) -> usize {
+        self.fan_out.div_ceil(panel_rows())
     }
 
     /// Returns the number of elements of [`QuantizedConv::pack`].
     pub fn packed_len(&self) -> usize {
-        self.groups * self.panels() * ROWS * self.pairs()
+        self.groups * self.panels() * panel_rows() * self.pairs()
     }
 
     /// Writes weights less their zero point in the order in which they are read: per group panels of
-    /// eight outputs, in each of which lies one row per pair of channels and element under the
-    /// window. A pair is an element, with the first channel in the lower half.
+    /// a few outputs, eight where a processor has 32 registers, otherwise six, in each of which lies
+    /// one row per pair of channels and element under the window. A pair is an element, with the first
+    /// channel in the lower half.
     ///
     /// # Errors
     ///
@@ -139,13 +141,14 @@ impl QuantizedConv {
         check("the weights", weights.len(), self.groups * self.fan_out * depth)?;
         check("the packed weights", target.len(), self.packed_len())?;
         target.fill(0);
+        let height = panel_rows();
         for (row, weights) in weights.chunks_exact(depth).enumerate() {
             let (group, channel) = (row / self.fan_out, row % self.fan_out);
-            let panel = group * self.panels() + channel / ROWS;
+            let panel = group * self.panels() + channel / height;
             for (both, weights) in weights.chunks(2 * taps).enumerate() {
                 for tap in 0..taps {
                     let second = weights.get(taps + tap).copied().unwrap_or_default();
-                    let at = (panel * pairs + both * taps + tap) * ROWS + channel % ROWS;
+                    let at = (panel * pairs + both * taps + tap) * height + channel % height;
                     target[at] = pair_of(weights[tap], second);
                 }
             }
@@ -154,23 +157,54 @@ impl QuantizedConv {
     }
 
     /// Returns the fastest way within some elements of scratch memory, or else the smallest one.
+    ///
+    /// It is that of a processor with AVX-512, see [`crate::Conv::way`]; [`QuantizedConv::schedule`]
+    /// looks for the fastest way on this one.
     pub fn way(&self, room: usize) -> QuantizedWay {
         let unrolled = [COLUMNS, FEW].into_iter().flat_map(|columns| {
             [self.pairs(), DEPTH, DEPTH / 4, SHALLOW].map(|most| self.unrolled(columns, most))
         });
-        let rows = self.window.rows.out;
-        let bands = (1..=rows.min(MOST_BANDS)).chain([rows]);
-        let bands = bands.filter(|_| !self.window.is_identity());
-        let framed = bands.filter_map(|bands| {
-            let rows = rows.div_ceil(bands);
-            Frame::of_all(&self.window, rows, self.fan_in.div_ceil(2), room)
-                .map(|frame| self.framed(frame))
-        });
+        let framed = self.frames(room).map(|frame| self.framed(frame));
         let fastest = unrolled.clone().chain(framed).filter(|way| way.scratch_len() <= room);
         fastest
             .min_by_key(|way| (way.cycles, way.scratch_len()))
             .or_else(|| unrolled.min_by_key(QuantizedWay::scratch_len))
             .unwrap_or_else(|| self.unrolled(FEW, SHALLOW))
+    }
+
+    /// Returns how some threads compute the convolution of one image fastest on this processor, within
+    /// some elements of scratch memory, or else the smallest way.
+    pub fn schedule(&self, room: usize, threads: usize) -> QuantizedWay {
+        if panel_rows() == ROWS {
+            return self.way(room);
+        }
+        let framed = self.frames(room).map(|frame| QuantizedWay {
+            cycles: quantized_copied::framed_cycles(self, &frame),
+            form: Form::Framed(frame),
+        });
+        let whole = self.unrolled(COLUMNS, self.pairs());
+        let (form, is_direct) = if whole.scratch_len() <= room {
+            (whole.form, false)
+        } else {
+            (self.way(0).form, true)
+        };
+        let cycles = quantized_copied::unrolled_cycles(self, is_direct);
+        let unrolled = QuantizedWay { form, cycles };
+        let time = |way: &QuantizedWay| {
+            let parts = self.window.positions().div_ceil(way.step()).min(threads).max(1);
+            way.cycles / parts
+        };
+        framed.chain([unrolled]).min_by_key(time).unwrap_or(unrolled)
+    }
+
+    /// Returns the frames within some elements that are worth a look.
+    fn frames(&self, room: usize) -> impl Iterator<Item = Frame> {
+        let rows = self.window.rows.out;
+        let bands = (1..=rows.min(MOST_BANDS)).chain([rows]);
+        let bands = bands.filter(|_| !self.window.is_identity());
+        bands.filter_map(move |bands| {
+            Frame::of_all(&self.window, rows.div_ceil(bands), self.fan_in.div_ceil(2), room)
+        })
     }
 
     fn framed(&self, frame: Frame) -> QuantizedWay {
@@ -248,18 +282,18 @@ impl QuantizedConv {
 }
 
 /// All images and groups, at some of the positions.
-struct Sweep<'a, 'o> {
-    conv: &'a QuantizedConv,
-    way: &'a QuantizedWay,
-    image: &'a Planes<'a, u8>,
-    encoding: Encoding,
-    weights: &'a [i32],
-    addend: Option<&'a [i32]>,
-    finish: &'a Requantization<'a>,
+pub(crate) struct Sweep<'a, 'o> {
+    pub(crate) conv: &'a QuantizedConv,
+    pub(crate) way: &'a QuantizedWay,
+    pub(crate) image: &'a Planes<'a, u8>,
+    pub(crate) encoding: Encoding,
+    pub(crate) weights: &'a [i32],
+    pub(crate) addend: Option<&'a [i32]>,
+    pub(crate) finish: &'a Requantization<'a>,
     /// The first position.
-    start: usize,
+    pub(crate) start: usize,
     /// As many elements of each plane as there are positions.
-    output: PlanesMut<'o, u8>,
+    pub(crate) output: PlanesMut<'o, u8>,
 }
 
 /// Such a part of the work, and its scratch memory.
@@ -274,6 +308,10 @@ impl SimdOp for Bound<'_, '_, '_> {
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
         let Self { mut sweep, scratch } = self;
+        if !is_wide(isa) {
+            quantized_copied::sweep(isa, sweep, scratch);
+            return;
+        }
         for n in 0..sweep.image.counts()[0] {
             for group in 0..sweep.conv.groups {
                 match sweep.way.form {
@@ -329,7 +367,7 @@ impl Sweep<'_, '_> {
                         let mut sums = [[0.0; TILE]; ROWS];
                         self.begin(channel, made, &mut sums);
                         let source = FramedPairs { scratch, frame, offsets, at: tile.at };
-                        source.accumulate(isa, weights, made, tile.vectors, &mut sums);
+                        source.accumulate(isa, weights, tile.vectors, &mut sums);
                         for (row, sums) in sums.iter().enumerate().take(made) {
                             let plane = self.output.plane(n, channel + row);
                             for run in &tile.runs[..tile.count] {
@@ -347,7 +385,7 @@ impl Sweep<'_, '_> {
 
     /// Writes the integers that sums of some channels begin with.
     #[inline(always)]
-    fn begin<const N: usize>(&self, channel: usize, made: usize, sums: &mut [[f32; N]]) {
+    pub(crate) fn begin<const N: usize>(&self, channel: usize, made: usize, sums: &mut [[f32; N]]) {
         for (row, sums) in sums.iter_mut().enumerate() {
             let start = self.addend.filter(|_| row < made);
             let start = start.map_or(0, |addend| addend[channel + row]);
@@ -439,7 +477,11 @@ struct FramedPairs<'a> {
 
 impl Columns for FramedPairs<'_> {
     #[inline(always)]
-    fn each<W: Pair>(&self, weights: &[[W; ROWS]], mut multiply: impl FnMut(&[W; ROWS], &[f32])) {
+    fn each<W: Pair, const P: usize>(
+        &self,
+        weights: &[[W; P]],
+        mut multiply: impl FnMut(&[W; P], &[f32]),
+    ) {
         let mut first = self.at;
         for weights in weights.chunks_exact(self.offsets.len()) {
             let elements = &self.scratch[first..];
@@ -458,34 +500,24 @@ impl FramedPairs<'_> {
         &self,
         isa: I,
         weights: &[i32],
-        made: usize,
         vectors: usize,
         sums: &mut [[f32; TILE]],
     ) {
         let weights = weights.as_chunks().0;
-        if is_wide(isa) {
-            match vectors {
-                3 => tile::<I, _, ROWS, 3, TILE>(isa, weights, 0, self, 0, sums),
-                2 => tile::<I, _, ROWS, 2, TILE>(isa, weights, 0, self, 0, sums),
-                _ => tile::<I, _, ROWS, 1, TILE>(isa, weights, 0, self, 0, sums),
-            }
-            return;
-        }
-        for row in (0..made).step_by(ROWS / 2) {
-            match vectors {
-                2 => tile::<I, _, { ROWS / 2 }, 2, TILE>(isa, weights, row, self, 0, sums),
-                _ => tile::<I, _, { ROWS / 2 }, 1, TILE>(isa, weights, row, self, 0, sums),
-            }
+        match vectors {
+            3 => tile::<I, _, ROWS, ROWS, 3, TILE>(isa, weights, 0, self, 0, sums),
+            2 => tile::<I, _, ROWS, ROWS, 2, TILE>(isa, weights, 0, self, 0, sums),
+            _ => tile::<I, _, ROWS, ROWS, 1, TILE>(isa, weights, 0, self, 0, sums),
         }
     }
 }
 
 /// The channels of a group in pairs; the last one may be alone.
-struct Pairs<'a> {
-    image: &'a Planes<'a, u8>,
-    encoding: Encoding,
-    n: usize,
-    channels: Range<usize>,
+pub(crate) struct Pairs<'a> {
+    pub(crate) image: &'a Planes<'a, u8>,
+    pub(crate) encoding: Encoding,
+    pub(crate) n: usize,
+    pub(crate) channels: Range<usize>,
 }
 
 impl Pairs<'_> {
@@ -534,23 +566,23 @@ impl Source for Pairs<'_> {
 }
 
 /// The rows of the unrolled image of a group, from some row on.
-struct Rows<'a> {
-    window: &'a Sliding,
-    image: &'a Planes<'a, u8>,
-    encoding: Encoding,
-    n: usize,
+pub(crate) struct Rows<'a> {
+    pub(crate) window: &'a Sliding,
+    pub(crate) image: &'a Planes<'a, u8>,
+    pub(crate) encoding: Encoding,
+    pub(crate) n: usize,
     /// The channels that are left; the next row is of the first two.
-    channels: Range<usize>,
+    pub(crate) channels: Range<usize>,
     /// The element under the window that the next row is of.
-    tap: (usize, usize),
-    positions: Range<usize>,
-    segments: &'a Segments,
+    pub(crate) tap: (usize, usize),
+    pub(crate) positions: Range<usize>,
+    pub(crate) segments: &'a Segments,
 }
 
 impl Rows<'_> {
     /// Writes the next rows, each of a pair of channels.
     #[inline(always)]
-    fn unroll<const N: usize>(&mut self, target: &mut [[f32; N]]) {
+    pub(crate) fn unroll<const N: usize>(&mut self, target: &mut [[f32; N]]) {
         // Behind the positions are zeros, or what a copy wrote there: no result is made of that.
         let mut lines = [[0_i16; LINE]; 2];
         for both in target {

@@ -1,14 +1,14 @@
 //! Bytes that stand for real numbers, and exact sums of their products as such bytes.
 
-use rten_simd::ops::{BitOps, FloatOps, NumOps, ToFloat};
+use rten_simd::ops::{BitOps, FloatOps, NarrowSaturate, NumOps, ToFloat};
 use rten_simd::{Isa, Simd};
 
 use crate::error::{Result, check};
 use crate::product::bounded;
 use crate::raw::{MIDDLE, load_part};
 
-/// Elements that become bytes at a time.
-const SOME: usize = 48;
+/// Elements that become bytes at a time, four vectors of any processor.
+const SOME: usize = 64;
 
 /// The integers that bytes stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,18 +115,31 @@ impl Requantization<'_> {
                 let rounded = limits.rounded(isa, ops.mul_add(real, scale, shift));
                 ops.store(rounded, &mut numbers[at..]);
             }
-            self.lowest_bytes(&numbers, &mut bytes);
+            self.narrow(isa, &numbers, target.len(), &mut bytes);
             target.copy_from_slice(&bytes[..target.len()]);
         }
     }
 
-    /// Writes the lowest bytes of numbers next to [`MIDDLE`], plus the zero point.
+    /// Writes some integers next to [`MIDDLE`], plus the zero point, as bytes, and perhaps some more.
+    ///
+    /// Compilers take the bytes out one by one here, unless they are told how to narrow vectors.
     #[inline(always)]
-    fn lowest_bytes(&self, numbers: &[f32; SOME], bytes: &mut [u8; SOME]) {
-        let [zero, _] = self.result.zero.to_le_bytes();
-        for (byte, number) in bytes.iter_mut().zip(numbers) {
-            let [lowest, ..] = number.to_bits().to_le_bytes();
-            *byte = lowest.wrapping_add(zero);
+    fn narrow<I: Isa>(&self, isa: I, numbers: &[f32; SOME], count: usize, bytes: &mut [u8; SOME]) {
+        let (ints, shorts, ops) = (isa.i32(), isa.i16(), isa.u8());
+        let width = isa.f32().len();
+        // A signed byte with its highest bit changed is unsigned, and larger by 128.
+        let (flip, zero) = if self.result.is_signed { (0x80, 128) } else { (0, 0) };
+        let zero = i32::from(self.result.zero + zero) - MIDDLE.to_bits().cast_signed();
+        let (flip, zero) = (ops.splat(flip), ints.splat(zero));
+        for at in (0..count).step_by(4 * width) {
+            let integers = |part: usize| {
+                let numbers = isa.f32().load(&numbers[at + part * width..]);
+                ints.add(numbers.reinterpret_cast(), zero)
+            };
+            let low = ints.narrow_saturate(integers(0), integers(1));
+            let high = ints.narrow_saturate(integers(2), integers(3));
+            let narrow = ops.xor(shorts.narrow_saturate(low, high), flip);
+            ops.store(narrow, &mut bytes[at..]);
         }
     }
 
@@ -150,11 +163,11 @@ impl Requantization<'_> {
         let limits = Limits::new(isa, self);
         let (mut numbers, mut bytes) = ([0.0_f32; SOME], [0; SOME]);
         for (target, sums) in target.chunks_mut(SOME).zip(sums.chunks(SOME)) {
-            for (number, sums) in numbers.chunks_mut(ops.len()).zip(sums.chunks(ops.len())) {
-                let real = ops.mul_add(convert(load_part(isa, sums)), scale, shift);
-                ops.store(limits.rounded(isa, real), number);
+            for at in (0..target.len()).step_by(ops.len()) {
+                let real = ops.mul_add(convert(load_part(isa, &sums[at..])), scale, shift);
+                ops.store(limits.rounded(isa, real), &mut numbers[at..]);
             }
-            self.lowest_bytes(&numbers, &mut bytes);
+            self.narrow(isa, &numbers, target.len(), &mut bytes);
             target.copy_from_slice(&bytes[..target.len()]);
         }
     }

@@ -162,14 +162,19 @@ fn sums_are_exact_and_results_rounded_once_for_all_ways_and_threads() {
         let (image, counts) = (image.unwrap(), [case.batch, case.groups * case.fan_out]);
         for threads in [1, 2] {
             let team = Team::new(threads).unwrap();
-            for room in [0, 1500, 5000, 1 << 20] {
-                let way = sizes.way(room);
-                assert!(way.scratch_len() <= room || room == 0 || way == sizes.way(0));
+            let ways = [0, 1500, 5000, 1 << 20].map(|room| {
+                let ways = [sizes.way(room), sizes.schedule(room, threads)];
+                let needed = ways.map(|way| way.scratch_len());
+                let least = room.max(sizes.way(0).scratch_len());
+                assert!(needed.iter().all(|len| *len <= least), "{room} elements: {ways:?}");
+                ways
+            });
+            for way in ways.as_flattened() {
                 let mut scratch = vec![f32::NAN; way.scratch_len()];
                 let mut made = vec![77; wanted.len()];
                 let mut output = PlanesMut::new(&mut made, counts, window.positions()).unwrap();
                 let run = sizes.run(
-                    &way,
+                    way,
                     &image,
                     case.image,
                     &packed,

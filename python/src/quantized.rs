@@ -12,6 +12,7 @@ use crate::compiled::{
     CompiledKernel, ConvWay, PlaneLayout, WindowSide, Work, check_apart, is_same, no_planes,
     refused,
 };
+use crate::team;
 
 /// The integers that bytes stand for.
 ///
@@ -179,7 +180,7 @@ pub(crate) fn quantized_conv(
     let (inward, outward) = operands.channels();
     let share = |channels: usize| channels.checked_div(groups).unwrap_or(0);
     let sizes = sizes(py, rows, columns, groups, share(inward), share(outward))?;
-    let way = sizes.way(operands.scratch.item_count());
+    let way = sizes.schedule(operands.scratch.item_count(), team::current().threads());
     Ok(CompiledKernel::new("quantized conv", Convolution { sizes, way, weights, operands }))
 }
 

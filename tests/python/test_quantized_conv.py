@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 import arenaplan as ap
-from arenaplan._core import ByteEncoding, ByteResult, quantized_conv
+from arenaplan._core import ByteEncoding, ByteResult, packed_quantized, quantized_conv
 from arenaplan.errors import InvalidDim, InvalidOperand
 from arenaplan.executor import compiled
 from arenaplan.executor.kernels.quantized_conv import QuantizedConv
@@ -427,7 +427,8 @@ def test_operands_that_no_kernel_takes_are_refused() -> None:
     result = ByteResult(one, one, 0.0, 1.0, 1.0, encoding)
     side = ap._core.WindowSide(1, 1, 1, 1, 1, 0)
     image, output = np.zeros((1, 2, 1, 1), np.uint8), np.zeros((1, 2, 1, 1), np.uint8)
-    weights, scratch = np.zeros(8, np.int32), np.zeros(512, np.float32)
+    weights = np.zeros(packed_quantized((1, 1, 2, 1)), np.int32)
+    scratch = np.zeros(512, np.float32)
     quantized_conv(image, encoding, weights, result, output, scratch, side, side, 1)()
     with pytest.raises(InvalidOperand, match="share memory"):
         quantized_conv(image, encoding, weights, result, image, scratch, side, side, 1)

@@ -1,0 +1,319 @@
+//! Convolutions of bytes whose columns are copied side by side, for a processor with 16 registers.
+//!
+//! Columns are pairs, which have the size of single precision: they are copied as those of
+//! [`crate::copied`] are. Sums cannot wait in the result, which has bytes, so those of some channels at
+//! a few tiles are in memory of their own until they are complete.
+
+use std::ops::Range;
+
+use rten_simd::ops::BitOps;
+use rten_simd::{Isa, SimdOp};
+
+use crate::conv::COLUMNS;
+use crate::copied::{self, Copiable, Copied, DEPTH, Memory, WIDTH};
+use crate::frame::{Frame, Source};
+use crate::pack::Segments;
+use crate::pairs::{Unrolled, tile};
+use crate::product::{self, FEW_ROWS, FEW_VECTORS, Framed};
+use crate::quantized::{Form, Pairs, QuantizedConv, Rows, Sweep};
+use crate::raw::PlanesMut;
+use crate::requantize::Requantization;
+
+/// Positions whose sums are made at a time, of several tiles.
+const POSITIONS: usize = COLUMNS;
+/// Panels whose sums are made at a time.
+const PANELS: usize = 21;
+/// The same where columns of all tiles are copied first: their sums stay in a first-level cache.
+const FEW_PANELS: usize = 4;
+
+/// Returns about how many cycles the product of one group takes with the image in a frame.
+pub(crate) fn framed_cycles(conv: &QuantizedConv, frame: &Frame) -> usize {
+    // Rows of two channels are converted and put beside each other.
+    let converted = frame.bands() * frame.channels * frame.plane();
+    converted + frame.copied_cycles(conv.fan_in.div_ceil(2), conv.fan_out)
+}
+
+/// Returns about how many cycles the product of one group takes with columns that are unrolled: in
+/// scratch memory, or, if that is short, in memory for copies, once for some channels of the result.
+pub(crate) fn unrolled_cycles(conv: &QuantizedConv, is_direct: bool) -> usize {
+    let (positions, pairs) = (conv.window.positions(), conv.pairs());
+    let each = if conv.window.is_identity() { 4 } else { 24 };
+    let times = if is_direct { conv.panels().div_ceil(PANELS) * 2 } else { 1 };
+    let unrolled = positions.div_ceil(WIDTH) * pairs * each * times;
+    unrolled + copied::cycles(positions, conv.fan_out, pairs, 1, 1)
+}
+
+/// Divides positions into as few parts of at most [`POSITIONS`], each but the last of whole tiles, and
+/// of about as many.
+fn blocks(positions: Range<usize>, tile: usize) -> impl Iterator<Item = Range<usize>> {
+    let tiles = positions.len().div_ceil(tile);
+    let count = tiles.div_ceil(POSITIONS / tile);
+    (0..count).map(move |block| {
+        let [start, end] = [block, block + 1].map(|block| tiles * block / count * tile);
+        positions.start + start..positions.end.min(positions.start + end)
+    })
+}
+
+/// Makes the results of all images and groups, at some of the positions.
+#[inline(always)]
+pub(crate) fn sweep<I: Isa>(isa: I, sweep: Sweep<'_, '_>, scratch: &mut [f32]) {
+    let images = sweep.image.counts()[0];
+    let conv = sweep.conv;
+    #[allow(clippy::large_stack_arrays, reason = "a part of a second-level cache")]
+    let mut work = Work {
+        sweep,
+        n: 0,
+        group: 0,
+        memory: Memory::new(),
+        sums: [[0.0; POSITIONS]; PANELS * FEW_ROWS],
+    };
+    for n in 0..images {
+        for group in 0..conv.groups {
+            (work.n, work.group) = (n, group);
+            match work.sweep.way.form {
+                Form::Framed(frame) => work.framed(isa, &frame, scratch),
+                Form::Unrolled { columns: COLUMNS, rows, .. } if rows >= conv.pairs() => {
+                    work.unrolled(isa, scratch);
+                }
+                Form::Unrolled { .. } => work.direct(isa),
+            }
+        }
+    }
+}
+
+/// The work for a group of an image.
+struct Work<'a, 'o> {
+    sweep: Sweep<'a, 'o>,
+    n: usize,
+    group: usize,
+    memory: Memory,
+    /// Of some channels and positions.
+    sums: [[f32; POSITIONS]; PANELS * FEW_ROWS],
+}
+
+impl<'a> Work<'a, '_> {
+    /// Returns the channels of the group.
+    fn channels(&self) -> Range<usize> {
+        let fan_in = self.sweep.conv.fan_in;
+        self.group * fan_in..(self.group + 1) * fan_in
+    }
+
+    fn unrolling(&self) -> Unrolling<'a> {
+        let Sweep { conv, image, encoding, start, .. } = self.sweep;
+        let image = Pairs { image, encoding, n: self.n, channels: self.channels() };
+        Unrolling { conv, image, start }
+    }
+
+    /// Makes the results with the image in a frame, some rows at a time.
+    #[inline(always)]
+    fn framed<I: Isa>(&mut self, isa: I, frame: &Frame, scratch: &mut [f32]) {
+        let Sweep { conv, image, encoding, start, .. } = self.sweep;
+        let (window, width) = (&conv.window, frame.width());
+        let image = Pairs { image, encoding, n: self.n, channels: self.channels() };
+        let offsets = frame.offsets(window);
+        let (first, last) = (start / width, (start + self.sweep.output.size()) / width);
+        for band in (first..last).step_by(frame.rows) {
+            let rows = frame.rows.min(last - band);
+            frame.fill(isa, window, band, &image, 0..frame.channels, scratch);
+            let columns = Framed {
+                elements: scratch,
+                plane: frame.plane(),
+                taps: &offsets[..window.taps()],
+                width,
+                pitch: frame.pitch(),
+            };
+            let at = band * width - start;
+            self.multiply(isa, &columns, at..at + rows * width);
+        }
+    }
+
+    /// Makes the results with the image unrolled in scratch memory, some positions at a time.
+    #[inline(always)]
+    fn unrolled<I: Isa>(&mut self, isa: I, scratch: &mut [f32]) {
+        let Sweep { conv, start, .. } = self.sweep;
+        let unrolling = self.unrolling();
+        let columns = &mut scratch.as_chunks_mut::<COLUMNS>().0[..conv.pairs()];
+        for some in blocks(0..self.sweep.output.size(), FEW_VECTORS * isa.f32().len()) {
+            unrolling.write(isa, 0, start + some.start..start + some.end, columns);
+            self.multiply(isa, &product::Unrolled(columns), some);
+        }
+    }
+
+    /// Makes the results with the image unrolled in memory for copies.
+    #[inline(always)]
+    fn direct<I: Isa>(&mut self, isa: I) {
+        let unrolling = self.unrolling();
+        self.multiply(isa, &unrolling, 0..self.sweep.output.size());
+    }
+
+    /// Makes the results of the group at some positions.
+    ///
+    /// # Arguments
+    ///
+    /// * `columns`: as many as positions.
+    /// * `positions`: counted from the first one of the part.
+    #[inline(always)]
+    fn multiply<I: Isa>(&mut self, isa: I, columns: &impl Copiable, positions: Range<usize>) {
+        let Self { sweep, n, group, memory, sums } = self;
+        let conv = sweep.conv;
+        let (lanes, pairs, panels) = (isa.f32().len(), conv.pairs(), conv.panels());
+        let width = FEW_VECTORS * lanes;
+        // As many rows and panels at a time, in as few parts.
+        let depth = pairs.div_ceil(pairs.div_ceil(DEPTH));
+        let is_shallow = POSITIONS.div_ceil(width) * pairs <= DEPTH;
+        let most = if is_shallow { FEW_PANELS } else { PANELS };
+        let many = panels.div_ceil(panels.div_ceil(most));
+        let each = FEW_ROWS * pairs;
+        let weights = &sweep.weights[*group * panels * each..(*group + 1) * panels * each];
+        for Range { start, end } in blocks(positions.clone(), width) {
+            let taken = end - start;
+            let tiles = || (0..taken).step_by(width).map(|at| (at, width.min(taken - at)));
+            let column = start - positions.start;
+            if is_shallow {
+                for (tile, (at, count)) in tiles().enumerate() {
+                    memory.fill_from(tile * pairs, isa, columns, 0..pairs, column + at, count);
+                }
+            }
+            for first in (0..panels).step_by(many) {
+                let some = first..panels.min(first + many);
+                let channel = *group * conv.fan_out + first * FEW_ROWS;
+                let made = conv.fan_out.min(some.end * FEW_ROWS) - first * FEW_ROWS;
+                let sums = &mut sums[..some.len() * FEW_ROWS];
+                let weights = &weights[some.start * each..some.end * each];
+                sweep.begin(channel, made, sums);
+                for row in (0..pairs).step_by(depth) {
+                    let rows = row..pairs.min(row + depth);
+                    for (tile, (at, count)) in tiles().enumerate() {
+                        let columns = if is_shallow {
+                            memory.part(tile * pairs, pairs)
+                        } else {
+                            memory.fill(isa, columns, rows.clone(), column + at, count)
+                        };
+                        let (columns, vectors) = (&columns, count.div_ceil(lanes));
+                        let sums = &mut *sums;
+                        Panels { weights, pairs, row, columns, vectors, sums, at }.dispatch();
+                    }
+                }
+                let (finish, output) = (sweep.finish, &mut sweep.output);
+                let (sums, positions) = (&sums[..made], start..start + taken);
+                Complete { finish, sums, n: *n, channel, positions, output }.dispatch();
+            }
+        }
+    }
+}
+
+/// The channels of a group whose columns are unrolled.
+struct Unrolling<'a> {
+    conv: &'a QuantizedConv,
+    image: Pairs<'a>,
+    /// The position of the first column.
+    start: usize,
+}
+
+impl Unrolling<'_> {
+    /// Writes columns at some positions of the window, from a row on.
+    #[inline(always)]
+    fn write<I: Isa, const N: usize>(
+        &self,
+        isa: I,
+        row: usize,
+        at: Range<usize>,
+        target: &mut [[f32; N]],
+    ) {
+        let Pairs { image, encoding, n, .. } = self.image;
+        let window = &self.conv.window;
+        if window.is_identity() {
+            for (pair, target) in target.iter_mut().enumerate() {
+                self.image.row(isa, row + pair, at.clone(), 1, &mut target[..at.len()]);
+            }
+            return;
+        }
+        let (taps, kernel) = (window.taps(), window.columns.kernel);
+        let (pair, tap) = (row / taps, row % taps);
+        let mut source = Rows {
+            window,
+            image,
+            encoding,
+            n,
+            channels: self.image.channels.start + 2 * pair..self.image.channels.end,
+            tap: (tap / kernel, tap % kernel),
+            segments: &Segments::new(window, at.start, at.len()),
+            positions: at,
+        };
+        source.unroll(target);
+    }
+}
+
+impl Copiable for Unrolling<'_> {
+    #[inline(always)]
+    fn copy<I: Isa>(
+        &self,
+        isa: I,
+        rows: Range<usize>,
+        at: usize,
+        count: usize,
+        target: &mut [f32],
+    ) {
+        let first = self.start + at;
+        let target = &mut target.as_chunks_mut::<WIDTH>().0[..rows.len()];
+        self.write(isa, rows.start, first..first + count, target);
+    }
+}
+
+/// The results of complete sums: a function of its own, as [`Panels`] is.
+struct Complete<'p, 'o> {
+    finish: &'p Requantization<'p>,
+    sums: &'p [[f32; POSITIONS]],
+    n: usize,
+    /// The first channel.
+    channel: usize,
+    positions: Range<usize>,
+    output: &'p mut PlanesMut<'o, u8>,
+}
+
+impl SimdOp for Complete<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) {
+        let Self { finish, sums, n, channel, positions, output } = self;
+        for (row, sums) in sums.iter().enumerate() {
+            let target = &mut output.plane(n, channel + row)[positions.clone()];
+            finish.integers(isa, channel + row, sums, target);
+        }
+    }
+}
+
+/// The products of panels of weights and the columns of a tile: a function of its own, whose sums the
+/// compiler keeps in registers.
+struct Panels<'p> {
+    weights: &'p [i32],
+    /// Rows of each panel.
+    pairs: usize,
+    /// The first row that counts.
+    row: usize,
+    columns: &'p Copied<'p>,
+    vectors: usize,
+    sums: &'p mut [[f32; POSITIONS]],
+    /// The first position of the tile.
+    at: usize,
+}
+
+impl SimdOp for Panels<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) {
+        let Self { weights, pairs, row, columns, vectors, sums, at } = self;
+        let columns = Unrolled { columns: columns.0, at: 0 };
+        let panels = weights.as_chunks::<FEW_ROWS>().0.chunks_exact(pairs);
+        for (weights, sums) in panels.zip(sums.chunks_exact_mut(FEW_ROWS)) {
+            let weights = &weights[row..];
+            if vectors == 1 {
+                tile::<I, _, FEW_ROWS, FEW_ROWS, 1, POSITIONS>(isa, weights, 0, &columns, at, sums);
+            } else {
+                tile::<I, _, FEW_ROWS, FEW_ROWS, 2, POSITIONS>(isa, weights, 0, &columns, at, sums);
+            }
+        }
+    }
+}
