@@ -75,6 +75,19 @@ asan: ## the core under AddressSanitizer and LeakSanitizer
 	ASAN_OPTIONS=allocator_may_return_null=1 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/asan \
 	    cargo test --locked --package arenaplan --lib --tests --target $$(rustc -vV | sed -n 's/host: //p')
 
+# The extension is a library, which the runtime of the sanitizer must be loaded before. That one ends the process of the
+# test that asks for more memory than there is.
+ASAN := target/asan/extension
+ASAN_TESTS ?= tests/python/test_arena.py tests/python/test_compiled.py tests/python/test_pack.py -k "not test_f03"
+.PHONY: asan-python
+asan-python: $(VENV)/.ready ## the extension under AddressSanitizer: ASAN_TESTS= of the Python tests (Linux, gcc)
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/asan \
+	    cargo build --locked --package arenaplan-python --target $$(rustc -vV | sed -n 's/host: //p')
+	rm -rf $(ASAN) && mkdir -p $(ASAN) && cp -r python/arenaplan $(ASAN)/ && rm -f $(ASAN)/arenaplan/_core.*.so
+	cp target/asan/$$(rustc -vV | sed -n 's/host: //p')/debug/lib_core.so $(ASAN)/arenaplan/_core.abi3.so
+	LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+	    PYTHONMALLOC=malloc PYTHONPATH=$(ASAN) $(BIN)/python -m pytest -p no:cacheprovider $(ASAN_TESTS)
+
 .PHONY: valgrind
 valgrind: ## the tests of the unsafe code under valgrind
 	binary=$$(cargo test --locked --profile checked --package arenaplan --lib --no-run --message-format=json \

@@ -10,9 +10,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from math import inf
 from typing import (
     Annotated,
+    Any,
     Literal,
     TypeAlias,
     TypedDict,
@@ -136,15 +138,20 @@ class PlanKeywords(TypedDict, total=False):
     pins: Mapping[str, str] | None
 
 
+@cache
+def _hints() -> dict[str, Any]:
+    """Return the annotations of the fields of :class:`PlanOptions`."""
+    return get_type_hints(PlanOptions, include_extras=True)
+
+
 def option_help(name: str) -> str:
     """Return the help text of an option."""
-    _, text = get_args(get_type_hints(PlanOptions, include_extras=True)[name])
-    return str(text)
+    return str(_hints()[name].__metadata__[0])
 
 
 def option_choices(name: str) -> tuple[str, ...]:
     """Return the names that an option may have; empty if they cannot be listed."""
-    type_ = get_type_hints(PlanOptions)[name]
+    type_ = _hints()[name].__origin__
     literals = [each for each in (type_, *get_args(type_)) if get_origin(each) is Literal]
     return get_args(literals[0]) if literals else ()
 
@@ -319,7 +326,7 @@ def _documented() -> str:
     """Return the docstring of :class:`PlanOptions`, with a row per field."""
     rows = []
     for each in fields(PlanOptions):
-        type_, help_ = get_args(get_type_hints(PlanOptions, include_extras=True)[each.name])
+        type_, help_ = get_args(_hints()[each.name])
         shown = str(type_).replace("typing.", "").replace("collections.abc.", "")
         rows.append(f"    {each.name} : {shown}, default {each.default!r}\n        {help_}.")
     return "\n".join([f"{PlanOptions.__doc__}\n", "    Parameters", "    ----------", *rows, ""])

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from arenaplan.close import did_you_mean
 from arenaplan.errors import InvalidOption, InvalidSize
-from arenaplan.graph import Graph
+
+if TYPE_CHECKING:
+    from arenaplan.graph import Graph
 
 ARENA: Final = "arena"
 """Name of the memory of a plan that has one, unless it is given another name."""

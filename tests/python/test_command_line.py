@@ -477,14 +477,22 @@ def test_help_imports_neither_arrays_nor_models() -> None:
     code = (
         "import contextlib, io, sys\n"
         "from arenaplan.cli import main\n"
-        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
-        "    main(['--help'])\n"
-        "print(sorted({'numpy', 'onnx', 'asyncio'} & set(sys.modules)))\n"
+        "from arenaplan.cli.parser import COMMANDS\n"
+        "unused = 'numpy onnx asyncio'.split() + ['arenaplan.' + name for name in "
+        "'executor export graph importers ops planning report'.split()]\n"
+        "def found(*words):\n"
+        "    out = io.StringIO()\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(out):\n"
+        "        main([*words, '--help'])\n"
+        "    assert 'usage: arenaplan' in out.getvalue()\n"
+        "    own = [f'arenaplan.cli.{name}' for name in COMMANDS]\n"
+        "    return sorted({*unused, *own} & set(sys.modules))\n"
+        "print([found(), *(found(name) for name in COMMANDS)])\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert result.stdout == "[]\n"
+    assert json.loads(result.stdout) == [[]] * (1 + len(parser.COMMANDS))
 
 
 def test_every_name_of_the_package_is_there() -> None:

@@ -185,3 +185,38 @@ def test_conflicts_are_those_of_live_ranges(tmp_path: Path) -> None:
             and live.start < plan[other].live.end
         }
         assert set(row["conflicts"]) == meeting
+
+
+def test_what_a_cover_hides_changes_no_pixel(tmp_path: Path) -> None:
+    text = """
+        import { Cover, Raster } from "./geometry.js";
+        let state = 7;
+        const random = (most) => ((state = (state * 48271) % 2147483647) % most);
+        function draw(boxes, hides) {
+          const raster = new Raster(40, 60);
+          const hidden = new Set();
+          for (let at = boxes.length - 1; at >= 0; at--) if (hides(...boxes[at])) hidden.add(at);
+          boxes.forEach((box, at) => hidden.has(at) || raster.bordered(...box, at + 1, 1000 + at));
+          return [raster.pixels, hidden.size];
+        }
+        async function main() {
+          const hidden = [];
+          for (let turn = 0; turn < 50; turn++) {
+            const boxes = [...Array(400)].map(() => {
+              const [l, t] = [random(40), random(60)];
+              const wide = random(8) ? 1 : 1 + random(10);
+              return [l, Math.min(40, l + wide), t, Math.min(60, t + 1 + random(30))];
+            });
+            const cover = new Cover(40);
+            const [some, count] = draw(boxes, (...box) => cover.hides(...box));
+            const [all] = draw(boxes, () => false);
+            if (some.some((pixel, at) => pixel !== all[at])) return "differs";
+            cover.clear();
+            if (!boxes.slice(-1).every((box) => !cover.hides(...box))) return "not cleared";
+            hidden.push(count);
+          }
+          return Math.min(...hidden);
+        }
+    """
+    hidden = run(tmp_path, text)
+    assert hidden > 60, hidden  # Of 400, most of a pixel in width: some nine in each column.

@@ -1,5 +1,5 @@
 """
-The command line: one module per command.
+The command line: a module per command, and in `syntax` one that says what the command takes.
 
 Results go to stdout, and with ``--json`` nothing but JSON does; everything said to
 people besides goes to stderr. Exit codes: 0 ok, 1 a check failed, 2 usage or input
@@ -42,7 +42,7 @@ from arenaplan.errors import (
 )
 
 if TYPE_CHECKING:
-    from arenaplan.cli.common import Commands
+    from arenaplan.cli.syntax.common import Commands
 
 CHECK_FAILED, BAD_INPUT, UNSUPPORTED, INTERNAL, INTERRUPTED = 1, 2, 3, 4, 130
 
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     set_voice(Voice())
     try:
         options = _options(arguments)
-        options.execute(options)
+        _execute(options)
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -80,16 +80,30 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     chosen = None if position is None else arguments[position]
     parser, commands = make_parser()
     if chosen is not None and chosen in COMMANDS:
-        import_module("numpy")  # Before Ctrl-C raises: it cannot be imported by halves.
-        add_command_to(commands, chosen)  # The modules of the others may import much: see the help.
+        add_command_to(commands, chosen)
     elif chosen is not None:
         parser.error(f"there is no command {chosen!r}{did_you_mean(chosen, COMMANDS)}")
-    _start.raise_again()
     options = parse(parser, arguments, whole_commands)
+    import_module("numpy")  # Before Ctrl-C raises: it cannot be imported by halves.
+    _start.raise_again()
     assert position is not None  # The parser has refused a line without a command.
     from arenaplan.cli.settings import with_settings  # The help needs none of it.
 
     return with_settings(parser, arguments, position, options)
+
+
+def _execute(options: argparse.Namespace) -> None:
+    """Carry out a command; a model in a pipe, which gives it only once, is read before."""
+    execute = import_module(f"arenaplan.cli.{options.command}").execute
+    if "max_nodes" not in options:
+        execute(options)
+        return
+    from arenaplan.cli.inputs import read_model
+    from arenaplan.limits import Limits, applied
+
+    with applied(Limits(options.max_nodes, options.max_bytes)):
+        options.model = read_model(options.model)
+        execute(options)
 
 
 def make_parser() -> tuple[Parser, Commands]:
@@ -110,7 +124,7 @@ def make_parser() -> tuple[Parser, Commands]:
 
 def add_command_to(commands: Commands, name: str) -> None:
     """Add a command with its options."""
-    import_module(f"arenaplan.cli.{name}").add_to(commands)
+    import_module(f"arenaplan.cli.syntax.{name}").add_to(commands)
     add_general(commands.choices[name])
 
 

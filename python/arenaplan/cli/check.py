@@ -9,19 +9,9 @@ from typing import TYPE_CHECKING
 
 import arenaplan
 from arenaplan.cli.ahead import load_ahead
-from arenaplan.cli.common import (
-    add_json,
-    add_model_command,
-    group,
-    is_tflite,
-    load_model,
-    print_json,
-    say,
-    shown,
-    size,
-)
+from arenaplan.cli.common import is_tflite, load_model, print_json, say, shown, size
 from arenaplan.cli.inputs import read_model, read_plan
-from arenaplan.cli.options import add_build, seen_by
+from arenaplan.cli.options import seen_by
 from arenaplan.cli.prove import report, summary
 from arenaplan.cli.share import describe_shared, is_shared
 from arenaplan.errors import (
@@ -48,31 +38,7 @@ from arenaplan.options import PlanOptions
 from arenaplan.proving import check_proof, replay_plan
 
 if TYPE_CHECKING:
-    from arenaplan.cli.common import Commands
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_model_command(commands, "check", execute)
-    parser.add_argument(
-        "plan",
-        type=Path,
-        nargs="*",
-        metavar="PLAN",
-        help="plan file, such as plan.json (default: the plan inside a .tflite model); "
-        "of several shapes a file with their graphs, which needs no MODEL before it; "
-        "before it more models, if it is of several that share an arena; after a proof.json of "
-        "'arenaplan prove' in the place of MODEL: the original and the rewritten model",
-    )
-    group(parser, "check").add_argument(
-        "--hazards",
-        type=Path,
-        metavar="FILE",
-        help="hazards of the plan, as 'arenaplan export --to hazards' writes them: each pair of "
-        "steps that use the same bytes must be ordered, and no edge be superfluous",
-    )
-    add_build(parser)
-    add_json(parser)
+    pass
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -7,18 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arenaplan.cli import whole_parser
-from arenaplan.cli.common import add_command
 
 if TYPE_CHECKING:
-    from arenaplan.cli.common import Commands
-
-SHELLS = ("bash", "zsh", "fish")
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_command(commands, "completion", execute)
-    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"{', '.join(SHELLS)}")
+    pass
 
 
 def execute(options: argparse.Namespace) -> None:

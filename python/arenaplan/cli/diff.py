@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arenaplan import Plan
 from arenaplan.changes import Diff, Place, diff
-from arenaplan.cli.common import add_command, add_json, print_json, shown
+from arenaplan.cli.common import print_json, shown
 from arenaplan.cli.inputs import load_plan
 from arenaplan.errors import ArenaGrew
 
 if TYPE_CHECKING:
-    from arenaplan.cli.common import Commands
+    pass
 
 _MOST_LINES = 40
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_command(commands, "diff", execute)
-    parser.add_argument(
-        "before", type=Path, metavar="BEFORE", help="plan file, such as old.json; - is stdin"
-    )
-    parser.add_argument("after", type=Path, metavar="AFTER", help="plan file, such as new.json")
-    parser.add_argument(
-        "--fail-on-growth", action="store_true", help="exit with 1 if an arena needs more bytes"
-    )
-    add_json(parser)
 
 
 def execute(options: argparse.Namespace) -> None:

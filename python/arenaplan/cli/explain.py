@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.ahead import Ahead, load_ahead, tell_flow
-from arenaplan.cli.common import (
-    add_json,
-    add_model_command,
-    group,
-    print_json,
-    shown,
-    size,
-    whole,
-)
-from arenaplan.cli.options import add_plan_options, add_time_limit, plan_options, seen_by
+from arenaplan.cli.common import print_json, shown, size
+from arenaplan.cli.options import plan_options, seen_by
 from arenaplan.cli.plan import step_label, summarize
 from arenaplan.cli.proofs import proof_of
 from arenaplan.cli.recompute import curve_document, print_curve
@@ -27,30 +19,8 @@ from arenaplan.report import report_of
 
 if TYPE_CHECKING:
     from arenaplan import Explanation, WhatIfs
-    from arenaplan.cli.common import Commands
     from arenaplan.planning import TimedExplanation
     from arenaplan.tradeoff import Point
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_model_command(commands, "explain", execute)
-    add_plan_options(parser)
-    add_time_limit(parser)
-    changes = group(parser, "what if")
-    changes.add_argument(
-        "--top",
-        type=whole(1, 1000),
-        metavar="N",
-        help="plan the model with half the channels or resolution of a layer, smaller elements or "
-        "inputs, and list the N changes that save most (default with --by: 10)",
-    )
-    changes.add_argument(
-        "--by",
-        choices=("layer", "node"),
-        help="name changes by layer or by node (default with --top: layer)",
-    )
-    add_json(parser)
 
 
 def execute(options: argparse.Namespace) -> None:

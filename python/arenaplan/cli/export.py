@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan import Target
 from arenaplan.cli.common import (
-    add_json,
-    add_model_command,
-    byte_count,
     command,
-    group,
     is_tflite,
     load_model,
     model_word,
@@ -25,16 +20,10 @@ from arenaplan.cli.common import (
 )
 from arenaplan.cli.inputs import load_plan
 from arenaplan.cli.micro import operator_names
-from arenaplan.cli.options import (
-    Alignments,
-    add_plan_options,
-    add_time_limit,
-    build_of,
-    plan_options,
-    seen_by,
-)
+from arenaplan.cli.options import build_of, plan_options, seen_by
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.cli.proofs import proof_of
+from arenaplan.cli.syntax.options import Alignments
 from arenaplan.cli.watch import watching
 from arenaplan.dynamic.shapes import MAX_SHAPES, Shapes
 from arenaplan.errors import (
@@ -64,7 +53,6 @@ from arenaplan.options import PlanOptions
 
 if TYPE_CHECKING:
     from arenaplan import Plan
-    from arenaplan.cli.common import Commands
 
 _FLAGS = {
     "space": "--space",
@@ -73,57 +61,6 @@ _FLAGS = {
     "firmware": "--original",
 }
 """The flag of each option that some forms have."""
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_model_command(commands, "export", execute)
-    forms = "; ".join(f"{form.name}: {form.help}" for form in EXPORTERS.values())
-    group(parser, "form").add_argument("--to", required=True, choices=EXPORTERS, help=forms)
-    group(parser, "output").add_argument(
-        "-o",
-        "--output",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        help="file to write; - is stdout",
-    )
-    group(parser, "form").add_argument(
-        "--plan", type=Path, metavar="FILE", help="plan to export (default: a new one)"
-    )
-    add_plan_options(parser)
-    add_time_limit(parser)
-    group(parser, "memory").add_argument(
-        "--capacity",
-        type=byte_count,
-        metavar="BYTES",
-        help="most bytes the arena may have, such as 48KiB; more than that is not written",
-    )
-    group(parser, "form").add_argument(
-        "--always",
-        action="store_true",
-        help="tflm: decide offsets even if the runtime's own planner needs no more bytes, or a "
-        "kernel is not known",
-    )
-    group(parser, "form").add_argument(
-        "--original",
-        type=Path,
-        metavar="FILE",
-        help="c: .tflite model that the firmware runs already, to list the operators that its "
-        "resolver must register in addition",
-    )
-    group(parser, "form").add_argument(
-        "--section",
-        action="append",
-        default=[],
-        type=_section,
-        metavar="SPACE=SECTION",
-        help="c: linker section for the arena of a space, such as arena=.sram; can be repeated",
-    )
-    group(parser, "form").add_argument(
-        "--space", metavar="NAME", help="csv: which space to write, if the plan has several"
-    )
-    add_json(parser)
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -411,11 +348,3 @@ def _report(options: argparse.Namespace, document: dict[str, Any], verdict: str)
         print_json({**document, "to": options.to, "output": str(options.output)})
     else:
         print(verdict)
-
-
-def _section(text: str) -> tuple[str, str]:
-    """Read ``SPACE=SECTION``."""
-    space, separator, section = text.partition("=")
-    if not (separator and space and section):
-        raise argparse.ArgumentTypeError(f"{text!r} is not SPACE=SECTION, such as arena=.sram")
-    return space, section

@@ -3,93 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from arenaplan.cli.common import (
-    add_json,
-    add_model_command,
-    byte_count,
-    group,
-    is_tflite,
-    print_json,
-    say,
-    shown,
-    size,
-    whole,
-)
-from arenaplan.cli.options import add_time_limit
+from arenaplan.cli.common import is_tflite, print_json, say, shown, size
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.cli.watch import watching
 from arenaplan.errors import CapacityExceeded, InvalidOption, NotAModel
 from arenaplan.fitting import Fit, FitOptions, fit, fits
-from arenaplan.importers.tflite.micro.build import KERNEL_SETS
 from arenaplan.importers.tflite.model import read_bytes
 
 if TYPE_CHECKING:
-    from arenaplan.cli.common import Commands
     from arenaplan.rewrite.regions import Region
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_model_command(commands, "fit", execute)
-    group(parser, "output").add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="file to write; - is stdout"
-    )
-    limits = group(parser, "limits")
-    limits.add_argument(
-        "--budget",
-        type=byte_count,
-        metavar="BYTES",
-        help="most bytes of the whole arena, such as 62KiB (default: as few as possible)",
-    )
-    limits.add_argument(
-        "--max-macs",
-        type=_multiple,
-        default=1.05,
-        metavar="FACTOR",
-        help="most multiply-accumulates, as a multiple of those of the model (default: 1.05)",
-    )
-    limits.add_argument(
-        "--max-ops", type=whole(0), metavar="N", help="most operators of the new model"
-    )
-    limits.add_argument(
-        "--max-slowdown",
-        type=_slowdown,
-        default=1.1,
-        metavar="RATIO",
-        help="longest expected time of a run, as a multiple of that of the model, or 'none' "
-        "(default: 1.1)",
-    )
-    add_time_limit(parser)
-    runtime = group(parser, "runtime")
-    runtime.add_argument(
-        "--pointer",
-        type=int,
-        choices=(32, 64),
-        help="bits of a pointer of the machine that runs the model (default: 64 for reference "
-        "kernels, else 32)",
-    )
-    runtime.add_argument(
-        "--kernels",
-        choices=KERNEL_SETS,
-        help="kernels of the runtime: scratch memory is counted for these, and results of "
-        "elementwise kernels take the place of an operand where these allow it (default: plans "
-        "for all kernels, with the figures of reference kernels)",
-    )
-    runtime.add_argument(
-        "--overlap",
-        action="store_true",
-        help="let results overwrite operands that are used up on the way; only for firmware with "
-        "reference kernels",
-    )
-    group(parser, "output").add_argument(
-        "--pareto",
-        action="store_true",
-        help="list rewrites that trade bytes for work and operators, and write none",
-    )
-    add_json(parser)
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -223,19 +147,3 @@ def _print_all(options: argparse.Namespace, name: str, found: list[Fit]) -> None
             f"{point.total:>12,} {point.after.head:>12,} {point.macs:>8.4f} "
             f"{point.operators[1]:>9} {point.latency:>6.3f}"
         )
-
-
-def _slowdown(text: str) -> float | None:
-    """Read a factor, or ``none``."""
-    return None if text == "none" else _multiple(text)
-
-
-def _multiple(text: str) -> float:
-    """Read a factor such as ``1.05``."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
-    if not 1.0 <= value <= 100.0:
-        raise argparse.ArgumentTypeError(f"{text} is not from 1 to 100")
-    return value

@@ -8,80 +8,23 @@ from typing import TYPE_CHECKING
 
 from arenaplan import Plan, _core
 from arenaplan.cli.ahead import load_ahead
-from arenaplan.cli.common import (
-    add_bind,
-    add_command,
-    add_json,
-    byte_count,
-    group,
-    print_json,
-    say,
-    shown,
-    size,
-)
+from arenaplan.cli.common import print_json, say, shown, size
 from arenaplan.cli.inputs import is_stream, read_model, read_plan
 from arenaplan.cli.micro import arena_of
-from arenaplan.cli.options import add_plan_options, add_time_limit, build_of, plan_options, seen_by
+from arenaplan.cli.options import build_of, plan_options, seen_by
 from arenaplan.cli.outputs import write_result
 from arenaplan.cli.watch import watching
 from arenaplan.errors import (
     BaselineError,
     GateFailed,
     InvalidOption,
-    InvalidSize,
     PlannerError,
 )
 from arenaplan.gating import Gate, judged, junit, markdown, read_baseline, table
 from arenaplan.gating.gate import Growth, Limits, whole_arena
 
 if TYPE_CHECKING:
-    from arenaplan.cli.common import Commands
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_command(commands, "gate", execute)
-    parser.add_argument(
-        "models",
-        type=Path,
-        nargs="+",
-        metavar="MODEL",
-        help="model files, such as model.onnx; - is stdin",
-    )
-    add_bind(group(parser, "model"))
-    gates = group(parser, "gate")
-    gates.add_argument(
-        "--baseline",
-        metavar="FILE",
-        help="plan or report that was written before: no memory may need more bytes; of several "
-        "models a folder with a file MODEL.plan.json of each; - is stdin",
-    )
-    gates.add_argument(
-        "--update",
-        action="store_true",
-        help="write the plans as the new baseline, if they are within their budgets",
-    )
-    gates.add_argument(
-        "--allow-growth",
-        type=_growth,
-        default=Growth(),
-        metavar="SIZE",
-        help="growth over the baseline that passes, per memory: 512, 1KiB or 2%% (default: 0)",
-    )
-    add_plan_options(parser)
-    group(parser, "memory").add_argument(
-        "--capacity",
-        type=byte_count,
-        metavar="BYTES",
-        help="most bytes of the only arena, such as 48KiB: a --budget without a name",
-    )
-    add_time_limit(parser)
-    add_json(parser)
-    output = group(parser, "output")
-    output.add_argument(
-        "--markdown", action="store_true", help="print tables for a comment on a pull request"
-    )
-    output.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit's XML; - is stdout")
+    pass
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -160,7 +103,7 @@ def _gate(options: argparse.Namespace, baseline: Path | None) -> Gate:
     whole = None
     if isinstance(made, Plan) and made.target.runtime == "tflm":
         whole = whole_arena(options.model, made, build_of(options))
-    gate = judged(graph, made, limits, old, options.allow_growth, whole)
+    gate = judged(graph, made, limits, old, options.allow_growth or Growth(), whole)
     if isinstance(made, Plan) and any(not row.passed and row.rule == "budget" for row in gate.rows):
         arena = arena_of(made, options)
         exported = None if arena is None else arena["exported"]
@@ -191,11 +134,3 @@ def _print(gate: Gate) -> None:
         print(f"  {gate.problem}")
     for line in table(gate):
         print(line)
-
-
-def _growth(text: str) -> Growth:
-    """Read ``1KiB`` or ``2%``."""
-    try:
-        return Growth.of(text)
-    except (InvalidOption, InvalidSize) as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.ahead import flow_facts, load_ahead, tell_flow
-from arenaplan.cli.common import add_json, add_model_command, print_json, shown, size
-from arenaplan.cli.options import add_plan_options, add_time_limit, plan_options, seen_by
+from arenaplan.cli.common import print_json, shown, size
+from arenaplan.cli.options import plan_options, seen_by
 from arenaplan.cli.plan import step_label
 from arenaplan.cli.watch import watching
 from arenaplan.graph import Graph
@@ -16,17 +16,8 @@ from arenaplan.report import report_of
 
 if TYPE_CHECKING:
     from arenaplan import Plan
-    from arenaplan.cli.common import Commands
 
 _BAR = 40
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_model_command(commands, "inspect", execute)
-    add_plan_options(parser)
-    add_time_limit(parser)
-    add_json(parser)
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from arenaplan import __version__, _core
 from arenaplan.cli import whole_parser
-from arenaplan.cli.common import add_command, say
+from arenaplan.cli.common import say
 from arenaplan.cli.parser import COMMANDS, EXAMPLES, GROUPS
 from arenaplan.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from arenaplan.cli.common import Commands
+    pass
 
 _CODES: Final = (
     ("0", "everything is well"),
@@ -30,15 +29,6 @@ _VARIABLES: Final = (
     ("ARENAPLAN_TARGET, ARENAPLAN_BUDGET, ...", "options, see the page on configuration"),
     ("NO_COLOR, FORCE_COLOR", "no colors, or colors without a terminal"),
 )
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_command(commands, "man", execute)
-    parser.add_argument(
-        "page", nargs="?", choices=tuple(COMMANDS), metavar="NAME", help="command (default: all)"
-    )
-    parser.add_argument("--all", type=Path, metavar="FOLDER", help="write every page to a folder")
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -14,11 +14,11 @@ import arenaplan
 from arenaplan import Plan, SharedPlan
 from arenaplan.changes import Diff, diff
 from arenaplan.cli.ahead import load_ahead, tell_flow
-from arenaplan.cli.common import add_model_command, group, load_model
+from arenaplan.cli.common import load_model
 from arenaplan.cli.inputs import is_stream, read_plan
-from arenaplan.cli.options import add_plan_options, add_time_limit, plan_options, seen_by
+from arenaplan.cli.options import plan_options, seen_by
 from arenaplan.cli.outputs import write_result
-from arenaplan.cli.share import add_share, is_shared
+from arenaplan.cli.share import is_shared
 from arenaplan.cli.watch import watching
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
@@ -27,9 +27,8 @@ from arenaplan.model import Model, flat_sizes
 from arenaplan.report import map_page, map_svg, map_trace, report_of
 
 if TYPE_CHECKING:
-    from arenaplan.cli.common import Commands
+    pass
 
-_FORMS = ("html", "svg", "perfetto", "json")
 _PLANS = ("arenaplan", "arenaplan-shared", "arenaplan-model")
 """Forms of JSON files with plans."""
 
@@ -40,51 +39,6 @@ class _Program(NamedTuple):
     plan: Plan
     graph: Graph | None
     base: int = 0
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_model_command(commands, "map", execute)
-    parser.description = (
-        "Draw a plan: addresses over time, one rectangle per value. MODEL is a model, or a file "
-        "that 'arenaplan plan -o' wrote, which has operators and shapes if --with-graph was given."
-    )
-    add_plan_options(parser)
-    add_time_limit(parser)
-    add_share(parser)
-    output = group(parser, "output")
-    output.add_argument(
-        "--to",
-        choices=_FORMS,
-        default="html",
-        help="a page with search, selection and zoom; a drawing; a trace for ui.perfetto.dev; the "
-        "report that they are made from (default: html)",
-    )
-    output.add_argument(
-        "--against",
-        type=Path,
-        metavar="FILE",
-        help="older plan file: show the values that are new, gone, grown or somewhere else",
-    )
-    output.add_argument(
-        "--explain",
-        action="store_true",
-        help="also show the worth of each technique, which takes a plan for each",
-    )
-    output.add_argument(
-        "--curve",
-        action="store_true",
-        help="also show the bytes of the arena over the extra work of nodes that run again, for "
-        "training steps",
-    )
-    output.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="file to write, such as map.html; - is stdout",
-    )
 
 
 def execute(options: argparse.Namespace) -> None:

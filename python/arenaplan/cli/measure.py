@@ -6,29 +6,16 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from arenaplan.cli.common import add_json, add_model_command, group, is_tflite, say, shown, size
+from arenaplan.cli.common import is_tflite, say, shown, size
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.errors import NotAModel
 from arenaplan.importers.tflite.model import parse, read_bytes
 
 if TYPE_CHECKING:
-    from arenaplan.cli.common import Commands
+    pass
 
 _MOST: Final = 20
 """Most operators of a report."""
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_model_command(commands, "measure", execute)
-    group(parser, "output").add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="file to write the profile to; - is stdout (default: MODEL.profile.json)",
-    )
-    add_json(parser)
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arenaplan import _core
-from arenaplan.cli.common import (
-    add_command,
-    add_json,
-    byte_count,
-    group,
-    print_json,
-    seconds,
-    size,
-    whole,
-)
+from arenaplan.cli.common import print_json, size
 from arenaplan.cli.inputs import read_table
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.watch import gap, watching
@@ -25,60 +15,6 @@ from arenaplan.packing import check_capacity, check_limits
 
 if TYPE_CHECKING:
     from arenaplan import Packing
-    from arenaplan.cli.common import Commands
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_command(commands, "pack", execute)
-    parser.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE.csv",
-        help="- is stdin; columns id,lower,upper,size and optionally alignment,hint,gaps,offset,"
-        "space,group,lo,hi,may_overlap,apart",
-    )
-    group(parser, "memory").add_argument(
-        "--capacity",
-        type=byte_count,
-        metavar="BYTES",
-        help="stop as soon as each space fits this, such as 48KiB",
-    )
-    search = group(parser, "search")
-    limit = search.add_mutually_exclusive_group()
-    limit.add_argument("--time-limit", type=seconds, metavar="SECONDS", help="stop after some time")
-    limit.add_argument(
-        "--node-limit", type=whole(0), metavar="N", help="stop after N search nodes (reproducible)"
-    )
-    group(parser, "memory").add_argument(
-        "--align",
-        type=byte_count,
-        default=1,
-        metavar="BYTES",
-        help="divides every offset (default: 1)",
-    )
-    search.add_argument(
-        "--seed", type=whole(0), default=0, metavar="N", help="of all random choices (default: 0)"
-    )
-    parser.add_argument(
-        "--after",
-        type=Path,
-        metavar="OLD.csv",
-        help="a packing of an earlier problem: few buffers leave its offsets, at the same peak",
-    )
-    parser.add_argument(
-        "--why",
-        action="store_true",
-        help="if the buffers cannot fit, name those that prove it: without any one, the others fit",
-    )
-    add_json(parser)
-    group(parser, "output").add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="OUT.csv",
-        help="write the buffers with offsets, if they fit; - is stdout",
-    )
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -4,61 +4,32 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.cli.ahead import Ahead, flow_facts, load_ahead, tell_flow
-from arenaplan.cli.common import (
-    add_json,
-    add_model_command,
-    byte_count,
-    group,
-    has_ranges,
-    load_model,
-    print_json,
-    say,
-    shown,
-    size,
-    whole,
-)
+from arenaplan.cli.common import has_ranges, load_model, print_json, say, shown, size
 from arenaplan.cli.family import plan_shapes
 from arenaplan.cli.micro import arena_of, print_arena
 from arenaplan.cli.notes import notes_of
-from arenaplan.cli.options import add_plan_options, add_time_limit, plan_options, seen_by
+from arenaplan.cli.options import plan_options, seen_by
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.proofs import MOVE_SCOPE, gap_text, proof_of
-from arenaplan.cli.share import add_share, share
+from arenaplan.cli.share import share
+from arenaplan.cli.syntax.plan import INCREMENTAL, MATCH_RANGE, NUM_TEMP, SHARING
 from arenaplan.cli.watch import watching
-from arenaplan.dynamic.shapes import MAX_SHAPES
 from arenaplan.errors import CapacityExceeded, InvalidOption, SpacesExceeded
 from arenaplan.graph import Graph
-from arenaplan.incremental import IncrementalMode, report_incremental
+from arenaplan.incremental import report_incremental
 from arenaplan.model import Model, flat_sizes
-from arenaplan.sharing import SharingMode, SizeRule, report_storage_sharing
+from arenaplan.sharing import report_storage_sharing
 from arenaplan.spill import spilled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from arenaplan import Plan
-    from arenaplan.cli.common import Commands
 
-_SHARING: dict[str, tuple[SharingMode, SizeRule]] = {
-    "storage-sharing": ("default", "bytes"),
-    "nnvm": ("nnvm", "elements_x4"),
-}
-"""Strategies with blocks: their rules, and their measure of size."""
-
-_INCREMENTAL: dict[str, IncrementalMode] = {
-    "incremental": "default",
-    "litert": "litert",
-    "tflite-2019": "tflite-2019",
-}
-"""Strategies that place values one after the other, with their rules."""
-
-_MATCH_RANGE, _NUM_TEMP = 16, 1
-"""Defaults of storage sharing."""
 
 _SPACE_FIELDS = (
     "name",
@@ -70,64 +41,6 @@ _SPACE_FIELDS = (
     "cost",
 )
 _MOST_SPILLED = 20
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_model_command(commands, "plan", execute)
-    add_plan_options(parser)
-    add_share(parser)
-    classic, techniques = group(parser, "classic strategies"), group(parser, "techniques")
-    group(parser, "memory").add_argument(
-        "--capacity",
-        type=byte_count,
-        metavar="BYTES",
-        help="most bytes the arena may have, such as 48KiB",
-    )
-    add_time_limit(parser)
-    classic.add_argument(
-        "--strategy",
-        choices=("arena", *_SHARING, *_INCREMENTAL),
-        default="arena",
-        help="offsets in one arena; blocks that values share, as ours or as NNVM; "
-        "or values one after the other, as ours or as TensorFlow Lite (default: arena)",
-    )
-    for flag, name, default in (
-        ("--match-range", "N", _MATCH_RANGE),
-        ("--num-temp", "N", _NUM_TEMP),
-    ):
-        classic.add_argument(
-            flag, type=whole(0), metavar=name, help=f"storage sharing (default: {default})"
-        )
-    classic.add_argument("--auto-search", action="store_true", help="storage sharing: try ranges")
-    classic.add_argument(
-        "--size-rule",
-        choices=("bytes", "elements_x4"),
-        help="storage sharing (bytes; nnvm: elements_x4)",
-    )
-    techniques.add_argument(
-        "--parallel-safe", action="store_true", help="be safe in every order of the nodes"
-    )
-    group(parser, "model").add_argument(
-        "--max-shapes",
-        type=whole(1),
-        default=MAX_SHAPES,
-        metavar="N",
-        help=f"most shapes that --bind may describe (default: {MAX_SHAPES:,})",
-    )
-    add_json(parser)
-    group(parser, "output").add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="write the plan as JSON, of several shapes with their graphs; - is stdout",
-    )
-    group(parser, "output").add_argument(
-        "--with-graph",
-        action="store_true",
-        help="write the graph into the file of one plan, too, so that the file needs no model",
-    )
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -191,14 +104,14 @@ def _is_shared_or_classic(options: argparse.Namespace) -> bool:
 
 def _refuse_unused(options: argparse.Namespace) -> None:
     """Refuse options of strategies that were not chosen."""
-    if options.strategy in _SHARING:
+    if options.strategy in SHARING:
         return
     for flag in ("match_range", "num_temp", "auto_search", "size_rule"):
         if getattr(options, flag) not in (None, False):
             name = flag.replace("_", "-")
             raise InvalidOption(
                 f"option --{name}: strategy {options.strategy} has none, only "
-                f"{' and '.join(_SHARING)}"
+                f"{' and '.join(SHARING)}"
             )
 
 
@@ -211,27 +124,27 @@ def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
     for flag in ("output", "capacity"):
         if getattr(options, flag) is not None:
             raise InvalidOption(f"option {flag}: strategy {strategy} has no such thing")
-    if strategy in _INCREMENTAL:
+    if strategy in INCREMENTAL:
         if options.parallel_safe or options.no_in_place:
             flag = "parallel_safe" if options.parallel_safe else "no_in_place"
             raise InvalidOption(f"option {flag}: strategy {strategy} has no such thing")
         summary = report_incremental(
             graph,
             strategy=strategy,
-            mode=_INCREMENTAL[strategy],
+            mode=INCREMENTAL[strategy],
             alignment=options.align.everywhere or 64,
             preserve_inputs=options.preserve_inputs,
             workspace=options.workspace or "none",
         )
     else:
-        mode, size_rule = _SHARING[strategy]
+        mode, size_rule = SHARING[strategy]
         summary = report_storage_sharing(
             graph,
             strategy=strategy,
             mode=mode,
-            match_range=_MATCH_RANGE if options.match_range is None else options.match_range,
+            match_range=MATCH_RANGE if options.match_range is None else options.match_range,
             auto_search=options.auto_search,
-            num_temp=_NUM_TEMP if options.num_temp is None else options.num_temp,
+            num_temp=NUM_TEMP if options.num_temp is None else options.num_temp,
             size_rule=options.size_rule or size_rule,
             parallel_safe=options.parallel_safe,
         )
@@ -239,7 +152,7 @@ def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
         print_json(summary)
         return
     print(f"{shown(graph.name) or 'model'}: {len(graph.nodes):,} nodes, strategy {strategy}")
-    if strategy in _INCREMENTAL:
+    if strategy in INCREMENTAL:
         print(f"  arena        {size(summary['arena_bytes'])}")
         if summary["persistent_bytes"]:
             print(f"  persistent   {size(summary['persistent_bytes'])} of it")

@@ -3,56 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from arenaplan.cli.common import add_command, add_json, group, print_json, say, shown, size, whole
+from arenaplan.cli.common import print_json, say, shown, size
 from arenaplan.cli.inputs import read_model
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.errors import InvalidOption
 from arenaplan.proving import Proof, prove
-from arenaplan.proving.differential import RUNTIMES, Run, compared
+from arenaplan.proving.differential import Run, compared
 
 if TYPE_CHECKING:
-    from arenaplan.cli.common import Commands
+    pass
 
 PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert"}
 """Packages by runtime."""
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_command(commands, "prove", execute)
-    parser.add_argument(
-        "original", type=Path, metavar="ORIGINAL", help="the model before; - is stdin"
-    )
-    parser.add_argument("rewritten", type=Path, metavar="REWRITTEN", help="the model after")
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="proof to write, such as proof.json, for 'arenaplan check'; - is stdout",
-    )
-    runs = group(parser, "runs")
-    runs.add_argument(
-        "--run",
-        type=_runtimes,
-        default=(),
-        metavar="RUNTIMES",
-        help=f"also run both models and compare all bits: {', '.join(RUNTIMES)}, or both",
-    )
-    runs.add_argument(
-        "--inputs",
-        type=whole(1, 1 << 20),
-        default=20,
-        metavar="N",
-        help="inputs of the runs (default: 20)",
-    )
-    runs.add_argument(
-        "--seed", type=whole(0), default=0, metavar="N", help="seed of the inputs (default: 0)"
-    )
-    add_json(parser)
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -136,12 +100,3 @@ def _run(run: Run) -> dict[str, Any]:
         "distinct": run.distinct,
         "tensors": run.tensors,
     }
-
-
-def _runtimes(text: str) -> tuple[str, ...]:
-    """Read names of runtimes."""
-    names = tuple(dict.fromkeys(text.split(",")))
-    unknown = [name for name in names if name not in RUNTIMES]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"no runtime {unknown[0]!r}; there are {RUNTIMES}")
-    return names

@@ -4,76 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan._core import Transfer
 from arenaplan.cli.ahead import load_ahead
-from arenaplan.cli.common import (
-    add_json,
-    add_model_command,
-    byte_count,
-    group,
-    print_json,
-    say,
-    shown,
-    size,
-)
-from arenaplan.cli.options import add_time_limit
+from arenaplan.cli.common import print_json, say, shown, size
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.watch import watching
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
-from arenaplan.planning import goal_of
 
 if TYPE_CHECKING:
     from arenaplan import Plan, RecomputeCurve
-    from arenaplan.cli.common import Commands
 
 _MOST_LINES = 20
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_model_command(commands, "recompute", execute)
-    goal = group(parser, "goal").add_mutually_exclusive_group(required=True)
-    goal.add_argument(
-        "--budget",
-        type=byte_count,
-        metavar="BYTES",
-        help="least extra work in so many bytes, such as 512MiB",
-    )
-    goal.add_argument(
-        "--max-extra",
-        type=_percent,
-        metavar="PERCENT",
-        help="fewest bytes at so much extra work, such as 5%%",
-    )
-    goal.add_argument("--curve", action="store_true", help="bytes over extra work")
-    goal.add_argument(
-        "--strategy",
-        choices=("sqrt-n", "mxnet-mirror"),
-        help="what a strategy of this name makes again, for comparison",
-    )
-    memory = group(parser, "memory")
-    memory.add_argument(
-        "--inputs", choices=("inside", "reuse", "caller"), default="inside", help="memory of inputs"
-    )
-    memory.add_argument(
-        "--outputs", choices=("inside", "caller"), default="inside", help="memory of outputs"
-    )
-    memory.add_argument(
-        "--page-to",
-        metavar="NAME=BYTES@COST",
-        help="slow memory that values may be copied to and back from, such as host=64GiB@480: its "
-        "size, and the cost of copying a byte in the units of the nodes' costs",
-    )
-    group(parser, "output").add_argument(
-        "-o", "--output", type=Path, metavar="PLAN", help="plan file to write; - is stdout"
-    )
-    add_time_limit(parser)
-    add_json(parser)
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -114,16 +59,6 @@ def execute(options: argparse.Namespace) -> None:
         else:
             _print(graph, plan)
     watch.raise_if_stopped()
-
-
-def _percent(text: str) -> str:
-    """Read a part of the work, such as ``5%`` or ``5``."""
-    part = text if text.endswith("%") else f"{text}%"
-    try:
-        goal_of(part)
-    except InvalidOption:
-        raise argparse.ArgumentTypeError(f"{text!r} is no part of the work, such as 5%") from None
-    return part
 
 
 def curve_document(curve: RecomputeCurve) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 import arenaplan
@@ -16,23 +15,6 @@ from arenaplan.cli.watch import watching
 from arenaplan.errors import InvalidOption
 
 _MARK = b'{"format":"arenaplan-shared"'
-
-
-def add_share(parser: argparse.ArgumentParser) -> None:
-    """Add the options that make models share an arena."""
-    parser.add_argument(
-        "others",
-        type=Path,
-        nargs="*",
-        default=[],
-        metavar="MODEL",
-        help="more models, with --share",
-    )
-    parser.add_argument(
-        "--share",
-        choices=("never-together", "concurrent"),
-        help="plan all models for one arena: they run one after the other, or at the same time",
-    )
 
 
 def share(options: argparse.Namespace) -> None:

@@ -6,10 +6,10 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from arenaplan import Target, targets
-from arenaplan.cli.common import add_command, add_json, print_json
+from arenaplan.cli.common import print_json
 
 if TYPE_CHECKING:
-    from arenaplan.cli.common import Commands
+    pass
 
 _DEFAULTS = {
     "numpy": ".onnx",
@@ -18,12 +18,6 @@ _DEFAULTS = {
     "nodes": "graphs built by hand",
 }
 """The models whose plans are for a target unless another one is asked for."""
-
-
-def add_to(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_command(commands, "targets", execute)
-    add_json(parser)
 
 
 def execute(options: argparse.Namespace) -> None:

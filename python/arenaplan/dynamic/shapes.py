@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
+from arenaplan.choices import MAX_SHAPES as MAX_SHAPES
 from arenaplan.errors import InvalidOption, ShapeNotPlanned, TooManyShapes, UnboundDim, UnknownDim
 from arenaplan.importers.common import listed, quoted, whole_number
 
@@ -19,7 +20,6 @@ RangeBind: TypeAlias = "Mapping[str, Size | Collection[Size]]"
 Shape: TypeAlias = tuple[Size, ...]
 """One combination: a size for each name."""
 
-MAX_SHAPES = 4096
 """Most combinations that are looked at one by one, unless the caller says otherwise."""
 
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from arenaplan._core import Plan
+from arenaplan.choices import FORMS
 from arenaplan.export.c import header_of, shim_of
 from arenaplan.export.firmware import Firmware, firmware_of
 from arenaplan.export.hazards import hazards_header_of
@@ -63,8 +64,6 @@ class Exporter:
 
     name: str
     """Its name, as ``arenaplan export --to`` takes it."""
-    help: str
-    """What it is, in one line."""
     write: Callable[..., bytes]
     """
     Returns the content of the file.
@@ -85,6 +84,11 @@ class Exporter:
     """
     options: tuple[str, ...] = ()
     """Names of the options that this form has beside those of planning."""
+
+    @property
+    def help(self) -> str:
+        """What it is, in one line."""
+        return FORMS[self.name]
 
 
 def _header(
@@ -132,7 +136,6 @@ def _shim(_model: Model, plan: TflmPlan, name: str) -> bytes:
 _ALL = (
     Exporter(
         "tflm",
-        "the same .tflite model with the plan in it, for TensorFlow Lite Micro",
         _with_plan,
         reader="tflm",
         source="tflite",
@@ -140,32 +143,28 @@ _ALL = (
     ),
     Exporter(
         "tflm-shim",
-        "a C table for TensorFlow Lite Micro's NonPersistentMemoryPlannerShim",
         _shim,
         reader="tflm",
         source="tflite",
         options=("always",),
     ),
-    Exporter("c", "a C header", _header, reader="c", options=("sections", "firmware")),
-    Exporter("csv", "CSV in minimalloc's columns", _table, options=("space",)),
-    Exporter("json", "the plan file", _document),
-    Exporter("hazards", "the steps that each step waits for, as JSON", _hazards),
-    Exporter("hazards-c", "the steps that each step waits for, as a C table", _hazards_header),
+    Exporter("c", _header, reader="c", options=("sections", "firmware")),
+    Exporter("csv", _table, options=("space",)),
+    Exporter("json", _document),
+    Exporter("hazards", _hazards),
+    Exporter("hazards-c", _hazards_header),
     Exporter(
         "graph",
-        "the graph without weights, for Rust programs and other machines",
         _graph,
         source="unplanned",
     ),
     Exporter(
         "weights",
-        "the constants that nodes read as a safetensors file, by the names in the graph",
         weights_of,
         source="shapes",
     ),
     Exporter(
         "nnvm",
-        "the JSON form of the graph runtimes of NNVM and TVM, with storage ids",
         _runtime,
         source="unplanned",
     ),

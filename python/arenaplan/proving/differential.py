@@ -9,13 +9,12 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from arenaplan.choices import RUNTIMES
 from arenaplan.errors import InvalidOption, VerificationError
 from arenaplan.importers.tflite.model import Source, parse, read_bytes
 from arenaplan.importers.tflite.schema import DTYPES
 from arenaplan.proving.facts import Fact
 from arenaplan.proving.prover import Proof
-
-RUNTIMES: Final = ("tflm", "litert")
 
 _LEAST_ARENA: Final = 1 << 22
 _MOST_ARENA: Final = 1 << 30

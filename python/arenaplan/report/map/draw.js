@@ -1,7 +1,7 @@
 // Drawing of one memory: rectangles of address and time, and its curves below.
 
 import { CHANGES, KINDS, short } from "./data.js";
-import { marks, Raster, RectTree, Scale, View } from "./geometry.js";
+import { Cover, marks, Raster, RectTree, Scale, View } from "./geometry.js";
 
 const LEFT = 78;
 const RIGHT = 10;
@@ -90,6 +90,8 @@ export class Panel {
     });
     /** Left, right, top and bottom of the rectangle at hand. */
     this.pixels = new Int32Array(4);
+    /** Of the items that are seen: item, left, right, top and bottom, the uppermost first. */
+    this.seen = new Int32Array(5 * items.length);
   }
 
   /** Whether an item of the program is in one of these memories. */
@@ -117,10 +119,11 @@ export class Panel {
     const top = box.top + box.height + round(AXIS + GAP);
     this.chart = { ...box, top, height: Math.max(1, round(height) - top - 1) };
     this.raster = new Raster(box.width, box.height);
+    this.cover = new Cover(box.width);
     this.image = new ImageData(new Uint8ClampedArray(this.raster.pixels.buffer), box.width);
   }
 
-  /** Call `visit(item)` for the items in view, the largest first; returns their number. */
+  /** Call `visit(item)` for the items in view, the smallest first; returns their number. */
   #visible(visit) {
     const { view, items } = this;
     const { x0, x1, y0, y1 } = view;
@@ -130,7 +133,8 @@ export class Panel {
     if (part > 1 / 8) {
       // Most are in view: a look at each is quicker than a query and sorting.
       const { start, stop, offset, end } = this.program;
-      for (const item of items) {
+      for (let at = items.length - 1; at >= 0; at--) {
+        const item = items[at];
         if (start[item] < x1 && stop[item] > x0 && offset[item] < y1 && end[item] > y0) {
           visit(item);
           count++;
@@ -140,7 +144,7 @@ export class Panel {
     }
     const found = [];
     this.tree.query(x0, x1, y0, y1, (item) => found.push(item));
-    Int32Array.from(found).sort().forEach(visit);
+    Int32Array.from(found).sort().reverse().forEach(visit);
     return found.length;
   }
 
@@ -178,13 +182,31 @@ export class Panel {
     context.fillStyle = theme.paper;
     context.fillRect(0, 0, this.canvas.width, this.canvas.height);
     raster.clear(pixel(parts(theme.plot)));
-    const labels = [];
+    // The last ones first, which tell whether those below them can be seen.
+    const { seen } = this;
+    let last = 0;
+    this.cover.clear();
     this.drawn = this.#visible((item) => {
       this.#place(item);
       const { 0: l, 1: r, 2: t, 3: b } = this.pixels;
+      if (this.cover.hides(l, r, t, b)) return;
+      seen[last] = item;
+      seen[last + 1] = l;
+      seen[last + 2] = r;
+      seen[last + 3] = t;
+      seen[last + 4] = b;
+      last += 5;
+    });
+    const labels = [];
+    for (let at = last - 5; at >= 0; at -= 5) {
+      const item = seen[at];
+      const l = seen[at + 1];
+      const r = seen[at + 2];
+      const t = seen[at + 3];
+      const b = seen[at + 4];
       raster.bordered(l, r, t, b, this.fills[item], this.borders[item]);
       if (r - l > 44 * this.ratio && b - t > 13 * this.ratio) labels.push([item, l, r, t, b]);
-    });
+    }
     context.putImageData(this.image, box.left, box.top);
     this.#labels(context, theme, labels);
     this.#axes(context, theme);

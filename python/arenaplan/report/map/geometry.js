@@ -152,6 +152,36 @@ export class Scale {
 }
 
 /**
+ * Columns of pixels, and of each the rows that rectangles of a pixel's width cover. Asked about the
+ * last rectangle first, it tells which ones nobody sees: of 100,000 steps on 1,000 pixels most.
+ */
+export class Cover {
+  constructor(width) {
+    this.top = new Int32Array(width);
+    this.bottom = new Int32Array(width);
+  }
+
+  clear() {
+    this.top.fill(0);
+    this.bottom.fill(0);
+  }
+
+  /** Whether later rectangles cover a rectangle; it covers those before it. */
+  hides(l, r, t, b) {
+    if (r - l !== 1) return false;
+    const { top, bottom } = this;
+    if (t >= top[l] && b <= bottom[l]) return true;
+    if (t <= bottom[l] && b >= top[l]) {
+      if (t < top[l]) top[l] = t;
+      if (b > bottom[l]) bottom[l] = b;
+    } else if (b - t > bottom[l] - top[l]) {
+      [top[l], bottom[l]] = [t, b];
+    }
+    return false;
+  }
+}
+
+/**
  * Paint rectangles into pixels of 32 bits, one row of pixels after the other: a hundred thousand of
  * them take a few milliseconds, where as many calls of a canvas take a tenth of a second.
  */

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from arenaplan import choices
 from arenaplan.errors import InvalidOption
 from arenaplan.importers.tflite.micro.cmsis import CMSIS_NN, CMSIS_NN_MVE
 from arenaplan.importers.tflite.micro.custom import CUSTOM
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
     from arenaplan.importers.tflite.model import Operator
 
 KERNEL_SETS: Final[Mapping[str, Mapping[str, Kernel]]] = {
-    "reference": KERNELS,
-    "cmsis-nn": {**KERNELS, **CMSIS_NN},
-    "cmsis-nn-mve": {**KERNELS, **CMSIS_NN_MVE},
+    name: {**KERNELS, **own}
+    for name, own in zip(choices.KERNELS, ({}, CMSIS_NN, CMSIS_NN_MVE), strict=True)
 }
 """Builtin kernels by operator, of each set."""
 
