@@ -218,7 +218,7 @@ impl QuantizedConv {
         let (pairs, positions) = (self.pairs(), self.window.positions());
         let passes = pairs.div_ceil(most.max(1));
         let rows = pairs.div_ceil(passes);
-        let held = if passes > 1 { self.panels() * ROWS } else { 0 };
+        let held = if passes > 1 { self.fan_out.next_multiple_of(ROWS) } else { 0 };
         let (blocks, vectors) = (positions.div_ceil(columns), columns.div_ceil(LANES));
         let copied = if self.window.is_identity() { 4 } else { 60 } + 8 * vectors;
         // A row of weights is read once per block, from a cache that is slower the more there are.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan._core import CompiledKernel, WindowSide
+from arenaplan._core import CompiledKernel, WindowSide, quantized_way
 from arenaplan.executor import compiled
 from arenaplan.executor.chains import RECIPES
 
@@ -311,3 +311,31 @@ def test_a_product_and_a_sum_are_rounded_once_where_processors_can() -> None:
     twice = np.float32(255) * factor + shift
     assert once != twice
     assert set(made) in ({once}, {twice})
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "fan_in", "fan_out", "room", "way", "of_bytes"),
+    [
+        (56, 3, 1, 64, 64, 3000, (2600, 5694976), (2560, 6999552)),
+        (56, 3, 1, 64, 64, 1 << 16, (22320, 4436992), (55728, 2382208)),
+        (14, 1, 1, 1024, 256, 3000, (2928, 2522368), (4480, 2236416)),
+        (28, 3, 2, 128, 130, 1 << 16, (18432, 1198332), (57648, 684936)),
+    ],
+)
+def test_plans_ask_for_the_same_scratch_memory_on_every_processor(
+    size: int,
+    kernel: int,
+    stride: int,
+    fan_in: int,
+    fan_out: int,
+    room: int,
+    way: tuple[int, int],
+    of_bytes: tuple[int, int],
+) -> None:
+    before = kernel // 2
+    out = (size + 2 * before - kernel) // stride + 1
+    side = WindowSide(size, out, kernel, stride, 1, before)
+    found = CompiledKernel.conv_way(side, side, fan_in, fan_out, room)
+    assert (found.elements, found.cycles) == way
+    found = quantized_way(side, side, fan_in, fan_out, room)
+    assert (found.elements, found.cycles) == of_bytes
