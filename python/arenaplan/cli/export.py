@@ -26,7 +26,7 @@ from arenaplan.cli.common import (
 from arenaplan.cli.inputs import load_plan
 from arenaplan.cli.micro import operator_names
 from arenaplan.cli.options import (
-    Alignments,
+    PerSpace,
     add_plan_options,
     add_time_limit,
     build_of,
@@ -282,7 +282,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
         raise InvalidOption("--budget: TensorFlow Lite Micro has one arena for tensors")
     if (options.inputs, options.outputs) != ("inside", "inside"):
         raise InvalidOption("TensorFlow Lite Micro has inputs and outputs in its arena")
-    if options.align != Alignments() or options.no_in_place or options.preserve_inputs:
+    if options.align != PerSpace() or options.no_in_place or options.preserve_inputs:
         say("note: TensorFlow Lite Micro's own rules decide alignment and sharing")
     if options.target is not None and options.target.partition(":")[0] != "tflm":
         raise InvalidOption(f"option --target: --to {options.to} is for tflm")

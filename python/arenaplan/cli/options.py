@@ -26,8 +26,8 @@ from arenaplan.spaces import Space, aligned, parse_spaces
 
 
 @dataclass(frozen=True, slots=True)
-class Alignments:
-    """Alignments of offsets: in every space, and in named ones."""
+class PerSpace:
+    """Numbers of bytes: of every space, and of named ones."""
 
     everywhere: int | None = None
     spaces: dict[str, int] = field(default_factory=dict)
@@ -39,8 +39,8 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
     add_build(parser)
     memory.add_argument(
         "--align",
-        type=_alignments,
-        default=Alignments(),
+        type=per_space,
+        default=PerSpace(),
         metavar="BYTES",
         help=f"{option_help('alignment')}; SPACE=BYTES for one space, such as sram=16",
     )
@@ -135,7 +135,7 @@ def add_build(parser: argparse.ArgumentParser) -> None:
 
 def plan_options(options: argparse.Namespace) -> PlanOptions:
     """Return the options of :func:`arenaplan.plan` that the command line stands for."""
-    align: Alignments = options.align
+    align: PerSpace = options.align
     spaces: list[Space] | None = options.budget
     if spaces is None and (align.spaces or options.pin):
         raise InvalidOption("--align SPACE=BYTES and --pin need a --budget that names the spaces")
@@ -207,7 +207,7 @@ def _slowdown(text: str) -> float:
     return ratio
 
 
-def _alignments(text: str) -> Alignments:
+def per_space(text: str) -> PerSpace:
     """Read ``64``, ``sram=16`` or ``64,sram=16``."""
     everywhere: int | None = None
     spaces: dict[str, int] = {}
@@ -219,7 +219,7 @@ def _alignments(text: str) -> Alignments:
             spaces[name] = byte_count(number)
         else:
             everywhere = byte_count(number)
-    return Alignments(everywhere, spaces)
+    return PerSpace(everywhere, spaces)
 
 
 def _spaces(text: str) -> list[Space]:
