@@ -61,7 +61,7 @@ impl Described {
     }
 
     /// Returns all steps at which something changes.
-    fn steps(&self) -> impl Iterator<Item = u64> {
+    fn steps(&self) -> impl Iterator<Item = u64> + Clone {
         let gaps = self.gaps.iter().flat_map(|gap| [gap.lower, gap.upper]);
         [self.about.lower, self.about.upper].into_iter().chain(gaps)
     }
@@ -95,7 +95,7 @@ impl Steps {
         };
         match (counted(lower), counted(upper)) {
             (Some(lower), Some(upper)) => Ok(LiveRange::new(lower, upper)?),
-            _ => Err(Failure::argument("there are too many different steps".into())),
+            _ => Err(Failure::argument("there are too many different steps")),
         }
     }
 }
@@ -267,8 +267,9 @@ impl Problem {
                 return Ok(found);
             }
             let left = Duration::from_millis(limit / 10);
-            let deadline = budget.deadline.and_then(|it| it.checked_add(left));
-            compact(problem, &found, &Budget { deadline, ..*budget })
+            let mut rest = *budget;
+            rest.deadline = budget.deadline.and_then(|it| it.checked_add(left));
+            compact(problem, &found, &rest)
         };
         let (problem, found) = self.ask(options, watch, moved)?;
         let peak_of_staying = found.peak();
@@ -375,7 +376,7 @@ fn only_of_solve(options: &Options) -> Result<()> {
     if options.flags & OPTIONS_COMPACT == 0 {
         return Ok(());
     }
-    Err(Failure::argument("the option AP_OPTIONS_COMPACT is one of ap_solve".into()))
+    Err(Failure::argument("the option AP_OPTIONS_COMPACT is one of ap_solve"))
 }
 
 /// Refuses flags that this library does not know.
