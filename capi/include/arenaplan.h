@@ -57,6 +57,11 @@
 #define AP_NONE UINT32_MAX
 
 /**
+ * Flag of options: buffers are moved to lower offsets at last, until none can move alone.
+ */
+#define AP_OPTIONS_COMPACT 1
+
+/**
  * Flag of a plan: it is safe in every order that the graph permits.
  */
 #define AP_PLAN_PARALLEL_SAFE 1
@@ -636,6 +641,10 @@ typedef struct ap_options {
      */
     uint32_t size;
     /**
+     * `AP_OPTIONS_COMPACT`, or 0.
+     */
+    uint32_t flags;
+    /**
      * Milliseconds after which the best packing so far is returned; 0 is no limit.
      */
     uint64_t time_limit_ms;
@@ -1188,7 +1197,7 @@ enum ap_code ap_problem_set_space(struct ap_problem *problem,
  * Adds a buffer of `bytes` bytes to space 0, needed in the steps from `lower` up to, and without,
  * `upper`, at an offset that is a multiple of `alignment`; 0 counts as 1.
  *
- * The first buffer has number 0, the next number 1. Steps are at most 4,294,967,295; a call that
+ * The first buffer has number 0, the next number 1. Steps may be time stamps of 64 bits; a call that
  * fails adds nothing.
  */
 enum ap_code ap_problem_add(struct ap_problem *problem,
@@ -1258,7 +1267,7 @@ enum ap_code ap_solve(const struct ap_problem *problem,
  * Packs again after the problem has changed, so that few buffers leave their old offsets.
  *
  * `old` has one offset per buffer, or `AP_NO_OFFSET` for a new one. The peak of each space is at most
- * that of `ap_solve`, or at most the capacity if that can be met.
+ * that of `ap_solve`, or at most the capacity if that can be met. `AP_OPTIONS_COMPACT` is refused.
  */
 enum ap_code ap_repack(const struct ap_problem *problem,
                        const uint64_t *old,

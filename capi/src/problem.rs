@@ -3,25 +3,110 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use arenaplan::base::{Alignment, BufferId, LiveRange, MAX_BYTES};
-use arenaplan::pack::{self, Rules, Space as CoreSpace, infeasible_subset, repack};
+use arenaplan::base::{BufferId, LiveRange, MAX_BYTES};
+use arenaplan::pack::{self, Rules, Space as CoreSpace, compact, infeasible_subset, repack};
 use arenaplan::{Budget, SpaceId, solve};
 
 use crate::error::{Code, Failure, Result};
 use crate::types::{
-    BUFFER_FIXED, BUFFER_HINTED, Buffer, Gap, Options, Space, SpacePacking, Status, position,
+    BUFFER_FIXED, BUFFER_HINTED, Buffer, Gap, OPTIONS_COMPACT, Options, Space, SpacePacking,
+    Status, position,
 };
 use crate::watch::Watch;
 
 /// In an array of old offsets: the buffer has none.
 pub const NO_OFFSET: u64 = u64::MAX;
+
+/// Part of a time limit, in tenths, that the search has if buffers are moved to lower offsets behind it.
+const SEARCH_TENTHS: u64 = 9;
+
+/// A buffer as it was described: how the core counts its steps depends on those of all others.
+#[derive(Debug)]
+struct Described {
+    about: Buffer,
+    gaps: Vec<Gap>,
+    range: Option<Range<u64>>,
+    group: Option<u32>,
+}
+
+impl Described {
+    /// Returns the buffer as the core has it.
+    fn build(&self, steps: &Steps) -> Result<pack::Buffer> {
+        let Self { about, gaps, range, group } = self;
+        let live = steps.range(about.lower, about.upper)?;
+        let mut built = if gaps.is_empty() {
+            pack::Buffer::new(about.bytes, live)
+        } else {
+            let gaps = gaps.iter().map(|gap| {
+                let bytes = gap.bytes_lower..gap.bytes_upper;
+                Ok(pack::Gap { steps: steps.range(gap.lower, gap.upper)?, bytes })
+            });
+            let gaps = gaps.collect::<Result<Vec<_>>>()?;
+            pack::Buffer::with_gaps(about.bytes, live, &gaps)?
+        };
+        built = built.with_multiple_of(about.alignment.max(1))?;
+        built = built.with_space(SpaceId::from(about.space));
+        if about.flags & BUFFER_FIXED != 0 {
+            built = built.with_pin(about.offset);
+        } else if about.flags & BUFFER_HINTED != 0 {
+            built = built.with_hint(about.offset);
+        }
+        if let Some(range) = range {
+            built = built.with_range(range.clone());
+        }
+        if let Some(group) = group {
+            built = built.with_group(*group);
+        }
+        Ok(built)
+    }
+
+    /// Returns all steps at which something changes.
+    fn steps(&self) -> impl Iterator<Item = u64> + Clone {
+        let gaps = self.gaps.iter().flat_map(|gap| [gap.lower, gap.upper]);
+        [self.about.lower, self.about.upper].into_iter().chain(gaps)
+    }
+}
+
+/// The steps of a problem: if some have more than 32 bits, the core counts the different ones.
+struct Steps {
+    /// The different steps in order; none if all have 32 bits.
+    moments: Vec<u64>,
+}
+
+impl Steps {
+    fn of(every: impl Iterator<Item = u64> + Clone) -> Self {
+        let mut moments = Vec::new();
+        if every.clone().any(|step| step > u64::from(u32::MAX)) {
+            moments.extend(every);
+            moments.sort_unstable();
+            moments.dedup();
+        }
+        Self { moments }
+    }
+
+    fn range(&self, lower: u64, upper: u64) -> Result<LiveRange> {
+        if lower >= upper {
+            return Err(Failure::argument(format!("the range of steps {lower}..{upper} is empty")));
+        }
+        let counted = |step: u64| {
+            let rank = self.moments.binary_search(&step).ok();
+            let step = rank.map_or(Some(step), |rank| u64::try_from(rank).ok())?;
+            u32::try_from(step).ok()
+        };
+        match (counted(lower), counted(upper)) {
+            (Some(lower), Some(upper)) => Ok(LiveRange::new(lower, upper)?),
+            _ => Err(Failure::argument("there are too many different steps")),
+        }
+    }
+}
+
 /// Buffers to be placed, and the memories they are placed in.
 ///
 /// A problem begins with space 0, which is unlimited. Buffers are numbered from 0 on, as they are
 /// added.
 #[derive(Debug)]
 pub struct Problem {
-    buffers: Vec<pack::Buffer>,
+    buffers: Vec<Described>,
     spaces: Vec<CoreSpace>,
     /// Bytes of each space that no buffer has.
     reserved: Vec<(u32, Range<u64>)>,
@@ -50,7 +135,7 @@ impl Problem {
             possible("a capacity", space.capacity)?;
             described = described.with_capacity(space.capacity);
         }
-        described = described.with_alignment(alignment(space.alignment)?);
+        described = described.with_multiple_of(space.alignment.max(1))?;
         let (at, known) = (position(index), self.spaces.len());
         if at > known {
             let text = format!("space {index} cannot be described before space {known}");
@@ -71,23 +156,9 @@ impl Problem {
         if space.index() >= self.spaces.len() {
             return Err(Failure::argument(format!("there is no space {space}")));
         }
-        let live = live(buffer.lower, buffer.upper)?;
-        let mut built = if gaps.is_empty() {
-            pack::Buffer::new(buffer.bytes, live)
-        } else {
-            let gaps = gaps.iter().map(|gap| {
-                let bytes = gap.bytes_lower..gap.bytes_upper;
-                Ok(pack::Gap { steps: self::live(gap.lower, gap.upper)?, bytes })
-            });
-            let gaps = gaps.collect::<Result<Vec<_>>>()?;
-            pack::Buffer::with_gaps(buffer.bytes, live, &gaps)?
-        };
-        built = built.with_multiple_of(buffer.alignment.max(1))?.with_space(space);
-        if buffer.flags & BUFFER_FIXED != 0 {
-            built = built.with_pin(buffer.offset);
-        } else if buffer.flags & BUFFER_HINTED != 0 {
-            built = built.with_hint(buffer.offset);
-        }
+        let about = Buffer { gaps: std::ptr::null(), ..buffer };
+        let built = Described { about, gaps: gaps.to_vec(), range: None, group: None };
+        built.build(&Steps::of(built.steps()))?; // Refused here, and not when it is packed.
         let room = self.buffers.try_reserve(1);
         room.map_err(|_| Failure::new(Code::OutOfMemory, "not enough memory for a buffer"))?;
         self.buffers.push(built);
@@ -108,14 +179,14 @@ impl Problem {
         if low > high {
             return Err(Failure::argument(format!("the bytes {low}..{high} are no range")));
         }
-        self.buffers[place] = self.buffers[place].clone().with_range(low..high);
+        self.buffers[place].range = Some(low..high);
         Ok(())
     }
 
     /// Puts a buffer into a group, whose buffers have the same offset.
     pub(crate) fn set_group(&mut self, buffer: u64, group: u32) -> Result<()> {
         let place = self.known(buffer)?;
-        self.buffers[place] = self.buffers[place].clone().with_group(group);
+        self.buffers[place].group = Some(group);
         Ok(())
     }
 
@@ -158,7 +229,9 @@ impl Problem {
             };
             *space = space.clone().with_capacity(bytes);
         }
-        Ok(pack::Problem::with_rules(self.buffers.clone(), spaces, self.rules.clone())?)
+        let steps = Steps::of(self.buffers.iter().flat_map(Described::steps));
+        let buffers = self.buffers.iter().map(|it| it.build(&steps)).collect::<Result<Vec<_>>>()?;
+        Ok(pack::Problem::with_rules(buffers, spaces, self.rules.clone())?)
     }
 
     /// Answers a question about the problem within the limits of the caller.
@@ -168,6 +241,7 @@ impl Problem {
         watch: &Watch<'_>,
         question: impl FnOnce(&pack::Problem, &Budget<'_>) -> arenaplan::Result<T>,
     ) -> Result<(pack::Problem, T)> {
+        no_flags("options", options.flags, OPTIONS_COMPACT)?;
         let some = |number: u64| (number > 0).then_some(number);
         let problem = self.build(some(options.capacity))?;
         let answer = watch.during(|mut budget| {
@@ -181,8 +255,23 @@ impl Problem {
         Ok((problem, answer))
     }
 
-    pub(crate) fn solve(&self, options: Options, watch: &Watch<'_>) -> Result<Packing> {
-        let (problem, found) = self.ask(options, watch, solve)?;
+    pub(crate) fn solve(&self, mut options: Options, watch: &Watch<'_>) -> Result<Packing> {
+        let is_compact = options.flags & OPTIONS_COMPACT != 0;
+        let limit = options.time_limit_ms;
+        if is_compact {
+            options.time_limit_ms = (limit / 10).saturating_mul(SEARCH_TENTHS).max(limit.min(1));
+        }
+        let moved = |problem: &pack::Problem, budget: &Budget<'_>| {
+            let found = solve(problem, budget)?;
+            if !is_compact {
+                return Ok(found);
+            }
+            let left = Duration::from_millis(limit / 10);
+            let mut rest = *budget;
+            rest.deadline = budget.deadline.and_then(|it| it.checked_add(left));
+            compact(problem, &found, &rest)
+        };
+        let (problem, found) = self.ask(options, watch, moved)?;
         let peak_of_staying = found.peak();
         Ok(Packing { problem, found, peak_of_staying })
     }
@@ -194,6 +283,7 @@ impl Problem {
         options: Options,
         watch: &Watch<'_>,
     ) -> Result<Packing> {
+        only_of_solve(&options)?;
         let old: Vec<_> = old.iter().map(|&at| (at != NO_OFFSET).then_some(at)).collect();
         let again = |problem: &pack::Problem, budget: &Budget<'_>| repack(problem, &old, budget);
         let (problem, again) = self.ask(options, watch, again)?;
@@ -208,6 +298,7 @@ impl Problem {
         options: Options,
         watch: &Watch<'_>,
     ) -> Result<Subset> {
+        only_of_solve(&options)?;
         if position(space) >= self.spaces.len() {
             return Err(Failure::argument(format!("there is no space {space}")));
         }
@@ -280,6 +371,14 @@ impl Packing {
     }
 }
 
+/// Refuses options that only `ap_solve` has.
+fn only_of_solve(options: &Options) -> Result<()> {
+    if options.flags & OPTIONS_COMPACT == 0 {
+        return Ok(());
+    }
+    Err(Failure::argument("the option AP_OPTIONS_COMPACT is one of ap_solve"))
+}
+
 /// Refuses flags that this library does not know.
 pub(crate) fn no_flags(what: &str, flags: u32, known: u32) -> Result<()> {
     if flags & !known == 0 {
@@ -295,18 +394,4 @@ fn possible(what: &str, bytes: u64) -> Result<()> {
         return Ok(());
     }
     Err(Failure::argument(format!("{what} of {bytes} bytes is larger than any memory")))
-}
-
-/// Returns an alignment; 0 is that of any address.
-fn alignment(bytes: u64) -> Result<Alignment> {
-    Ok(Alignment::new(bytes.max(1))?)
-}
-
-/// Returns a live range of steps that the core can count.
-fn live(lower: u64, upper: u64) -> Result<LiveRange> {
-    if let (Ok(lower), Ok(upper)) = (u32::try_from(lower), u32::try_from(upper)) {
-        return Ok(LiveRange::new(lower, upper)?);
-    }
-    let text = format!("the steps {lower}..{upper} are past the largest, {}", u32::MAX);
-    Err(Failure::argument(text))
 }

@@ -40,6 +40,9 @@ impl From<pack::Status> for Status {
     }
 }
 
+/// Flag of options: buffers are moved to lower offsets at last, until none can move alone.
+pub const OPTIONS_COMPACT: u32 = 1;
+
 /// Limits of a search. All zeros, but for `size`, are the defaults.
 ///
 /// Without a time limit the result depends on the problem and the options alone, and is that of
@@ -49,6 +52,8 @@ impl From<pack::Status> for Status {
 pub struct Options {
     /// `sizeof(ap_options)`.
     pub size: u32,
+    /// `AP_OPTIONS_COMPACT`, or 0.
+    pub flags: u32,
     /// Milliseconds after which the best packing so far is returned; 0 is no limit.
     pub time_limit_ms: u64,
     /// Search nodes after which the best packing so far is returned; 0 is no limit.
@@ -248,6 +253,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             size: 0,
+            flags: 0,
             time_limit_ms: 0,
             node_limit: 0,
             capacity: 0,

@@ -2986,6 +2986,7 @@ def pack(
     time_limit: float | None,
     node_limit: int | None,
     seed: int,
+    compact: bool,
     on_progress: Any | None,
 ) -> Packing:
     """
@@ -3035,26 +3036,32 @@ def pack_bytes(weights: ndarray[Any, Any], zero: int, target: ndarray[Any, Any])
 
 def pack_csv(
     text: str,
-    alignment: int,
-    capacity: int | None,
+    spaces: list[tuple[str, int | None, int, list[tuple[int, int]]]],
     time_limit: float | None,
     node_limit: int | None,
     seed: int,
+    compact: bool,
     on_progress: Any | None,
 ) -> Packing:
     """
-    Pack the buffers of a CSV document.
+    Pack the buffers of a CSV document. The first of ``spaces`` is what those are like that no other
+    one describes by name.
     """
 
 def pack_csv_again(
-    text: str, old: str, alignment: int, capacity: int | None, seed: int
+    text: str,
+    old: str,
+    spaces: list[tuple[str, int | None, int, list[tuple[int, int]]]],
+    seed: int,
 ) -> tuple[Packing, list[str], int]:
     """
     Return a packing of a CSV document near that of an ``old`` one, the identifiers of the buffers that
     moved, and the peak of staying.
     """
 
-def pack_csv_blame(text: str, alignment: int, capacity: int | None) -> list[tuple[str, list[str]]]:
+def pack_csv_blame(
+    text: str, spaces: list[tuple[str, int | None, int, list[tuple[int, int]]]]
+) -> list[tuple[str, list[str]]]:
     """
     Return the name of each space of a CSV document that is proven too small, with the identifiers of
     buffers that prove it.

@@ -142,10 +142,11 @@ class Problem:
         time_limit: float | None = None,
         node_limit: int | None = None,
         seed: int = 0,
+        compact: bool = False,
         on_progress: Progress | None = None,
     ) -> Packing:
         """
-        Return the best packing that is found; see :func:`pack` for the limits.
+        Return the best packing that is found; see :func:`pack` for the limits and ``compact``.
 
         Raises
         ------
@@ -159,6 +160,7 @@ class Problem:
         packing = _core.pack(
             self._columns(),
             **check_limits(time_limit, node_limit, seed),
+            compact=bool(compact),
             on_progress=on_progress,
         )
         if packing.interrupted:
@@ -274,7 +276,7 @@ class Problem:
             "spaces": spaces,
         }
 
-    def _spaces(self) -> list[_Described]:
+    def _spaces(self) -> list[Described]:
         """Return name, capacity, alignment and reserved bytes of each space."""
         capacity = check_capacity(self.capacity)
         if self.spaces and capacity is not None:
@@ -288,18 +290,19 @@ class Problem:
         for name in reserved:
             if name not in {space.name for space in spaces}:
                 raise InvalidOption(f"option reserved: there is no space {name!r}")
-        return [
-            (
-                space.name,
-                check_capacity(space.capacity),
-                space.alignment or 1,
-                [_reserved(zone) for zone in reserved.get(space.name, ())],
-            )
-            for space in spaces
-        ]
+        return [describe(space, reserved.get(space.name, ())) for space in spaces]
 
 
-_Described = tuple[str, int | None, int, list[Range]]
+Described = tuple[str, int | None, int, list[Range]]
+
+
+def describe(space: Space, reserved: Iterable[Range]) -> Described:
+    """Return a space as the core reads it: name, capacity, alignment and reserved bytes."""
+    capacity = check_capacity(space.capacity)
+    alignment = 1 if space.alignment is None else space.alignment
+    if not 0 < alignment <= 1 << 62:
+        raise InvalidAlignment(f"alignment {alignment} is not a number from 1 to 2^62")
+    return space.name, capacity, alignment, [_reserved(zone) for zone in reserved]
 
 
 def pack(
@@ -319,6 +322,7 @@ def pack(
     time_limit: float | None = None,
     node_limit: int | None = None,
     seed: int = 0,
+    compact: bool = False,
     on_progress: Progress | None = None,
 ) -> Packing:
     """
@@ -359,6 +363,9 @@ def pack(
         Search nodes after which it is; the result does not depend on the machine.
     seed : int, default 0
         Seed of all random choices.
+    compact : bool, default False
+        Move buffers down at last, each to the lowest offset at which the others leave it room,
+        until none can move alone. The peak stays or falls; few bytes high in the arena are touched.
     on_progress : callable, optional
         Called with a dictionary (``stage``, ``seconds``, ``peak``, ``lower_bound``, ``nodes``)
         for each improvement. If it returns ``False``, the best packing so far is returned.
@@ -428,7 +435,10 @@ def pack(
         "spaces": [("arena", check_capacity(capacity), 1, [_reserved(it) for it in reserved])],
     }
     packing = _core.pack(
-        columns, **check_limits(time_limit, node_limit, seed), on_progress=on_progress
+        columns,
+        **check_limits(time_limit, node_limit, seed),
+        compact=bool(compact),
+        on_progress=on_progress,
     )
     if packing.interrupted:
         interrupt = KeyboardInterrupt("interrupted")

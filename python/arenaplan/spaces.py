@@ -38,7 +38,8 @@ class Space:
         Cost of reading or writing one byte, in any unit that all spaces share. By
         default the position among the spaces: 0 for the first one, which is the fastest.
     alignment : int, optional
-        Power of two that divides every offset in it; by default that of the plan.
+        Power of two that divides every offset in it; by default that of the plan. In a
+        :class:`Problem`, any number.
 
     Examples
     --------

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use arenaplan::base::{Alignment, BufferId, LiveRange};
+use arenaplan::base::{BufferId, LiveRange};
 use arenaplan::format::CsvProblem;
 use arenaplan::pack::{
-    Apart, Buffer, Forbidden, Gap, Rules, Space, Tries, infeasible_subset, repack,
+    Apart, Buffer, Forbidden, Gap, Rules, Space, Tries, compact, infeasible_subset, repack,
 };
 use arenaplan::{Problem, SpaceId, solve};
 use pyo3::Borrowed;
@@ -36,12 +36,17 @@ struct Limits {
     time_limit: Option<f64>,
     node_limit: Option<u64>,
     seed: u64,
+    /// Whether buffers are moved to lower offsets at last.
+    compact: bool,
 }
 
 /// Bytes of each row of a problem, as long as rows are columns of numbers.
 const ROW_BYTES: usize = 64;
 /// Bytes of a line of CSV, at least.
 const LINE_BYTES: usize = 8;
+
+/// Part of a time limit that the search has if buffers are moved to lower offsets behind it.
+const SEARCH_SHARE: f64 = 0.9;
 
 /// A space: name, capacity, alignment and reserved bytes.
 type Described = (String, Option<u64>, u64, Vec<(u64, u64)>);
@@ -161,7 +166,7 @@ impl Columns {
 /// Returns the spaces that Python describes.
 fn described(spaces: Vec<Described>) -> arenaplan::Result<Vec<Space>> {
     let spaces = spaces.into_iter().map(|(name, capacity, alignment, reserved)| {
-        let mut space = Space::new(name).with_alignment(Alignment::new(alignment)?);
+        let mut space = Space::new(name).with_multiple_of(alignment)?;
         if let Some(bytes) = capacity {
             space = space.with_capacity(bytes);
         }
@@ -194,6 +199,7 @@ impl Source {
     time_limit,
     node_limit,
     seed,
+    compact,
     on_progress,
 ))]
 #[allow(clippy::too_many_arguments, reason = "one per option")]
@@ -203,9 +209,10 @@ pub(crate) fn pack(
     time_limit: Option<f64>,
     node_limit: Option<u64>,
     seed: u64,
+    compact: bool,
     on_progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Packing> {
-    let limits = Limits { time_limit, node_limit, seed };
+    let limits = Limits { time_limit, node_limit, seed, compact };
     let items = problem.sizes.len();
     let source = move || Ok(Source::Buffers(problem.problem()?));
     run(py, items, source, limits, on_progress.as_ref())
@@ -269,21 +276,24 @@ pub(crate) fn pack_blame(
 /// Return a packing of a CSV document near that of an ``old`` one, the identifiers of the buffers that
 /// moved, and the peak of staying.
 #[pyfunction]
-#[pyo3(signature = (text, old, alignment, capacity, seed) -> "tuple[Packing, list[str], int]")]
+#[pyo3(signature = (
+    text,
+    old,
+    spaces: "list[tuple[str, int | None, int, list[tuple[int, int]]]]",
+    seed,
+) -> "tuple[Packing, list[str], int]")]
 pub(crate) fn pack_csv_again(
     py: Python<'_>,
     text: &str,
     old: &str,
-    alignment: u64,
-    capacity: Option<u64>,
+    spaces: Vec<Described>,
     seed: u64,
 ) -> PyResult<(Packing, Vec<String>, u64)> {
     let started = Instant::now();
-    let space = space(capacity).with_alignment(Alignment::new(alignment).or_raise(py)?);
     let items = (text.len() + old.len()) / LINE_BYTES;
     let (text, old) = (call::copied(py, text)?, call::copied(py, old)?);
     let found = call::run(py, items, move |cancel, tell| {
-        let csv = CsvProblem::parse(&text, space)?;
+        let csv = csv_in(&text, spaces)?;
         let old = CsvProblem::parse(&old, Space::default())?;
         let mut offsets: BTreeMap<&str, Option<u64>> = BTreeMap::new();
         for (name, buffer) in old.names.iter().zip(old.problem.buffers()) {
@@ -314,18 +324,19 @@ pub(crate) fn pack_csv_again(
 /// Return the name of each space of a CSV document that is proven too small, with the identifiers of
 /// buffers that prove it.
 #[pyfunction]
-#[pyo3(signature = (text, alignment, capacity) -> "list[tuple[str, list[str]]]")]
+#[pyo3(signature = (
+    text,
+    spaces: "list[tuple[str, int | None, int, list[tuple[int, int]]]]",
+) -> "list[tuple[str, list[str]]]")]
 pub(crate) fn pack_csv_blame(
     py: Python<'_>,
     text: &str,
-    alignment: u64,
-    capacity: Option<u64>,
+    spaces: Vec<Described>,
 ) -> PyResult<Vec<(String, Vec<String>)>> {
-    let space = space(capacity).with_alignment(Alignment::new(alignment).or_raise(py)?);
     let items = text.len() / LINE_BYTES;
     let text = call::copied(py, text)?;
     let found = call::run(py, items, move |cancel, tell| {
-        let CsvProblem { names, problem, .. } = CsvProblem::parse(&text, space)?;
+        let CsvProblem { names, problem, .. } = csv_in(&text, spaces)?;
         let mut proofs = Vec::new();
         for (number, space) in problem.spaces().iter().enumerate() {
             let budget = call::budget(cancel, tell, None);
@@ -339,26 +350,33 @@ pub(crate) fn pack_csv_blame(
     OrRaise::or_raise(found, py)
 }
 
-/// Pack the buffers of a CSV document.
+/// Pack the buffers of a CSV document. The first of ``spaces`` is what those are like that no other
+/// one describes by name.
 #[pyfunction]
-#[pyo3(signature = (text, alignment, capacity, time_limit, node_limit, seed, on_progress))]
+#[pyo3(signature = (
+    text,
+    spaces: "list[tuple[str, int | None, int, list[tuple[int, int]]]]",
+    time_limit,
+    node_limit,
+    seed,
+    compact,
+    on_progress,
+))]
 #[allow(clippy::too_many_arguments, reason = "one per option")]
 pub(crate) fn pack_csv(
     py: Python<'_>,
     text: &str,
-    alignment: u64,
-    capacity: Option<u64>,
+    spaces: Vec<Described>,
     time_limit: Option<f64>,
     node_limit: Option<u64>,
     seed: u64,
+    compact: bool,
     on_progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Packing> {
-    let alignment = Alignment::new(alignment).or_raise(py)?;
-    let space = space(capacity).with_alignment(alignment);
-    let limits = Limits { time_limit, node_limit, seed };
+    let limits = Limits { time_limit, node_limit, seed, compact };
     let items = text.len() / LINE_BYTES;
     let text = call::copied(py, text)?;
-    let source = move || Ok(Source::Csv(CsvProblem::parse(&text, space)?));
+    let source = move || Ok(Source::Csv(csv_in(&text, spaces)?));
     run(py, items, source, limits, on_progress.as_ref())
 }
 
@@ -415,13 +433,11 @@ fn admitted<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
     column.extract()
 }
 
-/// Returns the space to pack into.
-fn space(capacity: Option<u64>) -> Space {
-    let space = Space::default();
-    match capacity {
-        Some(bytes) => space.with_capacity(bytes),
-        None => space,
-    }
+/// Reads a problem in spaces, of which the first one is what those are like that no other one describes.
+fn csv_in(text: &str, spaces: Vec<Described>) -> arenaplan::Result<CsvProblem> {
+    let mut spaces = described(spaces)?;
+    let template = if spaces.is_empty() { Space::default() } else { spaces.remove(0) };
+    CsvProblem::parse_in(text, template, spaces)
 }
 
 /// Packs until the search ends by itself, or on Ctrl-C with the best answer so far.
@@ -444,11 +460,16 @@ fn run(
         call::watch(py, items, &mut hear, move |cancel, tell| {
             let left =
                 limits.time_limit.map(|limit| (limit - started.elapsed().as_secs_f64()).max(0.0));
-            let mut budget = call::budget(cancel, tell, left);
+            let share = if limits.compact { SEARCH_SHARE } else { 1.0 };
+            let mut budget = call::budget(cancel, tell, left.map(|left| share * left));
             budget.nodes = limits.node_limit;
             budget.seed = limits.seed;
             let source = source()?;
-            let packing = solve(source.problem(), &budget)?;
+            let mut packing = solve(source.problem(), &budget)?;
+            if limits.compact {
+                let left = left.map(|left| (1.0 - share) * left);
+                packing = compact(source.problem(), &packing, &call::budget(cancel, tell, left))?;
+            }
             packing.check(source.problem())?;
             Ok((packing, source))
         })?;

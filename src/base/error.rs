@@ -21,7 +21,7 @@ pub enum Error {
     #[error("{what} needs more bytes than a machine can address")]
     SizeOverflow { what: String },
     /// An alignment is not a power of two.
-    #[error("alignment {bytes} of {what} is not a power of two up to 2^62")]
+    #[error("alignment {bytes} of {what} is 0, above 2^62, or not a power of two")]
     InvalidAlignment { what: String, bytes: u64 },
     /// A live range is empty or reversed.
     #[error("the live range {start}..{end} of {what} is empty")]

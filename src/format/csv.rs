@@ -37,6 +37,8 @@ pub struct CsvProblem {
     pub names: Names,
     /// The problem.
     pub problem: Problem,
+    /// Names of the groups of buffers, by their numbers.
+    pub groups: Vec<String>,
     /// If steps of the file have more than 32 bits: the step of the file for each one of the problem,
     /// in order. Empty otherwise.
     pub moments: Vec<u64>,
@@ -87,9 +89,14 @@ struct Row<'a> {
 struct Reader {
     names: Names,
     buffers: Vec<Buffer>,
+    /// What spaces are like that have no description of their own.
+    space: Space,
+    /// The space of buffers that name none, then the others.
     spaces: Vec<Space>,
-    /// Whether a buffer is in the first space.
-    first_is_used: bool,
+    /// Whether a buffer is in each space.
+    is_used: Vec<bool>,
+    /// Whether the first space has a description of its own.
+    first_is_described: bool,
     groups: BTreeMap<String, u32>,
     /// Lines, buffers, and the identifiers of the buffers that each may overlap, or is apart from.
     may_overlap: Vec<(usize, BufferId, String)>,
@@ -97,12 +104,18 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(space: Space) -> Self {
+    fn new(space: Space, mut described: Vec<Space>) -> Self {
+        let first = described.iter().position(|it| it.name() == space.name());
+        let first_is_described = first.is_some();
+        let first = first.map_or_else(|| space.clone(), |place| described.remove(place));
+        described.insert(0, first);
         Self {
             names: Names::default(),
             buffers: Vec::new(),
-            spaces: vec![space],
-            first_is_used: false,
+            space,
+            is_used: vec![false; described.len()],
+            first_is_described,
+            spaces: described,
             groups: BTreeMap::new(),
             may_overlap: Vec::new(),
             apart: Vec::new(),
@@ -113,16 +126,14 @@ impl Reader {
     fn add(&mut self, line: usize, row: Row<'_>) -> Result<(), String> {
         let Row { name, mut buffer, space, group, may_overlap, apart } = row;
         let id = BufferId::new(self.buffers.len());
-        if !space.is_empty() && space != self.spaces[0].name() {
-            let known = self.spaces.iter().position(|it| it.name() == space);
-            let place = known.unwrap_or(self.spaces.len());
-            if place == self.spaces.len() {
-                self.spaces.push(self.spaces[0].clone().renamed(space));
-            }
-            buffer = buffer.with_space(SpaceId::new(place));
-        } else {
-            self.first_is_used = true;
+        let known = self.spaces.iter().position(|it| it.name() == space);
+        let place = if space.is_empty() { 0 } else { known.unwrap_or(self.spaces.len()) };
+        if place == self.spaces.len() {
+            self.spaces.push(self.space.clone().renamed(space));
+            self.is_used.push(false);
         }
+        self.is_used[place] = true;
+        buffer = buffer.with_space(SpaceId::new(place));
         if !group.is_empty() {
             let next = u32::try_from(self.groups.len()).map_err(|_| "too many groups")?;
             buffer = buffer.with_group(*self.groups.entry(group.into()).or_insert(next));
@@ -175,21 +186,31 @@ impl Reader {
             may_overlap: self.pairs("may_overlap", &self.may_overlap)?,
             apart: self.pairs("apart", &self.apart)?,
         };
-        if !self.first_is_used && self.spaces.len() > 1 {
+        let is_named = |place: usize| place > 0 || self.first_is_described;
+        let unused = (0..self.spaces.len()).find(|&it| !self.is_used[it] && is_named(it));
+        if let Some(place) = unused {
+            let reason = format!("no line is in space {}", quoted(self.spaces[place].name()));
+            return Err(Error::InvalidCsv { line: 1, reason });
+        }
+        if !self.is_used[0] && self.spaces.len() > 1 {
             self.spaces.remove(0);
             for buffer in &mut self.buffers {
                 let space = SpaceId::new(buffer.space().index() - 1);
                 *buffer = buffer.clone().with_space(space);
             }
         }
+        let mut groups = vec![String::new(); self.groups.len()];
+        for (name, number) in self.groups {
+            groups[usize::try_from(number).unwrap_or(usize::MAX)] = name;
+        }
         let problem = Problem::with_rules(self.buffers, self.spaces, rules)?;
-        Ok(CsvProblem { names: self.names, problem, moments })
+        Ok(CsvProblem { names: self.names, problem, groups, moments })
     }
 }
 
 impl CsvProblem {
-    /// Reads a problem whose buffers are in `space`, or in a space of the same capacity and alignment
-    /// that the column `space` names.
+    /// Reads a problem whose buffers are in `space`, or in a space that is the same but for the name, which is
+    /// in the column `space`.
     ///
     /// # Errors
     ///
@@ -207,9 +228,30 @@ impl CsvProblem {
     /// # Ok::<(), arenaplan::Error>(())
     /// ```
     pub fn parse(text: &str, space: Space) -> Result<Self> {
+        Self::parse_in(text, space, Vec::new())
+    }
+
+    /// Reads a problem like [`CsvProblem::parse`], some of whose spaces are `described` by name: each with a
+    /// capacity, an alignment and reserved bytes of its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CsvProblem::parse`], and [`Error::InvalidCsv`] if no line is in a space that is described.
+    ///
+    /// ```
+    /// use arenaplan::format::CsvProblem;
+    /// use arenaplan::pack::Space;
+    /// let text = "id,lower,upper,size,space\na,0,2,100,sram\nb,1,3,60,dram\n";
+    /// let sram = Space::new("sram").with_capacity(128);
+    /// let csv = CsvProblem::parse_in(text, Space::default(), vec![sram])?;
+    /// let capacities: Vec<_> = csv.problem.spaces().iter().map(Space::capacity).collect();
+    /// assert_eq!(capacities, [Some(128), None]);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    pub fn parse_in(text: &str, space: Space, described: Vec<Space>) -> Result<Self> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut header: Option<Header> = None;
-        let mut reader = Reader::new(space);
+        let mut reader = Reader::new(space, described);
         each_record(text, |line, record| {
             if let Some(header) = &header {
                 return reader.add(line, header.row(record)?);
@@ -355,8 +397,10 @@ impl<'a> Columns<'a> {
             let _ = write!(text, ",{}", field(space.name()));
         }
         if self.groups {
-            let _ = match buffer.group() {
-                Some(group) => write!(text, ",{group}"),
+            let name = |group: u32| self.csv.groups.get(usize::try_from(group).ok()?);
+            let _ = match buffer.group().map(|group| (group, name(group))) {
+                Some((_, Some(name))) => write!(text, ",{}", field(name)),
+                Some((group, None)) => write!(text, ",{group}"),
                 None => write!(text, ","),
             };
         }

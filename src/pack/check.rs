@@ -170,7 +170,8 @@ mod tests {
     use super::*;
     use crate::base::{Alignment, LiveRange};
     use crate::pack::packing::SpacePacking;
-    use crate::pack::problem::{Buffer, Space};
+    use crate::pack::problem::Buffer;
+    use crate::pack::space::Space;
 
     /// Two buffers that are live together, the second pinned, in a space of 64 bytes; one more in
     /// another space.

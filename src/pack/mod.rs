@@ -12,12 +12,13 @@ pub(crate) mod problem;
 pub(crate) mod rectangles;
 mod rules;
 pub(crate) mod solve;
+pub(crate) mod space;
 
-pub use crate::queries::{Repacking, infeasible_subset, repack};
+pub use crate::queries::{Repacking, compact, infeasible_subset, repack};
 pub use bound::max_load;
 pub use gaps::Gap;
 pub use packing::{Packing, SpacePacking, Status};
-pub use problem::{Buffer, Part, Problem, Space};
+pub use problem::{Buffer, Part, Problem};
 pub use rules::Rules;
 pub use solve::{
     Apart, Budget, Forbidden, Methods, Progress, SolveOptions, Stage, Tries, Tuning, TuningValue,
@@ -28,3 +29,4 @@ pub use solve::{
     AssumeTuning, ChainsTuning, CriticalTuning, DisjunctiveTuning, ExactTuning, GreedyTuning,
     LimitsTuning, PortfolioTuning, RestartsTuning, SkylineTuning, WindowedTuning,
 };
+pub use space::Space;

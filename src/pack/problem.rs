@@ -1,104 +1,14 @@
 //! The input of a solver: buffers with sizes and live ranges, in spaces with capacities.
 
-use alloc::{boxed::Box, format, string::String, vec, vec::Vec};
+use alloc::{boxed::Box, format, vec::Vec};
 use core::ops::Range;
 
 use crate::base::{
-    Alignment, BufferId, Error, LiveRange, MAX_BYTES, Result, SpaceId, Step, quoted,
+    Alignment, BufferId, Error, LiveRange, MAX_BYTES, Result, SpaceId, Step, gcd, quoted,
 };
 use crate::pack::rectangles::{Held, Overlap, first_overlap, overlap_beyond};
 use crate::pack::rules::Rules;
-
-/// One memory that offsets count in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Space {
-    name: String,
-    capacity: Option<u64>,
-    alignment: Alignment,
-    cost: u64,
-    /// Bytes that no buffer may have.
-    reserved: Vec<Range<u64>>,
-}
-
-impl Space {
-    /// Returns an unlimited space called `name`, in which moving bytes costs nothing.
-    #[must_use]
-    pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            capacity: None,
-            alignment: Alignment::BYTE,
-            cost: 0,
-            reserved: vec![],
-        }
-    }
-
-    /// Limits the space to `bytes`.
-    #[must_use]
-    pub fn with_capacity(mut self, bytes: u64) -> Self {
-        self.capacity = Some(bytes);
-        self
-    }
-
-    /// Makes every buffer of the space start at a multiple of `alignment`.
-    #[must_use]
-    pub fn with_alignment(mut self, alignment: Alignment) -> Self {
-        self.alignment = alignment;
-        self
-    }
-
-    /// Keeps some bytes free: no buffer of the space has any of them. An empty range keeps none.
-    #[must_use]
-    pub fn with_reserved(mut self, bytes: Range<u64>) -> Self {
-        self.reserved.extend(Some(bytes).filter(|bytes| !bytes.is_empty()));
-        self
-    }
-
-    /// Sets the cost of reading or writing one byte, in any unit that all spaces share.
-    #[must_use]
-    pub fn with_cost(mut self, cost: u64) -> Self {
-        self.cost = cost;
-        self
-    }
-
-    /// Returns the same space with another name.
-    #[must_use]
-    pub fn renamed(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
-
-    /// Returns the name, for people.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the cost of reading or writing one byte.
-    pub const fn cost(&self) -> u64 {
-        self.cost
-    }
-
-    /// Returns the capacity in bytes, or `None` if it is unlimited.
-    pub const fn capacity(&self) -> Option<u64> {
-        self.capacity
-    }
-
-    /// Returns the bytes that no buffer may have.
-    pub fn reserved(&self) -> &[Range<u64>] {
-        &self.reserved
-    }
-
-    /// Returns the alignment of every offset in the space.
-    pub const fn alignment(&self) -> Alignment {
-        self.alignment
-    }
-}
-
-impl Default for Space {
-    fn default() -> Self {
-        Self::new("arena")
-    }
-}
+use crate::pack::space::{Space, check_multiple};
 
 /// Some bytes of a buffer, and when they are needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -250,14 +160,23 @@ impl Buffer {
     ///
     /// [`Error::InvalidAlignment`] if the number is 0 or more than 2^62.
     pub fn with_multiple_of(mut self, bytes: u64) -> Result<Self> {
-        if bytes == 0 || bytes > 1 << 62 {
-            return Err(Error::InvalidAlignment { what: "an offset".into(), bytes });
-        }
+        check_multiple(bytes)?;
         if bytes.is_power_of_two() {
             return Ok(self.with_alignment(Alignment::new(bytes)?));
         }
         self.details_mut().multiple = bytes;
         Ok(self)
+    }
+
+    /// Makes the buffer, number `index`, start at a multiple of `bytes`, too.
+    fn add_multiple(&mut self, index: usize, bytes: u64) -> Result<()> {
+        let multiple = self.multiple_of();
+        let both = (multiple / gcd(multiple, bytes)).checked_mul(bytes);
+        let Some(both) = both.filter(|&both| both <= 1 << 62) else {
+            return Err(Error::InvalidAlignment { what: format!("buffer {index}"), bytes });
+        };
+        self.details_mut().multiple = both;
+        Ok(())
     }
 
     /// Gives the buffer the same offset as all buffers of the same `group` in its space.
@@ -369,6 +288,8 @@ impl Problem {
     /// # Errors
     ///
     /// - [`Error::SizeOverflow`] if a buffer has more than [`MAX_BYTES`] bytes.
+    /// - [`Error::InvalidAlignment`] if the least common multiple of what the buffer and its space demand
+    ///   is more than 2^62.
     /// - [`Error::InvalidBuffer`] if a buffer names a space that is not there, is larger than the
     ///   bytes that it may have, or needs bytes at the same time as another one of its group.
     /// - [`Error::PinConflict`] if a pinned buffer is misaligned, past its space's
@@ -401,11 +322,11 @@ impl Problem {
     /// assert_eq!(solve(&problem, &Budget::default())?.peak(), 220);
     /// # Ok::<(), arenaplan::Error>(())
     /// ```
-    pub fn with_rules(buffers: Vec<Buffer>, spaces: Vec<Space>, rules: Rules) -> Result<Self> {
+    pub fn with_rules(mut buffers: Vec<Buffer>, spaces: Vec<Space>, rules: Rules) -> Result<Self> {
         let rules = rules.checked(buffers.len())?;
         let mut horizon = Step::default();
         let mut pinned = Vec::new();
-        for (index, buffer) in buffers.iter().enumerate() {
+        for (index, buffer) in buffers.iter_mut().enumerate() {
             if buffer.bytes > MAX_BYTES {
                 return Err(Error::SizeOverflow { what: format!("buffer {index}") });
             }
@@ -413,6 +334,9 @@ impl Problem {
                 let reason = format!("it is in space {}, which is not there", buffer.space);
                 return Err(Error::InvalidBuffer { buffer: index, reason });
             };
+            if space.multiple > 1 {
+                buffer.add_multiple(index, space.multiple)?;
+            }
             check_range(index, buffer, space)?;
             if let Some(pin) = buffer.pin() {
                 check_pin(index, buffer, pin, space)?;

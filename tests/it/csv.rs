@@ -137,7 +137,7 @@ fn bytes_that_are_not_contiguous_cannot_be_written() {
     let buffer = Buffer::with_parts(9, vec![part(0..2), part(5..9)]).unwrap();
     let problem = Problem::new(vec![buffer], vec![Space::default()]).unwrap();
     let names = ["a"].into_iter().collect();
-    let csv = CsvProblem { names, problem, moments: Vec::new() };
+    let csv = CsvProblem { names, problem, groups: Vec::new(), moments: Vec::new() };
     assert_eq!(csv.to_csv(None).unwrap_err().kind(), "InvalidBuffer");
 }
 
@@ -159,7 +159,7 @@ fn errors_name_the_line_and_what_is_wrong() {
         ),
         (
             format!("{head}b,0,5,1,0,,,\n"),
-            "line 3: alignment 0 of an offset is not a power of two up to 2^62",
+            "line 3: alignment 0 of an offset is 0, above 2^62, or not a power of two",
         ),
         (format!("{head}b,0,5,1,1,x,,\n"), "line 3: hint 'x' is not a whole number"),
         (format!("{head}b,0,5,1,1,,3,\n"), "line 3: gap '3' is not like 3-5 or 3-5@8:16"),
@@ -206,6 +206,40 @@ fn rules_are_columns_that_are_read_and_written() {
     let absent = text.replace("b c", "b z");
     assert_eq!(error(&absent), "line 2: may_overlap names 'z', an id that no buffer has");
     assert_eq!(error("id,lower,upper,size,lo,hi\na,0,1,4,9,5\n"), "line 2: lo 9 is above hi 5");
+}
+
+#[test]
+fn groups_keep_their_names() {
+    let text =
+        "id,lower,upper,size,group\na,0,2,8,\"left, low\"\nb,2,3,8,\"left, low\"\nc,3,4,8,\n";
+    assert_eq!(parse(text).groups, ["left, low"]);
+    assert_eq!(parse(text).to_csv(None).unwrap(), text);
+}
+
+#[test]
+fn spaces_of_a_file_may_be_described() {
+    let text = "id,lower,upper,size,space\na,0,2,8,near\nb,2,3,8,far\nc,2,3,8,\n";
+    let described = |names: &[&str]| {
+        let space = |name: &&str| Space::new(*name).with_capacity(12).with_reserved(0..4);
+        CsvProblem::parse_in(text, Space::default(), names.iter().map(space).collect())
+    };
+    let names = |csv: &CsvProblem| -> Vec<(String, Option<u64>)> {
+        csv.problem.spaces().iter().map(|it| (it.name().to_owned(), it.capacity())).collect()
+    };
+    let csv = described(&["far", "near"]).unwrap();
+    let [arena, far, near] = &names(&csv)[..] else { panic!("three spaces") };
+    assert_eq!((arena, far), (&("arena".into(), None), &("far".into(), Some(12))));
+    assert_eq!(near, &("near".into(), Some(12)));
+    let places: Vec<_> = csv.problem.buffers().iter().map(|it| it.space().index()).collect();
+    assert_eq!(places, [2, 1, 0]);
+    let csv = described(&["arena"]).unwrap();
+    assert_eq!(names(&csv)[0], ("arena".into(), Some(12)));
+    assert_eq!(names(&csv)[1], ("near".into(), None));
+    let error = described(&["near", "fra"]).unwrap_err();
+    assert_eq!(error.to_string(), "line 1: no line is in space 'fra'");
+    let other = "id,lower,upper,size,space\na,0,2,8,near\n";
+    let error = CsvProblem::parse_in(other, Space::default(), vec![Space::default()]).unwrap_err();
+    assert_eq!(error.to_string(), "line 1: no line is in space 'arena'");
 }
 
 #[test]

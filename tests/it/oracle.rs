@@ -229,7 +229,9 @@ fn fits(buffers: &[Tried], taken: &mut [u128], peak: u64, patience: &mut u32) ->
 /// Returns a problem as one can read it.
 fn shown(problem: &Problem) -> String {
     let names = (0..problem.buffers().len()).map(|number| number.to_string()).collect();
-    CsvProblem { names, problem: problem.clone(), moments: vec![] }.to_csv(None).unwrap_or_default()
+    CsvProblem { names, problem: problem.clone(), groups: vec![], moments: vec![] }
+        .to_csv(None)
+        .unwrap_or_default()
 }
 
 /// A limit that no small problem comes near: by default, proofs are given up sooner.

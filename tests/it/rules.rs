@@ -1,8 +1,8 @@
 //! Problems with rules: ranges, multiples, groups, reserved bytes, pairs.
 
 use arenaplan::base::{BufferId, LiveRange};
-use arenaplan::pack::{Buffer, Gap, Rules, SolveOptions, Space};
-use arenaplan::{Budget, Error, Packing, Problem, Status, solve};
+use arenaplan::pack::{Buffer, Gap, Rules, SolveOptions, Space, compact};
+use arenaplan::{Budget, Error, Packing, Problem, SpaceId, Status, solve};
 
 use crate::oracle::Random;
 
@@ -53,6 +53,9 @@ fn random_problem(random: &mut Random) -> Result<Problem, Error> {
         }
         if random.one_in(6) {
             buffer = buffer.with_pin(random.below(6));
+        }
+        if random.one_in(5) {
+            buffer = buffer.with_hint(random.below(8));
         }
         buffers.push(buffer);
     }
@@ -160,6 +163,107 @@ fn random_rules_are_solved_and_refused_as_by_trying_all_offsets() {
         }
     }
     assert!(solved * 4 > rounds && refused * 50 > rounds && above * 20 > rounds);
+}
+
+/// Returns whether a buffer could be lower with all others where they are; those of its group move along.
+fn could_be_lower(problem: &Problem, offsets: &[u64], index: usize) -> bool {
+    let group = |it: usize| problem.buffers()[it].group();
+    let moves = |it: usize| it == index || group(it).is_some() && group(it) == group(index);
+    (0..offsets[index]).any(|offset| {
+        let at = |it: usize| (it, if moves(it) { offset } else { offsets[it] });
+        (0..offsets.len()).filter(|&it| moves(it)).all(|it| {
+            may_be_at(problem, &problem.buffers()[it], offset)
+                && (0..offsets.len())
+                    .filter(|&other| other != it)
+                    .all(|other| may_be_so(problem, at(it), at(other)))
+        })
+    })
+}
+
+#[test]
+fn compacted_buffers_could_not_be_lower() {
+    let (mut random, mut fell, mut count) = (Random(52), 0, 0);
+    for round in 0..if cfg!(debug_assertions) { 1_000 } else { 10_000 } {
+        let Ok(problem) = random_problem(&mut random) else { continue };
+        // With a large buffer at a time of its own, so that hints do not raise the peak.
+        let hinted = |it: &Buffer| it.clone().with_hint(random.below(16));
+        let large = Buffer::new(24, live(9, 10));
+        let buffers = problem.buffers().iter().map(hinted).chain([large]).collect();
+        let spaces = problem.spaces().to_vec();
+        let problem = Problem::with_rules(buffers, spaces, problem.rules().clone()).unwrap();
+        let Ok(packing) = solve(&problem, &Budget::default()) else { continue };
+        let lower = compact(&problem, &packing, &Budget::default()).unwrap();
+        lower.check(&problem).unwrap();
+        assert_eq!(lower.peak(), packing.peak(), "round {round}: {problem:?}");
+        let could =
+            (0..packing.offsets().len()).find(|&it| could_be_lower(&problem, lower.offsets(), it));
+        assert_eq!(could, None, "round {round}: {lower:?} {problem:?}");
+        let offsets = packing.offsets().iter().zip(lower.offsets());
+        assert!(offsets.clone().all(|(before, after)| after <= before));
+        fell += offsets.filter(|(before, after)| after < before).count();
+        count += packing.offsets().len();
+    }
+    assert!(fell * 20 > count, "{fell} of {count}");
+}
+
+#[test]
+fn hints_are_tried_first_beside_rules() {
+    // The reserved bytes are the rule. Of the three that may begin at 8, the one with the first hint does.
+    let space = Space::default().with_reserved(64..65);
+    let hinted = |at| Buffer::new(8, live(0, 1)).with_hint(at);
+    let buffers = vec![
+        hinted(8),
+        hinted(9),
+        hinted(60), // where it would meet the reserved bytes
+        Buffer::new(8, live(0, 1)).with_pin(24),
+        Buffer::new(48, live(1, 2)),
+        Buffer::new(4, live(1, 2)).with_hint(52).with_range(40..60),
+        Buffer::new(4, live(1, 2)).with_hint(u64::MAX),
+    ];
+    let packing = checked(&Problem::new(buffers, vec![space]).unwrap());
+    assert_eq!((packing.peak(), packing.offsets()), (56, &[8, 0, 16, 24, 0, 52, 48][..]));
+}
+
+#[test]
+fn a_packing_of_another_problem_is_not_compacted() {
+    let problem = |bytes| {
+        let buffers = vec![Buffer::new(8, live(0, 2)), Buffer::new(bytes, live(1, 3))];
+        Problem::new(buffers, vec![Space::default()]).unwrap()
+    };
+    let packing = checked(&problem(8));
+    let error = compact(&problem(12), &packing, &Budget::default()).unwrap_err();
+    assert_eq!(error.kind(), "PlanMismatch");
+}
+
+#[test]
+fn a_space_has_a_multiple_that_is_no_power_of_two() {
+    let four = Space::new("far").with_multiple_of(4).unwrap();
+    let spaces = vec![Space::default().with_multiple_of(6).unwrap(), four.clone()];
+    assert_eq!(four.alignment().bytes(), 4);
+    let buffers = vec![
+        Buffer::new(5, live(0, 2)),
+        Buffer::new(5, live(0, 2)).with_multiple_of(4).unwrap(),
+        Buffer::new(5, live(0, 2)).with_multiple_of(9).unwrap(),
+        Buffer::new(5, live(0, 2)).with_multiple_of(9).unwrap().with_space(SpaceId::new(1)),
+    ];
+    let problem = Problem::new(buffers.clone(), spaces).unwrap();
+    let multiples: Vec<_> = problem.buffers().iter().map(Buffer::multiple_of).collect();
+    assert_eq!(multiples, [6, 6, 18, 9]);
+    let packing = checked(&problem);
+    // Multiples of 6, 12 and 18: 6, 12 and 0 is the only answer of 17 bytes.
+    assert_eq!(packing.offsets(), [6, 12, 0, 0]);
+    for bytes in [0, (1 << 62) + 1] {
+        assert_eq!(
+            Space::default().with_multiple_of(bytes).unwrap_err().kind(),
+            "InvalidAlignment"
+        );
+    }
+    let huge = Space::default().with_multiple_of((1 << 61) - 1).unwrap();
+    let error = Problem::new(buffers[2..3].to_vec(), vec![huge]).unwrap_err();
+    assert_eq!(
+        error.to_string().split(" is ").next(),
+        Some("alignment 2305843009213693951 of buffer 0")
+    );
 }
 
 /// Which bytes two live buffers may share.

@@ -194,7 +194,7 @@ _NAMES = {"begin": "lower", "start": "lower", "buffer": "id", "buffer_id": "id"}
 def from_csv(text: str) -> Problem | None:
     """Return the problem of a CSV document that arenaplan reads; None if it refuses it."""
     try:
-        _core.pack_csv(text, 1, None, None, 0, 0, None)
+        _core.pack_csv(text, [], None, 0, 0, False, None)
     except errors.InvalidCsv:
         return None
     head, *rows = csv.reader(io.StringIO(text))
@@ -253,7 +253,7 @@ def to_csv(problem: Problem, solution: Solution | None = None) -> str:
         columns["offset"] = list(solution.offsets)
     rows = [list(columns), *zip(*columns.values(), strict=True)]
     text = "".join(",".join(map(str, row)) + "\n" for row in rows)
-    written = _core.pack_csv(text, 1, None, None, 0, 0, None).to_csv()
+    written = _core.pack_csv(text, [], None, 0, 0, False, None).to_csv()
     if solution is not None:
         return written
     # Offsets are the last column, which a problem has not.

@@ -142,7 +142,7 @@ def test_arrays_objects_and_csv_say_the_same() -> None:
     spaces = [ap.Space("fast"), ap.Space("slow")]
     problem = ap.Problem(buffers, spaces=spaces, may_overlap=[(1, 0)], apart=[(1, 2)])
     packing = problem.pack(node_limit=2000)
-    csv = _core.pack_csv(text, 1, None, None, 2000, 0, None)
+    csv = _core.pack_csv(text, [], None, 2000, 0, False, None)
     assert packing.offsets == csv.offsets
     assert packing.spaces == csv.spaces == [(32, 32, "optimal"), (4, 4, "optimal")]
     arrays = ap.pack(
@@ -297,6 +297,64 @@ def test_the_command_packs_near_an_old_packing(
     capsys.readouterr()
     assert main(["pack", str(new), "--after", str(old)]) == 0
     assert "costs 8 bytes" in capsys.readouterr().out
+
+
+def test_buffers_move_down_where_that_is_asked_for(tmp_path: Path) -> None:
+    sizes, live, hints = [96, 32], [(0, 1), (1, 2)], {1: 64}
+    assert ap.pack(sizes, live, hints=hints).offsets == [0, 64]
+    lower = ap.pack(sizes, live, hints=hints, compact=True, time_limit=30.0)
+    assert (lower.offsets, lower.peak, lower.status) == ([0, 0], 96, "optimal")
+    buffers = [ap.Buffer(96, (0, 1)), ap.Buffer(32, (1, 2), hint=64)]
+    assert ap.Problem(buffers).pack(compact=True).offsets == [0, 0]
+    table, out = tmp_path / "table.csv", tmp_path / "out.csv"
+    table.write_text("id,lower,upper,size,hint\na,0,1,96,-1\nb,1,2,32,64\n")
+    for options, offset in (([], 64), (["--compact"], 0)):
+        assert main(["pack", str(table), *options, "-o", str(out)]) == 0
+        assert out.read_text().endswith(f"b,1,2,32,64,{offset}\n")
+    assert main(["pack", str(table), "--compact", "--after", str(out)]) == 2
+
+
+def test_each_space_of_a_table_has_options_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, out = tmp_path / "table.csv", tmp_path / "out.csv"
+    rows = ["a,0,2,40,near", "b,0,2,20,near", "c,0,2,50,far", "d,0,2,8,far", "e,0,2,8,"]
+    table.write_text("\n".join(["id,lower,upper,size,space", *rows]) + "\n")
+
+    def pack(*options: str) -> int:
+        return main(["pack", str(table), "--json", "-o", str(out), *options])
+
+    def offsets() -> list[int]:
+        return [int(line.split(",")[-2]) for line in out.read_text().splitlines()[1:]]
+
+    options = ["--capacity", "near=80,far=1KiB,40", "--align", "far=12", "--reserve", "near=0..4"]
+    assert pack(*options, "--reserve", "16..20") == 0
+    assert json.loads(capsys.readouterr().out)["buffers"] == 5
+    assert all(at % 12 == 0 for at in offsets()[2:4])
+    zones = [(0, 4), (16, 20)], [(16, 20)], [(16, 20)]
+    sizes, homes = [40, 20, 50, 8, 8], [0, 0, 1, 1, 2]
+    for at, size, home in zip(offsets(), sizes, homes, strict=True):
+        assert all(at + size <= low or high <= at for low, high in zones[home])
+    out.unlink()
+    assert pack("--capacity", "near=59", "--why") == 1
+    capsys.readouterr()
+    assert not out.exists()
+    assert pack("--capacity", "mear=59") == 2
+    assert "no line is in space 'mear'" in capsys.readouterr().err
+    for wrong in (["--align", "0"], ["--reserve", "4..4"]):
+        assert pack(*wrong) == 2
+    for wrong in (["--reserve", "4"], ["--reserve", "=1..2"], ["--capacity", "near="]):
+        with pytest.raises(SystemExit, match="2"):
+            pack(*wrong)
+
+
+def test_a_space_of_a_problem_has_an_alignment_of_any_number() -> None:
+    problem = ap.Problem(
+        [ap.Buffer(16, (0, 1)), ap.Buffer(50, (0, 1))], spaces=[ap.Space("s", alignment=48)]
+    )
+    assert problem.pack().peak == 48 + 50
+    with pytest.raises(errors.InvalidAlignment):
+        ap.Problem([ap.Buffer(1, (0, 1))], spaces=[ap.Space("s", alignment=0)]).pack()
 
 
 def test_the_command_names_the_buffers_that_do_not_fit(

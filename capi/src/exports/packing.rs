@@ -40,7 +40,7 @@ pub unsafe extern "C" fn ap_problem_set_space(
 /// Adds a buffer of `bytes` bytes to space 0, needed in the steps from `lower` up to, and without,
 /// `upper`, at an offset that is a multiple of `alignment`; 0 counts as 1.
 ///
-/// The first buffer has number 0, the next number 1. Steps are at most 4,294,967,295; a call that
+/// The first buffer has number 0, the next number 1. Steps may be time stamps of 64 bits; a call that
 /// fails adds nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_problem_add(
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn ap_solve(
 /// Packs again after the problem has changed, so that few buffers leave their old offsets.
 ///
 /// `old` has one offset per buffer, or `AP_NO_OFFSET` for a new one. The peak of each space is at most
-/// that of `ap_solve`, or at most the capacity if that can be met.
+/// that of `ap_solve`, or at most the capacity if that can be met. `AP_OPTIONS_COMPACT` is refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_repack(
     problem: Option<&Problem>,

@@ -23,7 +23,7 @@ from arenaplan.cli.micro import operator_names
 from arenaplan.cli.options import build_of, plan_options, seen_by
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.cli.proofs import proof_of
-from arenaplan.cli.syntax.options import Alignments
+from arenaplan.cli.syntax.options import PerSpace
 from arenaplan.cli.watch import watching
 from arenaplan.dynamic.shapes import MAX_SHAPES, Shapes
 from arenaplan.errors import (
@@ -219,7 +219,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
         raise InvalidOption("--budget: TensorFlow Lite Micro has one arena for tensors")
     if (options.inputs, options.outputs) != ("inside", "inside"):
         raise InvalidOption("TensorFlow Lite Micro has inputs and outputs in its arena")
-    if options.align != Alignments() or options.no_in_place or options.preserve_inputs:
+    if options.align != PerSpace() or options.no_in_place or options.preserve_inputs:
         say("note: TensorFlow Lite Micro's own rules decide alignment and sharing")
     if options.target is not None and options.target.partition(":")[0] != "tflm":
         raise InvalidOption(f"option --target: --to {options.to} is for tflm")

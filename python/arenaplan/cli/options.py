@@ -6,7 +6,7 @@ import argparse
 
 from arenaplan.cli.common import is_tflite
 from arenaplan.cli.inputs import read_plan
-from arenaplan.cli.syntax.options import Alignments
+from arenaplan.cli.syntax.options import PerSpace
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
 from arenaplan.importers.tflite import graph_for_tflm
@@ -22,7 +22,7 @@ from arenaplan.spaces import Space, aligned
 
 def plan_options(options: argparse.Namespace) -> PlanOptions:
     """Return the options of :func:`arenaplan.plan` that the command line stands for."""
-    align: Alignments = options.align
+    align: PerSpace = options.align
     spaces: list[Space] | None = options.budget
     if spaces is None and (align.spaces or options.pin):
         raise InvalidOption("--align SPACE=BYTES and --pin need a --budget that names the spaces")

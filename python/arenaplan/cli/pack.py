@@ -11,32 +11,39 @@ from arenaplan.cli.inputs import read_table
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.watch import gap, watching
 from arenaplan.errors import CapacityExceeded, InvalidOption
-from arenaplan.packing import check_capacity, check_limits
+from arenaplan.packing import check_limits, describe
+from arenaplan.spaces import ARENA, Space
 
 if TYPE_CHECKING:
     from arenaplan import Packing
+    from arenaplan.cli.syntax.options import PerSpace
+    from arenaplan.packing import Described
 
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     limits = check_limits(options.time_limit, options.node_limit, options.seed)
-    capacity = check_capacity(options.capacity)
+    spaces = _spaces(options)
     text = read_table(options.file)
     extra: dict[str, Any] = {}
     if options.after is not None:
         if options.time_limit is not None or options.node_limit is not None:
             raise InvalidOption("option after: such a search has limits of its own")
+        if options.compact:
+            raise InvalidOption("option after: buffers that stay are not moved down")
         old = read_table(options.after)
-        again = _core.pack_csv_again(text, old, options.align, capacity, options.seed)
+        again = _core.pack_csv_again(text, old, spaces, options.seed)
         packing, extra["moved"], extra["peak_of_staying"] = again
     else:
         # A packing says itself that it was ended.
         with watching(options, catches=False) as watch:
-            packing = _core.pack_csv(text, options.align, capacity, **limits, on_progress=watch)
+            packing = _core.pack_csv(
+                text, spaces, **limits, compact=options.compact, on_progress=watch
+            )
     # A file with offsets past the capacity would look like an answer.
     fits = packing.status not in ("infeasible", "unknown")
     if options.why and packing.status == "infeasible":
-        proofs = _core.pack_csv_blame(text, options.align, capacity)
+        proofs = _core.pack_csv_blame(text, spaces)
         extra["infeasible_subsets"] = dict(proofs)
     with delivering(options, packing.to_csv if fits else None):
         report(packing, extra, as_json=options.json and not goes_to_stdout(options))
@@ -44,7 +51,35 @@ def execute(options: argparse.Namespace) -> None:
         raise KeyboardInterrupt
     if not fits:
         proof = "cannot" if packing.status == "infeasible" else "were not found to"
-        raise CapacityExceeded(f"the buffers {proof} fit {options.capacity:,} bytes")
+        raise CapacityExceeded(f"the buffers {proof} fit {_capacities(options.capacity)}")
+
+
+def _spaces(options: argparse.Namespace) -> list[Described]:
+    """Return what all spaces are like, and those that options name."""
+    every = [zone for name, zone in options.reserve if name is None]
+    names = [*options.capacity.spaces, *options.align.spaces]
+    names += [name for name, _ in options.reserve if name is not None]
+    capacity, align = options.capacity, options.align
+    template = Space(ARENA, capacity.everywhere, alignment=align.everywhere)
+    named = [
+        describe(
+            Space(
+                name,
+                capacity.spaces.get(name, capacity.everywhere),
+                alignment=align.spaces.get(name, align.everywhere),
+            ),
+            every + [zone for of, zone in options.reserve if of == name],
+        )
+        for name in dict.fromkeys(names)
+    ]
+    return [describe(template, every), *named]
+
+
+def _capacities(capacity: PerSpace) -> str:
+    """Return the capacities of an option in words."""
+    parts = [] if capacity.everywhere is None else [f"{capacity.everywhere:,} bytes"]
+    parts += [f"{size:,} bytes of {name}" for name, size in capacity.spaces.items()]
+    return ", ".join(parts)
 
 
 def report(packing: Packing, extra: dict[str, Any], *, as_json: bool) -> None:

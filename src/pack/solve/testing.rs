@@ -9,7 +9,8 @@ use super::model::arith::number;
 use super::model::clock::Clock;
 use super::model::random::Random;
 use crate::base::{Alignment, BufferId, LiveRange};
-use crate::pack::problem::{Buffer, Problem, Space};
+use crate::pack::problem::{Buffer, Problem};
+use crate::pack::space::Space;
 
 /// Returns the model of buffers that are all of one space.
 pub(crate) fn model_of(buffers: Vec<Buffer>) -> Model {

@@ -10,9 +10,10 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::ops::Range;
 
-use crate::base::{BufferId, Step};
+use crate::base::BufferId;
 use crate::pack::solve::Budget;
 use crate::pack::{Buffer, Problem};
+use crate::queries::neighbors::{Births, least_common_multiple};
 
 /// Cost of a buffer that must not be displaced; costs of all others together are less.
 const FIXED: i128 = 1 << 100;
@@ -222,50 +223,5 @@ impl<'p> Chains<'p> {
                 found.is_none()
             });
         }
-    }
-}
-
-/// Returns the least common multiple, if it is a number of 64 bits.
-fn least_common_multiple(one: u64, other: u64) -> Option<u64> {
-    (one / crate::base::gcd(one, other)).checked_mul(other)
-}
-
-/// Buffers in the order of their births.
-struct Births {
-    order: Vec<usize>,
-    /// By position in the order, the last step at which a buffer up to there is live.
-    ends: Vec<Step>,
-}
-
-impl Births {
-    fn new(problem: &Problem) -> Self {
-        let live = |it: usize| problem.buffers()[it].live();
-        let mut order: Vec<usize> = (0..problem.buffers().len()).collect();
-        order.sort_unstable_by_key(|&it| (live(it).start(), it));
-        let mut ends: Vec<Step> = Vec::with_capacity(order.len());
-        for &it in &order {
-            let end = live(it).end();
-            ends.push(ends.last().map_or(end, |&last| end.max(last)));
-        }
-        Self { order, ends }
-    }
-
-    /// Returns the other buffers of the same space that are live together with one, and counts pairs.
-    fn live_with<'a>(
-        &'a self,
-        problem: &'a Problem,
-        one: usize,
-        pairs: &mut usize,
-    ) -> impl Iterator<Item = usize> + 'a {
-        let (live, space) = (problem.buffers()[one].live(), problem.buffers()[one].space());
-        let start = |it: &usize| problem.buffers()[*it].live().start();
-        let first = self.ends.partition_point(|&end| end <= live.start());
-        let last = self.order.partition_point(|it| start(it) < live.end());
-        let others = self.order.get(first..last).unwrap_or_default();
-        *pairs = pairs.saturating_add(others.len());
-        others.iter().copied().filter(move |&it| {
-            let other = &problem.buffers()[it];
-            it != one && other.space() == space && other.live().overlaps(live)
-        })
     }
 }

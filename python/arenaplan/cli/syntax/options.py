@@ -20,8 +20,8 @@ from arenaplan.spaces import Space, parse_spaces
 
 
 @dataclass(frozen=True, slots=True)
-class Alignments:
-    """Alignments of offsets: in every space, and in named ones."""
+class PerSpace:
+    """Numbers of bytes: of every space, and of named ones."""
 
     everywhere: int | None = None
     spaces: dict[str, int] = field(default_factory=dict)
@@ -33,8 +33,8 @@ def add_plan_options(parser: argparse.ArgumentParser, optimize: str = "all") -> 
     add_build(parser)
     memory.add_argument(
         "--align",
-        type=_alignments,
-        default=Alignments(),
+        type=per_space,
+        default=PerSpace(),
         metavar="BYTES",
         help=f"{option_help('alignment')}; SPACE=BYTES for one space, such as sram=16",
     )
@@ -138,7 +138,7 @@ def _slowdown(text: str) -> float:
     return ratio
 
 
-def _alignments(text: str) -> Alignments:
+def per_space(text: str) -> PerSpace:
     """Read ``64``, ``sram=16`` or ``64,sram=16``."""
     everywhere: int | None = None
     spaces: dict[str, int] = {}
@@ -150,7 +150,7 @@ def _alignments(text: str) -> Alignments:
             spaces[name] = byte_count(number)
         else:
             everywhere = byte_count(number)
-    return Alignments(everywhere, spaces)
+    return PerSpace(everywhere, spaces)
 
 
 def _spaces(text: str) -> list[Space]:

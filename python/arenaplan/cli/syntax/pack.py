@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arenaplan.cli.syntax.common import add_command, add_json, byte_count, group, seconds, whole
+from arenaplan.cli.syntax.options import PerSpace, per_space
 
 if TYPE_CHECKING:
     from arenaplan.cli.syntax.common import Commands
@@ -23,9 +25,11 @@ def add_to(commands: Commands) -> None:
     )
     group(parser, "memory").add_argument(
         "--capacity",
-        type=byte_count,
+        type=per_space,
+        default=PerSpace(),
         metavar="BYTES",
-        help="stop as soon as each space fits this, such as 48KiB",
+        help="stop as soon as each space fits this, such as 48KiB; SPACE=BYTES for one, such as "
+        "sram=48KiB,dram=1MiB",
     )
     search = group(parser, "search")
     limit = search.add_mutually_exclusive_group()
@@ -35,13 +39,27 @@ def add_to(commands: Commands) -> None:
     )
     group(parser, "memory").add_argument(
         "--align",
-        type=byte_count,
-        default=1,
+        type=per_space,
+        default=PerSpace(),
         metavar="BYTES",
-        help="divides every offset (default: 1)",
+        help="divides every offset (default: 1); SPACE=BYTES for one space",
+    )
+    group(parser, "memory").add_argument(
+        "--reserve",
+        type=_reserved,
+        action="append",
+        default=[],
+        metavar="START..END",
+        help="bytes that no buffer gets, such as 0..4KiB; SPACE=START..END of one space; can be "
+        "repeated",
     )
     search.add_argument(
         "--seed", type=whole(0), default=0, metavar="N", help="of all random choices (default: 0)"
+    )
+    search.add_argument(
+        "--compact",
+        action="store_true",
+        help="move buffers to lower offsets at last, at the peak that was found",
     )
     parser.add_argument(
         "--after",
@@ -62,3 +80,12 @@ def add_to(commands: Commands) -> None:
         metavar="OUT.csv",
         help="write the buffers with offsets, if they fit; - is stdout",
     )
+
+
+def _reserved(text: str) -> tuple[str | None, tuple[int, int]]:
+    """Read ``0..4KiB`` or ``sram=0..4KiB``."""
+    name, separator, zone = text.rpartition("=")
+    start, dots, end = zone.partition("..")
+    if bool(separator) != bool(name) or not dots:
+        raise argparse.ArgumentTypeError(f"{text!r} is not START..END or SPACE=START..END")
+    return name or None, (byte_count(start), byte_count(end))

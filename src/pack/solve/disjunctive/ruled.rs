@@ -17,6 +17,8 @@ pub(crate) struct Ruled {
     pub(crate) conflicts: Conflicts,
     /// The buffers of each item.
     pub(crate) buffers: Vec<Vec<BufferId>>,
+    /// The offset that is tried first, of each item; none if no item has one.
+    pub(crate) hints: Vec<Option<i64>>,
 }
 
 impl Ruled {
@@ -101,7 +103,13 @@ impl Ruled {
         let count = sections.count();
         let conflicts = Conflicts::of_parts(domains, sizes, &parts, count, more, most, permits)?;
         let conflicts = conflicts.ok_or(Error::OutOfMemory { what: "pairs of buffers" })?;
-        Ok(Self { conflicts, buffers })
+        let far = FAR.unsigned_abs();
+        let hint = |id: &BufferId| problem.buffer(*id).hint().filter(|&at| at <= far).map(signed);
+        let mut hints: Vec<_> = buffers.iter().map(|item| item.iter().find_map(hint)).collect();
+        if hints.iter().all(Option::is_none) {
+            hints.clear();
+        }
+        Ok(Self { conflicts, buffers, hints })
     }
 }
 
@@ -167,12 +175,13 @@ impl Neighbors {
         Ok(Self(near))
     }
 
-    /// Places items in an order, each at its lowest offset beside those placed before; nothing if one
-    /// has none, or would end above byte `limit`. Returns the effort, too.
+    /// Places items in an order, each at its hint if that is free, or else at its lowest offset beside those
+    /// placed before; nothing if one has none, or would end above byte `limit`. Returns the effort, too.
     pub(crate) fn first_fit(
         &self,
         conflicts: &Conflicts,
         order: &[usize],
+        hints: &[Option<i64>],
         limit: u64,
     ) -> (Option<Vec<i64>>, usize) {
         let mut placed: Vec<Option<i64>> = alloc::vec![None; self.0.len()];
@@ -187,7 +196,13 @@ impl Neighbors {
             }));
             blocked.sort_unstable();
             let domain = &conflicts.domains[item];
-            let mut offset = domain.least();
+            let is_free = |&at: &i64| {
+                domain.least() <= at
+                    && domain.raise(at) == at
+                    && blocked.iter().all(|&(start, end)| at <= start || end <= at)
+            };
+            let hint = hints.get(item).copied().flatten().filter(is_free);
+            let mut offset = hint.unwrap_or_else(|| domain.least());
             for &(start, end) in &blocked {
                 if start >= offset {
                     break;

@@ -389,10 +389,11 @@ mod tests {
     use super::*;
     use crate::base::{Alignment, LiveRange};
     use crate::pack::gaps::Gap;
-    use crate::pack::problem::{Buffer, Problem, Space};
+    use crate::pack::problem::{Buffer, Problem};
     use crate::pack::solve::budget::Budget;
     use crate::pack::solve::model::random::Random;
     use crate::pack::solve::testing::{assert_packed, model_of, random_buffers};
+    use crate::pack::space::Space;
 
     fn live(start: usize, end: usize) -> LiveRange {
         LiveRange::new(number(start), number(end)).unwrap()

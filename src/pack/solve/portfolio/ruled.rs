@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 
 use crate::base::{BufferId, Error, MAX_BYTES, Result, SpaceId, quoted};
 use crate::pack::packing::{SpacePacking, Status};
-use crate::pack::problem::{Problem, Space};
+use crate::pack::problem::Problem;
 use crate::pack::solve::budget::{Progress, Stage};
 use crate::pack::solve::disjunctive::conflicts::Conflicts;
 use crate::pack::solve::disjunctive::ruled::{Neighbors, Ruled};
@@ -15,6 +15,7 @@ use crate::pack::solve::exact::outcome::Outcome;
 use crate::pack::solve::model::arith::signed;
 use crate::pack::solve::model::clock::Clock;
 use crate::pack::solve::model::random::Random;
+use crate::pack::space::Space;
 
 /// Packs the buffers `members` of one space, and stores their offsets.
 ///
@@ -105,8 +106,13 @@ impl Best<'_> {
         let near = Neighbors::new(conflicts)?;
         let mut orders = Orders::new(conflicts, clock.seed());
         self.raise_bound(simple_bound(conflicts));
-        for order in orders.first(conflicts) {
-            let (offsets, effort) = near.first_fit(conflicts, &order, self.peak() - 1);
+        let mut first = Vec::new();
+        if !ruled.hints.is_empty() {
+            first.push((orders.hinted(conflicts, &ruled.hints), &ruled.hints[..]));
+        }
+        first.extend(orders.first(conflicts).map(|order| (order, &[][..])));
+        for (order, hints) in first {
+            let (offsets, effort) = near.first_fit(conflicts, &order, hints, self.peak() - 1);
             if let Some(offsets) = offsets {
                 orders.best = order;
                 self.offer(conflicts, offsets, Stage::FirstFit);
@@ -127,7 +133,7 @@ impl Best<'_> {
             let before = clock.effort();
             if !is_small || 2 * local < exact {
                 let order = orders.changed();
-                let (offsets, effort) = near.first_fit(conflicts, &order, self.peak() - 1);
+                let (offsets, effort) = near.first_fit(conflicts, &order, &[], self.peak() - 1);
                 if let Some(offsets) = offsets {
                     orders.best = order;
                     self.offer(conflicts, offsets, Stage::FirstFit);
@@ -178,6 +184,11 @@ fn simple_bound(conflicts: &Conflicts) -> u64 {
     items.chain(sums).max().unwrap_or(0)
 }
 
+/// Returns the bytes between the least offset of an item and the largest.
+fn room(conflicts: &Conflicts, item: usize) -> i64 {
+    conflicts.ceiling(item, MAX_BYTES) - conflicts.domains[item].least()
+}
+
 /// Orders of first fit.
 struct Orders {
     best: Vec<usize>,
@@ -196,8 +207,7 @@ impl Orders {
             degree[it.lower] += 1;
             degree[it.upper] += 1;
         }
-        let room =
-            |item: usize| conflicts.ceiling(item, MAX_BYTES) - conflicts.domains[item].least();
+        let room = |item: usize| room(conflicts, item);
         let size = |item: usize| conflicts.end_in_bytes(item, 0);
         let sorted = |key: &dyn Fn(usize) -> (i64, Reverse<(u128, u64)>)| {
             let mut order = self.best.clone();
@@ -212,6 +222,17 @@ impl Orders {
                 (room(item), Reverse((weight, size(item))))
             }),
         ]
+    }
+
+    /// Returns the items that have one offset, then those with hints in the order of these, then the others
+    /// with few offsets first.
+    fn hinted(&self, conflicts: &Conflicts, hints: &[Option<i64>]) -> Vec<usize> {
+        let mut order = self.best.clone();
+        order.sort_by_key(|&item| {
+            let room = room(conflicts, item);
+            (room > 0, hints[item].is_none(), hints[item], room)
+        });
+        order
     }
 
     /// Returns the best order with one or two items at other places.
