@@ -3049,10 +3049,7 @@ def pack_csv(
     """
 
 def pack_csv_again(
-    text: str,
-    old: str,
-    spaces: list[tuple[str, int | None, int, list[tuple[int, int]]]],
-    seed: int,
+    text: str, old: str, spaces: list[tuple[str, int | None, int, list[tuple[int, int]]]], seed: int
 ) -> tuple[Packing, list[str], int]:
     """
     Return a packing of a CSV document near that of an ``old`` one, the identifiers of the buffers that
