@@ -25,7 +25,7 @@ pub(crate) const CACHED: usize = 3 << 15;
 pub(crate) const FEW: usize = FEW_ROWS;
 
 /// Returns about how many cycles a product takes: as if a processor with AVX-512 took half of the
-/// time of this one, as [`product_cycles`](crate::product::product_cycles) counts them.
+/// time of this one, as [`product_cycles`](crate::conv::product_cycles) counts them.
 ///
 /// # Arguments
 ///
