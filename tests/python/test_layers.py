@@ -15,7 +15,7 @@ PACKAGE = Path(arenaplan.__file__).parent
 BINDINGS = PACKAGE.parent / "src"
 
 FLOORS = (
-    ("_core", "_start", "close", "cures", "errors"),
+    ("_core", "_start", "choices", "close", "cures", "errors"),
     ("backend", "effects", "limits", "origin"),
     ("values",),
     ("building",),
