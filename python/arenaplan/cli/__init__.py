@@ -84,7 +84,9 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     elif chosen is not None:
         parser.error(f"there is no command {chosen!r}{did_you_mean(chosen, COMMANDS)}")
     options = parse(parser, arguments, whole_commands)
-    import_module("numpy")  # Before Ctrl-C raises: it cannot be imported by halves.
+    # Before Ctrl-C raises: neither can be imported by halves.
+    import_module("numpy")
+    import_module(f"arenaplan.cli.{options.command}")
     _start.raise_again()
     assert position is not None  # The parser has refused a line without a command.
     from arenaplan.cli.settings import with_settings  # The help needs none of it.
