@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from arenaplan import _core
 from arenaplan.batch.clusters import executor_at
@@ -22,9 +22,6 @@ from arenaplan.cli.watch import form_of
 from arenaplan.cli.wording import in_words
 from arenaplan.errors import BatchIncomplete, InvalidOption
 from arenaplan.importers import SUFFIXES
-
-if TYPE_CHECKING:
-    pass
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import arenaplan
 from arenaplan.cli.ahead import load_ahead
@@ -36,9 +35,6 @@ from arenaplan.importers.tflite.timeline import timeline_of
 from arenaplan.model import Model, nested_sizes
 from arenaplan.options import PlanOptions
 from arenaplan.proving import check_proof, replay_plan
-
-if TYPE_CHECKING:
-    pass
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from arenaplan.cli import whole_parser
-
-if TYPE_CHECKING:
-    pass
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from arenaplan import Plan
 from arenaplan.changes import Diff, Place, diff
 from arenaplan.cli.common import print_json, shown
 from arenaplan.cli.inputs import load_plan
 from arenaplan.errors import ArenaGrew
-
-if TYPE_CHECKING:
-    pass
 
 _MOST_LINES = 40
 

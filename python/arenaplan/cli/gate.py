@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from arenaplan import Plan, _core
 from arenaplan.cli.ahead import load_ahead
@@ -22,9 +21,6 @@ from arenaplan.errors import (
 )
 from arenaplan.gating import Gate, judged, junit, markdown, read_baseline, table
 from arenaplan.gating.gate import Growth, Limits, whole_arena
-
-if TYPE_CHECKING:
-    pass
 
 
 def execute(options: argparse.Namespace) -> None:

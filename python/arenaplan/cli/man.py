@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from arenaplan import __version__, _core
 from arenaplan.cli import whole_parser
 from arenaplan.cli.common import say
 from arenaplan.cli.parser import COMMANDS, EXAMPLES, GROUPS
 from arenaplan.errors import InvalidOption
-
-if TYPE_CHECKING:
-    pass
 
 _CODES: Final = (
     ("0", "everything is well"),

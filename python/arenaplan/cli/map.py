@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import arenaplan
 from arenaplan import Plan, SharedPlan
@@ -25,9 +25,6 @@ from arenaplan.graph import Graph
 from arenaplan.importers.document import format_or_none, is_model
 from arenaplan.model import Model, flat_sizes
 from arenaplan.report import map_page, map_svg, map_trace, report_of
-
-if TYPE_CHECKING:
-    pass
 
 _PLANS = ("arenaplan", "arenaplan-shared", "arenaplan-model")
 """Forms of JSON files with plans."""

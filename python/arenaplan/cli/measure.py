@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from arenaplan.cli.common import is_tflite, say, shown, size
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.errors import NotAModel
 from arenaplan.importers.tflite.model import parse, read_bytes
-
-if TYPE_CHECKING:
-    pass
 
 _MOST: Final = 20
 """Most operators of a report."""

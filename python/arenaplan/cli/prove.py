@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from arenaplan.cli.common import print_json, say, shown, size
 from arenaplan.cli.inputs import read_model
@@ -11,9 +11,6 @@ from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.errors import InvalidOption
 from arenaplan.proving import Proof, prove
 from arenaplan.proving.differential import Run, compared
-
-if TYPE_CHECKING:
-    pass
 
 PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert"}
 """Packages by runtime."""

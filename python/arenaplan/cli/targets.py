@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from arenaplan import Target, targets
 from arenaplan.cli.common import print_json
-
-if TYPE_CHECKING:
-    pass
 
 _DEFAULTS = {
     "numpy": ".onnx",

@@ -20,8 +20,6 @@ RangeBind: TypeAlias = "Mapping[str, Size | Collection[Size]]"
 Shape: TypeAlias = tuple[Size, ...]
 """One combination: a size for each name."""
 
-"""Most combinations that are looked at one by one, unless the caller says otherwise."""
-
 
 class Shapes:
     """
