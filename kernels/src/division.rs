@@ -53,11 +53,10 @@ impl Cut {
             (By::Rows, if window.is_identity() { 1 } else { window.rows.out }, 1),
             (By::Columns, if flat(window).is_some() { window.positions() } else { 1 }, COLUMNS / 3),
         ];
-        // Of two parts per thread, the last one waits less for a thread that does something else.
-        let counts = [(threads, 32), (2 * threads, 0)];
+        let counts = [threads, 2 * threads];
         let counts = &counts[..if cycles / threads > LONG { 2 } else { 1 }];
         let divided = dimensions.into_iter().flat_map(|dimension| {
-            counts.iter().filter_map(move |&(parts, wait)| {
+            counts.iter().filter_map(move |&parts| {
                 let (by, count, unit) = dimension;
                 let step = count.div_ceil(parts.min(cycles / LEAST)).next_multiple_of(unit);
                 let made = count.div_ceil(step);
@@ -67,7 +66,9 @@ impl Cut {
                 let cut = Self { by, step };
                 let rounds = made.div_ceil(threads);
                 let time = cut.part_cycles(conv, images, room).saturating_mul(rounds);
-                Some((time + time.checked_div(wait).unwrap_or(0), cut))
+                // A single part per thread waits longer for a thread that does something else.
+                let wait = if parts == threads { time / 32 } else { 0 };
+                Some((time + wait, cut))
             })
         });
         let (time, cut) = divided.min_by_key(|(time, _)| *time)?;
