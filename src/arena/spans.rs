@@ -313,13 +313,13 @@ impl Settling<'_> {
                     }
                     // The input's bytes are lent whole, for a kernel reads them all.
                     ShareRule::InPlace if from.contains(&place) && from.start == place.start => {
-                        place = from;
+                        place = self.with_inputs(from);
                     }
                     // So are those of an input that the output only overlaps, behind its start.
                     ShareRule::Overlap
                         if from.region == place.region && place.range().contains(&from.start) =>
                     {
-                        place.end = place.end.max(from.end);
+                        place = self.with_inputs(place);
                     }
                     ShareRule::View | ShareRule::InPlace | ShareRule::Overlap => {}
                 }
@@ -328,6 +328,21 @@ impl Settling<'_> {
                 self.claim(place, Holder::Output(position));
             }
         }
+    }
+
+    /// Returns a place with the rest of every input that begins in it: slices of one value may have
+    /// a part in common.
+    fn with_inputs(&self, mut place: Stretch) -> Stretch {
+        let places = || self.inputs.iter().filter_map(|input| input.place);
+        let begins = |input: &Stretch, place: &Stretch| {
+            input.region == place.region && place.range().contains(&input.start)
+        };
+        while let Some(input) =
+            places().find(|input| begins(input, &place) && place.end < input.end)
+        {
+            place.end = input.end;
+        }
+        place
     }
 
     /// Claims the states that the step writes, each once.

@@ -36,7 +36,8 @@ struct Bytes {
 ///
 /// A step uses the bytes that its node may use: those of the inputs that it reads; those of its
 /// outputs, unless an output is a view within an input; the whole of an input that an output takes
-/// over or overlaps; the states that it mutates; its workspaces.
+/// over or overlaps, and of those that begin in such bytes; the states that it mutates; its
+/// workspaces.
 pub(super) fn required(plan: &Plan, graph: &Graph, units: &[Unit<'_>]) -> Required {
     let mut required = Required::new();
     let mut users = Races::default();
@@ -92,9 +93,11 @@ fn reads<'a>(plan: &'a Plan, unit: &'a Unit<'_>) -> impl Iterator<Item = Bytes> 
 /// Returns the bytes that a unit of a valid plan may write.
 fn writes(plan: &Plan, unit: &Unit<'_>, step: usize) -> Vec<Bytes> {
     let mut found = Vec::new();
+    let mut inputs: Vec<Bytes> = reads(plan, unit).collect();
+    inputs.sort_unstable_by_key(|input| input.start);
     for (position, value) in unit.writes() {
         let Some(mut own) = place(plan, value) else { continue };
-        let mut is_view = false;
+        let (mut is_view, mut takes_over) = (false, false);
         for share in plan.steps[step].shares.iter().filter(|it| is_at(it.output, position)) {
             let input = usize::try_from(share.input).ok().and_then(|at| unit.reads.get(at));
             let Some(input) = input.copied().flatten().and_then(|input| place(plan, input)) else {
@@ -104,11 +107,18 @@ fn writes(plan: &Plan, unit: &Unit<'_>, step: usize) -> Vec<Bytes> {
             let is_within = input.start <= own.start && own.end <= input.end;
             match share.rule {
                 ShareRule::View if is_within => is_view = true,
-                ShareRule::InPlace => own.end = own.end.max(input.end),
-                ShareRule::Overlap if (own.start..own.end).contains(&input.start) => {
+                ShareRule::View => {}
+                ShareRule::InPlace => {
+                    takes_over = true;
                     own.end = own.end.max(input.end);
                 }
-                ShareRule::View | ShareRule::Overlap => {}
+                ShareRule::Overlap => takes_over = true,
+            }
+        }
+        // In the order of their starts, each input that begins in the bytes so far adds its own.
+        for input in inputs.iter().filter(|_| takes_over) {
+            if input.space == own.space && (own.start..own.end).contains(&input.start) {
+                own.end = own.end.max(input.end);
             }
         }
         if !is_view {

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use arenaplan::arena::{Input, Output};
-use arenaplan::graph::Overlap;
+use arenaplan::graph::{Flow, Overlap, View, Whole};
 use arenaplan::pack::Space;
 use arenaplan::plan::{Hazard, HazardKind, Hazards, InputMemory, OutputMemory, WorkspacePolicy};
 use arenaplan::program::SharedArena;
@@ -365,6 +365,33 @@ fn an_overlap_farther_than_the_output_is_long_is_none() {
         json["spaces"][0]["lower_bound"] = 0.into();
     });
     check(&graph, &moved);
+}
+
+/// Two slices have a part in common. The output lies over the first one; the second one begins in
+/// its bytes and ends behind them, and a step is lent all of it.
+#[test]
+fn an_input_that_begins_in_an_overlapped_one_is_lent_with_it() {
+    for (bytes, offset) in [(128, 64), (64, 0)] {
+        let mut sketch = Sketch::new();
+        let x = sketch.input("x", 8);
+        let whole = sketch.node("whole", &[x], offset + 128);
+        let slice = |offset| {
+            let view = View { input: 0, output: 0, offset, whole: Whole::Input };
+            Effects { views: vec![view], ..Effects::default() }
+        };
+        let first = sketch.effectful("first", &[whole], bytes, slice(0));
+        let second = sketch.effectful("second", &[whole], 128, slice(offset));
+        let flows = vec![Flow { output: 0, pieces: 8, follows: vec![0, 1] }];
+        let effects = Effects { flows, ..Effects::default() };
+        let y = sketch.effectful("y", &[first, second], 64, effects);
+        let z = sketch.node("z", &[y], 8);
+        let graph = sketch.build(&[z]);
+        let plan = ideal_planner().alignment(1).plan(&graph).unwrap();
+        let places = [y, first, second].map(|value| plan.placement(value).unwrap().offset);
+        assert_eq!(places, [0, 0, offset]);
+        check(&graph, &plan);
+        check_runs(&graph, &plan, 1);
+    }
 }
 
 /// A chain of 3 values in 2 places: step 2 writes the bytes that step 1 has read.
