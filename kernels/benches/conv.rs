@@ -159,6 +159,10 @@ fn main() {
         (960, 7, 3, 1),
         (96, 56, 7, 1),
         (44, 32, 5, 1),
+        (336, 3, 3, 1),
+        (960, 6, 5, 1),
+        (240, 14, 5, 1),
+        (240, 28, 5, 2),
     ] {
         let window = window(size, kernel, stride);
         let sizes = Depthwise::new(window, channels, 1).unwrap();

@@ -1,20 +1,22 @@
 //! Convolution of every channel by itself.
 
-use rten_simd::ops::{BitOps, NumOps};
+use rten_simd::ops::BitOps;
 use rten_simd::{Isa, SimdOp};
 
 use crate::error::{Error, Result, check, check_at_least};
 use crate::pack::{Sliding, every_second};
 use crate::product::bounded;
-use crate::raw::{Axis, Planes, PlanesMut, load_part, load_vectors, store_part};
+use crate::raw::{Axis, Planes, PlanesMut, add_products, load_part, store_part};
 use crate::team::{Team, even, ranges};
 
 /// Vectors of results of one row that are made at a time, at most.
 const VECTORS: usize = 4;
-/// Rows of results that are made at a time, where they are one vector, one or two, and more.
+/// Rows of results that are made at a time, where they are one vector, one or two, and more; and of
+/// small planes.
 const MANY_ROWS: usize = 7;
 const ROWS: usize = 4;
 const FEW_ROWS: usize = 2;
+const SMALL_ROWS: usize = 3;
 /// Elements behind each row of the padded plane, which the widest vector may reach.
 const SLACK: usize = 16;
 
@@ -157,6 +159,7 @@ impl SimdOp for Sweep<'_, '_> {
     fn eval<I: Isa>(self, isa: I) {
         let Self { ref sizes, image, weights, bias, bounds, mut output, scratch } = self;
         let taps = sizes.window.taps();
+        let offsets = sizes.offsets();
         let scratch = &mut scratch[..sizes.scratch_len()];
         // What lies around the image is zero for all planes.
         scratch.fill(0.0);
@@ -166,26 +169,52 @@ impl SimdOp for Sweep<'_, '_> {
                 for made in channel * sizes.fan_out..(channel + 1) * sizes.fan_out {
                     let weights = &weights[made * taps..(made + 1) * taps];
                     let bias = bias.map_or(0.0, |bias| bias[made]);
-                    sizes.plane(isa, scratch, weights, bias, bounds, output.plane(n, made));
+                    let window = Weighted { weights, offsets: &offsets, bias };
+                    sizes.plane(isa, scratch, &window, bounds, output.plane(n, made));
                 }
             }
         }
     }
 }
 
+/// See [`Depthwise::offsets`].
+pub(crate) type Offsets = [usize; 64];
+
+/// The window of one channel of the result.
+pub(crate) struct Weighted<'a> {
+    pub(crate) weights: &'a [f32],
+    pub(crate) offsets: &'a Offsets,
+    /// The number that sums begin with.
+    pub(crate) bias: f32,
+}
+
 impl Depthwise {
+    /// Returns the distance in the padded plane of the element that a weight of the window multiplies
+    /// for the first result.
+    fn offset(&self, tap: usize) -> usize {
+        let (rows, columns) = (&self.window.rows, &self.window.columns);
+        let (row, column) = (tap / columns.kernel, tap % columns.kernel * columns.dilation);
+        let beside = column % columns.stride * self.phase() + column / columns.stride;
+        row * rows.dilation * self.pitch() + beside
+    }
+
+    /// Returns the first of these [distances](Self::offset), which are divisions.
+    pub(crate) fn offsets(&self) -> Offsets {
+        let taps = self.window.taps();
+        core::array::from_fn(|tap| if tap < taps { self.offset(tap) } else { 0 })
+    }
+
     /// Makes one plane of the result from a padded plane.
     #[inline(always)]
     pub(crate) fn plane<I: Isa>(
         &self,
         isa: I,
         padded: &[f32],
-        weights: &[f32],
-        bias: f32,
+        window: &Weighted<'_>,
         bounds: (f32, f32),
         output: &mut [f32],
     ) {
-        Plane { sizes: self, padded, weights, bias, bounds }.run(isa, output);
+        Plane { sizes: self, padded, window, bounds }.run(isa, output);
     }
 
     /// Copies a plane into its frame.
@@ -241,8 +270,7 @@ impl Depthwise {
 struct Plane<'a> {
     sizes: &'a Depthwise,
     padded: &'a [f32],
-    weights: &'a [f32],
-    bias: f32,
+    window: &'a Weighted<'a>,
     bounds: (f32, f32),
 }
 
@@ -255,6 +283,7 @@ impl Plane<'_> {
             let vectors = (columns.out - at).div_ceil(width).min(VECTORS);
             let some = match vectors {
                 1 if rows.out >= MANY_ROWS => MANY_ROWS,
+                1 if rows.out == SMALL_ROWS => SMALL_ROWS,
                 1 | 2 => ROWS,
                 _ => FEW_ROWS,
             };
@@ -274,6 +303,7 @@ impl Plane<'_> {
                 let row = row.min(rows.out - some);
                 match vectors {
                     1 if some == MANY_ROWS => self.tile::<I, MANY_ROWS, 1>(isa, row, at, output),
+                    1 if some == SMALL_ROWS => self.tile::<I, SMALL_ROWS, 1>(isa, row, at, output),
                     1 => self.tile::<I, ROWS, 1>(isa, row, at, output),
                     2 => self.tile::<I, ROWS, 2>(isa, row, at, output),
                     3 => self.tile::<I, FEW_ROWS, 3>(isa, row, at, output),
@@ -294,29 +324,14 @@ impl Plane<'_> {
     ) {
         let ops = isa.f32();
         let (width, sizes) = (ops.len(), self.sizes);
-        let (rows, columns) = (&sizes.window.rows, &sizes.window.columns);
-        let (phase, pitch) = (sizes.phase(), sizes.pitch());
-        let step = rows.stride * pitch;
-        let mut sums = [[ops.splat(self.bias); V]; R];
-        for (y, weights) in self.weights.chunks_exact(columns.kernel).enumerate() {
-            let line = (row * rows.stride + y * rows.dilation) * pitch + at;
-            let (mut remainder, mut steps) = (0, 0);
-            for weight in weights {
-                let weight = ops.splat(*weight);
-                let start = line + remainder * phase + steps;
-                remainder += columns.dilation;
-                while remainder >= columns.stride {
-                    remainder -= columns.stride;
-                    steps += 1;
-                }
-                for (r, sums) in sums.iter_mut().enumerate() {
-                    let source = &self.padded[start + r * step..][..V * width];
-                    let vectors: [I::F32; V] = load_vectors(isa, source);
-                    for (sum, vector) in sums.iter_mut().zip(vectors) {
-                        *sum = ops.mul_add(weight, vector, *sum);
-                    }
-                }
-            }
+        let columns = &sizes.window.columns;
+        let step = sizes.window.rows.stride * sizes.pitch();
+        let mut sums = [[ops.splat(self.window.bias); V]; R];
+        let under = &self.padded[row * step + at..];
+        for (tap, &weight) in self.window.weights.iter().enumerate() {
+            let known = self.window.offsets.get(tap);
+            let offset = known.copied().unwrap_or_else(|| sizes.offset(tap));
+            add_products(isa, &mut sums, &under[offset..], step, ops.splat(weight));
         }
         let (low, high) = (ops.splat(self.bounds.0), ops.splat(self.bounds.1));
         for (r, sums) in sums.iter().enumerate() {

@@ -2,12 +2,15 @@
 
 use rten_simd::{Isa, SimdOp};
 
-use crate::depthwise::Depthwise;
+use crate::depthwise::{Depthwise, Weighted};
 use crate::error::{Result, check, check_at_least};
 use crate::pack::Sliding;
 use crate::raw::{Axis, Planes, PlanesMut};
 use crate::requantize::{Encoding, Requantization};
 use crate::team::{Team, even, ranges};
+
+/// Elements of the image that are widened at a time, if a row is not longer: they stay in cache.
+const SOME: usize = 512;
 
 /// The sizes of a convolution of every channel of bytes by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,23 +119,26 @@ impl SimdOp for PlaneByPlane<'_, '_> {
         const UNBOUNDED: (f32, f32) = (f32::NEG_INFINITY, f32::INFINITY);
         let Self { sizes, image, encoding, weights, addend, finish, mut output, scratch } = self;
         let (taps, fan_out) = (sizes.window().taps(), sizes.fan_out());
+        let offsets = sizes.offsets();
         let (padded, real) = scratch.split_at_mut(sizes.scratch_len());
         // What lies around the image is zero for all planes.
         padded.fill(0.0);
         for n in 0..image.counts()[0] {
             for channel in 0..image.counts()[1] {
                 let width = sizes.window().width();
-                for (y, line) in image.plane(n, channel).chunks_exact(width).enumerate() {
-                    for (to, &from) in real.iter_mut().zip(line) {
-                        *to = f32::from(encoding.number(from));
+                let some = (real.len().min(SOME) / width).max(1);
+                for (at, lines) in image.plane(n, channel).chunks(some * width).enumerate() {
+                    encoding.singles(isa, lines, real);
+                    for (y, line) in real[..lines.len()].chunks_exact(width).enumerate() {
+                        sizes.pad_row(isa, at * some + y, line, padded);
                     }
-                    sizes.pad_row(isa, y, &real[..width], padded);
                 }
                 for made in channel * fan_out..(channel + 1) * fan_out {
                     let weights = &weights[made * taps..(made + 1) * taps];
-                    let start = addend.map_or(0.0, |addend| addend[made]);
+                    let bias = addend.map_or(0.0, |addend| addend[made]);
+                    let window = Weighted { weights, offsets: &offsets, bias };
                     let sums = &mut real[..output.size()];
-                    sizes.plane(isa, padded, weights, start, UNBOUNDED, sums);
+                    sizes.plane(isa, padded, &window, UNBOUNDED, sums);
                     finish.singles(isa, made, sums, output.plane(n, made));
                 }
             }

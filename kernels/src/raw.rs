@@ -383,6 +383,27 @@ pub(crate) fn load_vectors<I: Isa, const V: usize>(isa: I, source: &[f32]) -> [I
     vectors
 }
 
+/// Adds products of `factor` to sums: row `r` has vectors side by side from `source[r * step]` on.
+#[inline(always)]
+pub(crate) fn add_products<I: Isa, const R: usize, const V: usize>(
+    isa: I,
+    sums: &mut [[I::F32; V]; R],
+    source: &[f32],
+    step: usize,
+    factor: I::F32,
+) {
+    let ops = isa.f32();
+    assert!((R - 1) * step + V * ops.len() <= source.len(), "the last row ends behind its slice");
+    for (r, sums) in sums.iter_mut().enumerate() {
+        for (v, sum) in sums.iter_mut().enumerate() {
+            // SAFETY: `r` is at most `R - 1` and `v` at most `V - 1`, so that the vector ends where the
+            // last one does, or ahead of it: in the slice.
+            let vector = unsafe { ops.load_ptr(source.as_ptr().add(r * step + v * ops.len())) };
+            *sum = ops.mul_add(factor, vector, *sum);
+        }
+    }
+}
+
 /// Writes as many elements of a vector as a slice has.
 #[inline(always)]
 pub(crate) fn store_part<I: Isa>(isa: I, vector: I::F32, target: &mut [f32]) {

@@ -1,6 +1,6 @@
 //! Bytes that stand for real numbers, and exact sums of their products as such bytes.
 
-use rten_simd::ops::{BitOps, FloatOps, NarrowSaturate, NumOps, ToFloat};
+use rten_simd::ops::{BitOps, Extend, FloatOps, NarrowSaturate, NumOps, ToFloat};
 use rten_simd::{Isa, Simd};
 
 use crate::error::{Result, check};
@@ -31,6 +31,42 @@ impl Encoding {
     pub(crate) fn number(self, byte: u8) -> i16 {
         let integer = if self.is_signed { i16::from(byte.cast_signed()) } else { i16::from(byte) };
         integer - self.zero
+    }
+
+    /// Writes bytes as single precision numbers, the integers less the zero point.
+    ///
+    /// Compilers take the bytes out one by one here, unless they are told how to widen vectors.
+    #[inline(always)]
+    pub(crate) fn singles<I: Isa>(self, isa: I, source: &[u8], target: &mut [f32]) {
+        let some = isa.u8().len();
+        let whole = source.len() - source.len() % some;
+        for at in (0..whole).step_by(some) {
+            self.some_singles(isa, &source[at..at + some], &mut target[at..at + some]);
+        }
+        let rest = &source[whole..];
+        if !rest.is_empty() {
+            let (mut bytes, mut numbers) = ([0; SOME], [0.0; SOME]);
+            bytes[..rest.len()].copy_from_slice(rest);
+            self.some_singles(isa, &bytes, &mut numbers);
+            target[whole..source.len()].copy_from_slice(&numbers[..rest.len()]);
+        }
+    }
+
+    /// Writes a vector of bytes as four vectors of numbers.
+    #[inline(always)]
+    fn some_singles<I: Isa>(self, isa: I, source: &[u8], target: &mut [f32]) {
+        let (bytes, shorts, ints, ops) = (isa.i8(), isa.i16(), isa.i32(), isa.f32());
+        // An unsigned byte with its highest bit changed is signed, and smaller by 128.
+        let (flip, zero) = if self.is_signed { (0, 0) } else { (0x80, 128) };
+        let zero = ints.splat(i32::from(self.zero - zero));
+        let signed = isa.u8().xor(isa.u8().load(source), isa.u8().splat(flip)).reinterpret_cast();
+        let (low, high) = (bytes.extend_low(signed), bytes.extend_high(signed));
+        let (first, second) = (shorts.extend_low(low), shorts.extend_high(low));
+        let (third, fourth) = (shorts.extend_low(high), shorts.extend_high(high));
+        for (part, integers) in [first, second, third, fourth].into_iter().enumerate() {
+            let numbers = ints.to_float(ints.sub(integers, zero));
+            ops.store(numbers, &mut target[part * ops.len()..]);
+        }
     }
 
     /// Writes the first `count` bytes of a source as integers less the zero point, and perhaps some

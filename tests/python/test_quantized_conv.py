@@ -158,6 +158,9 @@ CASES = [
     Case((1, 40, 11, 7), (64, 40, 3, 3), {"dilations": [2, 1]}, bounds=(0.0, math.inf)),
     Case((1, 8, 50), (12, 8, 5), {"pads": [2, 2], "strides": [3]}, types=(np.int8,) * 3),
     Case((1, 4, 8, 8), (7, 4, 3, 3), types=(np.uint8, np.uint8, np.int8), bounds=(-9.0, 30.0)),
+    # Some elements of these windows meet padding alone.
+    Case((1, 24, 6, 7), (20, 24, 3, 3), {"dilations": [6, 4], "pads": [6, 4, 6, 4]}),
+    Case((1, 6, 7, 9), (6, 1, 5, 3), {"group": 6, "dilations": [3, 3], "pads": [6, 3, 6, 3]}),
 ]
 
 

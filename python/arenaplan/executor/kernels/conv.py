@@ -144,7 +144,7 @@ def _shared_weights(step: Step, sizes: Geometry) -> Transformed:
         return step.kept[matrix_key], step.kept.get(bias_key)
     affine = (None, None) if step.guests is None else step.guests.channel_affine()
     small = [None if v is None else (v.dtype, v.tobytes()) for v in (bias, *affine)]
-    details = ("Conv", sizes.groups, sizes.is_direct, *small)
+    details = ("Conv", matrix_key, sizes.groups, *small)
     matrix, rest = shared([weights], details, lambda: _weights(step, sizes))
     step.kept[matrix_key] = matrix
     if rest is not None:
@@ -155,7 +155,7 @@ def _shared_weights(step: Step, sizes: Geometry) -> Transformed:
 def _kept_keys(sizes: Geometry) -> tuple[str, str]:
     """Return the names of matrix and bias among the data for other parts of the same node."""
     form = "direct " if sizes.is_direct else ""
-    return f"{form}matrix", f"{form}bias"
+    return f"{form}matrix {sizes.window}", f"{form}bias {sizes.window}"
 
 
 def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None]:
@@ -166,7 +166,8 @@ def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None
     multiplied by a matrix that can have a row of ones.
     """
     bias, load = step.input(2), step.signature.constant
-    matrix = operand(step, 1).reshape(sizes.groups, sizes.fan_out, sizes.depth)
+    every = operand(step, 1)[(slice(None), slice(None), *sizes.window)]
+    matrix = every.reshape(sizes.groups, sizes.fan_out, sizes.depth)
     if load[1] is None or (bias is not None and load[2] is None):
         return matrix, bias
     scale, shift = (None, None) if step.guests is None else step.guests.channel_affine()

@@ -294,16 +294,18 @@ def _image_part(step: Step, sizes: Geometry, area: Area) -> tuple[np.ndarray, li
 
 def _shared_weights(step: Step, conv: CompiledConv) -> Transformed:
     """Return packed weights and a bias, which executors of the same constants share."""
-    if "packed" in step.kept:
-        return step.kept["packed"], step.kept.get("packed bias")
+    # Parts of a node may meet padding alone with other elements of the window.
+    packed_key, bias_key = (f"{name} {conv.sizes.window}" for name in ("packed", "packed bias"))
+    if packed_key in step.kept:
+        return step.kept[packed_key], step.kept.get(bias_key)
     scale, shift = (None, None) if step.guests is None else step.guests.channel_affine()
     bias = step.input(2)
     small = [None if v is None else (v.dtype, v.tobytes()) for v in (bias, scale, shift)]
-    details = ("compiled Conv", conv.sizes.groups, conv.is_depthwise, *small)
+    details = ("compiled Conv", packed_key, conv.sizes.groups, conv.is_depthwise, *small)
     packed, rest = shared([operand(step, 1)], details, lambda: _weights(step, conv, scale, shift))
-    step.kept["packed"] = packed
+    step.kept[packed_key] = packed
     if rest is not None:
-        step.kept["packed bias"] = rest
+        step.kept[bias_key] = rest
     return packed, rest
 
 
@@ -313,7 +315,8 @@ def _weights(
     """Return the weights in the order in which they are read, with scales worked in, and a bias."""
     sizes, bias = conv.sizes, step.input(2)
     made = sizes.groups * sizes.fan_out
-    matrix = np.ascontiguousarray(operand(step, 1).reshape(made, sizes.depth), np.float32)
+    every = operand(step, 1)[(slice(None), slice(None), *sizes.window)]
+    matrix = np.ascontiguousarray(every.reshape(made, sizes.depth), np.float32)
     bias = None if bias is None else np.ascontiguousarray(bias)
     if scale is not None:
         matrix = matrix * scale.reshape(made, 1).astype(np.float32)

@@ -30,6 +30,8 @@ _WRITTEN = 0.11
 """Nanoseconds in which an element of the result is written."""
 _ADDED = 0.1
 """Nanoseconds in which an element is added to a result that is made in parts."""
+ROWS_OF = "rows_of"
+"""Attribute of a Conv node that makes some rows of another one's result: all of its rows."""
 WORTHWHILE = 0.98
 """More scratch memory is offered if a run takes at most this much of the time."""
 _SHALLOW = 32
@@ -74,6 +76,11 @@ class Geometry:
     def taps(self) -> int:
         """Elements under the window."""
         return prod(axis.kernel for axis in self.axes)
+
+    @cached_property
+    def window(self) -> tuple[slice, ...]:
+        """The elements of the declared windows that these windows have."""
+        return tuple(slice(axis.skipped, axis.skipped + axis.kernel) for axis in self.axes)
 
     @cached_property
     def depth(self) -> int:
@@ -343,6 +350,10 @@ def geometry(signature: Signature) -> Geometry:
     """
     Return the sizes of a Conv node.
 
+    Elements of constant windows that meet nothing but padding are left out (:attr:`Axis.trimmed`):
+    of a dilated window over a small image, often all but one per axis. Parts of a node
+    (:data:`ROWS_OF`) keep them, for each part must do with the scratch memory of the others.
+
     Raises
     ------
     ShapeMismatch
@@ -360,6 +371,8 @@ def geometry(signature: Signature) -> Geometry:
             f"node {signature.name!r} (Conv): image, weights and output contradict each other"
         )
     axes = tuple(window_axes(signature, weights.shape[2:]))
+    if signature.constant[1] is not None and ROWS_OF not in signature.attributes:
+        axes = tuple(axis.trimmed for axis in axes)
     sizes = (image.shape[0], groups, weights.shape[1], weights.shape[0] // groups, axes)
     if signature.guests is None:
         return _plain(*sizes, image.dtype)

@@ -221,7 +221,13 @@ def quantized_conv_of(
     is_empty = 0 in (*made.shape, sizes.fan_in, *(axis.size for axis in sizes.axes))
     if is_empty or not has_sums(encodings, sizes.depth):
         return None
-    return QuantizedConv(sizes, *encodings, divisor, bounds, weights)
+
+    def used() -> Weights:
+        every = weights()
+        integers = every.integers[(slice(None), slice(None), *sizes.window)]
+        return replace(every, integers=np.ascontiguousarray(integers))
+
+    return QuantizedConv(sizes, *encodings, divisor, bounds, used)
 
 
 def has_sums(encodings: tuple[Encoding, Encoding], terms: int) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from arenaplan import ops
 from arenaplan.executor.cuts import footprint_of
 from arenaplan.executor.kernels.conv_compiled import compiled_conv
-from arenaplan.executor.kernels.conv_tiles import geometry
+from arenaplan.executor.kernels.conv_tiles import ROWS_OF, geometry
 from arenaplan.executor.kernels.windows import Axis, window_axes
 from arenaplan.executor.registry import Cut, Signature, Tensor
 from arenaplan.ops.boxes import Box, Footprint, Uncuttable, is_whole, whole
@@ -105,8 +105,11 @@ def _conv(signature: Signature, box: Box) -> Footprint:
 
 def _conv_attributes(signature: Signature, box: Box) -> Mapping[str, Any]:
     groups = _groups(signature, box[1])
-    padded = _padded(signature, _conv_axes(signature), box[2:])
-    return {**padded, "group": groups.stop - groups.start}
+    axes = _conv_axes(signature)
+    attributes = {**_padded(signature, axes, box[2:]), "group": groups.stop - groups.start}
+    if not is_whole(box[2:], [axis.out for axis in axes]):
+        attributes[ROWS_OF] = axes[0].out
+    return attributes
 
 
 def _conv_time(signature: Signature) -> float:

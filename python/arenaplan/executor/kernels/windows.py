@@ -27,6 +27,8 @@ class Axis(NamedTuple):
     """Padding in front."""
     after: int
     """Padding behind, as declared."""
+    skipped: int = 0
+    """Elements of the declared window ahead of the first one under this window."""
 
     @property
     def extent(self) -> int:
@@ -53,12 +55,13 @@ class Axis(NamedTuple):
     @property
     def trimmed(self) -> Axis:
         """The same windows without leading and trailing elements that are never in the input."""
-        skipped = max(0, (self.before - (self.out - 1) * self.stride) // self.dilation)
-        skipped = min(skipped, self.kernel - 1)
+        outside = -(((self.out - 1) * self.stride - self.before) // self.dilation)
+        # No window may begin behind the first element of the input.
+        skipped = max(0, min(outside, self.before // self.dilation, self.kernel - 1))
         before = self.before - skipped * self.dilation
         reached = -(-(self.size + before) // self.dilation)
         kernel = max(1, min(self.kernel - skipped, reached))
-        return self._replace(kernel=kernel, before=before)
+        return self._replace(kernel=kernel, before=before, skipped=self.skipped + skipped)
 
     def positions(self, tap: int) -> tuple[int, int]:
         """Return the range of window positions whose element ``tap`` is inside the input."""
