@@ -33,7 +33,11 @@ class Writer:
         return name
 
     def weight(self, *shape: int, key: str = "") -> str:
-        """Return random weights; those of one shape and key are the same."""
+        """
+        Return random weights; those of one shape and key are the same.
+
+        Layers beside each other have other keys: compilers compute equal ones once.
+        """
         name = f"w{'x'.join(map(str, shape))}{key}"
         if name not in self.weights:
             fan = max(int(np.prod(shape[1:])) if len(shape) > 2 else shape[0], 1)
@@ -71,17 +75,17 @@ class Writer:
     # -- layers --------------------------------------------------------------------------
 
     def conv(self, x: str, inward: int, outward: int, kernel: int, stride: int = 1, group: int = 1,
-             relu: str = "Relu") -> str:  # fmt: skip
+             relu: str = "Relu", key: str = "") -> str:  # fmt: skip
         """Append a convolution of same size, and an activation."""
-        w = self.weight(outward, inward // group, kernel, kernel)
+        w = self.weight(outward, inward // group, kernel, kernel, key=key)
         pads = [kernel // 2] * 4
         x = self.op("Conv", x, w, self.weight(outward), pads=pads, strides=[stride] * 2,
                     group=group)  # fmt: skip
         return self.op(relu, x) if relu else x
 
-    def linear(self, x: str, inward: int, outward: int) -> str:
+    def linear(self, x: str, inward: int, outward: int, key: str = "") -> str:
         """Append a matrix product and an addition."""
-        x = self.op("MatMul", x, self.weight(inward, outward))
+        x = self.op("MatMul", x, self.weight(inward, outward, key=key))
         return self.op("Add", x, self.weight(outward))
 
     def norm(self, x: str, width: int) -> str:
@@ -98,11 +102,11 @@ class Writer:
         """Append self-attention of several heads."""
         shape = self.numbers(batch, length, heads, width // heads)
 
-        def split(order: list[int]) -> str:
-            part = self.op("Reshape", self.linear(x, width, width), shape)
+        def split(key: str, order: list[int]) -> str:
+            part = self.op("Reshape", self.linear(x, width, width, key), shape)
             return self.op("Transpose", part, perm=order)
 
-        q, k, v = split([0, 2, 1, 3]), split([0, 2, 3, 1]), split([0, 2, 1, 3])
+        q, k, v = split("q", [0, 2, 1, 3]), split("k", [0, 2, 3, 1]), split("v", [0, 2, 1, 3])
         scores = self.op("Mul", self.op("MatMul", q, k), self.scalar(0.125))
         made = self.op("MatMul", self.op("Softmax", scores, axis=-1), v)
         made = self.op("Transpose", made, perm=[0, 2, 1, 3])
@@ -228,8 +232,8 @@ def branches(side: int, width: int, count: int, depth: int) -> onnx.ModelProto:
         for at in range(count):
             y = w.op("Relu", x)
             kernel = 3 if at % 2 else 5
-            y = w.conv(y, width, width, kernel, group=width, relu="")
-            made.append(w.conv(y, width, width, 1, relu=""))
+            y = w.conv(y, width, width, kernel, group=width, relu="", key=f"b{at}")
+            made.append(w.conv(y, width, width, 1, relu="", key=f"b{at}"))
         x = made[0]
         for other in made[1:]:
             x = w.op("Add", x, other)
