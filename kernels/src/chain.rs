@@ -315,10 +315,10 @@ impl SimdOp for Pass<'_, '_> {
                             let (first, register) = (offset(from, &index), &mut registers[to]);
                             if walk.steps[from][outer] == 0 {
                                 let mut number = [0.0];
-                                operands[from].read(first, &mut number);
+                                operands[from].read(isa, first, &mut number);
                                 register[..count.next_multiple_of(64).min(BLOCK)].fill(number[0]);
                             } else {
-                                operands[from].read(first + start, &mut register[..count]);
+                                operands[from].read(isa, first + start, &mut register[..count]);
                             }
                         }
                         Step::Apply { function, arguments, to } => {
@@ -327,7 +327,7 @@ impl SimdOp for Pass<'_, '_> {
                     }
                 }
                 let first = offset(chain.operands, &index) + start;
-                output.write(first, &registers[chain.result][..count]);
+                output.write(isa, first, &registers[chain.result][..count]);
             }
             for axis in (0..outer).rev() {
                 index[axis] += 1;

@@ -17,6 +17,7 @@
     reason = "vector instructions are those of the function that code is inlined into"
 )]
 
+mod bytes;
 mod chain;
 mod conv;
 mod copied;

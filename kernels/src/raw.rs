@@ -16,6 +16,7 @@ use std::thread::yield_now;
 use rten_simd::ops::{BitOps, IntOps, NumOps};
 use rten_simd::{Isa, Simd};
 
+use crate::bytes::{MIDDLE, SOME, narrow, widen};
 use crate::error::{Error, Result};
 
 /// The place of planes in memory: each is contiguous, and they are at equal distances.
@@ -480,12 +481,6 @@ fn contiguous(found: usize, counts: [usize; 2], size: usize) -> Result<Layout> {
     Ok(layout)
 }
 
-/// Bytes that are converted at a time: there are vector instructions for that.
-const BYTES: usize = 64;
-/// The numbers next to this one are the integers: the lowest bits of a sum with it are an integer, in
-/// two's complement.
-pub(crate) const MIDDLE: f32 = 12_582_912.0;
-
 /// The type of elements that chains compute with as single-precision numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -583,7 +578,7 @@ impl Elements<'_> {
     /// If there are not as many.
     #[inline(always)]
     #[allow(clippy::cast_ptr_alignment, reason = "elements are aligned for their kind")]
-    pub(crate) fn read(&self, start: usize, target: &mut [f32]) {
+    pub(crate) fn read<I: Isa>(&self, isa: I, start: usize, target: &mut [f32]) {
         let first = self.at(start, target.len());
         match self.kind {
             // SAFETY: so many elements are there. `target` is memory of the caller, and no reference
@@ -591,8 +586,8 @@ impl Elements<'_> {
             Kind::Single => unsafe {
                 first.cast::<f32>().copy_to_nonoverlapping(target.as_mut_ptr(), target.len());
             },
-            Kind::Signed => self.read_bytes(start, target, |byte| f32::from(byte.cast_signed())),
-            Kind::Unsigned => self.read_bytes(start, target, f32::from),
+            Kind::Signed => self.read_bytes(isa, start, target, true),
+            Kind::Unsigned => self.read_bytes(isa, start, target, false),
         }
     }
 
@@ -603,44 +598,46 @@ impl Elements<'_> {
     /// If there are not as many.
     #[inline(always)]
     #[allow(clippy::cast_ptr_alignment, reason = "elements are aligned for their kind")]
-    pub(crate) fn write(&mut self, start: usize, source: &[f32]) {
+    pub(crate) fn write<I: Isa>(&mut self, isa: I, start: usize, source: &[f32]) {
         let first = self.at(start, source.len());
         match self.kind {
             // SAFETY: as in `read`; the elements can be written (contract of `from_raw`).
             Kind::Single => unsafe {
                 first.cast::<f32>().copy_from_nonoverlapping(source.as_ptr(), source.len());
             },
-            Kind::Signed => self.write_bytes(start, source, [-128.0, 127.0]),
-            Kind::Unsigned => self.write_bytes(start, source, [0.0, 255.0]),
+            Kind::Signed => self.write_bytes(isa, start, source, true),
+            Kind::Unsigned => self.write_bytes(isa, start, source, false),
         }
     }
 
-    /// Copies elements of one byte from `start` on to `target`, converted.
+    /// Copies elements of one byte from `start` on to `target`, as numbers.
     #[inline(always)]
-    fn read_bytes(&self, start: usize, target: &mut [f32], convert: impl Fn(u8) -> f32) {
-        let mut bytes = [0; BYTES];
-        for (index, part) in target.chunks_mut(BYTES).enumerate() {
-            let first = self.at(start + index * BYTES, part.len());
+    fn read_bytes<I: Isa>(&self, isa: I, start: usize, target: &mut [f32], is_signed: bool) {
+        let mut bytes = [0; SOME];
+        for (index, part) in target.chunks_mut(SOME).enumerate() {
+            let first = self.at(start + index * SOME, part.len());
             // SAFETY: so many elements of at least a byte are there; `bytes` is memory of this function,
             // so the two do not overlap.
             unsafe { first.copy_to_nonoverlapping(bytes.as_mut_ptr(), part.len()) };
-            for (number, &byte) in part.iter_mut().zip(&bytes) {
-                *number = convert(byte);
-            }
+            widen(isa, is_signed, 0, &bytes[..part.len()], part);
         }
     }
 
     /// Copies `source` to the elements of one byte from `start` on, as integers between two bounds.
     #[inline(always)]
-    fn write_bytes(&mut self, start: usize, source: &[f32], [low, high]: [f32; 2]) {
-        let mut bytes = [0; BYTES];
-        for (index, part) in source.chunks(BYTES).enumerate() {
-            for (byte, &number) in bytes.iter_mut().zip(part) {
-                // Vector instructions have no conversion to bytes that bounds; the lowest byte is the
-                // integer.
-                [*byte, ..] = (number.max(low).min(high) + MIDDLE).to_bits().to_le_bytes();
+    fn write_bytes<I: Isa>(&mut self, isa: I, start: usize, source: &[f32], is_signed: bool) {
+        let ops = isa.f32();
+        let (low, high) = if is_signed { (-128.0, 127.0) } else { (0.0, 255.0) };
+        let (low, high, middle) = (ops.splat(low), ops.splat(high), ops.splat(MIDDLE));
+        let (mut numbers, mut bytes) = ([0.0; SOME], [0; SOME]);
+        for (index, part) in source.chunks(SOME).enumerate() {
+            for at in (0..part.len()).step_by(ops.len()) {
+                // What is no number becomes the lower bound.
+                let bounded = ops.min(ops.max(load_part(isa, &part[at..]), low), high);
+                ops.store(ops.add(bounded, middle), &mut numbers[at..]);
             }
-            let first = self.at(start + index * BYTES, part.len());
+            narrow(isa, is_signed, 0, &numbers, part.len(), &mut bytes);
+            let first = self.at(start + index * SOME, part.len());
             // SAFETY: as in `read_bytes`; the elements can be written (contract of `from_raw`).
             unsafe { first.copy_from_nonoverlapping(bytes.as_ptr(), part.len()) };
         }

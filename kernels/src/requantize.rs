@@ -1,14 +1,12 @@
 //! Bytes that stand for real numbers, and exact sums of their products as such bytes.
 
-use rten_simd::ops::{BitOps, Extend, FloatOps, NarrowSaturate, NumOps, ToFloat};
+use rten_simd::ops::{BitOps, FloatOps, NumOps, ToFloat};
 use rten_simd::{Isa, Simd};
 
+use crate::bytes::{self, MIDDLE, SOME};
 use crate::error::{Result, check};
 use crate::product::bounded;
-use crate::raw::{MIDDLE, load_part};
-
-/// Elements that become bytes at a time, four vectors of any processor.
-const SOME: usize = 64;
+use crate::raw::load_part;
 
 /// The integers that bytes stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,39 +32,9 @@ impl Encoding {
     }
 
     /// Writes bytes as single precision numbers, the integers less the zero point.
-    ///
-    /// Compilers take the bytes out one by one here, unless they are told how to widen vectors.
     #[inline(always)]
     pub(crate) fn singles<I: Isa>(self, isa: I, source: &[u8], target: &mut [f32]) {
-        let some = isa.u8().len();
-        let whole = source.len() - source.len() % some;
-        for at in (0..whole).step_by(some) {
-            self.some_singles(isa, &source[at..at + some], &mut target[at..at + some]);
-        }
-        let rest = &source[whole..];
-        if !rest.is_empty() {
-            let (mut bytes, mut numbers) = ([0; SOME], [0.0; SOME]);
-            bytes[..rest.len()].copy_from_slice(rest);
-            self.some_singles(isa, &bytes, &mut numbers);
-            target[whole..source.len()].copy_from_slice(&numbers[..rest.len()]);
-        }
-    }
-
-    /// Writes a vector of bytes as four vectors of numbers.
-    #[inline(always)]
-    fn some_singles<I: Isa>(self, isa: I, source: &[u8], target: &mut [f32]) {
-        let (bytes, shorts, ints, ops) = (isa.i8(), isa.i16(), isa.i32(), isa.f32());
-        // An unsigned byte with its highest bit changed is signed, and smaller by 128.
-        let (flip, zero) = if self.is_signed { (0, 0) } else { (0x80, 128) };
-        let zero = ints.splat(i32::from(self.zero - zero));
-        let signed = isa.u8().xor(isa.u8().load(source), isa.u8().splat(flip)).reinterpret_cast();
-        let (low, high) = (bytes.extend_low(signed), bytes.extend_high(signed));
-        let (first, second) = (shorts.extend_low(low), shorts.extend_high(low));
-        let (third, fourth) = (shorts.extend_low(high), shorts.extend_high(high));
-        for (part, integers) in [first, second, third, fourth].into_iter().enumerate() {
-            let numbers = ints.to_float(ints.sub(integers, zero));
-            ops.store(numbers, &mut target[part * ops.len()..]);
-        }
+        bytes::widen(isa, self.is_signed, self.zero, source, target);
     }
 
     /// Writes the first `count` bytes of a source as integers less the zero point, and perhaps some
@@ -156,27 +124,9 @@ impl Requantization<'_> {
         }
     }
 
-    /// Writes some integers next to [`MIDDLE`], plus the zero point, as bytes, and perhaps some more.
-    ///
-    /// Compilers take the bytes out one by one here, unless they are told how to narrow vectors.
     #[inline(always)]
     fn narrow<I: Isa>(&self, isa: I, numbers: &[f32; SOME], count: usize, bytes: &mut [u8; SOME]) {
-        let (ints, shorts, ops) = (isa.i32(), isa.i16(), isa.u8());
-        let width = isa.f32().len();
-        // A signed byte with its highest bit changed is unsigned, and larger by 128.
-        let (flip, zero) = if self.result.is_signed { (0x80, 128) } else { (0, 0) };
-        let zero = i32::from(self.result.zero + zero) - MIDDLE.to_bits().cast_signed();
-        let (flip, zero) = (ops.splat(flip), ints.splat(zero));
-        for at in (0..count).step_by(4 * width) {
-            let integers = |part: usize| {
-                let numbers = isa.f32().load(&numbers[at + part * width..]);
-                ints.add(numbers.reinterpret_cast(), zero)
-            };
-            let low = ints.narrow_saturate(integers(0), integers(1));
-            let high = ints.narrow_saturate(integers(2), integers(3));
-            let narrow = ops.xor(shorts.narrow_saturate(low, high), flip);
-            ops.store(narrow, &mut bytes[at..]);
-        }
+        bytes::narrow(isa, self.result.is_signed, self.result.zero, numbers, count, bytes);
     }
 
     /// Writes sums of a channel, which are integers in single precision, as bytes.

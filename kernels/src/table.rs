@@ -71,12 +71,12 @@ struct Row<'a, 'm> {
 impl Row<'_, '_> {
     /// Calls a function with the elements, block by block, and the first one of each.
     #[inline(always)]
-    fn blocks(&self, mut function: impl FnMut(usize, &mut [f32])) {
+    fn blocks<I: Isa>(&self, isa: I, mut function: impl FnMut(usize, &mut [f32])) {
         let end = self.first + self.softmax.length;
         let mut block = [0.0; BLOCK];
         for start in (self.first..end).step_by(BLOCK) {
             let part = &mut block[..BLOCK.min(end - start)];
-            self.source.read(start, part);
+            self.source.read(isa, start, part);
             function(start, part);
         }
     }
@@ -86,10 +86,10 @@ impl SimdOp for Row<'_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn eval<I: Isa>(self, _: I) {
+    fn eval<I: Isa>(self, isa: I) {
         let TableSoftmax { table, factor, zero, .. } = *self.softmax;
         let mut largest = f32::MIN;
-        self.blocks(|_, part| largest = part.iter().fold(largest, |most, &x| most.max(x)));
+        self.blocks(isa, |_, part| largest = part.iter().fold(largest, |most, &x| most.max(x)));
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -98,13 +98,18 @@ impl SimdOp for Row<'_, '_> {
         )]
         let power = |x: f32| table[usize::from((x - largest + 255.0) as u8)];
         let mut sum = 0.0;
-        self.blocks(|_, part| sum = part.iter().fold(sum, |sum, &x| sum + power(x)));
+        self.blocks(isa, |_, part| sum = part.iter().fold(sum, |sum, &x| sum + power(x)));
         let mut output = self.output;
-        self.blocks(|start, part| {
-            for x in &mut *part {
-                *x = (power(*x) * factor / sum).round_ties_even() + zero;
-            }
-            output.write(start, part);
-        });
+        // The closure has vector instructions.
+        self.blocks(
+            isa,
+            #[inline(always)]
+            |start, part| {
+                for x in &mut *part {
+                    *x = (power(*x) * factor / sum).round_ties_even() + zero;
+                }
+                output.write(isa, start, part);
+            },
+        );
     }
 }
