@@ -184,15 +184,18 @@ impl Segments {
                     line * columns.size + (first + start) * columns.stride + x * columns.dilation
                         - columns.before;
                 let source = &plane[origin..];
+                let target = &mut target[at + start..];
                 if columns.stride == 1 {
-                    encoding.widen(source, stop - start, &mut target[at + start..]);
+                    encoding.widen(source, stop - start, target);
+                } else if columns.stride == 2 {
+                    encoding.widen_every_second(source, stop - start, target);
                 } else {
                     let mut gathered = [0; COLUMNS];
                     let elements = source.iter().step_by(columns.stride);
                     for (to, from) in gathered[..stop - start].iter_mut().zip(elements) {
                         *to = *from;
                     }
-                    encoding.widen(&gathered, stop - start, &mut target[at + start..]);
+                    encoding.widen(&gathered, stop - start, target);
                 }
             }
             target[at + stop..at + count].fill(0);

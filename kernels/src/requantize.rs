@@ -31,6 +31,34 @@ impl Encoding {
         integer - self.zero
     }
 
+    /// Writes every second one of the bytes of a source, `count` in all, as integers less the zero
+    /// point, and perhaps some more, if `target` has elements behind these.
+    #[inline(always)]
+    pub(crate) fn widen_every_second(self, source: &[u8], count: usize, target: &mut [i16]) {
+        const SOME: usize = 16;
+        let (flip, zero) = if self.is_signed { (0x80, self.zero + 128) } else { (0, self.zero) };
+        let mut at = 0;
+        while at < count {
+            if let (Some(from), Some(to)) = (
+                source[2 * at..].first_chunk::<{ 2 * SOME }>(),
+                target[at..].first_chunk_mut::<SOME>(),
+            ) {
+                // The first one of two bytes is the low half of 16 bits, for which there are vectors.
+                for (to, both) in to.iter_mut().zip(from.as_chunks().0) {
+                    let low = u16::from_le_bytes(*both) & 0xff;
+                    *to = (low ^ flip).cast_signed() - zero;
+                }
+            } else {
+                let elements = source[2 * at..].iter().step_by(2);
+                for (to, from) in target[at..count].iter_mut().zip(elements) {
+                    *to = (u16::from(*from) ^ flip).cast_signed() - zero;
+                }
+                return;
+            }
+            at += SOME;
+        }
+    }
+
     /// Writes bytes as single precision numbers, the integers less the zero point.
     #[inline(always)]
     pub(crate) fn singles<I: Isa>(self, isa: I, source: &[u8], target: &mut [f32]) {
