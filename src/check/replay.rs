@@ -27,10 +27,14 @@ struct Piece {
 }
 
 impl Piece {
+    /// Returns the number of bytes.
+    fn bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
     /// Returns whether `next` goes on where these bytes end, in the value and in the origin.
     fn is_followed_by(&self, next: &Self) -> bool {
-        let length = self.end - self.start;
-        (self.end, self.origin, self.origin_start + length)
+        (self.end, self.origin, self.origin_start + self.bytes())
             == (next.start, next.origin, next.origin_start)
     }
 }
@@ -399,7 +403,7 @@ impl<'a> Replay<'a> {
             let whole = self.graph.value(piece.origin);
             let span = place.offset + start..place.offset + end;
             if piece.origin != output
-                && (piece.origin_start, end - start) == (0, whole.bytes())
+                && (piece.origin_start, piece.bytes()) == (0, whole.bytes())
                 && whole.kind() != ValueKind::State
                 && self.holds(place.space, span.clone(), piece.origin)
             {
