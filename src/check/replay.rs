@@ -521,3 +521,25 @@ impl<'a> Replay<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pieces that are not joined are right, and slow.
+    #[test]
+    fn pieces_that_go_on_in_value_and_origin_are_one() {
+        let piece = |start, end, origin, origin_start| Piece {
+            start,
+            end,
+            origin: ValueId::new(origin),
+            origin_start,
+        };
+        let first = piece(3, 8, 1, 20);
+        assert_eq!(first.bytes(), 5);
+        assert!(first.is_followed_by(&piece(8, 10, 1, 25)));
+        for other in [piece(9, 10, 1, 25), piece(8, 10, 2, 25), piece(8, 10, 1, 24)] {
+            assert!(!first.is_followed_by(&other), "{other:?}");
+        }
+    }
+}
