@@ -27,10 +27,14 @@ struct Piece {
 }
 
 impl Piece {
+    /// Returns the number of bytes.
+    fn bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
     /// Returns whether `next` goes on where these bytes end, in the value and in the origin.
     fn is_followed_by(&self, next: &Self) -> bool {
-        let length = self.end - self.start;
-        (self.end, self.origin, self.origin_start + length)
+        (self.end, self.origin, self.origin_start + self.bytes())
             == (next.start, next.origin, next.origin_start)
     }
 }
@@ -399,7 +403,7 @@ impl<'a> Replay<'a> {
             let whole = self.graph.value(piece.origin);
             let span = place.offset + start..place.offset + end;
             if piece.origin != output
-                && (piece.origin_start, end - start) == (0, whole.bytes())
+                && (piece.origin_start, piece.bytes()) == (0, whole.bytes())
                 && whole.kind() != ValueKind::State
                 && self.holds(place.space, span.clone(), piece.origin)
             {
@@ -514,6 +518,28 @@ impl<'a> Replay<'a> {
             Writer::Workspace(node, slot) => {
                 format!("workspace {slot} of node {}", quoted(self.graph.node(node).name()))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pieces that are not joined are right, and slow.
+    #[test]
+    fn pieces_that_go_on_in_value_and_origin_are_one() {
+        let piece = |start, end, origin, origin_start| Piece {
+            start,
+            end,
+            origin: ValueId::new(origin),
+            origin_start,
+        };
+        let first = piece(3, 8, 1, 20);
+        assert_eq!(first.bytes(), 5);
+        assert!(first.is_followed_by(&piece(8, 10, 1, 25)));
+        for other in [piece(9, 10, 1, 25), piece(8, 10, 2, 25), piece(8, 10, 1, 24)] {
+            assert!(!first.is_followed_by(&other), "{other:?}");
         }
     }
 }

@@ -112,20 +112,16 @@ impl Plan {
                 end: value.offset - base + value.bytes,
                 live: needed[ValueId::from(value.value).index()],
             });
-            // A value without bytes moves with the body: its alignment and its pin hold, too.
+            // A value without bytes moves with the body: its alignment holds, too.
             let declared = || all().map(|value| graph.value(ValueId::from(value.value)));
-            let own = declared().map(|value| {
-                let element = (value.dtype().bits() / 8).clamp(1, 16).next_power_of_two();
-                value.alignment().bytes().max(if value.bytes() > 0 { element } else { 1 })
-            });
-            let own = own.max().unwrap_or(1);
+            let own = declared().map(|value| value.alignment().bytes()).max().unwrap_or(1);
             let unit = own.max(alignment.bytes()).max(arenas[space].alignment);
             let rigid = Rigid {
                 space,
                 base,
                 alignment: unit,
                 is_loose: slack.get(&root).is_some_and(|&bytes| bytes >= unit),
-                is_pinned: declared().any(|value| value.pin().is_some()),
+                is_pinned: declared().any(|value| value.bytes() > 0 && value.pin().is_some()),
                 has_state: declared().any(|value| value.kind() == ValueKind::State),
                 is_workspace: false,
                 spans: spans.collect(),

@@ -341,13 +341,12 @@ impl<'a> StripReplay<'a> {
         let kept = usize::try_from(done.saturating_sub(first)).unwrap_or(usize::MAX);
         let moved: Vec<Tag> = buffer.tags.iter().copied().skip(shift).take(kept).collect();
         buffer.base = first;
-        let writes = shift > 0 && !moved.is_empty();
         if shift > 0 {
             buffer.tags.iter_mut().for_each(|tag| *tag = None);
             buffer.tags[..moved.len()].copy_from_slice(&moved);
-        }
-        if writes {
-            self.disturb(home);
+            if !moved.is_empty() {
+                self.disturb(home);
+            }
         }
     }
 

@@ -126,7 +126,6 @@ impl<'a> Staged<'a> {
     /// Writes content to disk, or opens the stream to write it into.
     fn new(path: &Path, content: &'a [u8]) -> io::Result<Self> {
         let target = match fs::metadata(path) {
-            Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(there) => {
                 if let Some(file) = open_stream(path, &there)? {
                     return Ok(Self::Stream { file, content });

@@ -30,6 +30,7 @@ pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Windo
 #[cfg(feature = "serde")]
 pub(crate) use numbers::{GraphNumber, WorkspaceChoice};
 pub use reach::Reachability;
+pub(crate) use reach::unordered;
 pub(crate) use repeat::{Repeated, Stored};
 pub use schedule::{Scheduled, TRANSFER, TRANSFER_DOMAIN};
 pub use value::{DType, Value, ValueKind};
@@ -61,6 +62,15 @@ pub struct Assignment {
     pub source: ValueId,
     /// The result of the node: the new bytes of the state.
     pub result: ValueId,
+}
+
+/// Two nodes that use the bytes of a state, one of them to change it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StateConflict {
+    pub(crate) state: ValueId,
+    /// The one that comes first in the graph's own order.
+    pub(crate) first: NodeId,
+    pub(crate) second: NodeId,
 }
 
 impl Graph {
@@ -161,30 +171,41 @@ impl Graph {
     /// A node that mutates a state depends on every node that reads the previous content of that
     /// state.
     pub fn state_order(&self) -> Vec<(NodeId, NodeId)> {
+        let conflicts = self.state_conflicts(|_, _| true).into_iter();
+        conflicts.map(|conflict| (conflict.first, conflict.second)).collect()
+    }
+
+    /// Returns the pairs of [`state_order`](Self::state_order) with their states, without operands
+    /// that do not `count`: a node and a position among its inputs.
+    pub(crate) fn state_conflicts(
+        &self,
+        counts: impl Fn(&Node, usize) -> bool,
+    ) -> Vec<StateConflict> {
         let mut last: Vec<(Option<NodeId>, Vec<NodeId>)> =
             vec![Default::default(); self.values.len()];
-        let mut pairs = Vec::new();
+        let mut conflicts = Vec::new();
         for &id in &self.order {
             let node = self.node(id);
             for (position, operand) in node.inputs.iter().enumerate() {
-                let Some(value) =
-                    operand.filter(|value| self.value(*value).kind == ValueKind::State)
+                let is_state = |value: &ValueId| self.value(*value).kind == ValueKind::State;
+                let Some(state) = operand.filter(is_state).filter(|_| counts(node, position))
                 else {
                     continue;
                 };
-                let (writer, readers) = &mut last[value.index()];
-                let before = writer.iter().copied().filter(|&before| before != id);
+                let (writer, readers) = &mut last[state.index()];
+                let before = writer.iter().copied();
+                let conflict = |first| StateConflict { state, first, second: id };
                 if node.effects.mutates.contains(&position) {
-                    let readers = readers.iter().copied().filter(|&reader| reader != id);
-                    pairs.extend(before.chain(readers).map(|before| (before, id)));
-                    last[value.index()] = (Some(id), Vec::new());
+                    let before = before.chain(readers.iter().copied());
+                    conflicts.extend(before.filter(|&before| before != id).map(conflict));
+                    last[state.index()] = (Some(id), Vec::new());
                 } else {
-                    pairs.extend(before.map(|before| (before, id)));
+                    conflicts.extend(before.filter(|&before| before != id).map(conflict));
                     readers.push(id);
                 }
             }
         }
-        pairs
+        conflicts
     }
 
     /// Returns, by value, the nodes that name the value as an operand, in execution order. A node
@@ -267,7 +288,7 @@ impl Graph {
     }
 
     /// Returns a copy of the graph in which some values are pinned: each lies at the given offset
-    /// of its space, in bytes.
+    /// of its space, in bytes. The pin of a value without bytes has no effect.
     ///
     /// # Errors
     ///

@@ -107,6 +107,38 @@ impl Reachability {
     }
 }
 
+/// Returns the position of a pair whose second node may run before the first, if there is one.
+///
+/// Walks the graph once for 64 nodes that come first: `O(nodes / 64 · edges)` time.
+pub(crate) fn unordered(graph: &Graph, pairs: &[(NodeId, NodeId)]) -> Option<usize> {
+    let direct = |first, second| graph.dependencies(second).any(|before| before == first);
+    let mut open: Vec<usize> =
+        (0..pairs.len()).filter(|&at| !direct(pairs[at].0, pairs[at].1)).collect();
+    open.sort_by_key(|&at| pairs[at].0);
+    let mut open = &open[..];
+    while let Some(&lowest) = open.first() {
+        let lowest = pairs[lowest].0.index();
+        let batch = open.partition_point(|&at| pairs[at].0.index() < lowest + 64);
+        // By node: the nodes of the batch from which a path leads to it, one bit each.
+        let mut reached = vec![0_u64; graph.nodes().len()];
+        for &id in graph.order() {
+            let own = id.index().checked_sub(lowest).filter(|&bit| bit < 64);
+            let before = graph.dependencies(id).map(|before| reached[before.index()]);
+            reached[id.index()] =
+                before.fold(own.map_or(0, |bit| 1 << bit), |all, some| all | some);
+        }
+        let apart = |at: &usize| {
+            let (first, second) = pairs[*at];
+            reached[second.index()] & (1 << (first.index() - lowest)) == 0
+        };
+        if let Some(found) = open[..batch].iter().copied().find(apart) {
+            return Some(found);
+        }
+        open = &open[batch..];
+    }
+    None
+}
+
 /// Cuts the nodes into chains, longest first; returns each node's chain and place, and the
 /// number of chains.
 fn chains(graph: &Graph) -> (Vec<(usize, u32)>, usize) {
@@ -195,6 +227,8 @@ mod tests {
                 for (first, row) in truth.iter().enumerate() {
                     assert_eq!(exact.is_before(NodeId::new(first), id), row[second]);
                     assert!(!limited.is_before(NodeId::new(first), id) || row[second]);
+                    let apart = unordered(&graph, &[(NodeId::new(first), id)]).is_some();
+                    assert_eq!(apart, first != second && !row[second]);
                 }
                 let ancestors = truth.iter().filter(|row| row[second]).count();
                 let descendants = truth[second].iter().filter(|&&after| after).count();
@@ -204,5 +238,23 @@ mod tests {
                 assert!(limited.descendants(id) <= exact.descendants(id));
             }
         }
+    }
+
+    /// More first nodes than one walk looks at.
+    #[test]
+    fn the_pair_without_a_path_is_found_among_many() {
+        // Two chains, of 150 and 50 nodes.
+        let reads = (0..200_usize).map(|node| match node {
+            0 | 150 => vec![],
+            _ => vec![node - 1],
+        });
+        let graph = graph(&reads.collect::<Vec<_>>());
+        let id = NodeId::new;
+        let pairs = |end: usize| (0..end).rev().map(move |at| (id(at), id(end)));
+        let within: Vec<_> = pairs(149).chain((150..199).map(|at| (id(at), id(199)))).collect();
+        assert_eq!(unordered(&graph, &within), None);
+        let across: Vec<_> = within.iter().copied().chain([(id(149), id(150))]).collect();
+        assert_eq!(unordered(&graph, &across), Some(within.len()));
+        assert_eq!(unordered(&graph, &[(id(3), id(2))]), Some(0));
     }
 }

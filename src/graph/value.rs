@@ -213,7 +213,7 @@ impl Value {
         self
     }
 
-    /// Fixes the value at `offset`.
+    /// Fixes the value at `offset`. The pin of a value without bytes has no effect.
     #[must_use]
     pub fn with_pin(mut self, offset: u64) -> Self {
         self.pin = Some(offset);

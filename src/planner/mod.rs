@@ -206,6 +206,9 @@ impl<'a> Planner<'a> {
 
     /// Sets whether the plan must be safe in every order that the graph permits, so that
     /// nodes that do not wait for each other may run at the same time.
+    ///
+    /// A graph that permits a node to change a state before or after another one uses it is
+    /// refused: [`Node::after`](crate::Node::after) orders the two.
     #[must_use]
     pub fn parallel_safe(mut self, safe: bool) -> Self {
         self.options.parallel_safe = safe;
@@ -464,7 +467,8 @@ impl<'a> Planner<'a> {
     ///   cannot hold the values: it says which ones, and when.
     /// - [`InvalidOption`](crate::Error::InvalidOption) if options contradict each other, the
     ///   graph or the target: inputs cannot be preserved and reused, values of the caller have no
-    ///   pin and no other memory, and the target must honor every technique.
+    ///   pin and no other memory, the target must honor every technique, and the graph must order
+    ///   the uses of each state if the plan is to be right in every order.
     pub fn plan(&self, graph: &Graph) -> Result<Plan> {
         planned(&self.context(graph)?, graph)
     }

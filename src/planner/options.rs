@@ -1,11 +1,11 @@
 //! Resolution of options: the target's defaults, and refusals.
 
-use alloc::{format, string::String};
+use alloc::{format, string::String, vec::Vec};
 
 use super::Planner;
 use super::context::Context;
 use crate::base::{Error, Result, quoted};
-use crate::graph::{Graph, ValueKind};
+use crate::graph::{Graph, StateConflict, ValueKind, unordered};
 use crate::plan::{InputMemory, OutputMemory, Provider, Technique, Techniques, WorkspacePolicy};
 
 impl<'a> Planner<'a> {
@@ -22,6 +22,9 @@ impl<'a> Planner<'a> {
             return Err(Error::InvalidOption { option: "spaces", reason });
         }
         check_boundary(&context, graph)?;
+        if context.options.parallel_safe {
+            check_states(graph)?;
+        }
         if context.costs.is_some_and(|costs| costs.len() != graph.nodes().len()) {
             let reason = format!("the graph has {} nodes", graph.nodes().len());
             return Err(Error::InvalidOption { option: "costs", reason });
@@ -102,4 +105,26 @@ fn check_boundary(context: &Context<'_>, graph: &Graph) -> Result<()> {
             refuse(option, format!("the graph has a place for value {name} in its own spaces"))
         }
     }
+}
+
+/// Refuses a graph that permits to use a state before and after it is changed: no plan is right in
+/// both orders.
+fn check_states(graph: &Graph) -> Result<()> {
+    let mut conflicts = graph.state_conflicts(|node, position| {
+        let effects = node.effects();
+        effects.mutates.contains(&position) || !effects.ignores.contains(&position)
+    });
+    conflicts.retain(|conflict| graph.value(conflict.state).bytes() > 0);
+    let pairs: Vec<_> = conflicts.iter().map(|it| (it.first, it.second)).collect();
+    let Some(at) = unordered(graph, &pairs) else { return Ok(()) };
+    let StateConflict { state, first, second } = conflicts[at];
+    let does = |id| {
+        let node = graph.node(id);
+        let changes = |&position: &usize| node.inputs()[position] == Some(state);
+        let verb = if node.effects().mutates.iter().any(changes) { "changes" } else { "reads" };
+        format!("node {} {verb}", quoted(node.name()))
+    };
+    let (first, second, state) = (does(first), does(second), quoted(graph.value(state).name()));
+    let reason = format!("{first} state {state}, {second} it, and the graph permits either order");
+    Err(Error::InvalidOption { option: "parallel_safe", reason })
 }

@@ -1,10 +1,12 @@
 //! Lending: what a plan says is what a program finds in memory.
 
 use arenaplan::arena::{Input, Output};
+use arenaplan::pack::Space;
 use arenaplan::plan::WorkspacePolicy;
-use arenaplan::{Error, Graph, NodeId, SpaceId, ValueId, ValueKind};
+use arenaplan::{Error, Graph, Memories, NodeId, SpaceId, Techniques, ValueId, ValueKind};
 use proptest::prelude::*;
 
+use crate::check::forge;
 use crate::graphs::{Sketch, graphs, in_place, reshape};
 use crate::planners::ideal_planner;
 use crate::program::interpreter::run;
@@ -171,4 +173,49 @@ fn f03_an_arena_that_no_machine_has_is_an_error() {
     let x = sketch.input("x", 1 << 62);
     let plan = ideal_planner().plan(&sketch.build(&[x])).unwrap();
     assert_eq!(plan.commit().unwrap_err(), Error::ArenaCommit { bytes: 1 << 62 });
+}
+
+/// A plan that nobody checked is refused when a step would write what it reads, with its position.
+#[test]
+fn operands_that_share_bytes_are_refused_with_the_step() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.node("a", &[x], 64);
+    let b = sketch.node("b", &[a], 64);
+    let y = sketch.node("y", &[b], 64);
+    let graph = sketch.build(&[y]);
+    let plan = ideal_planner().optimize(Techniques::NONE).plan(&graph).unwrap();
+    let forged = forge(&plan, |json| {
+        for (name, offset) in [("a", 0), ("b", 32)] {
+            crate::forged::value(json, name)["offset"] = offset.into();
+        }
+    });
+    let forged = forged.unwrap();
+    let refused = forged.commit().unwrap().node(&forged, NodeId::new(1)).unwrap_err();
+    assert!(matches!(refused, Error::PlanOverlap { step: 1, .. }), "{refused}");
+}
+
+#[test]
+fn arenas_side_by_side_are_as_large_as_machines_address() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 40);
+    let graph = sketch.build(&[x]);
+    let memories = ["fast", "slow"].map(|name| Space::new(name).with_capacity(1 << 20));
+    let memories = Memories::new(memories.to_vec()).unwrap();
+    let plan = ideal_planner().alignment(16).memories(&memories).plan(&graph).unwrap();
+    let sized = |sizes: [u64; 2]| {
+        let forged = forge(&plan, |json| {
+            for (space, bytes) in sizes.into_iter().enumerate() {
+                json["spaces"][space]["arena_bytes"] = bytes.into();
+            }
+            json["arena_bytes"] = (sizes[0] + sizes[1]).into();
+        });
+        forged.unwrap().side_by_side().map_err(|error| error.kind())
+    };
+    let alignment = plan.spaces()[1].alignment;
+    let base = 40_u64.next_multiple_of(alignment);
+    assert_eq!(sized([40, 24]), Ok((vec![0, base], base + 24)));
+    let most = arenaplan::base::MAX_BYTES;
+    assert_eq!(sized([40, most - base]), Ok((vec![0, base], most)));
+    assert_eq!(sized([40, most - base + 1]), Err("SizeOverflow"));
 }

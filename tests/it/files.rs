@@ -117,4 +117,32 @@ fn no_file_is_replaced_unless_all_can_be() {
     write_files(&[(path("a"), "1"), (path("b"), "2")]).unwrap();
     assert_eq!(names(folder.path()), ["a", "b", "blocked"]);
     write_file(path("folder/"), b"3").unwrap_err();
+    let error = write_file(path("blocked"), b"3").unwrap_err();
+    assert_eq!(error.source.kind(), std::io::ErrorKind::IsADirectory);
+}
+
+/// The descriptor of a regular file is written to at its end: nothing that is there is lost.
+#[test]
+fn a_descriptor_of_a_file_is_appended_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    fs::write(&path, "before ").unwrap();
+    let file = fs::File::open(&path).unwrap();
+    let number = std::os::fd::AsRawFd::as_raw_fd(&file);
+    write_file(format!("/proc/self/fd/{number}"), b"after").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"before after");
+}
+
+/// Number 1 of another process is its output, not that of this one.
+#[test]
+fn the_output_of_another_process_is_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let output = fs::File::create(&path).unwrap();
+    let mut other = std::process::Command::new("sleep").arg("60").stdout(output).spawn().unwrap();
+    let written = write_file(format!("/proc/{}/fd/1", other.id()), b"plan");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    written.unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"plan");
 }

@@ -312,3 +312,27 @@ fn values_that_are_pinned_later_stay_where_they_are_said_to_be() {
         Err(Error::InvalidOption { option: "pins", .. })
     ));
 }
+
+/// The pin of a value without bytes has no effect, beside others or alone.
+#[test]
+fn a_pin_of_no_bytes_makes_no_arena_larger() {
+    let empty = || {
+        let value = Value::new("empty", ValueKind::Input, DType::FLOAT32, [0]).unwrap();
+        value.with_pin(256)
+    };
+    let mut alone = Graph::builder("alone");
+    let x = alone.add_value(empty());
+    alone.add_output(x);
+    let plan = ideal_planner().plan(&alone.build().unwrap()).unwrap();
+    assert_eq!((plan.arena_bytes(), plan.lower_bound()), (0, 0));
+
+    let mut builder = Graph::builder("beside");
+    let x = builder.add_value(empty());
+    let y = builder.add_value(value("y", ValueKind::Activation).with_pin(64));
+    builder.add_node(Node::new("n", "Op").reads([x]).writes([y]));
+    builder.add_output(y);
+    let graph = builder.build().unwrap();
+    let plan = ideal_planner().plan(&graph).unwrap();
+    assert_eq!(plan.placement(y).unwrap().offset, 64);
+    assert_eq!(plan.arena_bytes(), 128);
+}

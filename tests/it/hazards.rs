@@ -555,3 +555,81 @@ fn bad_files_of_hazards_are_refused() {
     let other = Hazards::from_json(json.to_string().as_bytes()).unwrap();
     assert_eq!(plan.check_hazards(&graph, &other).unwrap_err().kind(), "HazardMismatch");
 }
+
+/// No plan is right both before and after a change of a state, so a graph that permits both is
+/// refused by name; an edge, or an operand that is not read, makes it plannable.
+#[test]
+fn a_state_that_is_changed_in_any_order_is_refused_by_name() {
+    enum Uses {
+        Reads,
+        Changes,
+        Ignores,
+    }
+    let planned = |uses: Uses, bytes: u64, is_ordered: bool| {
+        let mut sketch = Sketch::new();
+        let x = sketch.input("x", 64);
+        let state = sketch.value("s", ValueKind::State, bytes);
+        let effects = match uses {
+            Uses::Reads => Effects::default(),
+            Uses::Changes => Effects { mutates: vec![1], ..Effects::default() },
+            Uses::Ignores => Effects { ignores: vec![1], ..Effects::default() },
+        };
+        let a = sketch.effectful("a", &[x, state], 64, effects);
+        let b = sketch.value("b", ValueKind::Activation, 64);
+        let node = Node::new("b", "Op").reads([state, x]).writes([b]);
+        let node = if is_ordered { node.after([NodeId::new(0)]) } else { node };
+        let effects = Effects { mutates: vec![0], ..Effects::default() };
+        sketch.builder.add_node(node.with_effects(effects));
+        let graph = sketch.build(&[a, b]);
+        let plan = ideal_planner().parallel_safe(true).plan(&graph);
+        plan.map(|plan| check(&graph, &plan)).map_err(|error| error.to_string())
+    };
+    let refused = |uses| planned(uses, 64, false).unwrap_err();
+    assert_eq!(
+        refused(Uses::Reads),
+        "option parallel_safe: node 'a' reads state 's', node 'b' changes it, and the graph \
+         permits either order"
+    );
+    assert_eq!(
+        refused(Uses::Changes),
+        "option parallel_safe: node 'a' changes state 's', node 'b' changes it, and the graph \
+         permits either order"
+    );
+    for (uses, bytes, is_ordered) in [
+        (Uses::Reads, 64, true),
+        (Uses::Changes, 64, true),
+        (Uses::Ignores, 64, false),
+        (Uses::Reads, 0, false),
+    ] {
+        planned(uses, bytes, is_ordered).unwrap();
+    }
+}
+
+/// A shared step lends an output with the inputs on both sides of it, and those in other spaces.
+#[test]
+fn a_shared_step_lends_inputs_around_its_output() {
+    let mut sketch = Sketch::new();
+    let [x, z] = ["x", "z"].map(|name| sketch.input(name, 64));
+    let y = sketch.node("y", &[x, z], 64);
+    let graph = sketch.build(&[y]);
+    let plan = ideal_planner().optimize(Techniques::NONE).plan(&graph).unwrap();
+    let plan = crate::forged::accept("an output between inputs", (graph.clone(), plan), |json| {
+        for (name, offset) in [("x", 0), ("y", 64), ("z", 128)] {
+            crate::forged::value(json, name)["offset"] = offset.into();
+        }
+    });
+    let program = plan.program(&graph).unwrap();
+    let mut arena = plan.commit().unwrap();
+    for (value, byte) in [(x, 3), (z, 5)] {
+        arena.value_mut(&plan, value).unwrap().fill(byte);
+    }
+    let shared = arena.share(&program).unwrap();
+    let mut lent = shared.step(0).unwrap();
+    let mut memory = lent.memory();
+    let both = memory.output_and_inputs(0).unwrap();
+    assert!(matches!(both.output, Output::Exclusive(bytes) if bytes.len() == 64));
+    for (position, byte) in [(0, 3), (1, 5)] {
+        let input = both.inputs.get(position);
+        assert!(matches!(input, Some(Input::Shared(bytes)) if bytes == [byte; 64]), "{position}");
+    }
+}

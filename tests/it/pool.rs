@@ -600,6 +600,9 @@ fn bytes_of_the_callers_are_arenas_with_an_address() {
     }
     // A block may be larger than the plan.
     assert!(plan.commit_in(&mut Faulty(Fault::TooMany, 0)).is_ok());
+    // No bytes are nowhere misaligned.
+    let nothing = Planner::new().plan(&crate::graphs::Sketch::new().build(&[])).unwrap();
+    assert!(nothing.commit_in(&mut Faulty(Fault::Misaligned, 0)).is_ok());
 }
 
 #[cfg(feature = "mmap")]

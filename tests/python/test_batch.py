@@ -26,6 +26,7 @@ from arenaplan.batch.report import page, summary, table
 from arenaplan.cli import main
 from arenaplan.errors import InvalidOption
 from arenaplan.importers import open_model
+from arenaplan.limits import Limits
 from random_models import random_model
 
 MODELS = 8
@@ -308,9 +309,9 @@ def test_models_with_other_dimensions_are_one_batch(
     # The file is read once, however many names it does not have.
     reads: list[Path] = []
 
-    def counting(path: Path) -> Any:
+    def counting(path: Path, limits: Limits) -> Any:
         reads.append(path)
-        return open_model(path)
+        return open_model(path, limits)
 
     monkeypatch.setattr(jobs, "open_model", counting)
     many = {"batch": 16, "seq": 5, **{f"other{index}": 1 for index in range(5)}}

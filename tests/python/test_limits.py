@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 import arenaplan as ap
 import flat
+from arenaplan.batch import Job
 from arenaplan.cli import main
 from arenaplan.errors import InvalidOption, ModelTooLarge, UnboundDim
 from arenaplan.importers import open_model
@@ -94,3 +97,41 @@ def test_the_command_line_refuses_with_code_3(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(chain(5))))
     assert main(["plan", "-", "--max-bytes", "100"]) != 0
     assert "100 bytes" in capsys.readouterr().err
+
+
+def test_a_gate_judges_the_models_within_the_limits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short, long = tmp_path / "short.onnx", tmp_path / "long.onnx"
+    short.write_bytes(chain(2))
+    long.write_bytes(chain(5))
+    models = ["gate", str(short), str(long), "--budget", "1KiB"]
+    assert main([*models, "--max-nodes", "5", "--max-bytes", "64KiB"]) == 0
+    for option in (["--max-nodes", "4"], ["--max-bytes", str(len(chain(5)) - 1)]):
+        capsys.readouterr()
+        assert main([*models, *option]) not in (0, 1)
+        shown = capsys.readouterr()
+        assert "ok: test" in shown.out
+        assert "FAIL: long" in shown.out
+        assert "ModelTooLarge" in shown.out
+        assert "max_" in shown.err
+
+
+def test_a_batch_plans_the_models_within_the_limits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short, long = tmp_path / "short.onnx", tmp_path / "long.onnx"
+    short.write_bytes(chain(2))
+    long.write_bytes(chain(5))
+    with ThreadPoolExecutor(1) as threads:
+        for limit in ({"max_nodes": 4}, {"max_bytes": len(chain(5)) - 1}):
+            found = list(ap.plan_many([short, long], executor=threads, **limit))
+            assert [each.error for each in found] == ["", "ModelTooLarge"]
+    with pytest.raises(InvalidOption, match="max_nodes"):
+        ap.plan_many([short], max_nodes=-1)
+    report = tmp_path / "report.csv"
+    command = ["batch", str(tmp_path), "-o", str(report), "--workers", "1", "--json"]
+    assert main([*command, "--max-nodes", "4"]) != 0
+    assert json.loads(capsys.readouterr().out)["errors"] == {"ModelTooLarge": 1}
+    # An outcome of the journal is one with the same limits.
+    assert Job("a").key() != Job("a", limits=Limits(max_nodes=4)).key()

@@ -13,6 +13,7 @@ from arenaplan.errors import PlannerError, UnknownDim
 from arenaplan.graph import Graph
 from arenaplan.importers import open_model
 from arenaplan.importers.common import Bind
+from arenaplan.limits import UNLIMITED, Limits
 from arenaplan.planning import plan
 
 
@@ -31,6 +32,8 @@ class Job:
     Numbers for symbolic dimensions, and shapes of inputs; those of names that the model does not
     have are left out.
     """
+    limits: Limits = UNLIMITED
+    """Limits of the model, if it is a file."""
 
     @property
     def name(self) -> str:
@@ -51,7 +54,7 @@ class Job:
                 content = (self.source, facts.st_size, facts.st_mtime_ns)
             except OSError:
                 content = self.source
-        rest = (self.target, sorted(self.options.items()), sorted(self.bind.items()))
+        rest = (self.target, sorted(self.options.items()), sorted(self.bind.items()), self.limits)
         return sha256(repr((content, rest)).encode()).hexdigest()
 
 
@@ -110,7 +113,7 @@ def _graph(job: Job, left_out: list[str]) -> Graph:
     if isinstance(job.source, Graph):
         return job.source
     bind = dict(job.bind)
-    graph_with = open_model(Path(job.source))
+    graph_with = open_model(Path(job.source), job.limits)
     while True:
         try:
             return graph_with(bind or None)

@@ -16,6 +16,7 @@ from typing import Any
 from arenaplan.batch.jobs import Job, Outcome, failed, run_job
 from arenaplan.errors import InvalidOption, WorkerDied
 from arenaplan.graph import Graph
+from arenaplan.limits import Limits
 
 _AHEAD = 4
 """Jobs per worker that are handed to an executor before they can run."""
@@ -28,6 +29,8 @@ def plan_many(
     bind: Mapping[str, int] | None = None,
     workers: int | None = None,
     executor: Executor | None = None,
+    max_nodes: int | None = None,
+    max_bytes: int | None = None,
     **options: Any,
 ) -> Iterator[Outcome]:
     """
@@ -46,6 +49,10 @@ def plan_many(
     executor : concurrent.futures.Executor, optional
         Runs the jobs in place of processes of our own: threads, or an engine that has this
         protocol, such as Dask's ``Client.get_executor()``. It is not shut down.
+    max_nodes : int, optional
+        Most nodes of the graph of a file, as of :func:`arenaplan.load`.
+    max_bytes : int, optional
+        Most bytes of a file, as of :func:`arenaplan.load`.
     **options
         Other options of :func:`arenaplan.plan`.
 
@@ -58,7 +65,8 @@ def plan_many(
     Raises
     ------
     InvalidOption
-        If there are fewer than one worker, or workers besides an executor.
+        If there are fewer than one worker, or workers besides an executor, or a limit is no whole
+        number of at least 0.
 
     Examples
     --------
@@ -81,12 +89,14 @@ def plan_many(
         raise InvalidOption(
             f"workers is {workers!r}; it is a number from 1 on, for processes of our own"
         )
+    limits = Limits(max_nodes, max_bytes)
     jobs = (
         Job(
             source if isinstance(source, Graph) else os.fspath(source),
             target,
             dict(options),
             dict(bind or {}),
+            limits,
         )
         for source in sources
         for target in targets

@@ -97,13 +97,13 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 def _execute(options: argparse.Namespace) -> None:
     """Carry out a command; a model in a pipe, which gives it only once, is read before."""
     execute = import_module(f"arenaplan.cli.{options.command}").execute
-    if "max_nodes" not in options:
+    if "model" not in options or "max_nodes" not in options:
         execute(options)
         return
-    from arenaplan.cli.inputs import read_model
-    from arenaplan.limits import Limits, applied
+    from arenaplan.cli.inputs import limits_of, read_model
+    from arenaplan.limits import applied
 
-    with applied(Limits(options.max_nodes, options.max_bytes)):
+    with applied(limits_of(options)):
         options.model = read_model(options.model)
         execute(options)
 

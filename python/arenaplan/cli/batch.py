@@ -18,6 +18,7 @@ from arenaplan.batch.journal import run_with_journal
 from arenaplan.batch.report import page, summary, writer_of
 from arenaplan.batch.run import run_jobs
 from arenaplan.cli.common import has_ranges, print_json, say, shown, size
+from arenaplan.cli.inputs import limits_of
 from arenaplan.cli.watch import form_of
 from arenaplan.cli.wording import in_words
 from arenaplan.errors import BatchIncomplete, InvalidOption
@@ -33,7 +34,7 @@ def execute(options: argparse.Namespace) -> None:
     if options.time_limit is not None:
         chosen["time_limit"] = options.time_limit
     jobs = [
-        Job(source, target, chosen, dict(options.bind))
+        Job(source, target, chosen, dict(options.bind), limits_of(options))
         for source in _files(options.sources)
         for target in options.targets
     ]

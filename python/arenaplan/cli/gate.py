@@ -8,7 +8,7 @@ from pathlib import Path
 from arenaplan import Plan, _core
 from arenaplan.cli.ahead import load_ahead
 from arenaplan.cli.common import print_json, say, shown, size
-from arenaplan.cli.inputs import is_stream, read_model, read_plan
+from arenaplan.cli.inputs import is_stream, limits_of, read_model, read_plan
 from arenaplan.cli.micro import arena_of
 from arenaplan.cli.options import build_of, plan_options, seen_by
 from arenaplan.cli.outputs import write_result
@@ -21,6 +21,7 @@ from arenaplan.errors import (
 )
 from arenaplan.gating import Gate, judged, junit, markdown, read_baseline, table
 from arenaplan.gating.gate import Growth, Limits, whole_arena
+from arenaplan.limits import applied
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -36,8 +37,9 @@ def execute(options: argparse.Namespace) -> None:
     for model, baseline in zip(options.models, baselines, strict=True):
         try:
             chosen = options.with_model(model)
-            chosen.model = read_model(model)
-            gates.append(_gate(chosen, baseline))
+            with applied(limits_of(chosen)):
+                chosen.model = read_model(model)
+                gates.append(_gate(chosen, baseline))
         except (PlannerError, OSError) as error:
             # The reports name it, too; the others are judged all the same.
             errors.append(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import BinaryIO, Final
 from arenaplan import Plan
 from arenaplan.errors import InvalidCsv, InvalidOption, ModelTooLarge
 from arenaplan.importers import suffix_of
-from arenaplan.limits import current
+from arenaplan.limits import Limits, current
 
 MAX_MODEL: Final = 2**31 - 1
 """Most bytes of a model that comes through a pipe."""
@@ -30,6 +31,11 @@ def is_stream(path: Path) -> bool:
     if str(path) == "-" or path.parts[:2] in (("/", "dev"), ("/", "proc")):
         return True
     return not path.suffix and path.is_fifo()
+
+
+def limits_of(options: argparse.Namespace) -> Limits:
+    """Return the limits of models that options name."""
+    return Limits(options.max_nodes, options.max_bytes)
 
 
 def read_model(path: Path) -> Path | bytes:

@@ -329,7 +329,8 @@ impl<'a> Builder<'a> {
             span: (0, value.bytes().into()),
             alignment: self.alignment(id),
             space: value.space(),
-            pin: value.pin(),
+            // A place is one of bytes: a value without any is nowhere.
+            pin: value.pin().filter(|_| value.bytes() > 0),
             owner: self.is_owner(id).then_some(id),
             users: vec![id],
         }));

@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arenaplan.cli.syntax.common import add_bind, add_command, add_json, group, seconds, whole
+from arenaplan.cli.syntax.common import (
+    add_bind,
+    add_command,
+    add_json,
+    add_limits,
+    group,
+    seconds,
+    whole,
+)
 from arenaplan.options import option_choices, option_help, targets
 
 if TYPE_CHECKING:
@@ -25,6 +33,7 @@ def add_to(commands: Commands) -> None:
     )
     model = group(parser, "model")
     add_bind(model)
+    add_limits(model)
     model.add_argument(
         "--targets",
         type=_targets,

@@ -46,11 +46,11 @@ def add_model_command(commands: Commands, name: str) -> argparse.ArgumentParser:
         group(parser, "model"),
         "; with plan and export --to weights also several, such as batch=1..32 or seq=16,32,64",
     )
-    _add_limits(group(parser, "model"))
+    add_limits(group(parser, "model"))
     return parser
 
 
-def _add_limits(options: argparse._ArgumentGroup) -> None:
+def add_limits(options: argparse._ArgumentGroup) -> None:
     """Add the limits of models that are not trusted."""
     options.add_argument(
         "--max-nodes",

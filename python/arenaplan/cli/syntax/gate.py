@@ -6,7 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arenaplan.cli.syntax.common import add_bind, add_command, add_json, byte_count, group
+from arenaplan.cli.syntax.common import (
+    add_bind,
+    add_command,
+    add_json,
+    add_limits,
+    byte_count,
+    group,
+)
 from arenaplan.cli.syntax.options import add_plan_options, add_time_limit
 from arenaplan.errors import (
     InvalidOption,
@@ -29,6 +36,7 @@ def add_to(commands: Commands) -> None:
         help="model files, such as model.onnx; - is stdin",
     )
     add_bind(group(parser, "model"))
+    add_limits(group(parser, "model"))
     gates = group(parser, "gate")
     gates.add_argument(
         "--baseline",
