@@ -397,9 +397,10 @@ pub(crate) fn add_products<I: Isa, const R: usize, const V: usize>(
     assert!((R - 1) * step + V * ops.len() <= source.len(), "the last row ends behind its slice");
     for (r, sums) in sums.iter_mut().enumerate() {
         for (v, sum) in sums.iter_mut().enumerate() {
+            let first = source.as_ptr().wrapping_add(r * step + v * ops.len());
             // SAFETY: `r` is at most `R - 1` and `v` at most `V - 1`, so that the vector ends where the
             // last one does, or ahead of it: in the slice.
-            let vector = unsafe { ops.load_ptr(source.as_ptr().add(r * step + v * ops.len())) };
+            let vector = unsafe { ops.load_ptr(first) };
             *sum = ops.mul_add(factor, vector, *sum);
         }
     }
