@@ -72,6 +72,8 @@ methods! {
     fillers,
     /// Exact search of items that have grown a little, so that more cuts are tight.
     grown_sizes,
+    /// Blocks: items that fill a rectangle of time and offsets together are one item.
+    blocks,
     /// Propagation over chained intervals: tight cuts that are not rectangles.
     chained_intervals,
     /// Symmetry breaking: identical items are one kind with copies.

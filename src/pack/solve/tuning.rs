@@ -335,6 +335,10 @@ tuning! {
         part_steps: usize = 4096, "steps", "no effect in the ablation";
         /// Cuts become tight whose sums differ by at most the larger one divided by one of these.
         growth_tolerances: [u64; 2] = [8, 32], "divisors", "planted packings: 1/8 serves noise of 10 %, 1/32 of 2 %";
+        /// Effort after which blocks are packed.
+        block_effort: usize = 1 << 21, "memory accesses", "not measured";
+        /// Items of a block, on average; blocks of fewer ones are given up.
+        items_per_block: usize = 4, "items", "planted packings: 5 to 100 where cuts are those of rectangles";
         /// Effort after which the search for grown sizes is given up.
         growth_effort: usize = 1 << 27, "memory accesses", "not measured";
     }

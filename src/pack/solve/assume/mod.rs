@@ -1,6 +1,7 @@
 //! Restricted models: tight cuts join items, and the searches of a core take turns in several
 //! models.
 
+pub(super) mod blocks;
 mod fillers;
 pub(super) mod grow;
 pub(super) mod handovers;

@@ -5,6 +5,7 @@
 use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
+use super::blocked::BlockSearches;
 use super::critical::Critical;
 use super::disjunctions::Disjunctions;
 use super::grown::{GrownSizes, Whole};
@@ -70,7 +71,7 @@ trait Method: fmt::Debug {
 /// Returns the methods that are switched on. Of those with equal cost, the first is next.
 fn methods<'m>(whole: Whole<'m>, clock: &Clock<'_>) -> Vec<Box<dyn Method + 'm>> {
     let on = clock.methods();
-    let all: [(bool, Box<dyn Method + 'm>); 8] = [
+    let all: [(bool, Box<dyn Method + 'm>); 9] = [
         (on.from_peak, Box::new(FromPeak { count: 0 })),
         (on.ejection_chains, Box::new(Chains)),
         (on.critical_part, Box::new(CriticalPart { series: None })),
@@ -78,6 +79,7 @@ fn methods<'m>(whole: Whole<'m>, clock: &Clock<'_>) -> Vec<Box<dyn Method + 'm>>
         (on.skyline, Box::new(SkylinePasses { series: None })),
         (on.exact, Box::new(ExactSearch { searches: None, too_large: false })),
         (on.disjunctive, Box::new(Disjunctions::new())),
+        (on.blocks, Box::new(BlockSearches::new(whole, clock))),
         (on.grown_sizes && on.exact, Box::new(GrownSizes::new(whole, clock))),
     ];
     all.into_iter().filter_map(|(is_on, method)| is_on.then_some(method)).collect()
@@ -275,6 +277,21 @@ impl Method for Disjunctions {
     fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
         let Task { core, goal, best, clock, .. } = task;
         self.step(core, goal, best, clock)
+    }
+}
+
+impl Method for BlockSearches<'_> {
+    fn role(&self) -> Role {
+        Role::Grown
+    }
+
+    fn can(&self, _core: &Model, _clock: &Clock<'_>) -> bool {
+        self.can()
+    }
+
+    fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
+        let Task { goal, best, clock, .. } = task;
+        self.step(goal, best, clock)
     }
 }
 

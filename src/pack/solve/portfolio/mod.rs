@@ -1,5 +1,6 @@
 //! The portfolio: the order of methods, their turns, and the best packing so far.
 
+mod blocked;
 mod critical;
 mod disjunctions;
 mod grown;
