@@ -117,7 +117,7 @@ impl Stacks {
 /// Blocks of the items of a model.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    blocks: Vec<Block>,
+    all: Vec<Block>,
     /// By block, whether it is part of no other one.
     is_free: Vec<bool>,
     /// By moment, the free blocks that begin and those that end there.
@@ -160,7 +160,7 @@ impl Blocks {
             });
         }
         let mut made = Self {
-            blocks,
+            all: blocks,
             is_free: filled(false, items, "blocks")?,
             begin: filled(Vec::new(), moments, "blocks")?,
             end: filled(Vec::new(), moments, "blocks")?,
@@ -205,10 +205,14 @@ impl Blocks {
     /// Takes all blocks apart. The noise makes the next ones others.
     pub(crate) fn begin_anew(&mut self) {
         let free: Vec<u32> = self.end.iter().flatten().copied().collect();
-        free.into_iter().for_each(|block| self.toggle(block));
-        self.blocks.truncate(self.items);
+        for block in free {
+            self.toggle(block);
+        }
+        self.all.truncate(self.items);
         self.is_free.truncate(self.items);
-        (0..number(self.items)).for_each(|item| self.toggle(item));
+        for item in 0..number(self.items) {
+            self.toggle(item);
+        }
         self.changes.clear();
         self.failures = 0;
     }
@@ -217,10 +221,10 @@ impl Blocks {
     pub(crate) fn stacks(&self, items: &Model) -> Result<Option<Stacks>> {
         let mut free: Vec<u32> = self.end.iter().flatten().copied().collect();
         free.sort_unstable_by_key(|&block| {
-            let it = &self.blocks[index(block)];
+            let it = &self.all[index(block)];
             (it.span.start, it.span.end, it.size, block)
         });
-        let solids = free.iter().map(|&block| &self.blocks[index(block)]);
+        let solids = free.iter().map(|&block| &self.all[index(block)]);
         let mut model = match items.of_solids(solids.map(|it| (it.span.clone(), it.size))) {
             Ok(model) => model,
             Err(Error::SizeOverflow { .. }) => return Ok(None),
@@ -235,11 +239,11 @@ impl Blocks {
             if let Some(item) = places.get_mut(index(block)) {
                 *item = (place, low);
             }
-            for side in &self.blocks[index(block)].sides {
+            for side in &self.all[index(block)].sides {
                 let mut low = low;
                 for &part in side {
                     open.push((part, place, low));
-                    low += self.blocks[index(part)].size;
+                    low += self.all[index(part)].size;
                 }
             }
         }
@@ -248,7 +252,7 @@ impl Blocks {
 
     /// Makes a block free, or part of another one.
     fn toggle(&mut self, block: u32) {
-        let Range { start, end } = self.blocks[index(block)].span;
+        let Range { start, end } = self.all[index(block)].span;
         let is_free = &mut self.is_free[index(block)];
         *is_free = !*is_free;
         for (list, moment) in [(&mut self.begin, start), (&mut self.end, end)] {
@@ -307,17 +311,17 @@ impl Blocks {
             self.toggle(block);
         }
         let all = |side: &[u32]| {
-            let blocks = side.iter().map(|&block| &self.blocks[index(block)]);
+            let blocks = side.iter().map(|&block| &self.all[index(block)]);
             blocks.fold((0_u64, 0.0, 0.0, 0.0), |(size, most, height, variance), it| {
                 let size = size.saturating_add(it.size);
                 (size, most + it.most, height + it.height, variance + it.variance)
             })
         };
         let [one, other] = [all(&join.sides[0]), all(&join.sides[1])];
-        let first = |side: &[u32]| self.blocks[index(side[0])].span.clone();
+        let first = |side: &[u32]| self.all[index(side[0])].span.clone();
         let span = first(&join.sides[0]).start..first(&join.sides[1]).end;
         let variances = one.3 + other.3;
-        self.blocks.push(Block {
+        self.all.push(Block {
             span,
             size: one.0.max(other.0),
             most: one.1.min(other.1),
@@ -326,13 +330,13 @@ impl Blocks {
             sides: join.sides,
         });
         self.is_free.push(false);
-        self.toggle(number(self.blocks.len() - 1));
+        self.toggle(number(self.all.len() - 1));
     }
 
     /// Returns the sides of some blocks, which are sorted by the moment `other` of each.
     fn sides(&self, sorted: &[u32], other: impl Fn(&Block) -> u32) -> (Vec<Side>, usize) {
         let (mut sides, mut spans, mut first) = (Vec::new(), 0, 0);
-        let end_of = |block: u32| other(&self.blocks[index(block)]);
+        let end_of = |block: u32| other(&self.all[index(block)]);
         for twins in sorted.chunk_by(|&one, &two| end_of(one) == end_of(two)) {
             let (all, begin) =
                 (u64::MAX >> (MOST_TWINS - twins.len().min(MOST_TWINS)), sides.len());
@@ -347,7 +351,7 @@ impl Blocks {
                     chosen,
                 };
                 for (_, &block) in twins.iter().enumerate().filter(|it| chosen >> it.0 & 1 > 0) {
-                    let it = &self.blocks[index(block)];
+                    let it = &self.all[index(block)];
                     side.size = side.size.saturating_add(it.size);
                     side.most += it.most;
                     side.height += it.height;
@@ -384,8 +388,8 @@ impl Blocks {
         if ending.is_empty() || born.is_empty() {
             return None;
         }
-        ending.sort_unstable_by_key(|&block| (self.blocks[index(block)].span.start, block));
-        born.sort_unstable_by_key(|&block| (self.blocks[index(block)].span.end, block));
+        ending.sort_unstable_by_key(|&block| (self.all[index(block)].span.start, block));
+        born.sort_unstable_by_key(|&block| (self.all[index(block)].span.end, block));
         let (before, spans_before) = self.sides(&ending, |it| it.span.start);
         let (mut after, spans_after) = self.sides(&born, |it| it.span.end);
         after.sort_unstable_by(|one, other| one.height.total_cmp(&other.height));
@@ -443,10 +447,10 @@ impl Blocks {
     /// Takes blocks apart that begin, end or are live at a moment, and joins all again; goes back if
     /// more are left than before.
     fn attempt(&mut self, moment: u32, clock: &Clock<'_>) {
-        let (free, made) = (self.free, self.blocks.len());
+        let (free, made) = (self.free, self.all.len());
         let mut near: Vec<u32> = Vec::new();
         for &block in self.end[index(moment)..].iter().flatten() {
-            let it = &self.blocks[index(block)];
+            let it = &self.all[index(block)];
             if it.span.start <= moment && !it.is_item() {
                 near.push(block);
             }
@@ -468,7 +472,7 @@ impl Blocks {
                 self.toggle(block);
                 self.changes.pop();
             }
-            self.blocks.truncate(made);
+            self.all.truncate(made);
             self.is_free.truncate(made);
             // As before, no sides are left that may be one.
             for moment in self.stale.drain(..) {
@@ -483,11 +487,10 @@ impl Blocks {
         let mut open = Vec::from([block]);
         while let Some(block) = open.pop() {
             self.toggle(block);
-            let parts: Vec<u32> =
-                self.blocks[index(block)].sides.iter().flatten().copied().collect();
+            let parts: Vec<u32> = self.all[index(block)].sides.iter().flatten().copied().collect();
             for part in parts {
                 self.toggle(part);
-                if !self.blocks[index(part)].is_item() && self.random.below(2) == 0 {
+                if !self.all[index(part)].is_item() && self.random.below(2) == 0 {
                     open.push(part);
                 }
             }
@@ -541,7 +544,7 @@ mod tests {
         let (blocks, is_over) = joined(&model, 1.0 / 32.0, 1 << 16);
         assert!(is_over);
         let mut left: Vec<_> =
-            blocks.end.iter().flatten().map(|&it| &blocks.blocks[index(it)]).collect();
+            blocks.end.iter().flatten().map(|&it| &blocks.all[index(it)]).collect();
         left.sort_unstable_by_key(|it| it.size);
         let left: Vec<_> = left.iter().map(|it| (it.span.clone(), it.size)).collect();
         assert_eq!(left, [(0..4, 31), (0..4, 100)]);
@@ -572,7 +575,7 @@ mod tests {
             }
         }
         let shorter = |(start, end, height): (u32, u32, u64)| {
-            let slack = u64::from(number(random.below(1 << 16))) * (height / 50) >> 16;
+            let slack = (u64::from(number(random.below(1 << 16))) * (height / 50)) >> 16;
             Buffer::new(height - slack, LiveRange::new(start, end).unwrap())
         };
         whole.into_iter().map(shorter).collect()
