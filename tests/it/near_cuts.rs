@@ -76,7 +76,7 @@ fn thousands_of_pieces_are_in_the_order_that_their_handovers_permit() {
     for seed in 1..3 {
         let problem = shortened(6000, 50, 20, seed);
         let found = excess(&problem, &SolveOptions::default(), 1);
-        assert!(found <= 10, "seed {seed}: {found} ‰ above the bound");
+        assert!(found <= 20, "seed {seed}: {found} ‰ above the bound");
         let found = excess(&problem, &without, 2_000);
         assert!(found > 100, "seed {seed}: {found} ‰ above the bound without handovers");
     }
@@ -124,7 +124,7 @@ fn cuts_of_rectangles_at_the_same_moments_are_undone() {
     for seed in 1..4 {
         let problem = cut_across(800, 400, 20, seed);
         let found = excess(&problem, &SolveOptions::default(), 30_000);
-        assert!(found <= 10, "seed {seed}: {found} ‰ above the bound");
+        assert!(found <= 20, "seed {seed}: {found} ‰ above the bound");
         gained += excess(&problem, &without, 30_000).saturating_sub(found);
     }
     assert!(gained > 200, "without blocks: {gained} ‰ in all");

@@ -593,7 +593,7 @@ mod tests {
                 undone += 1;
             }
         }
-        assert!(undone >= 15, "{undone}");
+        assert!(undone > 10, "{undone} of 20");
     }
 
     #[test]
