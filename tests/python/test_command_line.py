@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import onnx
 import pytest
@@ -20,6 +22,7 @@ from onnx import TensorProto, helper
 
 import arenaplan as ap
 import flat
+from arenaplan import importers
 from arenaplan.cli import main, parser
 from test_cli import model
 
@@ -407,6 +410,25 @@ def test_ctrl_c_while_importing_has_its_code(delay: float, small: Path) -> None:
         assert "128 bytes" in out, "it was done before"
     else:
         assert (process.returncode, err) == (130, "interrupted\n")
+
+
+def test_ctrl_c_waits_until_an_importer_is_whole(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The extension of onnx ends the process if it is interrupted while it is imported.
+    whole = []
+
+    def imported(name: str) -> object:
+        signal.raise_signal(signal.SIGINT)
+        whole.append(name)
+        return importlib.import_module(name)
+
+    monkeypatch.setattr(importers, "importlib", SimpleNamespace(import_module=imported))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with pytest.raises(KeyboardInterrupt):
+        importers.load(small)
+    assert whole == ["arenaplan.importers.onnx"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 # -- commands in messages --------------------------------------------------------

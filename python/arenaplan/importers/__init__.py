@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import gc
 import importlib
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -117,7 +119,8 @@ def open_model(source: Source, limits: Limits | None = None) -> Callable[[Bind |
     """
     importer, limits = _IMPORTERS[suffix_of(source)], limits or current()
     limits.admit(source)
-    opener = getattr(importlib.import_module(importer.module), importer.function)
+    with _ctrl_c_held_back():
+        opener = getattr(importlib.import_module(importer.module), importer.function)
     with reading(limits):
         graph_with: Callable[[Bind | None], Graph] = opener(source)
 
@@ -126,6 +129,27 @@ def open_model(source: Source, limits: Limits | None = None) -> Callable[[Bind |
             return graph_with(bind)
 
     return limited
+
+
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """
+    Raise ``KeyboardInterrupt`` when the block ends, and not in it.
+
+    Extensions such as that of onnx end the process if they are interrupted while they are imported.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 @contextmanager
