@@ -13,6 +13,7 @@ from arenaplan.executor import compiled
 from arenaplan.executor.kernels.conv_tiles import geometry
 from arenaplan.executor.kernels.windows import Axis
 from arenaplan.executor.signatures import signature_of
+from convolutions import convolved
 from networks import F32, noise
 
 
@@ -44,26 +45,8 @@ def defined(graph: ap.Graph, feed: dict[str, np.ndarray]) -> np.ndarray:
     node = graph.nodes[0]
     x = feed["x"].astype(np.float64)
     w = (feed["w"] if "w" in feed else graph.data(node.inputs[1])).astype(np.float64)
-    b = graph.data(node.inputs[2]).astype(np.float64)
-    shape = graph.values[node.outputs[0]].shape
-    rank = x.ndim - 2
-    pads = node.attributes.get("pads", [0] * (2 * rank))
-    steps, gaps = (node.attributes.get(name, [1] * rank) for name in ("strides", "dilations"))
-    groups = node.attributes.get("group", 1)
-    made = np.zeros(shape)
-    fan_out = len(w) // groups
-    for place in np.ndindex(*shape[2:]):
-        for tap in np.ndindex(*w.shape[2:]):
-            at = [
-                p * s + t * g - pad
-                for p, s, t, g, pad in zip(place, steps, tap, gaps, pads, strict=False)
-            ]
-            if all(0 <= a < size for a, size in zip(at, x.shape[2:], strict=True)):
-                pixel = x[(slice(None), slice(None), *at)].reshape(len(x), groups, -1)
-                part = w[(slice(None), slice(None), *tap)].reshape(groups, fan_out, -1)
-                sums = np.einsum("ngi,goi->ngo", pixel, part)
-                made[(slice(None), slice(None), *place)] += sums.reshape(len(x), -1)
-    return made + b.reshape(1, -1, *[1] * rank)
+    bias = graph.data(node.inputs[2]).astype(np.float64)
+    return convolved(x, w, dict(node.attributes)) + bias.reshape(1, -1, *[1] * (x.ndim - 2))
 
 
 def check(*shapes: tuple[int, ...], **details: Any) -> None:

@@ -22,6 +22,7 @@ from arenaplan.executor.quantizing import quantized_group
 from arenaplan.executor.registry import Scratch
 from arenaplan.executor.signatures import group_of, signature_of
 from arenaplan.values import Quantized
+from convolutions import convolved
 from quantized_models import Model, integers, scale
 
 
@@ -109,38 +110,12 @@ class Case:
         known = graph.quantized(graph.find("matrix").index)
         assert known is not None
         matrix, scales = known.centered(0)
-        sums = _convolved(x, matrix.astype(np.float64), self.attributes)
+        sums = convolved(x, matrix.astype(np.float64), self.attributes)
         shape = (-1, *(1,) * (x.ndim - 2))
         sums = sums * (constant("xs") * np.broadcast_to(scales, len(matrix)).reshape(shape))
         sums = sums + constant("b").reshape(shape) if self.bias else sums
         sums = sums if self.bounds is None else np.clip(sums, *self.bounds)
         return np.asarray(sums / constant("ys"))
-
-
-def _convolved(x: np.ndarray, w: np.ndarray, attributes: dict[str, Any]) -> np.ndarray:
-    """Return a convolution by its definition, in one or two dimensions."""
-    rank = w.ndim - 2
-    pads = attributes.get("pads", [0] * (2 * rank))
-    steps = attributes.get("strides", [1] * rank)
-    gaps = attributes.get("dilations", [1] * rank)
-    groups = attributes.get("group", 1)
-    padded = np.pad(x, [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)])
-    reach = [(k - 1) * gap + 1 for k, gap in zip(w.shape[2:], gaps, strict=True)]
-    outs = [
-        (size - r) // step + 1 for size, r, step in zip(padded.shape[2:], reach, steps, strict=True)
-    ]
-    made = np.zeros((len(x), len(w), *outs))
-    fan_out, fan_in = len(w) // groups, w.shape[1]
-    for group in range(groups):
-        own = slice(group * fan_out, (group + 1) * fan_out)
-        for tap in np.ndindex(*w.shape[2:]):
-            window = tuple(
-                slice(at * gap, at * gap + (out - 1) * step + 1, step)
-                for at, gap, out, step in zip(tap, gaps, outs, steps, strict=True)
-            )
-            part = padded[(slice(None), slice(group * fan_in, (group + 1) * fan_in), *window)]
-            made[:, own] += np.einsum("oi,ni...->no...", w[(own, slice(None), *tap)], part)
-    return made
 
 
 def _whole_group(graph: ap.Graph) -> Any:
@@ -352,7 +327,7 @@ def test_kernels_follow_each_other_some_channels_at_a_time(tmp_path: Path, resid
     known = graph.quantized(graph.find("a_m").index)
     assert known is not None
     x = model.inputs["x"].astype(np.float64) - 120
-    sums = _convolved(x, known.integers().astype(np.float64), {})
+    sums = convolved(x, known.integers().astype(np.float64), {})
     middle = np.clip(np.rint(sums * np.float64(scale(0.00071373))) + 120, 0, 255) - 120
     if residual:
         exact = middle + model.inputs["r"] - 120.0
@@ -360,7 +335,7 @@ def test_kernels_follow_each_other_some_channels_at_a_time(tmp_path: Path, resid
         known = graph.quantized(graph.find("b_m").index)
         assert known is not None
         attributes = {"group": 32, "pads": [1, 1, 1, 1]}
-        sums = _convolved(middle, known.integers().astype(np.float64), attributes)
+        sums = convolved(middle, known.integers().astype(np.float64), attributes)
         exact = sums * np.float64(scale(0.05179))
     wanted = np.clip(np.rint(exact) + 120, 0, 255)
     ties = np.abs(np.abs(exact - np.floor(exact)) - 0.5) < 1e-4

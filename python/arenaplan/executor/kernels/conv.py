@@ -166,8 +166,7 @@ def _weights(step: Step, sizes: Geometry) -> tuple[np.ndarray, np.ndarray | None
     multiplied by a matrix that can have a row of ones.
     """
     bias, load = step.input(2), step.signature.constant
-    every = operand(step, 1)[(slice(None), slice(None), *sizes.window)]
-    matrix = every.reshape(sizes.groups, sizes.fan_out, sizes.depth)
+    matrix = sizes.used(operand(step, 1)).reshape(sizes.groups, sizes.fan_out, sizes.depth)
     if load[1] is None or (bias is not None and load[2] is None):
         return matrix, bias
     scale, shift = (None, None) if step.guests is None else step.guests.channel_affine()

@@ -315,8 +315,8 @@ def _weights(
     """Return the weights in the order in which they are read, with scales worked in, and a bias."""
     sizes, bias = conv.sizes, step.input(2)
     made = sizes.groups * sizes.fan_out
-    every = operand(step, 1)[(slice(None), slice(None), *sizes.window)]
-    matrix = np.ascontiguousarray(every.reshape(made, sizes.depth), np.float32)
+    matrix = sizes.used(operand(step, 1)).reshape(made, sizes.depth)
+    matrix = np.ascontiguousarray(matrix, np.float32)
     bias = None if bias is None else np.ascontiguousarray(bias)
     if scale is not None:
         matrix = matrix * scale.reshape(made, 1).astype(np.float32)

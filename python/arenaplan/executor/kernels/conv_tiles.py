@@ -82,6 +82,10 @@ class Geometry:
         """The elements of the declared windows that these windows have."""
         return tuple(slice(axis.skipped, axis.skipped + axis.kernel) for axis in self.axes)
 
+    def used(self, weights: np.ndarray) -> np.ndarray:
+        """Return the elements of declared windows that these windows have."""
+        return weights[(slice(None), slice(None), *self.window)]
+
     @cached_property
     def depth(self) -> int:
         """Rows of the unrolled matrix of one group, without the one for the bias."""

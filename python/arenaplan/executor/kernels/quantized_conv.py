@@ -224,8 +224,7 @@ def quantized_conv_of(
 
     def used() -> Weights:
         every = weights()
-        integers = every.integers[(slice(None), slice(None), *sizes.window)]
-        return replace(every, integers=np.ascontiguousarray(integers))
+        return replace(every, integers=np.ascontiguousarray(sizes.used(every.integers)))
 
     return QuantizedConv(sizes, *encodings, divisor, bounds, used)
 
