@@ -1,4 +1,4 @@
-//! Bytes as numbers in single precision, and back.
+//! Bytes that stand for integers, as wider numbers and back.
 //!
 //! Compilers take bytes out of vectors one by one here, unless they are told how to widen and narrow
 //! these.
@@ -12,64 +12,145 @@ pub(crate) const SOME: usize = 64;
 /// in two's complement, rounded to the nearest one with ties to even.
 pub(crate) const MIDDLE: f32 = 12_582_912.0;
 
-/// Writes bytes as numbers: integers, signed ones in two's complement, less `zero`.
-#[inline(always)]
-pub(crate) fn widen<I: Isa>(isa: I, is_signed: bool, zero: i16, source: &[u8], target: &mut [f32]) {
-    let some = isa.u8().len();
-    let whole = source.len() - source.len() % some;
-    for at in (0..whole).step_by(some) {
-        widen_some(isa, is_signed, zero, &source[at..at + some], &mut target[at..at + some]);
-    }
-    let rest = &source[whole..];
-    if !rest.is_empty() {
-        let (mut bytes, mut numbers) = ([0; SOME], [0.0; SOME]);
-        bytes[..rest.len()].copy_from_slice(rest);
-        widen_some(isa, is_signed, zero, &bytes, &mut numbers);
-        target[whole..source.len()].copy_from_slice(&numbers[..rest.len()]);
-    }
+/// The integers that bytes stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encoding {
+    /// Whether a byte is a signed integer, in two's complement.
+    pub is_signed: bool,
+    /// The integer that stands for zero; of the byte's range.
+    pub zero: i16,
 }
 
-/// Writes a vector of bytes as four vectors of numbers.
-#[inline(always)]
-fn widen_some<I: Isa>(isa: I, is_signed: bool, zero: i16, source: &[u8], target: &mut [f32]) {
-    let (bytes, shorts, ints, ops) = (isa.i8(), isa.i16(), isa.i32(), isa.f32());
-    // An unsigned byte with its highest bit changed is signed, and smaller by 128.
-    let (flip, less) = if is_signed { (0, 0) } else { (0x80, 128) };
-    let zero = ints.splat(i32::from(zero - less));
-    let signed = isa.u8().xor(isa.u8().load(source), isa.u8().splat(flip)).reinterpret_cast();
-    let (low, high) = (bytes.extend_low(signed), bytes.extend_high(signed));
-    let (first, second) = (shorts.extend_low(low), shorts.extend_high(low));
-    let (third, fourth) = (shorts.extend_low(high), shorts.extend_high(high));
-    for (part, integers) in [first, second, third, fourth].into_iter().enumerate() {
-        let numbers = ints.to_float(ints.sub(integers, zero));
-        ops.store(numbers, &mut target[part * ops.len()..]);
+impl Encoding {
+    /// Returns the integers that bytes can be, less the zero point.
+    pub(crate) fn limits(self) -> (f32, f32) {
+        let (low, high) = if self.is_signed { (-128, 127) } else { (0, 255) };
+        (f32::from(low - self.zero), f32::from(high - self.zero))
     }
-}
 
-/// Writes some integers next to [`MIDDLE`], plus `zero`, as bytes, and perhaps some more.
-#[inline(always)]
-pub(crate) fn narrow<I: Isa>(
-    isa: I,
-    is_signed: bool,
-    zero: i16,
-    numbers: &[f32; SOME],
-    count: usize,
-    bytes: &mut [u8; SOME],
-) {
-    let (ints, shorts, ops) = (isa.i32(), isa.i16(), isa.u8());
-    let width = isa.f32().len();
-    // A signed byte with its highest bit changed is unsigned, and larger by 128.
-    let (flip, more) = if is_signed { (0x80, 128) } else { (0, 0) };
-    let zero = i32::from(zero + more) - MIDDLE.to_bits().cast_signed();
-    let (flip, zero) = (ops.splat(flip), ints.splat(zero));
-    for at in (0..count).step_by(4 * width) {
-        let integers = |part: usize| {
-            let numbers = isa.f32().load(&numbers[at + part * width..]);
-            ints.add(numbers.reinterpret_cast(), zero)
-        };
-        let low = ints.narrow_saturate(integers(0), integers(1));
-        let high = ints.narrow_saturate(integers(2), integers(3));
-        let narrow = ops.xor(shorts.narrow_saturate(low, high), flip);
-        ops.store(narrow, &mut bytes[at..]);
+    /// Returns a byte as an integer less the zero point.
+    #[inline(always)]
+    pub(crate) fn number(self, byte: u8) -> i16 {
+        let integer = if self.is_signed { i16::from(byte.cast_signed()) } else { i16::from(byte) };
+        integer - self.zero
+    }
+
+    /// Returns the bits to change so that a byte is unsigned, and the integer that then stands for zero:
+    /// a signed byte with its highest bit changed is larger by 128.
+    #[inline(always)]
+    fn unsigned(self) -> (u8, i16) {
+        if self.is_signed { (0x80, self.zero + 128) } else { (0, self.zero) }
+    }
+
+    /// Writes every second one of the bytes of a source, `count` in all, as integers less the zero
+    /// point, and perhaps some more, if `target` has elements behind these.
+    #[inline(always)]
+    pub(crate) fn widen_every_second(self, source: &[u8], count: usize, target: &mut [i16]) {
+        const SOME: usize = 16;
+        let (flip, zero) = self.unsigned();
+        let mut at = 0;
+        while at < count {
+            if let (Some(from), Some(to)) = (
+                source[2 * at..].first_chunk::<{ 2 * SOME }>(),
+                target[at..].first_chunk_mut::<SOME>(),
+            ) {
+                // The first one of two bytes is the low half of 16 bits, for which there are vectors.
+                for (to, both) in to.iter_mut().zip(from.as_chunks().0) {
+                    let low = u16::from_le_bytes(*both) & 0xff;
+                    *to = (low ^ u16::from(flip)).cast_signed() - zero;
+                }
+            } else {
+                let elements = source[2 * at..].iter().step_by(2);
+                for (to, from) in target[at..count].iter_mut().zip(elements) {
+                    *to = i16::from(from ^ flip) - zero;
+                }
+                return;
+            }
+            at += SOME;
+        }
+    }
+
+    /// Writes the first `count` bytes of a source as integers less the zero point, and perhaps some
+    /// more, if `target` has elements behind these.
+    #[inline(always)]
+    pub(crate) fn widen(self, source: &[u8], count: usize, target: &mut [i16]) {
+        const SOME: usize = 16;
+        let (flip, zero) = self.unsigned();
+        let mut at = 0;
+        while at < count {
+            if let (Some(from), Some(to)) =
+                (source[at..].first_chunk::<SOME>(), target[at..].first_chunk_mut::<SOME>())
+            {
+                for (to, from) in to.iter_mut().zip(from) {
+                    *to = i16::from(from ^ flip) - zero;
+                }
+            } else {
+                for (to, from) in target[at..count].iter_mut().zip(&source[at..count]) {
+                    *to = i16::from(from ^ flip) - zero;
+                }
+                return;
+            }
+            at += SOME;
+        }
+    }
+
+    /// Writes bytes as single-precision numbers, the integers less the zero point.
+    #[inline(always)]
+    pub(crate) fn singles<I: Isa>(self, isa: I, source: &[u8], target: &mut [f32]) {
+        let some = isa.u8().len();
+        let whole = source.len() - source.len() % some;
+        for at in (0..whole).step_by(some) {
+            self.some_singles(isa, &source[at..at + some], &mut target[at..at + some]);
+        }
+        let rest = &source[whole..];
+        if !rest.is_empty() {
+            let (mut bytes, mut numbers) = ([0; SOME], [0.0; SOME]);
+            bytes[..rest.len()].copy_from_slice(rest);
+            self.some_singles(isa, &bytes, &mut numbers);
+            target[whole..source.len()].copy_from_slice(&numbers[..rest.len()]);
+        }
+    }
+
+    /// Writes a vector of bytes as four vectors of numbers.
+    #[inline(always)]
+    fn some_singles<I: Isa>(self, isa: I, source: &[u8], target: &mut [f32]) {
+        let (bytes, shorts, ints, ops) = (isa.i8(), isa.i16(), isa.i32(), isa.f32());
+        // An unsigned byte with its highest bit changed is signed, and smaller by 128.
+        let (flip, less) = if self.is_signed { (0, 0) } else { (0x80, 128) };
+        let zero = ints.splat(i32::from(self.zero - less));
+        let signed = isa.u8().xor(isa.u8().load(source), isa.u8().splat(flip)).reinterpret_cast();
+        let (low, high) = (bytes.extend_low(signed), bytes.extend_high(signed));
+        let (first, second) = (shorts.extend_low(low), shorts.extend_high(low));
+        let (third, fourth) = (shorts.extend_low(high), shorts.extend_high(high));
+        for (part, integers) in [first, second, third, fourth].into_iter().enumerate() {
+            let numbers = ints.to_float(ints.sub(integers, zero));
+            ops.store(numbers, &mut target[part * ops.len()..]);
+        }
+    }
+
+    /// Writes some integers next to [`MIDDLE`], plus the zero point, as bytes, and perhaps some more.
+    #[inline(always)]
+    pub(crate) fn narrow<I: Isa>(
+        self,
+        isa: I,
+        numbers: &[f32; SOME],
+        count: usize,
+        bytes: &mut [u8; SOME],
+    ) {
+        let (ints, shorts, ops) = (isa.i32(), isa.i16(), isa.u8());
+        let width = isa.f32().len();
+        let (flip, zero) = self.unsigned();
+        let zero = i32::from(zero) - MIDDLE.to_bits().cast_signed();
+        let (flip, zero) = (ops.splat(flip), ints.splat(zero));
+        for at in (0..count).step_by(4 * width) {
+            let integers = |part: usize| {
+                let numbers = isa.f32().load(&numbers[at + part * width..]);
+                ints.add(numbers.reinterpret_cast(), zero)
+            };
+            let low = ints.narrow_saturate(integers(0), integers(1));
+            let high = ints.narrow_saturate(integers(2), integers(3));
+            let narrow = ops.xor(shorts.narrow_saturate(low, high), flip);
+            ops.store(narrow, &mut bytes[at..]);
+        }
     }
 }

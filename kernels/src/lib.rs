@@ -42,6 +42,7 @@ mod rows;
 mod table;
 mod team;
 
+pub use bytes::Encoding;
 pub use chain::{Argument, Chain, Function, OPERANDS, REGISTERS, Step};
 pub use conv::{COLUMNS, Conv, Schedule, Start, Way, packed_weights, packed_weights_len};
 pub use depthwise::Depthwise;
@@ -55,7 +56,7 @@ pub use quantized_depthwise::QuantizedDepthwise;
 pub use quantized_matrix::QuantizedMatrix;
 pub use raw::{Elements, Kind, Planes, PlanesMut};
 pub use recurrent::{Cell, Recurrence, State};
-pub use requantize::{Encoding, Requantization};
+pub use requantize::Requantization;
 pub use rows::{Normalization, softmax};
 pub use table::{CODES, TableSoftmax};
 pub use team::Team;

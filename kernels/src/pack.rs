@@ -5,9 +5,9 @@ use std::ops::Range;
 use rten_simd::Isa;
 use rten_simd::ops::BitOps;
 
+use crate::bytes::Encoding;
 use crate::conv::{COLUMNS, Channels};
 use crate::error::{Error, Result};
-use crate::requantize::Encoding;
 
 /// One spatial dimension of a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use rten_simd::{Isa, SimdOp};
 
+use crate::bytes::Encoding;
 use crate::conv::{COLUMNS, LANES};
 use crate::error::{Error, Result, check, check_at_least};
 use crate::frame::{Frame, Lines, Source};
@@ -18,7 +19,7 @@ use crate::pairs::{Columns, MOST_TERMS, Pair, accumulate, pair_of, tile};
 use crate::product::{ROWS, is_wide, panel_rows};
 use crate::quantized_copied;
 use crate::raw::{Axis, Planes, PlanesMut};
-use crate::requantize::{Encoding, Requantization};
+use crate::requantize::Requantization;
 use crate::team::{Team, even, ranges};
 
 /// Positions that are unrolled at a time where scratch memory is short.

@@ -2,11 +2,12 @@
 
 use rten_simd::{Isa, SimdOp};
 
+use crate::bytes::Encoding;
 use crate::depthwise::{Depthwise, Weighted};
 use crate::error::{Result, check, check_at_least};
 use crate::pack::Sliding;
 use crate::raw::{Axis, Planes, PlanesMut};
-use crate::requantize::{Encoding, Requantization};
+use crate::requantize::Requantization;
 use crate::team::{Team, even, ranges};
 
 /// Elements of the image that are widened at a time, if a row is not longer: they stay in cache.

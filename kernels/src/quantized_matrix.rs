@@ -6,12 +6,13 @@
 
 use rten_simd::{Isa, SimdOp};
 
+use crate::bytes::Encoding;
 use crate::conv::COLUMNS;
 use crate::error::{Error, Result, check, check_at_least};
 use crate::pairs::{MOST_TERMS, accumulate, pair_of};
 use crate::product::ROWS;
 use crate::raw::{Axis, Planes, PlanesMut};
-use crate::requantize::{Encoding, Requantization};
+use crate::requantize::Requantization;
 use crate::team::{Team, even, ranges};
 
 /// Columns of the last panels.

@@ -16,7 +16,7 @@ use std::thread::yield_now;
 use rten_simd::ops::{BitOps, IntOps, NumOps};
 use rten_simd::{Isa, Simd};
 
-use crate::bytes::{MIDDLE, SOME, narrow, widen};
+use crate::bytes::{Encoding, MIDDLE, SOME};
 use crate::error::{Error, Result};
 
 /// The place of planes in memory: each is contiguous, and they are at equal distances.
@@ -482,6 +482,10 @@ fn contiguous(found: usize, counts: [usize; 2], size: usize) -> Result<Layout> {
     Ok(layout)
 }
 
+/// Bytes that are the integers themselves.
+const SIGNED: Encoding = Encoding { is_signed: true, zero: 0 };
+const UNSIGNED: Encoding = Encoding { is_signed: false, zero: 0 };
+
 /// The type of elements that chains compute with as single-precision numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -587,8 +591,8 @@ impl Elements<'_> {
             Kind::Single => unsafe {
                 first.cast::<f32>().copy_to_nonoverlapping(target.as_mut_ptr(), target.len());
             },
-            Kind::Signed => self.read_bytes(isa, start, target, true),
-            Kind::Unsigned => self.read_bytes(isa, start, target, false),
+            Kind::Signed => self.read_bytes(isa, start, target, SIGNED),
+            Kind::Unsigned => self.read_bytes(isa, start, target, UNSIGNED),
         }
     }
 
@@ -606,29 +610,29 @@ impl Elements<'_> {
             Kind::Single => unsafe {
                 first.cast::<f32>().copy_from_nonoverlapping(source.as_ptr(), source.len());
             },
-            Kind::Signed => self.write_bytes(isa, start, source, true),
-            Kind::Unsigned => self.write_bytes(isa, start, source, false),
+            Kind::Signed => self.write_bytes(isa, start, source, SIGNED),
+            Kind::Unsigned => self.write_bytes(isa, start, source, UNSIGNED),
         }
     }
 
     /// Copies elements of one byte from `start` on to `target`, as numbers.
     #[inline(always)]
-    fn read_bytes<I: Isa>(&self, isa: I, start: usize, target: &mut [f32], is_signed: bool) {
+    fn read_bytes<I: Isa>(&self, isa: I, start: usize, target: &mut [f32], kind: Encoding) {
         let mut bytes = [0; SOME];
         for (index, part) in target.chunks_mut(SOME).enumerate() {
             let first = self.at(start + index * SOME, part.len());
             // SAFETY: so many elements of at least a byte are there; `bytes` is memory of this function,
             // so the two do not overlap.
             unsafe { first.copy_to_nonoverlapping(bytes.as_mut_ptr(), part.len()) };
-            widen(isa, is_signed, 0, &bytes[..part.len()], part);
+            kind.singles(isa, &bytes[..part.len()], part);
         }
     }
 
     /// Copies `source` to the elements of one byte from `start` on, as integers between two bounds.
     #[inline(always)]
-    fn write_bytes<I: Isa>(&mut self, isa: I, start: usize, source: &[f32], is_signed: bool) {
+    fn write_bytes<I: Isa>(&mut self, isa: I, start: usize, source: &[f32], kind: Encoding) {
         let ops = isa.f32();
-        let (low, high) = if is_signed { (-128.0, 127.0) } else { (0.0, 255.0) };
+        let (low, high) = kind.limits();
         let (low, high, middle) = (ops.splat(low), ops.splat(high), ops.splat(MIDDLE));
         let (mut numbers, mut bytes) = ([0.0; SOME], [0; SOME]);
         for (index, part) in source.chunks(SOME).enumerate() {
@@ -637,7 +641,7 @@ impl Elements<'_> {
                 let bounded = ops.min(ops.max(load_part(isa, &part[at..]), low), high);
                 ops.store(ops.add(bounded, middle), &mut numbers[at..]);
             }
-            narrow(isa, is_signed, 0, &numbers, part.len(), &mut bytes);
+            kind.narrow(isa, &numbers, part.len(), &mut bytes);
             let first = self.at(start + index * SOME, part.len());
             // SAFETY: as in `read_bytes`; the elements can be written (contract of `from_raw`).
             unsafe { first.copy_from_nonoverlapping(bytes.as_ptr(), part.len()) };

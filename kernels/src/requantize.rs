@@ -3,93 +3,10 @@
 use rten_simd::ops::{BitOps, FloatOps, NumOps, ToFloat};
 use rten_simd::{Isa, Simd};
 
-use crate::bytes::{self, MIDDLE, SOME};
+use crate::bytes::{Encoding, MIDDLE, SOME};
 use crate::error::{Result, check};
 use crate::product::bounded;
 use crate::raw::load_part;
-
-/// The integers that bytes stand for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Encoding {
-    /// Whether a byte is a signed integer, in two's complement.
-    pub is_signed: bool,
-    /// The integer that stands for zero; of the byte's range.
-    pub zero: i16,
-}
-
-impl Encoding {
-    /// Returns the integers that bytes can be, less the zero point.
-    fn limits(self) -> (f32, f32) {
-        let (low, high) = if self.is_signed { (-128, 127) } else { (0, 255) };
-        (f32::from(low - self.zero), f32::from(high - self.zero))
-    }
-
-    /// Returns a byte as an integer less the zero point.
-    #[inline(always)]
-    pub(crate) fn number(self, byte: u8) -> i16 {
-        let integer = if self.is_signed { i16::from(byte.cast_signed()) } else { i16::from(byte) };
-        integer - self.zero
-    }
-
-    /// Writes every second one of the bytes of a source, `count` in all, as integers less the zero
-    /// point, and perhaps some more, if `target` has elements behind these.
-    #[inline(always)]
-    pub(crate) fn widen_every_second(self, source: &[u8], count: usize, target: &mut [i16]) {
-        const SOME: usize = 16;
-        let (flip, zero) = if self.is_signed { (0x80, self.zero + 128) } else { (0, self.zero) };
-        let mut at = 0;
-        while at < count {
-            if let (Some(from), Some(to)) = (
-                source[2 * at..].first_chunk::<{ 2 * SOME }>(),
-                target[at..].first_chunk_mut::<SOME>(),
-            ) {
-                // The first one of two bytes is the low half of 16 bits, for which there are vectors.
-                for (to, both) in to.iter_mut().zip(from.as_chunks().0) {
-                    let low = u16::from_le_bytes(*both) & 0xff;
-                    *to = (low ^ flip).cast_signed() - zero;
-                }
-            } else {
-                let elements = source[2 * at..].iter().step_by(2);
-                for (to, from) in target[at..count].iter_mut().zip(elements) {
-                    *to = (u16::from(*from) ^ flip).cast_signed() - zero;
-                }
-                return;
-            }
-            at += SOME;
-        }
-    }
-
-    /// Writes bytes as single precision numbers, the integers less the zero point.
-    #[inline(always)]
-    pub(crate) fn singles<I: Isa>(self, isa: I, source: &[u8], target: &mut [f32]) {
-        bytes::widen(isa, self.is_signed, self.zero, source, target);
-    }
-
-    /// Writes the first `count` bytes of a source as integers less the zero point, and perhaps some
-    /// more, if `target` has elements behind these.
-    #[inline(always)]
-    pub(crate) fn widen(self, source: &[u8], count: usize, target: &mut [i16]) {
-        const SOME: usize = 16;
-        // A signed byte with its highest bit changed is unsigned, and larger by 128.
-        let (flip, zero) = if self.is_signed { (0x80, self.zero + 128) } else { (0, self.zero) };
-        let mut at = 0;
-        while at < count {
-            if let (Some(from), Some(to)) =
-                (source[at..].first_chunk::<SOME>(), target[at..].first_chunk_mut::<SOME>())
-            {
-                for (to, from) in to.iter_mut().zip(from) {
-                    *to = i16::from(from ^ flip) - zero;
-                }
-            } else {
-                for (to, from) in target[at..count].iter_mut().zip(&source[at..count]) {
-                    *to = i16::from(from ^ flip) - zero;
-                }
-                return;
-            }
-            at += SOME;
-        }
-    }
-}
 
 /// The way from exact sums to bytes: a sum of channel `c` stands for the real number
 /// `sum · scale[c] + shift[c]`, which is bounded, divided by `divisor`, and rounded to the nearest
@@ -147,14 +64,9 @@ impl Requantization<'_> {
                 let rounded = limits.rounded(isa, ops.mul_add(real, scale, shift));
                 ops.store(rounded, &mut numbers[at..]);
             }
-            self.narrow(isa, &numbers, target.len(), &mut bytes);
+            self.result.narrow(isa, &numbers, target.len(), &mut bytes);
             target.copy_from_slice(&bytes[..target.len()]);
         }
-    }
-
-    #[inline(always)]
-    fn narrow<I: Isa>(&self, isa: I, numbers: &[f32; SOME], count: usize, bytes: &mut [u8; SOME]) {
-        bytes::narrow(isa, self.result.is_signed, self.result.zero, numbers, count, bytes);
     }
 
     /// Writes sums of a channel, which are integers in single precision, as bytes.
@@ -181,7 +93,7 @@ impl Requantization<'_> {
                 let real = ops.mul_add(convert(load_part(isa, &sums[at..])), scale, shift);
                 ops.store(limits.rounded(isa, real), &mut numbers[at..]);
             }
-            self.narrow(isa, &numbers, target.len(), &mut bytes);
+            self.result.narrow(isa, &numbers, target.len(), &mut bytes);
             target.copy_from_slice(&bytes[..target.len()]);
         }
     }
