@@ -13,7 +13,7 @@
 use std::time::Instant;
 
 use arenaplan_kernels::{
-    Conv, Depthwise, Encoding, Planes, PlanesMut, QuantizedConv, QuantizedDepthwise,
+    Conv, Depthwise, Encoding, Lanes, Planes, PlanesMut, QuantizedConv, QuantizedDepthwise,
     Requantization, Side, Sliding, Start, Team, packed_weights_len,
 };
 
@@ -24,10 +24,12 @@ const ROOM: usize = 1 << 17;
 
 /// Prints the rate of a convolution of bytes.
 fn report_bytes(window: Sliding, fan_in: usize, fan_out: usize, name: &str, team: &Team) {
-    let sizes = QuantizedConv::new(window, 1, fan_in, fan_out).unwrap();
+    let integers = vec![2; fan_out * fan_in * window.taps()];
+    let sizes = QuantizedConv::new(window, 1, fan_in, fan_out, Lanes::of(&integers)).unwrap();
     let way = sizes.schedule(ROOM / 4, team.threads());
     let image = vec![3; fan_in * window.plane()];
-    let weights = vec![2; sizes.packed_len()];
+    let mut weights = vec![0; sizes.packed_len()];
+    sizes.pack(&integers, &mut weights).unwrap();
     let mut made = vec![0; fan_out * window.positions()];
     let mut scratch = vec![0.0; way.scratch_len()];
     let image = Planes::new(&image, [1, fan_in], window.plane()).unwrap();

@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use arenaplan_kernels::{
-    Encoding, Matrix, Planes, PlanesMut, QuantizedMatrix, Requantization, Team,
+    Encoding, Lanes, Matrix, Planes, PlanesMut, QuantizedMatrix, Requantization, Team,
 };
 
 fn main() {
@@ -46,8 +46,10 @@ fn main() {
 
 /// Prints the rate of a product of bytes.
 fn report_bytes(count: usize, depth: usize, columns: usize, team: &Team) {
-    let matrix = QuantizedMatrix::new(depth, columns).unwrap();
-    let (rows, packed) = (vec![3; count * depth], vec![0.0; matrix.packed_len()]);
+    let integers = vec![2; depth * columns];
+    let matrix = QuantizedMatrix::new(depth, columns, Lanes::of(&integers)).unwrap();
+    let (rows, mut packed) = (vec![3; count * depth], vec![0.0; matrix.packed_len()]);
+    matrix.pack(&integers, &mut packed).unwrap();
     let (mut made, mut scratch) = (vec![0; count * columns], vec![0.0; matrix.scratch_len(count)]);
     let rows = Planes::new(&rows, [1, count], depth).unwrap();
     let encoding = Encoding { is_signed: false, zero: 128 };

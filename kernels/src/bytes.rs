@@ -28,70 +28,11 @@ impl Encoding {
         (f32::from(low - self.zero), f32::from(high - self.zero))
     }
 
-    /// Returns a byte as an integer less the zero point.
-    #[inline(always)]
-    pub(crate) fn number(self, byte: u8) -> i16 {
-        let integer = if self.is_signed { i16::from(byte.cast_signed()) } else { i16::from(byte) };
-        integer - self.zero
-    }
-
     /// Returns the bits to change so that a byte is unsigned, and the integer that then stands for zero:
     /// a signed byte with its highest bit changed is larger by 128.
     #[inline(always)]
-    fn unsigned(self) -> (u8, i16) {
+    pub(crate) fn unsigned(self) -> (u8, i16) {
         if self.is_signed { (0x80, self.zero + 128) } else { (0, self.zero) }
-    }
-
-    /// Writes every second one of the bytes of a source, `count` in all, as integers less the zero
-    /// point, and perhaps some more, if `target` has elements behind these.
-    #[inline(always)]
-    pub(crate) fn widen_every_second(self, source: &[u8], count: usize, target: &mut [i16]) {
-        const SOME: usize = 16;
-        let (flip, zero) = self.unsigned();
-        let mut at = 0;
-        while at < count {
-            if let (Some(from), Some(to)) = (
-                source[2 * at..].first_chunk::<{ 2 * SOME }>(),
-                target[at..].first_chunk_mut::<SOME>(),
-            ) {
-                // The first one of two bytes is the low half of 16 bits, for which there are vectors.
-                for (to, both) in to.iter_mut().zip(from.as_chunks().0) {
-                    let low = u16::from_le_bytes(*both) & 0xff;
-                    *to = (low ^ u16::from(flip)).cast_signed() - zero;
-                }
-            } else {
-                let elements = source[2 * at..].iter().step_by(2);
-                for (to, from) in target[at..count].iter_mut().zip(elements) {
-                    *to = i16::from(from ^ flip) - zero;
-                }
-                return;
-            }
-            at += SOME;
-        }
-    }
-
-    /// Writes the first `count` bytes of a source as integers less the zero point, and perhaps some
-    /// more, if `target` has elements behind these.
-    #[inline(always)]
-    pub(crate) fn widen(self, source: &[u8], count: usize, target: &mut [i16]) {
-        const SOME: usize = 16;
-        let (flip, zero) = self.unsigned();
-        let mut at = 0;
-        while at < count {
-            if let (Some(from), Some(to)) =
-                (source[at..].first_chunk::<SOME>(), target[at..].first_chunk_mut::<SOME>())
-            {
-                for (to, from) in to.iter_mut().zip(from) {
-                    *to = i16::from(from ^ flip) - zero;
-                }
-            } else {
-                for (to, from) in target[at..count].iter_mut().zip(&source[at..count]) {
-                    *to = i16::from(from ^ flip) - zero;
-                }
-                return;
-            }
-            at += SOME;
-        }
     }
 
     /// Writes bytes as single-precision numbers, the integers less the zero point.

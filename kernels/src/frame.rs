@@ -1,4 +1,4 @@
-//! Some channels and rows of an image in a frame of zeros.
+//! Some channels and rows of an image in a frame of elements that stand for zero.
 //!
 //! A frame has one part per remainder of rows and columns by the stride. In a part the elements under
 //! a tap at successive positions lie side by side, and those at the position below lie one *pitch*
@@ -178,6 +178,7 @@ impl Frame {
         target: &mut [f32],
     ) {
         let (rows, columns) = (&window.rows, &window.columns);
+        let nothing = isa.f32().splat(channels.nothing());
         let end = some.len() * self.plane();
         let mut lines = target[..end].chunks_exact_mut(self.pitch);
         for channel in some {
@@ -195,23 +196,28 @@ impl Frame {
                             .checked_sub(rows.before)
                             .filter(|&row| row < rows.size && stop > start);
                         let Some(row) = row else {
-                            zero(isa, line);
+                            fill(isa, nothing, line);
                             continue;
                         };
-                        zero(isa, &mut line[..start]);
+                        fill(isa, nothing, &mut line[..start]);
                         let some = row * columns.size + first..(row + 1) * columns.size;
                         channels.row(isa, channel, some, columns.stride, &mut line[start..stop]);
-                        zero(isa, &mut line[stop..]);
+                        fill(isa, nothing, &mut line[stop..]);
                     }
                 }
             }
         }
-        zero(isa, &mut target[end..end + SLACK]);
+        fill(isa, nothing, &mut target[end..end + SLACK]);
     }
 }
 
 /// The channels that a frame has.
 pub(crate) trait Source {
+    /// Returns the element that stands for zero.
+    fn nothing(&self) -> f32 {
+        0.0
+    }
+
     /// Writes elements of a channel, of which one in `stride` counts, as far as `target` goes.
     fn row<I: Isa>(
         &self,
@@ -246,12 +252,11 @@ impl Source for Channels<'_, '_> {
     }
 }
 
-/// Fills a short slice with zeros.
+/// Fills a short slice with the elements of a vector, which are equal.
 #[inline(always)]
-fn zero<I: Isa>(isa: I, target: &mut [f32]) {
-    let ops = isa.f32();
-    for part in target.chunks_mut(ops.len()) {
-        store_part(isa, ops.zero(), part);
+fn fill<I: Isa>(isa: I, vector: I::F32, target: &mut [f32]) {
+    for part in target.chunks_mut(isa.f32().len()) {
+        store_part(isa, vector, part);
     }
 }
 

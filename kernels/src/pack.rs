@@ -8,6 +8,7 @@ use rten_simd::ops::BitOps;
 use crate::bytes::Encoding;
 use crate::conv::{COLUMNS, Channels};
 use crate::error::{Error, Result};
+use crate::lanes::{self, Lane};
 
 /// One spatial dimension of a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,46 +160,36 @@ impl Segments {
         found
     }
 
-    /// Writes the elements of a plane of bytes under one tap, less the zero point; padding is zero.
-    /// Elements behind the positions may be written, too.
+    /// Writes the elements of a plane of bytes under one tap as those of lanes; padding stands for
+    /// zero. Elements behind the positions may be written, too.
     #[inline(always)]
-    pub(crate) fn widen(
+    pub(crate) fn convert<L: Lane>(
         &self,
         window: &Sliding,
         (y, x): (usize, usize),
         encoding: Encoding,
         plane: &[u8],
-        target: &mut [i16],
+        padding: L::Element,
+        target: &mut [L::Element],
     ) {
         let columns = &window.columns;
         for segment in &self.all[..self.count] {
             let Segment { row, first, at, count } = *segment;
             let Some(line) = window.rows.element(row, y) else {
-                target[at..at + count].fill(0);
+                target[at..at + count].fill(padding);
                 continue;
             };
             let (start, stop) = columns.inside(first, count, x);
-            target[at..at + start].fill(0);
+            target[at..at + start].fill(padding);
             if stop > start {
                 let origin =
                     line * columns.size + (first + start) * columns.stride + x * columns.dilation
                         - columns.before;
                 let source = &plane[origin..];
                 let target = &mut target[at + start..];
-                if columns.stride == 1 {
-                    encoding.widen(source, stop - start, target);
-                } else if columns.stride == 2 {
-                    encoding.widen_every_second(source, stop - start, target);
-                } else {
-                    let mut gathered = [0; COLUMNS];
-                    let elements = source.iter().step_by(columns.stride);
-                    for (to, from) in gathered[..stop - start].iter_mut().zip(elements) {
-                        *to = *from;
-                    }
-                    encoding.widen(&gathered, stop - start, target);
-                }
+                lanes::convert::<L>(encoding, source, columns.stride, stop - start, target);
             }
-            target[at + stop..at + count].fill(0);
+            target[at + stop..at + count].fill(padding);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Convolution of bytes with exact sums and a result of bytes.
 //!
-//! Processors multiply two pairs of 16 bits and add both products in one instruction (`pmaddwd`), so
-//! two channels lie beside each other in scratch memory, as differences from the zero point, and two
-//! weights in a lane. The forms are those of [`crate::Conv`]: some rows of all channels in a
-//! [`Frame`] of zeros, or the columns of the unrolled image (im2col) for a few positions at a time.
+//! A few channels lie beside each other in [lanes](crate::lanes) of scratch memory, and as many weights
+//! in another lane. The forms are those of [`crate::Conv`]: some rows of all channels in a
+//! [`Frame`], or the columns of the unrolled image (im2col) for a few positions at a time.
 //! Sums stay in registers, or in scratch memory between passes, until they are bytes.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use rten_simd::{Isa, SimdOp};
@@ -13,20 +13,22 @@ use rten_simd::{Isa, SimdOp};
 use crate::bytes::Encoding;
 use crate::conv::{COLUMNS, LANES};
 use crate::error::{Error, Result, check, check_at_least};
-use crate::frame::{Frame, Lines, Source};
+use crate::frame::{Frame, Lines};
+use crate::lane_image::{Image, Rows};
+use crate::lane_product::{Bits, Columns, accumulate, tile};
+use crate::lanes::{Lane, Lanes, MOST_CHANNELS, MOST_TERMS, Pairs};
 use crate::pack::{Segments, Sliding};
-use crate::pairs::{Columns, MOST_TERMS, Pair, accumulate, pair_of, tile};
 use crate::product::{ROWS, is_wide, panel_rows};
 use crate::quantized_copied;
-use crate::raw::{Axis, Planes, PlanesMut};
+use crate::raw::{Axis, Planes, PlanesMut, Vnni};
 use crate::requantize::Requantization;
 use crate::team::{Team, even, ranges};
 
 /// Positions that are unrolled at a time where scratch memory is short.
 const FEW: usize = 16;
-/// Pairs of rows that are unrolled at a time, at most.
+/// Rows of lanes that are unrolled at a time, at most.
 const DEPTH: usize = 384;
-/// Pairs of rows that are unrolled at a time, at least, unless there are fewer.
+/// Rows of lanes that are unrolled at a time, at least, unless there are fewer.
 const SHALLOW: usize = 24;
 /// Parts into which the rows of a result may be cut.
 const MOST_BANDS: usize = 32;
@@ -34,8 +36,6 @@ const MOST_BANDS: usize = 32;
 const CACHED: usize = 1 << 16;
 /// Elements of the vectors of a tile.
 const TILE: usize = 48;
-/// Elements of a line that is being made: as many as positions, and what copies in pieces may write.
-const LINE: usize = COLUMNS + 16;
 
 /// The sizes of a convolution of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,7 @@ pub struct QuantizedConv {
     pub(crate) groups: usize,
     pub(crate) fan_in: usize,
     pub(crate) fan_out: usize,
+    lanes: Lanes,
 }
 
 /// A way to compute a convolution of bytes.
@@ -60,12 +61,12 @@ pub(crate) enum Form {
     Unrolled {
         /// Positions at a time: [`COLUMNS`] or [`FEW`].
         columns: usize,
-        /// Pairs of rows at a time.
+        /// Rows of lanes at a time.
         rows: usize,
         /// Rows of sums of several passes that are kept in scratch memory.
         held: usize,
     },
-    /// Pairs of channels in a frame of zeros.
+    /// Lanes of channels in a frame.
     Framed(Frame),
 }
 
@@ -96,15 +97,25 @@ impl QuantizedWay {
 impl QuantizedConv {
     /// Returns a convolution of `groups` groups, each from `fan_in` channels to `fan_out`.
     ///
+    /// # Arguments
+    ///
+    /// * `lanes`: those of the weights. Ways of [`Lanes::Pairs`] have room for those of others.
+    ///
     /// # Errors
     ///
     /// [`Error::OutOfRange`] if a size is zero, a product of sizes overflows, or a sum has so many
     /// terms that 32 bits might not hold it.
-    pub fn new(window: Sliding, groups: usize, fan_in: usize, fan_out: usize) -> Result<Self> {
+    pub fn new(
+        window: Sliding,
+        groups: usize,
+        fan_in: usize,
+        fan_out: usize,
+        lanes: Lanes,
+    ) -> Result<Self> {
         let weights = [groups, fan_out.next_multiple_of(panel_rows()), fan_in, window.taps()]
             .iter()
             .try_fold(1_usize, |product, &size| product.checked_mul(size));
-        let made = Self { window, groups, fan_in, fan_out };
+        let made = Self { window, groups, fan_in, fan_out, lanes };
         if weights.is_none_or(|weights| weights == 0) || made.depth() > MOST_TERMS {
             return Err(Error::OutOfRange { what: "the number of weights" });
         }
@@ -115,9 +126,14 @@ impl QuantizedConv {
         self.fan_in * self.window.taps()
     }
 
-    /// Returns the lanes of a column: pairs of channels, times elements under the window.
-    pub(crate) fn pairs(&self) -> usize {
-        self.fan_in.div_ceil(2) * self.window.taps()
+    /// Returns the lanes of a position: those of channels.
+    pub(crate) fn lanes(&self) -> usize {
+        self.fan_in.div_ceil(self.lanes.channels())
+    }
+
+    /// Returns the lanes of a column: those of channels, times elements under the window.
+    pub(crate) fn depth_lanes(&self) -> usize {
+        self.lanes() * self.window.taps()
     }
 
     pub(crate) fn panels(&self) -> usize {
@@ -126,32 +142,50 @@ impl QuantizedConv {
 
     /// Returns the number of elements of [`QuantizedConv::pack`].
     pub fn packed_len(&self) -> usize {
-        self.groups * self.panels() * panel_rows() * self.pairs()
+        self.lanes_len() + self.totals_len()
+    }
+
+    /// Returns the number of lanes of weights.
+    fn lanes_len(&self) -> usize {
+        self.groups * self.panels() * panel_rows() * self.depth_lanes()
+    }
+
+    /// Returns the number of sums of weights: one per channel of the result, if they are of use.
+    fn totals_len(&self) -> usize {
+        if self.lanes == Lanes::Pairs { 0 } else { self.groups * self.fan_out }
     }
 
     /// Writes weights less their zero point in the order in which they are read: per group panels of
     /// a few outputs, eight where a processor has 32 registers, otherwise six, in each of which lies
-    /// one row per pair of channels and element under the window. A pair is an element, with the first
-    /// channel in the lower half.
+    /// one row per lane of channels and element under the window; behind all panels, for lanes whose
+    /// zero point stays in the image, the sum of the weights of each output.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if an operand is of another size.
+    /// [`Error::WrongSize`] if an operand is of another size, [`Error::OutOfRange`] if the lanes do not
+    /// hold a weight.
     pub fn pack(&self, weights: &[i16], target: &mut [i32]) -> Result<()> {
-        let (depth, pairs, taps) = (self.depth(), self.pairs(), self.window.taps());
+        let (depth, lanes, taps) = (self.depth(), self.depth_lanes(), self.window.taps());
         check("the weights", weights.len(), self.groups * self.fan_out * depth)?;
         check("the packed weights", target.len(), self.packed_len())?;
+        let (target, totals) = target.split_at_mut(self.lanes_len());
         target.fill(0);
         let height = panel_rows();
         for (row, weights) in weights.chunks_exact(depth).enumerate() {
             let (group, channel) = (row / self.fan_out, row % self.fan_out);
             let panel = group * self.panels() + channel / height;
-            for (both, weights) in weights.chunks(2 * taps).enumerate() {
+            for (lane, weights) in weights.chunks(self.lanes.channels() * taps).enumerate() {
                 for tap in 0..taps {
-                    let second = weights.get(taps + tap).copied().unwrap_or_default();
-                    let at = (panel * pairs + both * taps + tap) * height + channel % height;
-                    target[at] = pair_of(weights[tap], second);
+                    let mut channels = [0; MOST_CHANNELS];
+                    for (to, from) in channels.iter_mut().zip(weights[tap..].iter().step_by(taps)) {
+                        *to = *from;
+                    }
+                    let at = (panel * lanes + lane * taps + tap) * height + channel % height;
+                    target[at] = self.lanes.join(channels)?;
                 }
+            }
+            if let Some(total) = totals.get_mut(row) {
+                *total = weights.iter().copied().map(i32::from).sum();
             }
         }
         Ok(())
@@ -163,14 +197,15 @@ impl QuantizedConv {
     /// looks for the fastest way on this one.
     pub fn way(&self, room: usize) -> QuantizedWay {
         let unrolled = [COLUMNS, FEW].into_iter().flat_map(|columns| {
-            [self.pairs(), DEPTH, DEPTH / 4, SHALLOW].map(|most| self.unrolled(columns, most))
+            let most = [self.depth_lanes(), DEPTH, DEPTH / 4, self.shallow()];
+            most.map(|most| self.unrolled(columns, most))
         });
         let framed = self.frames(room).map(|frame| self.framed(frame));
         let fastest = unrolled.clone().chain(framed).filter(|way| way.scratch_len() <= room);
         fastest
             .min_by_key(|way| (way.cycles, way.scratch_len()))
             .or_else(|| unrolled.min_by_key(QuantizedWay::scratch_len))
-            .unwrap_or_else(|| self.unrolled(FEW, SHALLOW))
+            .unwrap_or_else(|| self.unrolled(FEW, self.shallow()))
     }
 
     /// Returns how some threads compute the convolution of one image fastest on this processor, within
@@ -183,7 +218,7 @@ impl QuantizedConv {
             cycles: quantized_copied::framed_cycles(self, &frame),
             form: Form::Framed(frame),
         });
-        let whole = self.unrolled(COLUMNS, self.pairs());
+        let whole = self.unrolled(COLUMNS, self.depth_lanes());
         let (form, is_direct) = if whole.scratch_len() <= room {
             (whole.form, false)
         } else {
@@ -204,29 +239,36 @@ impl QuantizedConv {
         let bands = (1..=rows.min(MOST_BANDS)).chain([rows]);
         let bands = bands.filter(|_| !self.window.is_identity());
         bands.filter_map(move |bands| {
-            Frame::of_all(&self.window, rows.div_ceil(bands), self.fan_in.div_ceil(2), room)
+            Frame::of_all(&self.window, rows.div_ceil(bands), self.lanes(), room)
         })
     }
 
+    /// Returns the rows of lanes that are unrolled at a time, at least. With half of those of pairs, other
+    /// lanes need no more scratch memory than pairs do: of more than [`SHALLOW`] rows of these, more than
+    /// half as many are unrolled at a time, and sums are kept besides.
+    fn shallow(&self) -> usize {
+        if self.lanes == Lanes::Pairs { SHALLOW } else { SHALLOW / 2 }
+    }
+
     fn framed(&self, frame: Frame) -> QuantizedWay {
-        let cycles = frame.cycles(self.fan_in.div_ceil(2), self.fan_out);
-        // Rows of two channels are converted and put beside each other.
+        let cycles = frame.cycles(self.lanes(), self.fan_out);
+        // Rows of some channels are converted and put beside each other.
         let copied = frame.bands() * frame.channels * frame.plane();
         QuantizedWay { form: Form::Framed(frame), cycles: cycles + copied }
     }
 
     fn unrolled(&self, columns: usize, most: usize) -> QuantizedWay {
-        let (pairs, positions) = (self.pairs(), self.window.positions());
-        let passes = pairs.div_ceil(most.max(1));
-        let rows = pairs.div_ceil(passes);
+        let (lanes, positions) = (self.depth_lanes(), self.window.positions());
+        let passes = lanes.div_ceil(most.max(1));
+        let rows = lanes.div_ceil(passes);
         let held = if passes > 1 { self.fan_out.next_multiple_of(ROWS) } else { 0 };
         let (blocks, vectors) = (positions.div_ceil(columns), columns.div_ceil(LANES));
         let copied = if self.window.is_identity() { 4 } else { 60 } + 8 * vectors;
         // A row of weights is read once per block, from a cache that is slower the more there are.
         let halves = self.fan_out.div_ceil(ROWS / 2);
-        let product = vectors * halves * (pairs * 2 + passes * 48) + halves * pairs;
+        let product = vectors * halves * (lanes * 2 + passes * 48) + halves * lanes;
         let form = Form::Unrolled { columns, rows, held };
-        QuantizedWay { form, cycles: blocks * (copied * pairs + product) }
+        QuantizedWay { form, cycles: blocks * (copied * lanes + product) }
     }
 
     /// Computes the convolution.
@@ -240,7 +282,8 @@ impl QuantizedConv {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if an operand is of another size.
+    /// [`Error::WrongSize`] if an operand is of another size, [`Error::OutOfRange`] if this processor
+    /// does not multiply such lanes.
     #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
     pub fn run(
         &self,
@@ -267,6 +310,7 @@ impl QuantizedConv {
         }
         finish.check(made)?;
         check_at_least("the scratch memory", scratch.len(), way.scratch_len())?;
+        let (weights, totals) = weights.split_at(self.lanes_len());
         let step = way.step();
         let blocks = self.window.positions().div_ceil(step);
         let cycles = way.cycles.saturating_mul(self.groups * images);
@@ -275,9 +319,31 @@ impl QuantizedConv {
             let start = some.start * step;
             let end = self.window.positions().min(some.end * step);
             let output = rest.split_off(Axis::Elements, end - start);
-            Sweep { conv: self, way, image, encoding, weights, addend, finish, start, output }
+            Sweep {
+                conv: self,
+                way,
+                image,
+                encoding,
+                weights,
+                totals,
+                addend,
+                finish,
+                start,
+                output,
+            }
         });
-        team.run(parts, scratch, |sweep, scratch| Bound { sweep, scratch }.dispatch());
+        match self.lanes {
+            Lanes::Pairs => {
+                team.run(parts, scratch, |sweep, scratch| Paired { sweep, scratch }.dispatch());
+            }
+            Lanes::Quads => {
+                let lane =
+                    Vnni::new().ok_or(Error::OutOfRange { what: "the channels of a lane" })?;
+                team.run(parts, scratch, |sweep, scratch| {
+                    lane.dispatch(Wide { sweep, scratch, lane });
+                });
+            }
+        }
         Ok(())
     }
 }
@@ -289,6 +355,8 @@ pub(crate) struct Sweep<'a, 'o> {
     pub(crate) image: &'a Planes<'a, u8>,
     pub(crate) encoding: Encoding,
     pub(crate) weights: &'a [i32],
+    /// Per channel of the result, the sum of its weights, if a zero point is in the image.
+    totals: &'a [i32],
     pub(crate) addend: Option<&'a [i32]>,
     pub(crate) finish: &'a Requantization<'a>,
     /// The first position.
@@ -297,31 +365,48 @@ pub(crate) struct Sweep<'a, 'o> {
     pub(crate) output: PlanesMut<'o, u8>,
 }
 
-/// Such a part of the work, and its scratch memory.
-struct Bound<'a, 'o, 's> {
+/// Such a part of the work with lanes, and its scratch memory.
+struct Paired<'a, 'o, 's> {
     sweep: Sweep<'a, 'o>,
     scratch: &'s mut [f32],
 }
 
-impl SimdOp for Bound<'_, '_, '_> {
+impl SimdOp for Paired<'_, '_, '_> {
     type Output = ();
 
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
-        let Self { mut sweep, scratch } = self;
-        if !is_wide(isa) {
+        let Self { sweep, scratch } = self;
+        if is_wide(isa) {
+            Wide { sweep, scratch, lane: Pairs }.eval(isa);
+        } else {
             quantized_copied::sweep(isa, sweep, scratch);
-            return;
         }
+    }
+}
+
+/// Such a part of the work with any lanes, where there are 32 registers.
+struct Wide<'a, 'o, 's, L> {
+    sweep: Sweep<'a, 'o>,
+    scratch: &'s mut [f32],
+    lane: L,
+}
+
+impl<L: Lane> SimdOp for Wide<'_, '_, '_, L> {
+    type Output = ();
+
+    #[inline(always)]
+    fn eval<I: Isa>(self, isa: I) {
+        let Self { mut sweep, scratch, lane } = self;
         for n in 0..sweep.image.counts()[0] {
             for group in 0..sweep.conv.groups {
                 match sweep.way.form {
-                    Form::Framed(frame) => sweep.framed(isa, &frame, n, group, scratch),
+                    Form::Framed(frame) => sweep.framed(isa, lane, &frame, n, group, scratch),
                     Form::Unrolled { columns: COLUMNS, rows, .. } => {
-                        sweep.unrolled::<I, COLUMNS>(isa, rows, n, group, scratch);
+                        sweep.unrolled::<I, L, COLUMNS>(isa, lane, rows, n, group, scratch);
                     }
                     Form::Unrolled { rows, .. } => {
-                        sweep.unrolled::<I, FEW>(isa, rows, n, group, scratch);
+                        sweep.unrolled::<I, L, FEW>(isa, lane, rows, n, group, scratch);
                     }
                 }
             }
@@ -329,46 +414,54 @@ impl SimdOp for Bound<'_, '_, '_> {
     }
 }
 
-impl Sweep<'_, '_> {
+impl<'a> Sweep<'a, '_> {
+    /// Returns the channels of a group of an image.
+    pub(crate) fn image_of<L: Lane>(&self, n: usize, group: usize) -> Image<'a, L> {
+        let fan_in = self.conv.fan_in;
+        Image {
+            planes: self.image,
+            encoding: self.encoding,
+            n,
+            channels: group * fan_in..(group + 1) * fan_in,
+            lane: PhantomData,
+        }
+    }
+
     /// Makes the results of a group with the image in a frame, some rows at a time.
     #[inline(always)]
-    fn framed<I: Isa>(
+    fn framed<I: Isa, L: Lane>(
         &mut self,
         isa: I,
+        lane: L,
         frame: &Frame,
         n: usize,
         group: usize,
         scratch: &mut [f32],
     ) {
         let conv = self.conv;
-        let (pairs, width) = (conv.pairs(), frame.width());
-        let image = Pairs {
-            image: self.image,
-            encoding: self.encoding,
-            n,
-            channels: group * conv.fan_in..(group + 1) * conv.fan_in,
-        };
+        let (lanes, width) = (conv.depth_lanes(), frame.width());
+        let image = self.image_of::<L>(n, group);
         let offsets = frame.offsets(&conv.window);
         let offsets = &offsets[..conv.window.taps()];
-        let weights = &self.weights[group * conv.panels() * ROWS * pairs..];
-        let weights = &weights[..conv.panels() * ROWS * pairs];
+        let weights = &self.weights[group * conv.panels() * ROWS * lanes..];
+        let weights = &weights[..conv.panels() * ROWS * lanes];
         // As many panels at a time as a second-level cache has room for.
-        let some = (CACHED / (ROWS * pairs)).max(1);
+        let some = (CACHED / (ROWS * lanes)).max(1);
         let (first, last) = (self.start / width, (self.start + self.output.size()) / width);
         for band in (first..last).step_by(frame.rows) {
             let rows = frame.rows.min(last - band);
             frame.fill(isa, &conv.window, band, &image, 0..frame.channels, scratch);
-            for (chunk, weights) in weights.chunks(some * ROWS * pairs).enumerate() {
+            for (chunk, weights) in weights.chunks(some * ROWS * lanes).enumerate() {
                 let mut lines = Lines::new(frame, band, rows);
                 while let Some(tile) = lines.next(isa) {
-                    for (panel, weights) in weights.chunks_exact(ROWS * pairs).enumerate() {
+                    for (panel, weights) in weights.chunks_exact(ROWS * lanes).enumerate() {
                         let row = (chunk * some + panel) * ROWS;
                         let made = ROWS.min(conv.fan_out - row);
                         let channel = group * conv.fan_out + row;
                         let mut sums = [[0.0; TILE]; ROWS];
-                        self.begin(channel, made, &mut sums);
-                        let source = FramedPairs { scratch, frame, offsets, at: tile.at };
-                        source.accumulate(isa, weights, tile.vectors, &mut sums);
+                        self.begin::<L, TILE>(channel, made, &mut sums);
+                        let source = FramedLanes { scratch, frame, offsets, at: tile.at };
+                        source.accumulate(isa, lane, weights, tile.vectors, &mut sums);
                         for (row, sums) in sums.iter().enumerate().take(made) {
                             let plane = self.output.plane(n, channel + row);
                             for run in &tile.runs[..tile.count] {
@@ -386,19 +479,29 @@ impl Sweep<'_, '_> {
 
     /// Writes the integers that sums of some channels begin with.
     #[inline(always)]
-    pub(crate) fn begin<const N: usize>(&self, channel: usize, made: usize, sums: &mut [[f32; N]]) {
+    pub(crate) fn begin<L: Lane, const N: usize>(
+        &self,
+        channel: usize,
+        made: usize,
+        sums: &mut [[f32; N]],
+    ) {
+        let zero = L::zero(self.encoding);
         for (row, sums) in sums.iter_mut().enumerate() {
-            let start = self.addend.filter(|_| row < made);
-            let start = start.map_or(0, |addend| addend[channel + row]);
+            let channel = Some(channel + row).filter(|_| row < made);
+            let of =
+                |integers: &[i32]| channel.and_then(|at| integers.get(at).copied()).unwrap_or(0);
+            // Sums are right modulo 2³², and those that are complete are in range.
+            let start = self.addend.map_or(0, of).wrapping_sub(of(self.totals).wrapping_mul(zero));
             sums.fill(f32::from_bits(start.cast_unsigned()));
         }
     }
 
     /// Makes the results of a group with the image unrolled.
     #[inline(always)]
-    fn unrolled<I: Isa, const N: usize>(
+    fn unrolled<I: Isa, L: Lane, const N: usize>(
         &mut self,
         isa: I,
+        lane: L,
         rows: usize,
         n: usize,
         group: usize,
@@ -407,15 +510,16 @@ impl Sweep<'_, '_> {
         let (columns, held) = scratch.as_chunks_mut::<N>().0.split_at_mut(rows);
         for start in (0..self.output.size()).step_by(N) {
             let len = N.min(self.output.size() - start);
-            self.block(isa, n, group, start..start + len, columns, held);
+            self.block(isa, lane, n, group, start..start + len, columns, held);
         }
     }
 
     /// Makes the results of a group at some positions, counted from the first one of the part.
     #[inline(always)]
-    fn block<I: Isa, const N: usize>(
+    fn block<I: Isa, L: Lane, const N: usize>(
         &mut self,
         isa: I,
+        lane: L,
         n: usize,
         group: usize,
         positions: Range<usize>,
@@ -423,26 +527,23 @@ impl Sweep<'_, '_> {
         held: &mut [[f32; N]],
     ) {
         let conv = self.conv;
-        let pairs = conv.pairs();
+        let lanes = conv.depth_lanes();
         let segments = Segments::new(&conv.window, self.start + positions.start, positions.len());
         let mut image = Rows {
             window: &conv.window,
-            image: self.image,
-            encoding: self.encoding,
-            n,
-            channels: group * conv.fan_in..(group + 1) * conv.fan_in,
+            image: self.image_of::<L>(n, group),
             tap: (0, 0),
             positions: self.start + positions.start..self.start + positions.end,
             segments: &segments,
         };
-        let panels = conv.panels() * ROWS * pairs;
+        let panels = conv.panels() * ROWS * lanes;
         let weights = &self.weights[group * panels..(group + 1) * panels];
         let rows = columns.len();
-        for first in (0..pairs).step_by(rows) {
-            let columns = &mut columns[..rows.min(pairs - first)];
+        for first in (0..lanes).step_by(rows) {
+            let columns = &mut columns[..rows.min(lanes - first)];
             image.unroll(columns);
-            let is_last = first + columns.len() == pairs;
-            for (panel, weights) in weights.chunks_exact(ROWS * pairs).enumerate() {
+            let is_last = first + columns.len() == lanes;
+            for (panel, weights) in weights.chunks_exact(ROWS * lanes).enumerate() {
                 let channel = group * conv.fan_out + panel * ROWS;
                 let made = ROWS.min(conv.fan_out - panel * ROWS);
                 let mut local = [[0.0; N]; ROWS];
@@ -451,10 +552,10 @@ impl Sweep<'_, '_> {
                     None => &mut local[..],
                 };
                 if first == 0 {
-                    self.begin(channel, made, sums);
+                    self.begin::<L, N>(channel, made, sums);
                 }
                 let weights = &weights.as_chunks().0[first..first + columns.len()];
-                accumulate(isa, weights, made, columns, sums);
+                accumulate(isa, lane, weights, made, columns, sums);
                 if is_last {
                     for (row, sums) in sums.iter().enumerate().take(made) {
                         let plane = self.output.plane(n, channel + row);
@@ -467,18 +568,18 @@ impl Sweep<'_, '_> {
     }
 }
 
-/// Pairs of channels in a frame.
+/// Lanes of channels in a frame.
 #[derive(Clone, Copy)]
-struct FramedPairs<'a> {
+struct FramedLanes<'a> {
     scratch: &'a [f32],
     frame: &'a Frame,
     offsets: &'a [usize],
     at: usize,
 }
 
-impl Columns for FramedPairs<'_> {
+impl Columns for FramedLanes<'_> {
     #[inline(always)]
-    fn each<W: Pair, const P: usize>(
+    fn each<W: Bits, const P: usize>(
         &self,
         weights: &[[W; P]],
         mut multiply: impl FnMut(&[W; P], &[f32]),
@@ -494,129 +595,22 @@ impl Columns for FramedPairs<'_> {
     }
 }
 
-impl FramedPairs<'_> {
+impl FramedLanes<'_> {
     /// Adds the products of a panel and some vectors to sums.
     #[inline(always)]
-    fn accumulate<I: Isa>(
+    fn accumulate<I: Isa, L: Lane>(
         &self,
         isa: I,
+        lane: L,
         weights: &[i32],
         vectors: usize,
         sums: &mut [[f32; TILE]],
     ) {
         let weights = weights.as_chunks().0;
         match vectors {
-            3 => tile::<I, _, ROWS, ROWS, 3, TILE>(isa, weights, 0, self, 0, sums),
-            2 => tile::<I, _, ROWS, ROWS, 2, TILE>(isa, weights, 0, self, 0, sums),
-            _ => tile::<I, _, ROWS, ROWS, 1, TILE>(isa, weights, 0, self, 0, sums),
-        }
-    }
-}
-
-/// The channels of a group in pairs; the last one may be alone.
-pub(crate) struct Pairs<'a> {
-    pub(crate) image: &'a Planes<'a, u8>,
-    pub(crate) encoding: Encoding,
-    pub(crate) n: usize,
-    pub(crate) channels: Range<usize>,
-}
-
-impl Pairs<'_> {
-    /// Returns the planes of a pair.
-    #[inline(always)]
-    fn planes(&self, pair: usize) -> (&[u8], Option<&[u8]>) {
-        let first = self.channels.start + 2 * pair;
-        let second = (first + 1 < self.channels.end).then(|| self.image.plane(self.n, first + 1));
-        (self.image.plane(self.n, first), second)
-    }
-}
-
-impl Source for Pairs<'_> {
-    #[inline(always)]
-    fn row<I: Isa>(
-        &self,
-        _: I,
-        channel: usize,
-        elements: Range<usize>,
-        stride: usize,
-        target: &mut [f32],
-    ) {
-        let (first, second) = self.planes(channel);
-        let (first, encoding) = (&first[elements.clone()], self.encoding);
-        let pair = |first: u8, second: u8| {
-            pair_of(encoding.number(first), encoding.number(second)).cast_unsigned()
-        };
-        let Some(second) = second else {
-            for (to, &from) in target.iter_mut().zip(first.iter().step_by(stride)) {
-                *to = f32::from_bits(pair_of(encoding.number(from), 0).cast_unsigned());
-            }
-            return;
-        };
-        let second = &second[elements];
-        if stride == 1 {
-            for ((to, &first), &second) in target.iter_mut().zip(first).zip(second) {
-                *to = f32::from_bits(pair(first, second));
-            }
-        } else {
-            let both = first.iter().step_by(stride).zip(second.iter().step_by(stride));
-            for (to, (&first, &second)) in target.iter_mut().zip(both) {
-                *to = f32::from_bits(pair(first, second));
-            }
-        }
-    }
-}
-
-/// The rows of the unrolled image of a group, from some row on.
-pub(crate) struct Rows<'a> {
-    pub(crate) window: &'a Sliding,
-    pub(crate) image: &'a Planes<'a, u8>,
-    pub(crate) encoding: Encoding,
-    pub(crate) n: usize,
-    /// The channels that are left; the next row is of the first two.
-    pub(crate) channels: Range<usize>,
-    /// The element under the window that the next row is of.
-    pub(crate) tap: (usize, usize),
-    pub(crate) positions: Range<usize>,
-    pub(crate) segments: &'a Segments,
-}
-
-impl Rows<'_> {
-    /// Writes the next rows, each of a pair of channels.
-    #[inline(always)]
-    pub(crate) fn unroll<const N: usize>(&mut self, target: &mut [[f32; N]]) {
-        // Behind the positions are zeros, or what a copy wrote there: no result is made of that.
-        let mut lines = [[0_i16; LINE]; 2];
-        for both in target {
-            for (line, channel) in lines.iter_mut().zip(self.channels.clone()) {
-                self.line(channel, line);
-            }
-            if self.channels.len() == 1 {
-                lines[1].fill(0);
-            }
-            let [first, second] = &lines;
-            for ((pair, &first), &second) in both.iter_mut().zip(first).zip(second) {
-                *pair = f32::from_bits(pair_of(first, second).cast_unsigned());
-            }
-            self.tap.1 += 1;
-            if self.tap.1 == self.window.columns.kernel {
-                self.tap = (self.tap.0 + 1, 0);
-            }
-            if self.tap.0 == self.window.rows.kernel {
-                self.tap = (0, 0);
-                self.channels.start += 2;
-            }
-        }
-    }
-
-    /// Writes the elements of a channel under the tap.
-    #[inline(always)]
-    fn line(&self, channel: usize, line: &mut [i16; LINE]) {
-        let plane = self.image.plane(self.n, channel);
-        if self.window.is_identity() {
-            let source = &plane[self.positions.start..];
-            self.encoding.widen(source, self.positions.len(), line);
-        } else {
-            self.segments.widen(self.window, self.tap, self.encoding, plane, line);
+            3 => tile::<I, L, _, ROWS, ROWS, 3, TILE>(isa, lane, weights, 0, self, 0, sums),
+            2 => tile::<I, L, _, ROWS, ROWS, 2, TILE>(isa, lane, weights, 0, self, 0, sums),
+            _ => tile::<I, L, _, ROWS, ROWS, 1, TILE>(isa, lane, weights, 0, self, 0, sums),
         }
     }
 }

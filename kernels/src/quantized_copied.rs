@@ -1,6 +1,6 @@
 //! Convolutions of bytes whose columns are copied side by side, for a processor with 16 registers.
 //!
-//! Columns are pairs, which have the size of single precision: they are copied as those of
+//! Columns are lanes, which have the size of single precision: they are copied as those of
 //! [`crate::copied`] are. Sums cannot wait in the result, which has bytes, so those of some channels at
 //! a few tiles are in memory of their own until they are complete.
 
@@ -12,10 +12,12 @@ use rten_simd::{Isa, SimdOp};
 use crate::conv::COLUMNS;
 use crate::copied::{self, Copiable, Copied, DEPTH, Memory, WIDTH};
 use crate::frame::{Frame, Source};
+use crate::lane_image::{Image, Rows};
+use crate::lane_product::{Unrolled, tile};
+use crate::lanes::{Lane, Pairs};
 use crate::pack::Segments;
-use crate::pairs::{Unrolled, tile};
 use crate::product::{self, FEW_ROWS, FEW_VECTORS, Framed};
-use crate::quantized::{Form, Pairs, QuantizedConv, Rows, Sweep};
+use crate::quantized::{Form, QuantizedConv, Sweep};
 use crate::raw::PlanesMut;
 use crate::requantize::Requantization;
 
@@ -30,17 +32,17 @@ const FEW_PANELS: usize = 4;
 pub(crate) fn framed_cycles(conv: &QuantizedConv, frame: &Frame) -> usize {
     // Rows of two channels are converted and put beside each other.
     let converted = frame.bands() * frame.channels * frame.plane();
-    converted + frame.copied_cycles(conv.fan_in.div_ceil(2), conv.fan_out)
+    converted + frame.copied_cycles(conv.lanes(), conv.fan_out)
 }
 
 /// Returns about how many cycles the product of one group takes with columns that are unrolled: in
 /// scratch memory, or, if that is short, in memory for copies, once for some channels of the result.
 pub(crate) fn unrolled_cycles(conv: &QuantizedConv, is_direct: bool) -> usize {
-    let (positions, pairs) = (conv.window.positions(), conv.pairs());
+    let (positions, lanes) = (conv.window.positions(), conv.depth_lanes());
     let each = if conv.window.is_identity() { 4 } else { 24 };
     let times = if is_direct { conv.panels().div_ceil(PANELS) * 2 } else { 1 };
-    let unrolled = positions.div_ceil(WIDTH) * pairs * each * times;
-    unrolled + copied::cycles(positions, conv.fan_out, pairs, 1, 1)
+    let unrolled = positions.div_ceil(WIDTH) * lanes * each * times;
+    unrolled + copied::cycles(positions, conv.fan_out, lanes, 1, 1)
 }
 
 /// Divides positions into as few parts of at most [`POSITIONS`], each but the last of whole tiles, and
@@ -72,7 +74,7 @@ pub(crate) fn sweep<I: Isa>(isa: I, sweep: Sweep<'_, '_>, scratch: &mut [f32]) {
             (work.n, work.group) = (n, group);
             match work.sweep.way.form {
                 Form::Framed(frame) => work.framed(isa, &frame, scratch),
-                Form::Unrolled { columns: COLUMNS, rows, .. } if rows >= conv.pairs() => {
+                Form::Unrolled { columns: COLUMNS, rows, .. } if rows >= conv.depth_lanes() => {
                     work.unrolled(isa, scratch);
                 }
                 Form::Unrolled { .. } => work.direct(isa),
@@ -92,24 +94,17 @@ struct Work<'a, 'o> {
 }
 
 impl<'a> Work<'a, '_> {
-    /// Returns the channels of the group.
-    fn channels(&self) -> Range<usize> {
-        let fan_in = self.sweep.conv.fan_in;
-        self.group * fan_in..(self.group + 1) * fan_in
-    }
-
     fn unrolling(&self) -> Unrolling<'a> {
-        let Sweep { conv, image, encoding, start, .. } = self.sweep;
-        let image = Pairs { image, encoding, n: self.n, channels: self.channels() };
-        Unrolling { conv, image, start }
+        let image = self.sweep.image_of(self.n, self.group);
+        Unrolling { conv: self.sweep.conv, image, start: self.sweep.start }
     }
 
     /// Makes the results with the image in a frame, some rows at a time.
     #[inline(always)]
     fn framed<I: Isa>(&mut self, isa: I, frame: &Frame, scratch: &mut [f32]) {
-        let Sweep { conv, image, encoding, start, .. } = self.sweep;
+        let Sweep { conv, start, .. } = self.sweep;
         let (window, width) = (&conv.window, frame.width());
-        let image = Pairs { image, encoding, n: self.n, channels: self.channels() };
+        let image = self.sweep.image_of::<Pairs>(self.n, self.group);
         let offsets = frame.offsets(window);
         let (first, last) = (start / width, (start + self.sweep.output.size()) / width);
         for band in (first..last).step_by(frame.rows) {
@@ -132,7 +127,7 @@ impl<'a> Work<'a, '_> {
     fn unrolled<I: Isa>(&mut self, isa: I, scratch: &mut [f32]) {
         let Sweep { conv, start, .. } = self.sweep;
         let unrolling = self.unrolling();
-        let columns = &mut scratch.as_chunks_mut::<COLUMNS>().0[..conv.pairs()];
+        let columns = &mut scratch.as_chunks_mut::<COLUMNS>().0[..conv.depth_lanes()];
         for some in blocks(0..self.sweep.output.size(), FEW_VECTORS * isa.f32().len()) {
             unrolling.write(isa, 0, start + some.start..start + some.end, columns);
             self.multiply(isa, &product::Unrolled(columns), some);
@@ -156,14 +151,14 @@ impl<'a> Work<'a, '_> {
     fn multiply<I: Isa>(&mut self, isa: I, columns: &impl Copiable, positions: Range<usize>) {
         let Self { sweep, n, group, memory, sums } = self;
         let conv = sweep.conv;
-        let (lanes, pairs, panels) = (isa.f32().len(), conv.pairs(), conv.panels());
-        let width = FEW_VECTORS * lanes;
+        let (length, lanes, panels) = (isa.f32().len(), conv.depth_lanes(), conv.panels());
+        let width = FEW_VECTORS * length;
         // As many rows and panels at a time, in as few parts.
-        let depth = pairs.div_ceil(pairs.div_ceil(DEPTH));
-        let is_shallow = POSITIONS.div_ceil(width) * pairs <= DEPTH;
+        let depth = lanes.div_ceil(lanes.div_ceil(DEPTH));
+        let is_shallow = POSITIONS.div_ceil(width) * lanes <= DEPTH;
         let most = if is_shallow { FEW_PANELS } else { PANELS };
         let many = panels.div_ceil(panels.div_ceil(most));
-        let each = FEW_ROWS * pairs;
+        let each = FEW_ROWS * lanes;
         let weights = &sweep.weights[*group * panels * each..(*group + 1) * panels * each];
         for Range { start, end } in blocks(positions.clone(), width) {
             let taken = end - start;
@@ -171,7 +166,7 @@ impl<'a> Work<'a, '_> {
             let column = start - positions.start;
             if is_shallow {
                 for (tile, (at, count)) in tiles().enumerate() {
-                    memory.fill_from(tile * pairs, isa, columns, 0..pairs, column + at, count);
+                    memory.fill_from(tile * lanes, isa, columns, 0..lanes, column + at, count);
                 }
             }
             for first in (0..panels).step_by(many) {
@@ -180,18 +175,18 @@ impl<'a> Work<'a, '_> {
                 let made = conv.fan_out.min(some.end * FEW_ROWS) - first * FEW_ROWS;
                 let sums = &mut sums[..some.len() * FEW_ROWS];
                 let weights = &weights[some.start * each..some.end * each];
-                sweep.begin(channel, made, sums);
-                for row in (0..pairs).step_by(depth) {
-                    let rows = row..pairs.min(row + depth);
+                sweep.begin::<Pairs, POSITIONS>(channel, made, sums);
+                for row in (0..lanes).step_by(depth) {
+                    let rows = row..lanes.min(row + depth);
                     for (tile, (at, count)) in tiles().enumerate() {
                         let columns = if is_shallow {
-                            memory.part(tile * pairs, pairs)
+                            memory.part(tile * lanes, lanes)
                         } else {
                             memory.fill(isa, columns, rows.clone(), column + at, count)
                         };
-                        let (columns, vectors) = (&columns, count.div_ceil(lanes));
+                        let (columns, vectors) = (&columns, count.div_ceil(length));
                         let sums = &mut *sums;
-                        Panels { weights, pairs, row, columns, vectors, sums, at }.dispatch();
+                        Panels { weights, lanes, row, columns, vectors, sums, at }.dispatch();
                     }
                 }
                 let (finish, output) = (sweep.finish, &mut sweep.output);
@@ -205,7 +200,7 @@ impl<'a> Work<'a, '_> {
 /// The channels of a group whose columns are unrolled.
 struct Unrolling<'a> {
     conv: &'a QuantizedConv,
-    image: Pairs<'a>,
+    image: Image<'a, Pairs>,
     /// The position of the first column.
     start: usize,
 }
@@ -220,22 +215,20 @@ impl Unrolling<'_> {
         at: Range<usize>,
         target: &mut [[f32; N]],
     ) {
-        let Pairs { image, encoding, n, .. } = self.image;
         let window = &self.conv.window;
         if window.is_identity() {
-            for (pair, target) in target.iter_mut().enumerate() {
-                self.image.row(isa, row + pair, at.clone(), 1, &mut target[..at.len()]);
+            for (lane, target) in target.iter_mut().enumerate() {
+                self.image.row(isa, row + lane, at.clone(), 1, &mut target[..at.len()]);
             }
             return;
         }
         let (taps, kernel) = (window.taps(), window.columns.kernel);
-        let (pair, tap) = (row / taps, row % taps);
+        let (lane, tap) = (row / taps, row % taps);
+        let mut image = self.image.clone();
+        image.channels.start += lane * Pairs::LANES.channels();
         let mut source = Rows {
             window,
             image,
-            encoding,
-            n,
-            channels: self.image.channels.start + 2 * pair..self.image.channels.end,
             tap: (tap / kernel, tap % kernel),
             segments: &Segments::new(window, at.start, at.len()),
             positions: at,
@@ -289,7 +282,7 @@ impl SimdOp for Complete<'_, '_> {
 struct Panels<'p> {
     weights: &'p [i32],
     /// Rows of each panel.
-    pairs: usize,
+    lanes: usize,
     /// The first row that counts.
     row: usize,
     columns: &'p Copied<'p>,
@@ -304,15 +297,19 @@ impl SimdOp for Panels<'_> {
 
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
-        let Self { weights, pairs, row, columns, vectors, sums, at } = self;
+        let Self { weights, lanes, row, columns, vectors, sums, at } = self;
         let columns = Unrolled { columns: columns.0, at: 0 };
-        let panels = weights.as_chunks::<FEW_ROWS>().0.chunks_exact(pairs);
+        let panels = weights.as_chunks::<FEW_ROWS>().0.chunks_exact(lanes);
         for (weights, sums) in panels.zip(sums.chunks_exact_mut(FEW_ROWS)) {
             let weights = &weights[row..];
             if vectors == 1 {
-                tile::<I, _, FEW_ROWS, FEW_ROWS, 1, POSITIONS>(isa, weights, 0, &columns, at, sums);
+                tile::<I, _, _, FEW_ROWS, FEW_ROWS, 1, POSITIONS>(
+                    isa, Pairs, weights, 0, &columns, at, sums,
+                );
             } else {
-                tile::<I, _, FEW_ROWS, FEW_ROWS, 2, POSITIONS>(isa, weights, 0, &columns, at, sums);
+                tile::<I, _, _, FEW_ROWS, FEW_ROWS, 2, POSITIONS>(
+                    isa, Pairs, weights, 0, &columns, at, sums,
+                );
             }
         }
     }

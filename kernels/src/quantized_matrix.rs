@@ -1,23 +1,25 @@
 //! The product of rows of bytes and a constant matrix, with exact sums and a result of bytes.
 //!
-//! As in [`crate::QuantizedConv`], two elements of a row and two rows of the matrix lie beside each
-//! other in lanes of 32 bits, which are kept as vectors of `f32`. The matrix is stored in panels of
-//! columns; some rows at a time are widened in scratch memory, and multiplied by each panel.
+//! As in [`crate::QuantizedConv`], a few elements of a row and as many rows of the matrix lie beside
+//! each other in [lanes](crate::lanes): elements of rows are the channels of an image there. The matrix is
+//! stored in panels of columns; lanes of some rows at a time are made in scratch memory, and multiplied
+//! by each panel.
 
 use rten_simd::{Isa, SimdOp};
 
 use crate::bytes::Encoding;
 use crate::conv::COLUMNS;
 use crate::error::{Error, Result, check, check_at_least};
-use crate::pairs::{MOST_TERMS, accumulate, pair_of};
+use crate::lane_product::accumulate;
+use crate::lanes::{Lane, Lanes, MOST_CHANNELS, MOST_TERMS, Pairs, Turned};
 use crate::product::ROWS;
-use crate::raw::{Axis, Planes, PlanesMut};
+use crate::raw::{Axis, Planes, PlanesMut, Vnni};
 use crate::requantize::Requantization;
 use crate::team::{Team, even, ranges};
 
 /// Columns of the last panels.
 const FEW: usize = 16;
-/// Blocks of rows that are widened at a time, at most: a panel is read once for all of them.
+/// Blocks of rows whose lanes are made at a time, at most: a panel is read once for all of them.
 const BLOCKS: usize = 8;
 
 /// The sizes of a constant matrix of integers.
@@ -25,25 +27,31 @@ const BLOCKS: usize = 8;
 pub struct QuantizedMatrix {
     depth: usize,
     columns: usize,
+    lanes: Lanes,
 }
 
 impl QuantizedMatrix {
     /// Returns a matrix of `depth` rows.
     ///
+    /// # Arguments
+    ///
+    /// * `lanes`: those of the elements. Scratch memory for [`Lanes::Pairs`] has room for others.
+    ///
     /// # Errors
     ///
     /// [`Error::OutOfRange`] if a size is zero, the number of elements overflows, or a sum has so many
     /// terms that 32 bits might not hold it.
-    pub fn new(depth: usize, columns: usize) -> Result<Self> {
+    pub fn new(depth: usize, columns: usize, lanes: Lanes) -> Result<Self> {
         let len = columns.checked_next_multiple_of(FEW).and_then(|all| all.checked_mul(depth));
         if len.is_none_or(|len| len == 0) || depth > MOST_TERMS {
             return Err(Error::OutOfRange { what: "the size of the matrix" });
         }
-        Ok(Self { depth, columns })
+        Ok(Self { depth, columns, lanes })
     }
 
-    fn pairs(&self) -> usize {
-        self.depth.div_ceil(2)
+    /// Returns the lanes of a row.
+    fn depth_lanes(&self) -> usize {
+        self.depth.div_ceil(self.lanes.channels())
     }
 
     /// Returns the first column of each panel, and how many columns it has.
@@ -56,10 +64,21 @@ impl QuantizedMatrix {
 
     /// Returns the number of elements of the packed matrix.
     pub fn packed_len(&self) -> usize {
-        self.columns.next_multiple_of(FEW) * self.pairs()
+        self.lanes_len() + self.totals_len()
     }
 
-    /// Writes a matrix of integers less their zero point in the order in which it is read.
+    /// Returns the number of lanes of the matrix.
+    fn lanes_len(&self) -> usize {
+        self.columns.next_multiple_of(FEW) * self.depth_lanes()
+    }
+
+    /// Returns the number of sums of columns, if they are of use.
+    fn totals_len(&self) -> usize {
+        if self.lanes == Lanes::Pairs { 0 } else { self.columns }
+    }
+
+    /// Writes a matrix of integers less their zero point in the order in which it is read, and behind it,
+    /// for lanes whose zero point stays in rows, the sum of each column, as the bits of an integer.
     ///
     /// # Arguments
     ///
@@ -67,25 +86,34 @@ impl QuantizedMatrix {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if an operand is of another size.
+    /// [`Error::WrongSize`] if an operand is of another size, [`Error::OutOfRange`] if the lanes do not
+    /// hold an element.
     pub fn pack(&self, elements: &[i16], target: &mut [f32]) -> Result<()> {
         let (depth, columns) = (self.depth, self.columns);
         check("the matrix", elements.len(), depth * columns)?;
         check("the packed matrix", target.len(), self.packed_len())?;
-        let mut rest = target;
+        let (mut rest, totals) = target.split_at_mut(self.lanes_len());
         for (first, width) in self.panels() {
-            let (panel, others) = rest.split_at_mut(width * self.pairs());
+            let (panel, others) = rest.split_at_mut(width * self.depth_lanes());
             rest = others;
-            for (pair, line) in panel.chunks_exact_mut(width).enumerate() {
-                for (at, both) in line.iter_mut().enumerate() {
-                    let element = |row: usize| {
-                        let is_inside = row < depth && first + at < columns;
-                        if is_inside { elements[row * columns + first + at] } else { 0 }
-                    };
-                    let bits = pair_of(element(2 * pair), element(2 * pair + 1));
-                    *both = f32::from_bits(bits.cast_unsigned());
+            for (lane, line) in panel.chunks_exact_mut(width).enumerate() {
+                for (at, to) in line.iter_mut().enumerate() {
+                    let mut rows = [0; MOST_CHANNELS];
+                    let first_row = lane * self.lanes.channels();
+                    let below = first_row..depth.min(first_row + self.lanes.channels());
+                    if first + at < columns {
+                        for (row, from) in rows.iter_mut().zip(below) {
+                            *row = elements[from * columns + first + at];
+                        }
+                    }
+                    *to = f32::from_bits(self.lanes.join(rows)?.cast_unsigned());
                 }
             }
+        }
+        for (column, total) in totals.iter_mut().enumerate() {
+            let column = elements[column..].iter().step_by(columns);
+            let sum: i32 = column.copied().map(i32::from).sum();
+            *total = f32::from_bits(sum.cast_unsigned());
         }
         Ok(())
     }
@@ -93,7 +121,7 @@ impl QuantizedMatrix {
     /// Returns the elements of scratch memory with which a product of some rows is fastest; fewer, but
     /// at least those for one row, do.
     pub fn scratch_len(&self, rows: usize) -> usize {
-        rows.div_ceil(ROWS).clamp(1, BLOCKS) * ROWS * self.pairs()
+        rows.div_ceil(ROWS).clamp(1, BLOCKS) * ROWS * self.depth_lanes()
     }
 
     /// Multiplies rows of bytes by the matrix.
@@ -108,7 +136,8 @@ impl QuantizedMatrix {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if an operand is of another size.
+    /// [`Error::WrongSize`] if an operand is of another size, [`Error::OutOfRange`] if this processor
+    /// does not multiply such lanes.
     #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
     pub fn run(
         &self,
@@ -132,7 +161,8 @@ impl QuantizedMatrix {
         }
         finish.check(self.columns)?;
         check_at_least("the scratch memory", scratch.len(), self.scratch_len(1))?;
-        let blocks = scratch.len() / (ROWS * self.pairs());
+        let (matrix, totals) = matrix.split_at(self.lanes_len());
+        let blocks = scratch.len() / (ROWS * self.depth_lanes());
         let height = ROWS * blocks.min(BLOCKS);
         let cycles = images * count * self.depth * self.columns / 32;
         let length = even(team, count, cycles).next_multiple_of(ROWS);
@@ -143,11 +173,23 @@ impl QuantizedMatrix {
             rows: rows.part(0..images, some.clone(), 0..rows.size()),
             encoding,
             matrix,
+            totals,
             addend,
             finish,
             output: rest.split_off(Axis::Channels, some.len()),
         });
-        team.run(parts, scratch, |sweep, scratch| Bound { sweep, scratch }.dispatch());
+        match self.lanes {
+            Lanes::Pairs => team.run(parts, scratch, |sweep, scratch| {
+                Bound { sweep, scratch, lane: Turned(Pairs) }.dispatch();
+            }),
+            Lanes::Quads => {
+                let vnni =
+                    Vnni::new().ok_or(Error::OutOfRange { what: "the channels of a lane" })?;
+                team.run(parts, scratch, |sweep, scratch| {
+                    vnni.dispatch(Bound { sweep, scratch, lane: Turned(vnni) });
+                });
+            }
+        }
         Ok(())
     }
 }
@@ -155,40 +197,45 @@ impl QuantizedMatrix {
 /// Some of the rows.
 struct Sweep<'a, 'o> {
     sizes: &'a QuantizedMatrix,
-    /// Rows that are widened at a time.
+    /// Rows whose lanes are made at a time.
     height: usize,
     rows: Planes<'a, u8>,
     encoding: Encoding,
     matrix: &'a [f32],
+    /// The sum of each column, if a zero point is in rows.
+    totals: &'a [f32],
     addend: Option<&'a [i32]>,
     finish: &'a Requantization<'a>,
     output: PlanesMut<'o, u8>,
 }
 
 /// Such a part of the work, and its scratch memory.
-struct Bound<'a, 'o, 's> {
+struct Bound<'a, 'o, 's, L> {
     sweep: Sweep<'a, 'o>,
     scratch: &'s mut [f32],
+    lane: L,
 }
 
-impl SimdOp for Bound<'_, '_, '_> {
+impl<L: Lane> SimdOp for Bound<'_, '_, '_, L> {
     type Output = ();
 
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
-        let Self { mut sweep, scratch } = self;
+        let Self { mut sweep, scratch, lane } = self;
         let [images, count] = sweep.rows.counts();
         for n in 0..images {
             for first in (0..count).step_by(sweep.height) {
                 let rows = sweep.height.min(count - first);
-                sweep.widen(n, first, rows, scratch);
+                sweep.fill::<L>(n, first, rows, scratch);
                 let mut panel = 0;
                 for (column, width) in sweep.sizes.panels() {
-                    let end = panel + width * sweep.sizes.pairs();
+                    let end = panel + width * sweep.sizes.depth_lanes();
                     if width == COLUMNS {
-                        sweep.panel::<I, COLUMNS>(isa, n, first, rows, column, panel, scratch);
+                        sweep.panel::<I, L, COLUMNS>(
+                            isa, lane, n, first, rows, column, panel, scratch,
+                        );
                     } else {
-                        sweep.panel::<I, FEW>(isa, n, first, rows, column, panel, scratch);
+                        sweep.panel::<I, L, FEW>(isa, lane, n, first, rows, column, panel, scratch);
                     }
                     panel = end;
                 }
@@ -198,22 +245,25 @@ impl SimdOp for Bound<'_, '_, '_> {
 }
 
 impl Sweep<'_, '_> {
-    /// Writes pairs of elements of some rows, those of [`ROWS`] rows beside each other.
+    /// Writes lanes of some rows, those of [`ROWS`] rows beside each other.
     #[inline(always)]
-    fn widen(&self, n: usize, first: usize, rows: usize, scratch: &mut [f32]) {
-        let pairs = self.sizes.pairs();
-        for (block, target) in scratch.chunks_exact_mut(ROWS * pairs).enumerate() {
+    fn fill<L: Lane>(&self, n: usize, first: usize, rows: usize, scratch: &mut [f32]) {
+        let lanes = self.sizes.depth_lanes();
+        for (block, target) in scratch.chunks_exact_mut(ROWS * lanes).enumerate() {
             for row in 0..ROWS {
                 let at = block * ROWS + row;
                 if at >= rows {
                     continue; // No result is made of what is there.
                 }
                 let line = self.rows.plane(n, first + at);
-                let lanes = target.as_chunks_mut::<ROWS>().0.iter_mut();
-                for (lane, both) in lanes.zip(line.chunks(2)) {
-                    let second = both.get(1).map_or(0, |&byte| self.encoding.number(byte));
-                    let bits = pair_of(self.encoding.number(both[0]), second);
-                    lane[row] = f32::from_bits(bits.cast_unsigned());
+                let elements = line.chunks(L::LANES.channels());
+                for (to, some) in target.as_chunks_mut::<ROWS>().0.iter_mut().zip(elements) {
+                    // The weights of missing elements are zero.
+                    let mut lane = [L::Element::default(); MOST_CHANNELS];
+                    for (element, &byte) in lane.iter_mut().zip(some) {
+                        *element = L::element(self.encoding, byte);
+                    }
+                    to[row] = f32::from_bits(L::join(lane).cast_unsigned());
                 }
             }
         }
@@ -222,9 +272,10 @@ impl Sweep<'_, '_> {
     /// Makes the results of some rows and a panel of columns.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "numbers of rows and columns")]
-    fn panel<I: Isa, const N: usize>(
+    fn panel<I: Isa, L: Lane, const N: usize>(
         &mut self,
         isa: I,
+        lane: L,
         n: usize,
         first: usize,
         rows: usize,
@@ -232,22 +283,25 @@ impl Sweep<'_, '_> {
         start: usize,
         scratch: &[f32],
     ) {
-        let pairs = self.sizes.pairs();
-        let panel = self.matrix[start..start + N * pairs].as_chunks().0;
+        let lanes = self.sizes.depth_lanes();
+        let panel = self.matrix[start..start + N * lanes].as_chunks().0;
         let width = N.min(self.sizes.columns - column);
         let mut starts = [0.0; N];
-        if let Some(addend) = self.addend {
-            for (start, addend) in starts.iter_mut().zip(&addend[column..column + width]) {
-                *start = f32::from_bits(addend.cast_unsigned());
-            }
+        let zero = L::zero(self.encoding);
+        for (start, column) in starts.iter_mut().zip(column..column + width) {
+            let addend = self.addend.map_or(0, |addend| addend[column]);
+            let total = self.totals.get(column).map_or(0, |total| total.to_bits().cast_signed());
+            // Sums are right modulo 2³², and those that are complete are in range.
+            let sum = addend.wrapping_sub(total.wrapping_mul(zero));
+            *start = f32::from_bits(sum.cast_unsigned());
         }
-        for (block, lanes) in scratch.chunks_exact(ROWS * pairs).enumerate() {
+        for (block, some) in scratch.chunks_exact(ROWS * lanes).enumerate() {
             let Some(left) = rows.checked_sub(block * ROWS).filter(|&left| left > 0) else {
                 break;
             };
             let made = left.min(ROWS);
             let mut sums = [starts; ROWS];
-            accumulate::<I, f32, N>(isa, lanes.as_chunks().0, made, panel, &mut sums);
+            accumulate::<I, L, f32, N>(isa, lane, some.as_chunks().0, made, panel, &mut sums);
             for (row, sums) in sums.iter().enumerate().take(made) {
                 let plane = self.output.plane(n, first + block * ROWS + row);
                 self.finish.row(isa, column, sums, &mut plane[column..column + width]);

@@ -13,8 +13,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::yield_now;
 
+#[cfg(target_arch = "x86_64")]
+use rten_simd::isa::Avx512Isa;
 use rten_simd::ops::{BitOps, IntOps, NumOps};
-use rten_simd::{Isa, Simd};
+use rten_simd::{Isa, Simd, SimdOp};
 
 use crate::bytes::{Encoding, MIDDLE, SOME};
 use crate::error::{Error, Result};
@@ -472,6 +474,82 @@ pub(crate) fn pair_products<I: Isa>(isa: I, a: I::I32, b: I::I32) -> I::I32 {
     let lower = |x| ops.shift_right::<16>(ops.shift_left::<16>(x));
     let upper = |x| ops.shift_right::<16>(x);
     ops.add(ops.mul(lower(a), lower(b)), ops.mul(upper(a), upper(b)))
+}
+
+/// That this processor multiplies four bytes at a time in vectors of 64 bytes (AVX-512 VNNI).
+#[derive(Clone, Copy)]
+#[cfg(target_arch = "x86_64")]
+pub(crate) struct Vnni(Avx512Isa);
+
+#[cfg(target_arch = "x86_64")]
+impl Vnni {
+    pub(crate) fn new() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx512vnni");
+        Avx512Isa::new().filter(|_| has).map(Self)
+    }
+
+    /// Runs a function of vectors with such instructions.
+    ///
+    /// No other processor has to run it: where two kinds share its closures, compilers may not put
+    /// them into the function of either, and each vector instruction becomes a call.
+    pub(crate) fn dispatch<Op: SimdOp>(self, op: Op) -> Op::Output {
+        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512vnni,f16c")]
+        fn with<Op: SimdOp>(isa: Avx512Isa, op: Op) -> Op::Output {
+            op.eval(isa)
+        }
+
+        // SAFETY: the processor has VNNI, as `new` found, and an `Avx512Isa` exists only where the other
+        // features do.
+        unsafe { with(self.0, op) }
+    }
+
+    /// Returns sums and, for each lane of two vectors, the sum of the products of four unsigned bytes
+    /// and four signed ones.
+    ///
+    /// # Panics
+    ///
+    /// If vectors have another size than 64 bytes: in a function that another set of instructions runs.
+    #[inline(always)]
+    pub(crate) fn add_products<I: Isa>(
+        self,
+        _: I,
+        sums: I::I32,
+        unsigned: I::I32,
+        signed: I::I32,
+    ) -> I::I32 {
+        use std::arch::x86_64::{__m512i, _mm512_dpbusd_epi32};
+        use std::mem::transmute_copy;
+
+        assert!(size_of::<I::I32>() == size_of::<__m512i>(), "vectors are those of AVX-512");
+        let [sums, unsigned, signed] = [sums, unsigned, signed].map(|vector| {
+            // SAFETY: both types are 64 bytes, and any bits are a value of either.
+            unsafe { transmute_copy::<I::I32, __m512i>(&vector) }
+        });
+        // SAFETY: the processor has VNNI, as `new` found.
+        let sums = unsafe { _mm512_dpbusd_epi32(sums, unsigned, signed) };
+        // SAFETY: as above.
+        unsafe { transmute_copy(&sums) }
+    }
+}
+
+/// That this processor multiplies four bytes at a time: none of this architecture does.
+#[derive(Clone, Copy)]
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) enum Vnni {}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Vnni {
+    pub(crate) fn new() -> Option<Self> {
+        None
+    }
+
+    pub(crate) fn dispatch<Op: SimdOp>(self, _: Op) -> Op::Output {
+        match self {}
+    }
+
+    pub(crate) fn add_products<I: Isa>(self, _: I, _: I::I32, _: I::I32, _: I::I32) -> I::I32 {
+        match self {}
+    }
 }
 
 /// Returns the layout of planes that lie one after another.

@@ -12,7 +12,7 @@
 )]
 
 use arenaplan_kernels::{
-    Encoding, Planes, PlanesMut, QuantizedConv, QuantizedDepthwise, QuantizedMatrix,
+    Encoding, Lanes, Planes, PlanesMut, QuantizedConv, QuantizedDepthwise, QuantizedMatrix,
     Requantization, Side, Sliding, Team,
 };
 
@@ -35,6 +35,13 @@ fn side(size: usize, kernel: usize, stride: usize, dilation: usize, before: usiz
 
 fn bytes(count: usize, seed: usize) -> Vec<u8> {
     (0..count).map(|at| ((at * 167 + seed * 31 + at * at * 13) % 251) as u8).collect()
+}
+
+/// The lanes that hold some weights: pairs, and those of this processor.
+fn kinds(weights: &[i16]) -> Vec<Lanes> {
+    let mut kinds = vec![Lanes::Pairs, Lanes::of(weights)];
+    kinds.dedup();
+    kinds
 }
 
 impl Case {
@@ -144,11 +151,8 @@ fn numbers(case: &Case) -> (Vec<f32>, Vec<f32>, Vec<i32>) {
 fn sums_are_exact_and_results_rounded_once_for_all_ways_and_threads() {
     for case in cases() {
         let window = Sliding::new(case.rows, case.columns).unwrap();
-        let sizes = QuantizedConv::new(window, case.groups, case.fan_in, case.fan_out).unwrap();
         let image = bytes(case.batch * case.groups * case.fan_in * window.plane(), 3);
         let (weights, (scale, shift, addend)) = (case.weights(), numbers(&case));
-        let mut packed = vec![-1; sizes.packed_len()];
-        sizes.pack(&weights, &mut packed).unwrap();
         let bounds = (-90.0, 2.0e3);
         let finish = Requantization {
             scale: &scale,
@@ -160,13 +164,21 @@ fn sums_are_exact_and_results_rounded_once_for_all_ways_and_threads() {
         let wanted = case.wanted(&image, &weights, &addend, &finish);
         let image = Planes::new(&image, [case.batch, case.groups * case.fan_in], window.plane());
         let (image, counts) = (image.unwrap(), [case.batch, case.groups * case.fan_out]);
-        for threads in [1, 2] {
+        for (lanes, threads) in
+            kinds(&weights).into_iter().flat_map(|lanes| [(lanes, 1), (lanes, 2)])
+        {
+            let (groups, fan_in, fan_out) = (case.groups, case.fan_in, case.fan_out);
+            let of = |lanes| QuantizedConv::new(window, groups, fan_in, fan_out, lanes).unwrap();
+            let sizes = of(lanes);
+            let mut packed = vec![-1; sizes.packed_len()];
+            sizes.pack(&weights, &mut packed).unwrap();
             let team = Team::new(threads).unwrap();
             let ways = [0, 1500, 5000, 1 << 20].map(|room| {
+                // Plans have room for a way of pairs, whatever the lanes are.
+                let room = of(Lanes::Pairs).way(room).scratch_len();
                 let ways = [sizes.way(room), sizes.schedule(room, threads)];
                 let needed = ways.map(|way| way.scratch_len());
-                let least = room.max(sizes.way(0).scratch_len());
-                assert!(needed.iter().all(|len| *len <= least), "{room} elements: {ways:?}");
+                assert!(needed.iter().all(|len| *len <= room), "{room} elements: {ways:?}");
                 ways
             });
             for way in ways.as_flattened() {
@@ -242,29 +254,80 @@ fn extreme_bytes_do_not_overflow_a_sum() {
     let depth = 33_025;
     let one = side(1, 1, 1, 1, 0);
     let window = Sliding::new(one, one).unwrap();
-    let sizes = QuantizedConv::new(window, 1, depth, 1).unwrap();
-    assert!(QuantizedConv::new(window, 1, depth + 1, 1).is_err());
+    assert!(QuantizedConv::new(window, 1, depth + 1, 1, Lanes::Pairs).is_err());
+    for weight in [-255, -128] {
+        let weights = vec![weight; depth];
+        for (lanes, room) in
+            kinds(&weights).into_iter().flat_map(|kind| [(kind, 0), (kind, 1 << 20)])
+        {
+            let sizes = QuantizedConv::new(window, 1, depth, 1, lanes).unwrap();
+            let mut packed = vec![0; sizes.packed_len()];
+            sizes.pack(&weights, &mut packed).unwrap();
+            for (byte, zero) in [(255, 0), (0, 255)] {
+                let image = vec![byte; depth];
+                let image = Planes::new(&image, [1, depth], 1).unwrap();
+                let finish = Requantization {
+                    scale: &[1.0],
+                    shift: &[0.0],
+                    bounds: (f32::NEG_INFINITY, f32::INFINITY),
+                    divisor: 255.0 * f32::from(-weight) * 33_025.0 / 100.0,
+                    result: Encoding { is_signed: true, zero: 0 },
+                };
+                let way = sizes.way(room);
+                let (mut made, mut scratch) = ([0], vec![0.0; way.scratch_len()]);
+                let mut output = PlanesMut::new(&mut made, [1, 1], 1).unwrap();
+                let encoding = Encoding { is_signed: false, zero };
+                let (scratch, team) = (&mut scratch, Team::alone());
+                let output = &mut output;
+                sizes
+                    .run(&way, &image, encoding, &packed, None, &finish, output, scratch, &team)
+                    .unwrap();
+                let sum = if zero == 0 { -100_i8 } else { 100 };
+                assert_eq!(made, [sum.cast_unsigned()], "{lanes:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn lanes_are_those_that_hold_all_weights() {
+    assert_eq!(Lanes::of(&[0, -128, 128]), Lanes::Pairs);
+    assert_eq!(Lanes::of(&[-129, 127]), Lanes::Pairs);
+    for lanes in [Lanes::Pairs, Lanes::Quads] {
+        assert_eq!(Lanes::with_channels(lanes.channels()), Some(lanes));
+    }
+    assert_eq!(Lanes::with_channels(3), None);
+    let one = side(1, 1, 1, 1, 0);
+    let window = Sliding::new(one, one).unwrap();
+    let sizes = QuantizedConv::new(window, 1, 2, 1, Lanes::Quads).unwrap();
     let mut packed = vec![0; sizes.packed_len()];
-    sizes.pack(&vec![-255; depth], &mut packed).unwrap();
-    let image = vec![255; depth];
-    let image = Planes::new(&image, [1, depth], 1).unwrap();
-    let finish = Requantization {
-        scale: &[1.0],
-        shift: &[0.0],
-        bounds: (f32::NEG_INFINITY, f32::INFINITY),
-        divisor: 255.0 * 255.0 * 33_025.0 / 100.0,
-        result: Encoding { is_signed: true, zero: 0 },
-    };
-    for room in [0, 1 << 20] {
-        let way = sizes.way(room);
-        let (mut made, mut scratch) = ([0], vec![0.0; way.scratch_len()]);
-        let mut output = PlanesMut::new(&mut made, [1, 1], 1).unwrap();
-        let encoding = Encoding { is_signed: false, zero: 0 };
-        let team = Team::alone();
-        sizes
-            .run(&way, &image, encoding, &packed, None, &finish, &mut output, &mut scratch, &team)
-            .unwrap();
-        assert_eq!(made, [(-100_i8).cast_unsigned()]);
+    assert!(sizes.pack(&[-128, 127], &mut packed).is_ok());
+    assert!(sizes.pack(&[0, 128], &mut packed).is_err());
+    let matrix = QuantizedMatrix::new(2, 1, Lanes::Quads).unwrap();
+    let mut packed = vec![0.0; matrix.packed_len()];
+    assert!(matrix.pack(&[-128, 127], &mut packed).is_ok());
+    assert!(matrix.pack(&[-129, 0], &mut packed).is_err());
+}
+
+#[test]
+fn scratch_memory_for_pairs_has_room_for_other_lanes() {
+    for (size, kernel, stride) in
+        [(14, 1, 1), (9, 1, 2), (9, 3, 1), (17, 3, 2), (6, 4, 1), (12, 5, 1), (30, 7, 2), (9, 9, 1)]
+    {
+        let side = side(size, kernel, stride, 1, kernel / 2);
+        let window = Sliding::new(side, side).unwrap();
+        for (fan_in, fan_out) in (1..40).flat_map(|fan_in| [(fan_in, 1), (fan_in, 31)]) {
+            let [pairs, quads] = [Lanes::Pairs, Lanes::Quads]
+                .map(|lanes| QuantizedConv::new(window, 1, fan_in, fan_out, lanes).unwrap());
+            for room in [0, 500, 3000, 1 << 15] {
+                let planned = pairs.way(room).scratch_len();
+                for way in
+                    [quads.way(planned), quads.schedule(planned, 1), quads.schedule(planned, 2)]
+                {
+                    assert!(way.scratch_len() <= planned, "{fan_in} {fan_out} {way:?}");
+                }
+            }
+        }
     }
 }
 
@@ -272,7 +335,7 @@ fn extreme_bytes_do_not_overflow_a_sum() {
 fn sizes_that_contradict_each_other_are_refused() {
     let one = side(4, 1, 1, 1, 0);
     let window = Sliding::new(one, one).unwrap();
-    let sizes = QuantizedConv::new(window, 1, 2, 3).unwrap();
+    let sizes = QuantizedConv::new(window, 1, 2, 3, Lanes::Pairs).unwrap();
     assert!(sizes.pack(&[0; 5], &mut vec![0; sizes.packed_len()]).is_err());
     let packed = vec![0; sizes.packed_len()];
     let image = Planes::new(&[0; 32], [1, 2], 16).unwrap();
@@ -315,7 +378,6 @@ fn rows_times_a_matrix_are_exact_for_all_sizes() {
         [(1, 1, 1), (3, 7, 5), (9, 33, 48), (8, 64, 130), (70, 20, 61), (5, 2, 100), (64, 9, 16)];
     for (at, (rows, depth, columns)) in sizes.into_iter().enumerate() {
         let encoding = if at % 2 == 0 { UNSIGNED } else { SIGNED };
-        let matrix = QuantizedMatrix::new(depth, columns).unwrap();
         let x = bytes(2 * rows * depth, at);
         let weights: Vec<i16> =
             bytes(depth * columns, 9).into_iter().map(|byte| i16::from(byte) - 125).collect();
@@ -349,42 +411,47 @@ fn rows_times_a_matrix_are_exact_for_all_sizes() {
                 wanted.push(integer.clamp(0, 255) as u8);
             }
         }
-        let mut packed = vec![f32::NAN; matrix.packed_len()];
-        matrix.pack(&weights, &mut packed).unwrap();
         let source = Planes::new(&x, [2, rows], depth).unwrap();
-        for (threads, room) in [(1, 1), (1, rows), (2, rows)] {
-            let team = Team::new(threads).unwrap();
-            let mut made = vec![77; wanted.len()];
+        for lanes in kinds(&weights) {
+            let of = |lanes| QuantizedMatrix::new(depth, columns, lanes).unwrap();
+            let matrix = of(lanes);
+            let mut packed = vec![f32::NAN; matrix.packed_len()];
+            matrix.pack(&weights, &mut packed).unwrap();
+            for (threads, room) in [(1, 1), (1, rows), (2, rows)] {
+                let team = Team::new(threads).unwrap();
+                let mut made = vec![77; wanted.len()];
+                let mut output = PlanesMut::new(&mut made, [2, rows], columns).unwrap();
+                // Plans have room for pairs, whatever the lanes are.
+                let mut scratch = vec![f32::NAN; of(Lanes::Pairs).scratch_len(room)];
+                matrix
+                    .run(
+                        &source,
+                        encoding,
+                        &packed,
+                        Some(&addend),
+                        &finish,
+                        &mut output,
+                        &mut scratch,
+                        &team,
+                    )
+                    .unwrap();
+                assert_eq!(made, wanted, "{rows} {depth} {columns}");
+            }
+            let mut made = vec![0; wanted.len()];
             let mut output = PlanesMut::new(&mut made, [2, rows], columns).unwrap();
-            let mut scratch = vec![f32::NAN; matrix.scratch_len(room)];
-            matrix
-                .run(
-                    &source,
-                    encoding,
-                    &packed,
-                    Some(&addend),
-                    &finish,
-                    &mut output,
-                    &mut scratch,
-                    &team,
-                )
-                .unwrap();
-            assert_eq!(made, wanted, "{rows} {depth} {columns}");
+            let run = matrix.run(
+                &source,
+                encoding,
+                &packed[1..],
+                None,
+                &finish,
+                &mut output,
+                &mut vec![0.0; matrix.scratch_len(1)],
+                &Team::alone(),
+            );
+            assert!(run.is_err());
         }
-        let mut made = vec![0; wanted.len()];
-        let mut output = PlanesMut::new(&mut made, [2, rows], columns).unwrap();
-        let run = matrix.run(
-            &source,
-            encoding,
-            &packed[1..],
-            None,
-            &finish,
-            &mut output,
-            &mut vec![0.0; matrix.scratch_len(1)],
-            &Team::alone(),
-        );
-        assert!(run.is_err());
     }
-    assert!(QuantizedMatrix::new(33_026, 1).is_err());
-    assert!(QuantizedMatrix::new(0, 1).is_err());
+    assert!(QuantizedMatrix::new(33_026, 1, Lanes::Pairs).is_err());
+    assert!(QuantizedMatrix::new(0, 1, Lanes::Pairs).is_err());
 }

@@ -93,6 +93,7 @@ __all__ = [
     "quantized_conv",
     "quantized_depthwise",
     "quantized_depthwise_scratch",
+    "quantized_lanes",
     "quantized_product",
     "quantized_product_scratch",
     "quantized_way",
@@ -3077,7 +3078,7 @@ def pack_matrix(matrix: ndarray[Any, Any], transposed: bool, target: ndarray[Any
         :func:`packed_matrix` elements.
     """
 
-def pack_quantized(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
+def pack_quantized(weights: ndarray[Any, Any], target: ndarray[Any, Any], lanes: int) -> None:
     """
     Write weights in the order in which :func:`quantized_conv` reads them.
 
@@ -3087,9 +3088,11 @@ def pack_quantized(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> Non
         Integers less their zero point.
     target : array of int32
         :func:`packed_quantized` elements.
+    lanes : int
+        :func:`quantized_lanes` of the weights.
     """
 
-def pack_quantized_matrix(matrix: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
+def pack_quantized_matrix(matrix: ndarray[Any, Any], target: ndarray[Any, Any], lanes: int) -> None:
     """
     Write a matrix in the order in which :func:`quantized_product` reads it.
 
@@ -3099,6 +3102,8 @@ def pack_quantized_matrix(matrix: ndarray[Any, Any], target: ndarray[Any, Any]) 
         Integers less their zero point.
     target : array of float32
         :func:`packed_quantized_matrix` elements.
+    lanes : int
+        :func:`quantized_lanes` of the matrix.
     """
 
 def pack_weights(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
@@ -3121,12 +3126,12 @@ def packed_matrix(depth: int, columns: int) -> int:
     Return the number of elements that :func:`pack_matrix` writes.
     """
 
-def packed_quantized(shape: Sequence[int]) -> int:
+def packed_quantized(shape: Sequence[int], lanes: int) -> int:
     """
     Return the number of elements that :func:`pack_quantized` writes for weights of a shape.
     """
 
-def packed_quantized_matrix(depth: int, columns: int) -> int:
+def packed_quantized_matrix(depth: int, columns: int, lanes: int) -> int:
     """
     Return the number of elements that :func:`pack_quantized_matrix` writes.
     """
@@ -3193,6 +3198,7 @@ def quantized_conv(
     rows: WindowSide,
     columns: WindowSide,
     groups: int,
+    lanes: int,
 ) -> CompiledKernel:
     """
     Return a convolution of bytes with exact sums.
@@ -3212,6 +3218,8 @@ def quantized_conv(
     rows, columns : WindowSide
         The two spatial dimensions.
     groups : int
+    lanes : int
+        :func:`quantized_lanes` of the weights.
     """
 
 def quantized_depthwise(
@@ -3245,6 +3253,16 @@ def quantized_depthwise_scratch(rows: WindowSide, columns: WindowSide) -> int:
     Return the elements of scratch memory that :func:`quantized_depthwise` needs.
     """
 
+def quantized_lanes(weights: ndarray[Any, Any]) -> int:
+    """
+    Return how many channels lie in a lane, where this processor multiplies some weights fastest.
+
+    Parameters
+    ----------
+    weights : array of int16
+        Integers less their zero point.
+    """
+
 def quantized_product(
     rows: ndarray[Any, Any],
     encoding: ByteEncoding,
@@ -3252,6 +3270,7 @@ def quantized_product(
     result: ByteResult,
     output: ndarray[Any, Any],
     scratch: ndarray[Any, Any],
+    lanes: int,
 ) -> CompiledKernel:
     """
     Return the product of rows of bytes and a matrix, with exact sums: see :func:`quantized_conv`.
@@ -3267,6 +3286,8 @@ def quantized_product(
         May be the memory of the rows.
     scratch : array of float32
         :func:`quantized_product_scratch` elements; those for fewer rows do.
+    lanes : int
+        :func:`quantized_lanes` of the matrix.
     """
 
 def quantized_product_scratch(rows: int, depth: int, columns: int) -> int:

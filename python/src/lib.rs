@@ -69,7 +69,7 @@ mod _core {
     use crate::quantized::{
         ByteEncoding, ByteResult, pack_quantized, pack_quantized_matrix, packed_quantized,
         packed_quantized_matrix, quantized_conv, quantized_depthwise, quantized_depthwise_scratch,
-        quantized_product, quantized_product_scratch, quantized_way,
+        quantized_lanes, quantized_product, quantized_product_scratch, quantized_way,
     };
     #[pymodule_export]
     use crate::recompute::{

@@ -1,8 +1,8 @@
 //! Convolutions of bytes, bound to arrays: see [`crate::compiled`].
 
 use arenaplan_kernels::{
-    Encoding, QuantizedConv, QuantizedDepthwise, QuantizedMatrix, QuantizedWay, Requantization,
-    Sliding, Team,
+    Encoding, Lanes, QuantizedConv, QuantizedDepthwise, QuantizedMatrix, QuantizedWay,
+    Requantization, Sliding, Team,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -158,6 +158,8 @@ impl Operands {
 /// rows, columns : WindowSide
 ///     The two spatial dimensions.
 /// groups : int
+/// lanes : int
+///     :func:`quantized_lanes` of the weights.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
 pub(crate) fn quantized_conv(
@@ -171,6 +173,7 @@ pub(crate) fn quantized_conv(
     rows: &WindowSide,
     columns: &WindowSide,
     groups: usize,
+    lanes: usize,
 ) -> PyResult<CompiledKernel> {
     check_apart(py, &image, &output)?;
     check_apart(py, &weights, &output)?;
@@ -179,7 +182,8 @@ pub(crate) fn quantized_conv(
     let operands = Operands::new(py, image, encoding, result, output, scratch, layouts)?;
     let (inward, outward) = operands.channels();
     let share = |channels: usize| channels.checked_div(groups).unwrap_or(0);
-    let sizes = sizes(py, rows, columns, groups, share(inward), share(outward))?;
+    let lanes = lanes_of(py, lanes)?;
+    let sizes = sizes(py, rows, columns, groups, share(inward), share(outward), lanes)?;
     let way = sizes.schedule(operands.scratch.item_count(), team::current().threads());
     Ok(CompiledKernel::new("quantized conv", Convolution { sizes, way, weights, operands }))
 }
@@ -202,8 +206,20 @@ pub(crate) fn quantized_way(
     fan_out: usize,
     room: usize,
 ) -> PyResult<ConvWay> {
-    let way = sizes(py, rows, columns, 1, fan_in, fan_out)?.way(room);
+    // Others need no more.
+    let way = sizes(py, rows, columns, 1, fan_in, fan_out, Lanes::Pairs)?.way(room);
     Ok(ConvWay::new(way.scratch_len(), way.cycles()))
+}
+
+/// Return how many channels lie in a lane, where this processor multiplies some weights fastest.
+///
+/// Parameters
+/// ----------
+/// weights : array of int16
+///     Integers less their zero point.
+#[pyfunction]
+pub(crate) fn quantized_lanes(weights: PyBuffer<i16>) -> usize {
+    Lanes::of(elements(&weights)).channels()
 }
 
 /// Write weights in the order in which :func:`quantized_conv` reads them.
@@ -214,21 +230,24 @@ pub(crate) fn quantized_way(
 ///     Integers less their zero point.
 /// target : array of int32
 ///     :func:`packed_quantized` elements.
+/// lanes : int
+///     :func:`quantized_lanes` of the weights.
 #[pyfunction]
 pub(crate) fn pack_quantized(
     py: Python<'_>,
     weights: PyBuffer<i16>,
     mut target: PyBuffer<i32>,
+    lanes: usize,
 ) -> PyResult<()> {
     check_apart(py, &weights, &target)?;
-    let sizes = sizes_of(py, weights.shape())?;
+    let sizes = sizes_of(py, weights.shape(), lanes)?;
     sizes.pack(elements(&weights), elements_mut(&mut target)).map_err(|error| refused(py, &error))
 }
 
 /// Return the number of elements that :func:`pack_quantized` writes for weights of a shape.
 #[pyfunction]
-pub(crate) fn packed_quantized(py: Python<'_>, shape: Vec<usize>) -> PyResult<usize> {
-    Ok(sizes_of(py, &shape)?.packed_len())
+pub(crate) fn packed_quantized(py: Python<'_>, shape: Vec<usize>, lanes: usize) -> PyResult<usize> {
+    Ok(sizes_of(py, &shape, lanes)?.packed_len())
 }
 
 /// Return a convolution of every channel of bytes by itself: see :func:`quantized_conv`.
@@ -302,7 +321,10 @@ pub(crate) fn quantized_depthwise_scratch(
 ///     May be the memory of the rows.
 /// scratch : array of float32
 ///     :func:`quantized_product_scratch` elements; those for fewer rows do.
+/// lanes : int
+///     :func:`quantized_lanes` of the matrix.
 #[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "they have names in Python")]
 pub(crate) fn quantized_product(
     py: Python<'_>,
     rows: PyBuffer<u8>,
@@ -311,8 +333,9 @@ pub(crate) fn quantized_product(
     result: Py<ByteResult>,
     output: PyBuffer<u8>,
     scratch: PyBuffer<f32>,
+    lanes: usize,
 ) -> PyResult<CompiledKernel> {
-    // Rows are widened before the same rows are written.
+    // Rows are read before the same rows are written.
     if !is_same(&rows, &output) {
         check_apart(py, &rows, &output)?;
     }
@@ -320,8 +343,8 @@ pub(crate) fn quantized_product(
     check_apart(py, &matrix, &scratch)?;
     let layouts = PlaneLayout::of_rows(&rows).zip(PlaneLayout::of_rows(&output));
     let operands = Operands::new(py, rows, encoding, result, output, scratch, layouts)?;
-    let sizes = QuantizedMatrix::new(operands.image_layout.size, operands.output_layout.size)
-        .map_err(|error| refused(py, &error))?;
+    let (depth, columns) = (operands.image_layout.size, operands.output_layout.size);
+    let sizes = matrix_of(py, depth, columns, lanes)?;
     Ok(CompiledKernel::new("quantized product", Product { sizes, matrix, operands }))
 }
 
@@ -333,8 +356,8 @@ pub(crate) fn quantized_product_scratch(
     depth: usize,
     columns: usize,
 ) -> PyResult<usize> {
-    let sizes = QuantizedMatrix::new(depth, columns).map_err(|error| refused(py, &error))?;
-    Ok(sizes.scratch_len(rows))
+    // Other lanes need no more.
+    Ok(matrix_of(py, depth, columns, Lanes::Pairs.channels())?.scratch_len(rows))
 }
 
 /// Write a matrix in the order in which :func:`quantized_product` reads it.
@@ -345,19 +368,22 @@ pub(crate) fn quantized_product_scratch(
 ///     Integers less their zero point.
 /// target : array of float32
 ///     :func:`packed_quantized_matrix` elements.
+/// lanes : int
+///     :func:`quantized_lanes` of the matrix.
 #[pyfunction]
 pub(crate) fn pack_quantized_matrix(
     py: Python<'_>,
     matrix: PyBuffer<i16>,
     mut target: PyBuffer<f32>,
+    lanes: usize,
 ) -> PyResult<()> {
     check_apart(py, &matrix, &target)?;
     let (depth, columns) = match *matrix.shape() {
         [depth, columns] => (depth, columns),
         _ => (0, 0),
     };
-    QuantizedMatrix::new(depth, columns)
-        .and_then(|sizes| sizes.pack(elements(&matrix), elements_mut(&mut target)))
+    matrix_of(py, depth, columns, lanes)?
+        .pack(elements(&matrix), elements_mut(&mut target))
         .map_err(|error| refused(py, &error))
 }
 
@@ -367,9 +393,9 @@ pub(crate) fn packed_quantized_matrix(
     py: Python<'_>,
     depth: usize,
     columns: usize,
+    lanes: usize,
 ) -> PyResult<usize> {
-    let sizes = QuantizedMatrix::new(depth, columns).map_err(|error| refused(py, &error))?;
-    Ok(sizes.packed_len())
+    Ok(matrix_of(py, depth, columns, lanes)?.packed_len())
 }
 
 /// Returns the sizes of a convolution.
@@ -380,20 +406,40 @@ fn sizes(
     groups: usize,
     fan_in: usize,
     fan_out: usize,
+    lanes: Lanes,
 ) -> PyResult<QuantizedConv> {
     Sliding::new(rows.inner, columns.inner)
-        .and_then(|window| QuantizedConv::new(window, groups, fan_in, fan_out))
+        .and_then(|window| QuantizedConv::new(window, groups, fan_in, fan_out, lanes))
         .map_err(|error| refused(py, &error))
 }
 
 /// Returns the sizes of a convolution whose weights have a shape, on some image.
-fn sizes_of(py: Python<'_>, shape: &[usize]) -> PyResult<QuantizedConv> {
+fn sizes_of(py: Python<'_>, shape: &[usize], lanes: usize) -> PyResult<QuantizedConv> {
     let &[groups, fan_out, fan_in, taps] = shape else {
         let message = "weights have four axes";
         return Err(crate::error::raise_named(py, "InvalidOperand", message.into()));
     };
     let (rows, columns) = (WindowSide::of_taps(1), WindowSide::of_taps(taps));
-    sizes(py, &rows, &columns, groups, fan_in, fan_out)
+    sizes(py, &rows, &columns, groups, fan_in, fan_out, lanes_of(py, lanes)?)
+}
+
+/// Returns the sizes of a matrix.
+fn matrix_of(
+    py: Python<'_>,
+    depth: usize,
+    columns: usize,
+    lanes: usize,
+) -> PyResult<QuantizedMatrix> {
+    let lanes = lanes_of(py, lanes)?;
+    QuantizedMatrix::new(depth, columns, lanes).map_err(|error| refused(py, &error))
+}
+
+/// Returns the lanes of some channels.
+fn lanes_of(py: Python<'_>, channels: usize) -> PyResult<Lanes> {
+    Lanes::with_channels(channels).ok_or_else(|| {
+        let message = format!("no lane has {channels} channels");
+        crate::error::raise_named(py, "InvalidOperand", message)
+    })
 }
 
 /// A convolution.

@@ -405,15 +405,18 @@ def test_operands_that_no_kernel_takes_are_refused() -> None:
     result = ByteResult(one, one, 0.0, 1.0, 1.0, encoding)
     side = ap._core.WindowSide(1, 1, 1, 1, 1, 0)
     image, output = np.zeros((1, 2, 1, 1), np.uint8), np.zeros((1, 2, 1, 1), np.uint8)
-    weights = np.zeros(packed_quantized((1, 1, 2, 1)), np.int32)
+    weights = np.zeros(packed_quantized((1, 1, 2, 1), 2), np.int32)
     scratch = np.zeros(512, np.float32)
-    quantized_conv(image, encoding, weights, result, output, scratch, side, side, 1)()
+    sizes = side, side, 1
+    quantized_conv(image, encoding, weights, result, output, scratch, *sizes, lanes=2)()
     with pytest.raises(InvalidOperand, match="share memory"):
-        quantized_conv(image, encoding, weights, result, image, scratch, side, side, 1)
-    run = quantized_conv(image, encoding, weights[:4], result, output, scratch, side, side, 1)
+        quantized_conv(image, encoding, weights, result, image, scratch, *sizes, lanes=2)
+    with pytest.raises(InvalidOperand, match="no lane has 3 channels"):
+        quantized_conv(image, encoding, weights, result, output, scratch, *sizes, lanes=3)
+    run = quantized_conv(image, encoding, weights[:4], result, output, scratch, *sizes, lanes=2)
     with pytest.raises(InvalidOperand, match="the weights has 4 elements"):
         run()
-    short = quantized_conv(image, encoding, weights, result, output, scratch[:3], side, side, 1)
+    short = quantized_conv(image, encoding, weights, result, output, scratch[:3], *sizes, lanes=2)
     with pytest.raises(InvalidOperand, match="scratch memory"):
         short()
 

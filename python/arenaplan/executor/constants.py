@@ -13,17 +13,19 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from hashlib import blake2b
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 Transformed: TypeAlias = tuple[np.ndarray, np.ndarray | None]
 """A large array, and a small one beside it."""
+Beside = TypeVar("Beside")
+"""A small thing that belongs to a transformed constant."""
 
 
 class _Entry(NamedTuple):
     large: weakref.ref[np.ndarray]
-    small: np.ndarray | None
+    small: Any
     sources: tuple[np.ndarray, ...]
     """The constants, held so that no other array can have their addresses."""
 
@@ -43,8 +45,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def shared(
-    sources: Sequence[np.ndarray], details: Hashable, make: Callable[[], Transformed]
-) -> Transformed:
+    sources: Sequence[np.ndarray],
+    details: Hashable,
+    make: Callable[[], tuple[np.ndarray, Beside]],
+) -> tuple[np.ndarray, Beside]:
     """
     Return what ``make`` returns, or an earlier result for the same constants that is still used.
 
@@ -56,7 +60,7 @@ def shared(
     details : hashable
         All else that the result depends on, and the kind of transformation.
     make : callable
-        Makes the result.
+        Makes the result: a large array, and something small that belongs to it.
     """
     key = (details, *map(_identity, sources))
     with _LOCK.held:

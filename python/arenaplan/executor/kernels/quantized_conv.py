@@ -27,6 +27,7 @@ from arenaplan._core import (
     quantized_conv,
     quantized_depthwise,
     quantized_depthwise_scratch,
+    quantized_lanes,
     quantized_way,
 )
 from arenaplan.executor.compiled import is_enabled, sides
@@ -158,7 +159,7 @@ class QuantizedConv:
         axes = sides(sizes.axes)
         weights = self.weights()
         scale, shift = weights.factors(sizes.groups * sizes.fan_out)
-        packed = self._packed(weights.integers)
+        packed, lanes = self._packed(weights.integers)
         addend = weights.addend
         low, high = self.bounds
         finish = (scale, shift, low, high, self.divisor, self.result.compiled())
@@ -173,26 +174,32 @@ class QuantizedConv:
         start = None if addend is None else np.ascontiguousarray(addend, np.int32)
         own = scratch.array((self._elements(scratch.left),))
         result = ByteResult(*finish, start)
-        return quantized_conv(*bits, packed, result, target, own, *axes, sizes.groups)
+        return quantized_conv(*bits, packed, result, target, own, *axes, sizes.groups, lanes)
 
     def _elements(self, room: int) -> int:
         """Return the elements of scratch memory that the fastest way within some bytes needs."""
         within = [way for way in self.ways() if scratch_bytes((way[0],)) <= room]
         return min(within or self.ways(), key=lambda way: (way[1], way[0]))[0]
 
-    def _packed(self, integers: np.ndarray) -> np.ndarray:
-        """Return the weights in the order in which they are read, which executors share."""
+    def _packed(self, integers: np.ndarray) -> tuple[np.ndarray, int]:
+        """
+        Return the weights in the order in which they are read, which executors share.
+
+        The second part of the result is the number of channels that lie in a lane.
+        """
         sizes = self.sizes
         shape = (sizes.groups, sizes.fan_out, sizes.fan_in, sizes.taps)
 
-        def pack() -> tuple[np.ndarray, None]:
+        def pack() -> tuple[np.ndarray, int]:
             if self.is_depthwise:
-                return integers.astype(np.float32), None
-            packed = np.empty(packed_quantized(list(shape)), np.int32)
-            pack_quantized(np.ascontiguousarray(integers.reshape(shape)), packed)
-            return packed, None
+                return integers.astype(np.float32), 1
+            weights = np.ascontiguousarray(integers.reshape(shape))
+            lanes = quantized_lanes(weights)
+            packed = np.empty(packed_quantized(list(shape), lanes), np.int32)
+            pack_quantized(weights, packed, lanes)
+            return packed, lanes
 
-        return shared([], ("quantized Conv", shape, self.is_depthwise, digest(integers)), pack)[0]
+        return shared([], ("quantized Conv", shape, self.is_depthwise, digest(integers)), pack)
 
 
 def quantized_conv_of(

@@ -14,6 +14,7 @@ from arenaplan._core import (
     CompiledKernel,
     pack_quantized_matrix,
     packed_quantized_matrix,
+    quantized_lanes,
     quantized_product,
     quantized_product_scratch,
 )
@@ -86,18 +87,25 @@ class QuantizedProduct:
         own = scratch.array((max(within),))
         rows = image.view(np.uint8).reshape(-1, self.depth)
         target = output.view(np.uint8).reshape(-1, self.columns)
-        matrix = self._packed(weights.integers)
-        return quantized_product(rows, self.image.compiled(), matrix, finish, target, own)
+        matrix, lanes = self._packed(weights.integers)
+        return quantized_product(rows, self.image.compiled(), matrix, finish, target, own, lanes)
 
-    def _packed(self, integers: np.ndarray) -> np.ndarray:
-        """Return the matrix in the order in which it is read, which executors share."""
+    def _packed(self, integers: np.ndarray) -> tuple[np.ndarray, int]:
+        """
+        Return the matrix in the order in which it is read, which executors share.
 
-        def pack() -> tuple[np.ndarray, None]:
-            packed = np.empty(packed_quantized_matrix(self.depth, self.columns), np.float32)
-            pack_quantized_matrix(np.ascontiguousarray(integers), packed)
-            return packed, None
+        The second part of the result is the number of its rows that lie in a lane.
+        """
 
-        return shared([], ("quantized product", integers.shape, digest(integers)), pack)[0]
+        def pack() -> tuple[np.ndarray, int]:
+            elements = np.ascontiguousarray(integers)
+            lanes = quantized_lanes(elements)
+            size = packed_quantized_matrix(self.depth, self.columns, lanes)
+            packed = np.empty(size, np.float32)
+            pack_quantized_matrix(elements, packed, lanes)
+            return packed, lanes
+
+        return shared([], ("quantized product", integers.shape, digest(integers)), pack)
 
 
 def quantized_product_of(

@@ -1,48 +1,36 @@
-//! Products of pairs of numbers of 16 bits, with sums of 32 bits.
-//!
-//! A pair is a lane of 32 bits, and a vector of pairs is kept as one of `f32`, whose bits it has: no
-//! instruction computes with them as such. Sums are kept so, too.
+//! Products of [lanes](crate::lanes) of weights and of an image, with sums of 32 bits.
 
-use rten_simd::ops::{BitOps, NumOps};
+use rten_simd::ops::BitOps;
 use rten_simd::{Isa, Simd};
 
+use crate::lanes::Lane;
 use crate::product::{ROWS, is_wide};
-use crate::raw::pair_products;
 
-/// Products of two differences of bytes that a sum of 32 bits holds.
-pub(crate) const MOST_TERMS: usize = 33_025;
-
-/// Returns a pair of numbers of 16 bits as one of 32.
-#[inline(always)]
-pub(crate) fn pair_of(first: i16, second: i16) -> i32 {
-    i32::from(first.cast_unsigned()) | (i32::from(second) << 16)
-}
-
-/// A pair in a lane of 32 bits.
-pub(crate) trait Pair: Copy {
+/// A lane, whose bits are kept as an integer or in single precision.
+pub(crate) trait Bits: Copy {
     /// Returns its bits.
     fn bits(self) -> i32;
 }
 
-impl Pair for i32 {
+impl Bits for i32 {
     #[inline(always)]
     fn bits(self) -> i32 {
         self
     }
 }
 
-impl Pair for f32 {
+impl Bits for f32 {
     #[inline(always)]
     fn bits(self) -> i32 {
         self.to_bits().cast_signed()
     }
 }
 
-/// The right operand of a product: vectors of pairs.
+/// The right operand of a product: vectors of lanes.
 pub(crate) trait Columns {
     /// Calls a function with each row of weights, and the elements that they are multiplied by, from
     /// the first column of a tile on.
-    fn each<W: Pair, const P: usize>(
+    fn each<W: Bits, const P: usize>(
         &self,
         weights: &[[W; P]],
         multiply: impl FnMut(&[W; P], &[f32]),
@@ -58,7 +46,7 @@ pub(crate) struct Unrolled<'a, const N: usize> {
 
 impl<const N: usize> Columns for Unrolled<'_, N> {
     #[inline(always)]
-    fn each<W: Pair, const P: usize>(
+    fn each<W: Bits, const P: usize>(
         &self,
         weights: &[[W; P]],
         mut multiply: impl FnMut(&[W; P], &[f32]),
@@ -69,11 +57,12 @@ impl<const N: usize> Columns for Unrolled<'_, N> {
     }
 }
 
-/// Adds the products of rows of pairs of weights, of which the first `made` of each count, and columns
+/// Adds the products of rows of lanes of weights, of which the first `made` of each count, and columns
 /// to sums, which are the bits of integers.
 #[inline(always)]
-pub(crate) fn accumulate<I: Isa, W: Pair, const N: usize>(
+pub(crate) fn accumulate<I: Isa, L: Lane, W: Bits, const N: usize>(
     isa: I,
+    lane: L,
     weights: &[[W; ROWS]],
     made: usize,
     columns: &[[f32; N]],
@@ -86,15 +75,17 @@ pub(crate) fn accumulate<I: Isa, W: Pair, const N: usize>(
         let source = Unrolled { columns, at };
         if is_wide(isa) {
             match vectors {
-                0 | 1 => tile::<I, _, ROWS, ROWS, 1, N>(isa, weights, 0, &source, at, sums),
-                2 => tile::<I, _, ROWS, ROWS, 2, N>(isa, weights, 0, &source, at, sums),
-                _ => tile::<I, _, ROWS, ROWS, 3, N>(isa, weights, 0, &source, at, sums),
+                0 | 1 => {
+                    tile::<I, L, _, ROWS, ROWS, 1, N>(isa, lane, weights, 0, &source, at, sums)
+                }
+                2 => tile::<I, L, _, ROWS, ROWS, 2, N>(isa, lane, weights, 0, &source, at, sums),
+                _ => tile::<I, L, _, ROWS, ROWS, 3, N>(isa, lane, weights, 0, &source, at, sums),
             }
             at += width * vectors.clamp(1, 3);
             continue;
         }
         for row in (0..made).step_by(ROWS / 2) {
-            tile::<I, _, ROWS, { ROWS / 2 }, 2, N>(isa, weights, row, &source, at, sums);
+            tile::<I, L, _, ROWS, { ROWS / 2 }, 2, N>(isa, lane, weights, row, &source, at, sums);
         }
         at += 2 * width;
     }
@@ -104,13 +95,15 @@ pub(crate) fn accumulate<I: Isa, W: Pair, const N: usize>(
 #[inline(always)]
 pub(crate) fn tile<
     I: Isa,
-    W: Pair,
+    L: Lane,
+    W: Bits,
     const P: usize,
     const R: usize,
     const V: usize,
     const N: usize,
 >(
     isa: I,
+    lane: L,
     weights: &[[W; P]],
     row: usize,
     columns: &impl Columns,
@@ -134,7 +127,7 @@ pub(crate) fn tile<
         for (r, total) in total.iter_mut().enumerate() {
             let weight = ops.splat(weights[row + r].bits());
             for (total, vector) in total.iter_mut().zip(vectors) {
-                *total = ops.add(*total, pair_products(isa, weight, vector));
+                *total = lane.add(isa, *total, weight, vector);
             }
         }
     });

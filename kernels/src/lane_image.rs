@@ -1,0 +1,137 @@
+//! Lanes of an image of bytes: a few channels of each position.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use rten_simd::Isa;
+
+use crate::bytes::Encoding;
+use crate::conv::COLUMNS;
+use crate::frame::Source;
+use crate::lanes::{Lane, MOST_CHANNELS, convert};
+use crate::pack::{Segments, Sliding};
+use crate::raw::Planes;
+
+/// Elements of a line that is being made: as many as positions, and what conversions may write behind.
+const LINE: usize = COLUMNS + 16;
+
+/// Lines of the channels of a lane.
+type LinesOf<L> = [[<L as Lane>::Element; LINE]; MOST_CHANNELS];
+
+/// The channels of a group, some in each lane; channels of the last one may be missing.
+#[derive(Clone)]
+pub(crate) struct Image<'a, L> {
+    pub(crate) planes: &'a Planes<'a, u8>,
+    pub(crate) encoding: Encoding,
+    /// The image of the batch.
+    pub(crate) n: usize,
+    pub(crate) channels: Range<usize>,
+    pub(crate) lane: PhantomData<L>,
+}
+
+impl<L: Lane> Image<'_, L> {
+    /// Returns the planes of a lane's channels. Those of missing ones count for nothing, since their
+    /// weights are zero.
+    #[inline(always)]
+    fn planes(&self, lane: usize) -> [&[u8]; MOST_CHANNELS] {
+        let first = self.channels.start + lane * L::LANES.channels();
+        let last = self.channels.end - 1;
+        std::array::from_fn(|at| self.planes.plane(self.n, (first + at).min(last)))
+    }
+
+    /// Returns the element that stands for zero.
+    #[inline(always)]
+    fn padding(&self) -> L::Element {
+        let zero = self.encoding.zero.to_le_bytes()[0];
+        L::element(self.encoding, zero)
+    }
+}
+
+impl<L: Lane> Source for Image<'_, L> {
+    #[inline(always)]
+    fn nothing(&self) -> f32 {
+        bits(L::join([self.padding(); MOST_CHANNELS]))
+    }
+
+    #[inline(always)]
+    fn row<I: Isa>(
+        &self,
+        _: I,
+        channel: usize,
+        elements: Range<usize>,
+        stride: usize,
+        target: &mut [f32],
+    ) {
+        let planes = self.planes(channel).map(|plane| &plane[elements.clone()]);
+        let mut lines: LinesOf<L> = [[L::Element::default(); LINE]; MOST_CHANNELS];
+        for (at, target) in target.chunks_mut(COLUMNS).enumerate() {
+            for (line, plane) in lines.iter_mut().zip(planes).take(L::LANES.channels()) {
+                let source = &plane[at * COLUMNS * stride..];
+                convert::<L>(self.encoding, source, stride, target.len(), line);
+            }
+            join::<L>(&lines, target);
+        }
+    }
+}
+
+/// Writes lanes of the channels in some lines.
+#[inline(always)]
+fn join<L: Lane>(lines: &LinesOf<L>, target: &mut [f32]) {
+    let [first, second, third, fourth] = lines;
+    let channels = first.iter().zip(second).zip(third.iter().zip(fourth));
+    for (to, ((&a, &b), (&c, &d))) in target.iter_mut().zip(channels) {
+        *to = bits(L::join([a, b, c, d]));
+    }
+}
+
+fn bits(lane: i32) -> f32 {
+    f32::from_bits(lane.cast_unsigned())
+}
+
+/// The rows of the unrolled image of a group, from some row on.
+pub(crate) struct Rows<'a, L> {
+    pub(crate) window: &'a Sliding,
+    /// Its first channels are those of the next row.
+    pub(crate) image: Image<'a, L>,
+    /// The element under the window that the next row is of.
+    pub(crate) tap: (usize, usize),
+    pub(crate) positions: Range<usize>,
+    pub(crate) segments: &'a Segments,
+}
+
+impl<L: Lane> Rows<'_, L> {
+    /// Writes the next rows, each of the channels of a lane.
+    #[inline(always)]
+    pub(crate) fn unroll<const N: usize>(&mut self, target: &mut [[f32; N]]) {
+        // Behind the positions is what was there, or what a conversion wrote: no result is made of that.
+        let mut lines: LinesOf<L> = [[L::Element::default(); LINE]; MOST_CHANNELS];
+        for lane in target {
+            let planes = self.image.planes(0);
+            for (line, plane) in lines.iter_mut().zip(planes).take(L::LANES.channels()) {
+                self.line(plane, line);
+            }
+            join::<L>(&lines, lane);
+            self.tap.1 += 1;
+            if self.tap.1 == self.window.columns.kernel {
+                self.tap = (self.tap.0 + 1, 0);
+            }
+            if self.tap.0 == self.window.rows.kernel {
+                self.tap = (0, 0);
+                self.image.channels.start += L::LANES.channels();
+            }
+        }
+    }
+
+    /// Writes the elements of a channel under the tap.
+    #[inline(always)]
+    fn line(&self, plane: &[u8], line: &mut [L::Element; LINE]) {
+        let encoding = self.image.encoding;
+        if self.window.is_identity() {
+            let source = &plane[self.positions.start..];
+            convert::<L>(encoding, source, 1, self.positions.len(), line);
+        } else {
+            let padding = self.image.padding();
+            self.segments.convert::<L>(self.window, self.tap, encoding, plane, padding, line);
+        }
+    }
+}
