@@ -1,21 +1,22 @@
 //! Convolution of every channel by itself.
 
+use std::array;
+
 use rten_simd::ops::BitOps;
 use rten_simd::{Isa, SimdOp};
 
 use crate::error::{Error, Result, check, check_at_least};
 use crate::pack::{Sliding, every_second};
 use crate::product::bounded;
-use crate::raw::{Axis, Planes, PlanesMut, add_products, load_part, store_part};
+use crate::raw::{Axis, Planes, PlanesMut, add_products, add_row, load_part, store_part};
 use crate::team::{Team, even, ranges};
 
 /// Vectors of results of one row that are made at a time, at most.
-const VECTORS: usize = 4;
-/// Rows of results that are made at a time, where they are one vector, one or two, and more; and of
-/// small planes.
-const MANY_ROWS: usize = 7;
+const VECTORS: usize = 2;
+/// Rows of results that are made at a time.
 const ROWS: usize = 4;
-const FEW_ROWS: usize = 2;
+/// The same where they are one vector, if there are so many; and of small planes.
+const MANY_ROWS: usize = 7;
 const SMALL_ROWS: usize = 3;
 /// Elements behind each row of the padded plane, which the widest vector may reach.
 const SLACK: usize = 16;
@@ -201,7 +202,7 @@ impl Depthwise {
     /// Returns the first of these [distances](Self::offset), which are divisions.
     pub(crate) fn offsets(&self) -> Offsets {
         let taps = self.window.taps();
-        core::array::from_fn(|tap| if tap < taps { self.offset(tap) } else { 0 })
+        array::from_fn(|tap| if tap < taps { self.offset(tap) } else { 0 })
     }
 
     /// Makes one plane of the result from a padded plane.
@@ -277,23 +278,35 @@ struct Plane<'a> {
 impl Plane<'_> {
     #[inline(always)]
     fn run<I: Isa>(&self, isa: I, output: &mut [f32]) {
+        let rows = &self.sizes.window.rows;
+        match (rows.kernel, rows.stride, rows.dilation) {
+            (3, 1, 1) => self.all(isa, &Adjacent::<3, 1>, output),
+            (3, 2, 1) => self.all(isa, &Adjacent::<3, 2>, output),
+            (5, 1, 1) => self.all(isa, &Adjacent::<5, 1>, output),
+            (5, 2, 1) => self.all(isa, &Adjacent::<5, 2>, output),
+            (7, 1, 1) => self.all(isa, &Adjacent::<7, 1>, output),
+            _ => self.all(isa, &Apart, output),
+        }
+    }
+
+    /// Makes all results by one kind of taps.
+    #[inline(always)]
+    fn all<I: Isa>(&self, isa: I, taps: &impl Taps, output: &mut [f32]) {
         let (rows, columns) = (&self.sizes.window.rows, &self.sizes.window.columns);
         let width = isa.f32().len();
         for at in (0..columns.out).step_by(VECTORS * width) {
-            let vectors = (columns.out - at).div_ceil(width).min(VECTORS);
-            let some = match vectors {
-                1 if rows.out >= MANY_ROWS => MANY_ROWS,
-                1 if rows.out == SMALL_ROWS => SMALL_ROWS,
-                1 | 2 => ROWS,
-                _ => FEW_ROWS,
+            let is_single = columns.out - at <= width;
+            let some = match rows.out {
+                MANY_ROWS.. if is_single => MANY_ROWS,
+                SMALL_ROWS if is_single => SMALL_ROWS,
+                _ => ROWS,
             };
             if rows.out < some {
                 for row in 0..rows.out {
-                    match vectors {
-                        1 => self.tile::<I, 1, 1>(isa, row, at, output),
-                        2 => self.tile::<I, 1, 2>(isa, row, at, output),
-                        3 => self.tile::<I, 1, 3>(isa, row, at, output),
-                        _ => self.tile::<I, 1, 4>(isa, row, at, output),
+                    if is_single {
+                        self.tile::<I, 1, 1>(isa, taps, row, at, output);
+                    } else {
+                        self.tile::<I, 1, VECTORS>(isa, taps, row, at, output);
                     }
                 }
                 continue;
@@ -301,13 +314,14 @@ impl Plane<'_> {
             for row in (0..rows.out).step_by(some) {
                 // The last rows may be made twice, which is faster than one by one.
                 let row = row.min(rows.out - some);
-                match vectors {
-                    1 if some == MANY_ROWS => self.tile::<I, MANY_ROWS, 1>(isa, row, at, output),
-                    1 if some == SMALL_ROWS => self.tile::<I, SMALL_ROWS, 1>(isa, row, at, output),
-                    1 => self.tile::<I, ROWS, 1>(isa, row, at, output),
-                    2 => self.tile::<I, ROWS, 2>(isa, row, at, output),
-                    3 => self.tile::<I, FEW_ROWS, 3>(isa, row, at, output),
-                    _ => self.tile::<I, FEW_ROWS, 4>(isa, row, at, output),
+                if !is_single {
+                    self.tile::<I, ROWS, VECTORS>(isa, taps, row, at, output);
+                } else if some == MANY_ROWS {
+                    self.tile::<I, MANY_ROWS, 1>(isa, taps, row, at, output);
+                } else if some == SMALL_ROWS {
+                    self.tile::<I, SMALL_ROWS, 1>(isa, taps, row, at, output);
+                } else {
+                    self.tile::<I, ROWS, 1>(isa, taps, row, at, output);
                 }
             }
         }
@@ -318,6 +332,7 @@ impl Plane<'_> {
     fn tile<I: Isa, const R: usize, const V: usize>(
         &self,
         isa: I,
+        taps: &impl Taps,
         row: usize,
         at: usize,
         output: &mut [f32],
@@ -325,14 +340,9 @@ impl Plane<'_> {
         let ops = isa.f32();
         let (width, sizes) = (ops.len(), self.sizes);
         let columns = &sizes.window.columns;
-        let step = sizes.window.rows.stride * sizes.pitch();
         let mut sums = [[ops.splat(self.window.bias); V]; R];
-        let under = &self.padded[row * step + at..];
-        for (tap, &weight) in self.window.weights.iter().enumerate() {
-            let known = self.window.offsets.get(tap);
-            let offset = known.copied().unwrap_or_else(|| sizes.offset(tap));
-            add_products(isa, &mut sums, &under[offset..], step, ops.splat(weight));
-        }
+        let first = row * sizes.window.rows.stride * sizes.pitch() + at;
+        taps.add(isa, self, &self.padded[first..], &mut sums);
         let (low, high) = (ops.splat(self.bounds.0), ops.splat(self.bounds.1));
         for (r, sums) in sums.iter().enumerate() {
             let start = (row + r) * columns.out;
@@ -341,8 +351,133 @@ impl Plane<'_> {
             let end = if is_whole { output.len() } else { start + columns.out };
             let line = &mut output[start + at..end];
             for (v, sum) in sums.iter().enumerate() {
-                store_part(isa, bounded(isa, *sum, low, high), &mut line[v * width..]);
+                let Some(target) = line.get_mut(v * width..) else { break };
+                store_part(isa, bounded(isa, *sum, low, high), target);
             }
+        }
+    }
+
+    /// Returns the distance of the element that a weight multiplies: see [`Depthwise::offset`].
+    #[inline(always)]
+    fn offset(&self, tap: usize) -> usize {
+        let known = self.window.offsets.get(tap);
+        known.copied().unwrap_or_else(|| self.sizes.offset(tap))
+    }
+}
+
+/// How the elements under a window are added up. The order of the terms of a sum is the same in all
+/// tiles.
+trait Taps {
+    /// Adds all products of a tile, whose padded plane begins with its first element.
+    fn add<I: Isa, const R: usize, const V: usize>(
+        &self,
+        isa: I,
+        plane: &Plane<'_>,
+        under: &[f32],
+        sums: &mut [[I::F32; V]; R],
+    );
+}
+
+/// Windows of `K` rows that lie beside each other, at every `S`-th row: an element that lies under the
+/// windows of several rows of the result is read once.
+struct Adjacent<const K: usize, const S: usize>;
+
+impl<const K: usize, const S: usize> Taps for Adjacent<K, S> {
+    #[inline(always)]
+    fn add<I: Isa, const R: usize, const V: usize>(
+        &self,
+        isa: I,
+        plane: &Plane<'_>,
+        under: &[f32],
+        sums: &mut [[I::F32; V]; R],
+    ) {
+        let (kernel, pitch) = (plane.sizes.window.columns.kernel, plane.sizes.pitch());
+        for column in 0..kernel {
+            let weights = &plane.window.weights[column..][..(K - 1) * kernel + 1];
+            let under = &under[plane.offset(column)..];
+            // Compilers leave a loop over five rows a loop, and read what lies under them for each.
+            if K > 0 {
+                add_row::<I, 0, S, R, V>(
+                    isa,
+                    sums,
+                    under,
+                    pitch,
+                    isa.f32().splat(weights[0 * kernel]),
+                );
+            }
+            if K > 1 {
+                add_row::<I, 1, S, R, V>(
+                    isa,
+                    sums,
+                    under,
+                    pitch,
+                    isa.f32().splat(weights[1 * kernel]),
+                );
+            }
+            if K > 2 {
+                add_row::<I, 2, S, R, V>(
+                    isa,
+                    sums,
+                    under,
+                    pitch,
+                    isa.f32().splat(weights[2 * kernel]),
+                );
+            }
+            if K > 3 {
+                add_row::<I, 3, S, R, V>(
+                    isa,
+                    sums,
+                    under,
+                    pitch,
+                    isa.f32().splat(weights[3 * kernel]),
+                );
+            }
+            if K > 4 {
+                add_row::<I, 4, S, R, V>(
+                    isa,
+                    sums,
+                    under,
+                    pitch,
+                    isa.f32().splat(weights[4 * kernel]),
+                );
+            }
+            if K > 5 {
+                add_row::<I, 5, S, R, V>(
+                    isa,
+                    sums,
+                    under,
+                    pitch,
+                    isa.f32().splat(weights[5 * kernel]),
+                );
+            }
+            if K > 6 {
+                add_row::<I, 6, S, R, V>(
+                    isa,
+                    sums,
+                    under,
+                    pitch,
+                    isa.f32().splat(weights[6 * kernel]),
+                );
+            }
+        }
+    }
+}
+
+/// All other windows.
+struct Apart;
+
+impl Taps for Apart {
+    #[inline(always)]
+    fn add<I: Isa, const R: usize, const V: usize>(
+        &self,
+        isa: I,
+        plane: &Plane<'_>,
+        under: &[f32],
+        sums: &mut [[I::F32; V]; R],
+    ) {
+        let step = plane.sizes.window.rows.stride * plane.sizes.pitch();
+        for (tap, &weight) in plane.window.weights.iter().enumerate() {
+            add_products(isa, sums, &under[plane.offset(tap)..], step, isa.f32().splat(weight));
         }
     }
 }

@@ -63,24 +63,40 @@ impl<L: Lane> Source for Image<'_, L> {
         target: &mut [f32],
     ) {
         let planes = self.planes(channel).map(|plane| &plane[elements.clone()]);
+        let encoding = self.encoding;
+        if stride == 1 {
+            join(planes, |byte| L::element(encoding, byte), L::join, target);
+            return;
+        }
         let mut lines: LinesOf<L> = [[L::Element::default(); LINE]; MOST_CHANNELS];
         for (at, target) in target.chunks_mut(COLUMNS).enumerate() {
             for (line, plane) in lines.iter_mut().zip(planes).take(L::LANES.channels()) {
                 let source = &plane[at * COLUMNS * stride..];
-                convert::<L>(self.encoding, source, stride, target.len(), line);
+                convert::<L>(encoding, source, stride, target.len(), line);
             }
-            join::<L>(&lines, target);
+            join_lines::<L>(&lines, target);
         }
     }
 }
 
 /// Writes lanes of the channels in some lines.
 #[inline(always)]
-fn join<L: Lane>(lines: &LinesOf<L>, target: &mut [f32]) {
-    let [first, second, third, fourth] = lines;
+fn join_lines<L: Lane>(lines: &LinesOf<L>, target: &mut [f32]) {
+    join(lines.each_ref().map(|line| &line[..]), |element| element, L::join, target);
+}
+
+/// Writes lanes of channels, of which each has a slice of elements.
+#[inline(always)]
+fn join<T: Copy, E>(
+    channels: [&[T]; MOST_CHANNELS],
+    element: impl Fn(T) -> E,
+    join: impl Fn([E; MOST_CHANNELS]) -> i32,
+    target: &mut [f32],
+) {
+    let [first, second, third, fourth] = channels;
     let channels = first.iter().zip(second).zip(third.iter().zip(fourth));
     for (to, ((&a, &b), (&c, &d))) in target.iter_mut().zip(channels) {
-        *to = bits(L::join([a, b, c, d]));
+        *to = bits(join([a, b, c, d].map(&element)));
     }
 }
 
@@ -110,7 +126,7 @@ impl<L: Lane> Rows<'_, L> {
             for (line, plane) in lines.iter_mut().zip(planes).take(L::LANES.channels()) {
                 self.line(plane, line);
             }
-            join::<L>(&lines, lane);
+            join_lines::<L>(&lines, lane);
             self.tap.1 += 1;
             if self.tap.1 == self.window.columns.kernel {
                 self.tap = (self.tap.0 + 1, 0);

@@ -408,6 +408,31 @@ pub(crate) fn add_products<I: Isa, const R: usize, const V: usize>(
     }
 }
 
+/// Adds products of `factor` to sums: row `r` has vectors side by side from `source[(r * S + K) * step]`
+/// on. Where several rows are the same ones, for another `K`, compilers load their vectors once, since
+/// the places are the same expressions.
+#[inline(always)]
+pub(crate) fn add_row<I: Isa, const K: usize, const S: usize, const R: usize, const V: usize>(
+    isa: I,
+    sums: &mut [[I::F32; V]; R],
+    source: &[f32],
+    step: usize,
+    factor: I::F32,
+) {
+    let ops = isa.f32();
+    let last = ((R - 1) * S + K) * step;
+    assert!(last + V * ops.len() <= source.len(), "the last row ends behind its slice");
+    for (r, sums) in sums.iter_mut().enumerate() {
+        for (v, sum) in sums.iter_mut().enumerate() {
+            let first = source.as_ptr().wrapping_add((r * S + K) * step + v * ops.len());
+            // SAFETY: `r` is at most `R - 1` and `v` at most `V - 1`, so that the vector ends where the
+            // last one does, or ahead of it: in the slice.
+            let vector = unsafe { ops.load_ptr(first) };
+            *sum = ops.mul_add(factor, vector, *sum);
+        }
+    }
+}
+
 /// Writes as many elements of a vector as a slice has.
 #[inline(always)]
 pub(crate) fn store_part<I: Isa>(isa: I, vector: I::F32, target: &mut [f32]) {
