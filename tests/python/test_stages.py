@@ -286,6 +286,36 @@ def test_sequences_are_settled_while_a_model_is_read() -> None:
         np.testing.assert_array_equal(got, want)
 
 
+def test_a_body_is_walked_for_each_element_of_a_sequence() -> None:
+    sequence = helper.make_tensor_sequence_value_info
+    body = helper.make_graph(
+        [helper.make_node("Mul", ["a", "b"], ["c"])],
+        "body",
+        [info("a", (2,)), info("b", (2,))],
+        [info("c", (2,))],
+    )
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "z"], ["both"]),
+        helper.make_node("SequenceMap", ["both", "x"], ["products"], body=body),
+        helper.make_node("Optional", ["products"], ["perhaps"]),
+        helper.make_node("OptionalHasElement", ["perhaps"], ["there"]),
+        helper.make_node("OptionalGetElement", ["perhaps"], ["sure"]),
+        helper.make_node("ConcatFromSequence", ["sure"], ["y"], axis=0),
+    ]
+    outputs = [
+        info("y", None),
+        info("there", (), BOOL),
+        sequence("products", TensorProto.FLOAT, None),
+    ]
+    data = model(nodes, [info("x", (2,)), info("z", (2,))], outputs, version=18)
+    given = {"x": numbers(2), "z": numbers(2) + 5}
+    with ap.Executor(ap.load(data)) as executor:
+        made = executor.run(given, verify=True)
+    y, there, products = reference(data, given)
+    for got, want in zip(made.values(), [y, there, *products], strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_a_sequence_that_a_loop_fills_is_settled_too() -> None:
     inner = [info("i", (), INT64), info("go", (), BOOL)]
     sequence = helper.make_tensor_sequence_value_info
