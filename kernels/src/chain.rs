@@ -10,11 +10,14 @@ use rten_simd::{Isa, SimdOp, SimdUnaryOp};
 use rten_vecmath::{Exp, Sigmoid, Tanh};
 
 use crate::error::{Error, Result};
-use crate::raw::Elements;
+use crate::raw::{Elements, Kind, look_up};
+use crate::table::CODES;
 use crate::team::{Team, even, ranges};
 
 /// Elements of a register.
 const BLOCK: usize = 512;
+/// Cycles that a block takes whose results are looked up.
+const LOOKUP: usize = BLOCK;
 /// Number of registers.
 pub const REGISTERS: usize = 8;
 /// Dimensions of a loop, at most, after those that can be walked as one are merged.
@@ -128,7 +131,12 @@ pub struct Chain {
     walk: Loop,
     /// About how many cycles a block takes.
     cycles: usize,
+    /// Per byte of the only operand, that of the result.
+    table: Option<Table>,
 }
+
+/// A byte for each byte.
+type Table = [u8; CODES];
 
 impl Chain {
     /// Returns a chain.
@@ -175,7 +183,30 @@ impl Chain {
         }
         let walk = merged(shape, strides)?;
         let cycles = steps.iter().map(Step::cycles).sum();
-        Ok(Self { steps, result, operands, walk, cycles })
+        Ok(Self { steps, result, operands, walk, cycles, table: None })
+    }
+
+    /// Returns a chain whose results are looked up, if that is faster: where its only operand and its
+    /// result are bytes, there are no more than 256 results, which are computed here.
+    ///
+    /// # Arguments
+    ///
+    /// * `operand`, `result`: the kinds of elements of a run.
+    #[must_use]
+    pub fn tabulated(mut self, operand: Kind, result: Kind) -> Self {
+        let are_bytes = operand != Kind::Single && result != Kind::Single;
+        if self.operands == 1 && are_bytes && self.cycles > LOOKUP {
+            let mut table = std::array::from_fn(|code| code.to_le_bytes()[0]);
+            let mut walk = Loop { count: 1, ..self.walk };
+            (walk.sizes[0], walk.steps) = (CODES, [[1; DIMENSIONS]; OPERANDS + 1]);
+            let chain = Self { walk, steps: self.steps.clone(), ..self };
+            let source = table;
+            let (operand, output) = Elements::of_codes(&source, operand, &mut table, result);
+            Pass { chain: &chain, operands: &[operand], output, rows: 0..1, columns: 0..CODES }
+                .dispatch();
+            self.table = Some(table);
+        }
+        self
     }
 
     /// Computes all elements of the result in order. It may be the memory of an operand with the same
@@ -298,6 +329,7 @@ impl SimdOp for Pass<'_, '_> {
         let walk = &chain.walk;
         let outer = walk.count - 1;
         let mut registers: Registers = [[0.0; BLOCK]; REGISTERS];
+        let mut codes = [0; BLOCK];
         let mut index = [0_usize; DIMENSIONS];
         let mut first = rows.start;
         for axis in (0..outer).rev() {
@@ -309,6 +341,20 @@ impl SimdOp for Pass<'_, '_> {
         for _ in rows {
             for start in columns.clone().step_by(BLOCK) {
                 let count = BLOCK.min(columns.end - start);
+                if let Some(table) = &chain.table {
+                    let step = walk.steps[0][outer];
+                    let (codes, first) = (&mut codes[..count], offset(0, &index) + step * start);
+                    if step == 0 {
+                        operands[0].read_codes(first, &mut codes[..1]);
+                        let code = codes[0];
+                        codes.fill(code);
+                    } else {
+                        operands[0].read_codes(first, codes);
+                    }
+                    look_up(table, codes);
+                    output.write_codes(offset(1, &index) + start, codes);
+                    continue;
+                }
                 for step in &chain.steps {
                     match *step {
                         Step::Load { from, to } => {

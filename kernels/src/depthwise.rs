@@ -393,72 +393,17 @@ impl<const K: usize, const S: usize> Taps for Adjacent<K, S> {
     ) {
         let (kernel, pitch) = (plane.sizes.window.columns.kernel, plane.sizes.pitch());
         for column in 0..kernel {
-            let weights = &plane.window.weights[column..][..(K - 1) * kernel + 1];
+            let factors = &plane.window.weights[column..];
             let under = &under[plane.offset(column)..];
             // Compilers leave a loop over five rows a loop, and read what lies under them for each.
-            if K > 0 {
-                add_row::<I, 0, S, R, V>(
-                    isa,
-                    sums,
-                    under,
-                    pitch,
-                    isa.f32().splat(weights[0 * kernel]),
-                );
+            macro_rules! add_rows {
+                ($($row:literal)*) => {$(
+                    if K > $row {
+                        add_row::<I, $row, S, R, V>(isa, sums, under, pitch, factors, kernel);
+                    }
+                )*};
             }
-            if K > 1 {
-                add_row::<I, 1, S, R, V>(
-                    isa,
-                    sums,
-                    under,
-                    pitch,
-                    isa.f32().splat(weights[1 * kernel]),
-                );
-            }
-            if K > 2 {
-                add_row::<I, 2, S, R, V>(
-                    isa,
-                    sums,
-                    under,
-                    pitch,
-                    isa.f32().splat(weights[2 * kernel]),
-                );
-            }
-            if K > 3 {
-                add_row::<I, 3, S, R, V>(
-                    isa,
-                    sums,
-                    under,
-                    pitch,
-                    isa.f32().splat(weights[3 * kernel]),
-                );
-            }
-            if K > 4 {
-                add_row::<I, 4, S, R, V>(
-                    isa,
-                    sums,
-                    under,
-                    pitch,
-                    isa.f32().splat(weights[4 * kernel]),
-                );
-            }
-            if K > 5 {
-                add_row::<I, 5, S, R, V>(
-                    isa,
-                    sums,
-                    under,
-                    pitch,
-                    isa.f32().splat(weights[5 * kernel]),
-                );
-            }
-            if K > 6 {
-                add_row::<I, 6, S, R, V>(
-                    isa,
-                    sums,
-                    under,
-                    pitch,
-                    isa.f32().splat(weights[6 * kernel]),
-                );
-            }
+            add_rows!(0 1 2 3 4 5 6);
         }
     }
 }

@@ -76,10 +76,14 @@ pub(crate) fn accumulate<I: Isa, L: Lane, W: Bits, const N: usize>(
         if is_wide(isa) {
             match vectors {
                 0 | 1 => {
-                    tile::<I, L, _, ROWS, ROWS, 1, N>(isa, lane, weights, 0, &source, at, sums)
+                    tile::<I, L, _, ROWS, ROWS, 1, N>(isa, lane, weights, 0, &source, at, sums);
                 }
-                2 => tile::<I, L, _, ROWS, ROWS, 2, N>(isa, lane, weights, 0, &source, at, sums),
-                _ => tile::<I, L, _, ROWS, ROWS, 3, N>(isa, lane, weights, 0, &source, at, sums),
+                2 => {
+                    tile::<I, L, _, ROWS, ROWS, 2, N>(isa, lane, weights, 0, &source, at, sums);
+                }
+                _ => {
+                    tile::<I, L, _, ROWS, ROWS, 3, N>(isa, lane, weights, 0, &source, at, sums);
+                }
             }
             at += width * vectors.clamp(1, 3);
             continue;

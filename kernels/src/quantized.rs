@@ -439,22 +439,22 @@ impl<'a> Sweep<'a, '_> {
         scratch: &mut [f32],
     ) {
         let conv = self.conv;
-        let (lanes, width) = (conv.depth_lanes(), frame.width());
+        let (depth, width) = (conv.depth_lanes(), frame.width());
         let image = self.image_of::<L>(n, group);
         let offsets = frame.offsets(&conv.window);
         let offsets = &offsets[..conv.window.taps()];
-        let weights = &self.weights[group * conv.panels() * ROWS * lanes..];
-        let weights = &weights[..conv.panels() * ROWS * lanes];
+        let weights = &self.weights[group * conv.panels() * ROWS * depth..];
+        let weights = &weights[..conv.panels() * ROWS * depth];
         // As many panels at a time as a second-level cache has room for.
-        let some = (CACHED / (ROWS * lanes)).max(1);
+        let some = (CACHED / (ROWS * depth)).max(1);
         let (first, last) = (self.start / width, (self.start + self.output.size()) / width);
         for band in (first..last).step_by(frame.rows) {
             let rows = frame.rows.min(last - band);
             frame.fill(isa, &conv.window, band, &image, 0..frame.channels, scratch);
-            for (chunk, weights) in weights.chunks(some * ROWS * lanes).enumerate() {
+            for (chunk, weights) in weights.chunks(some * ROWS * depth).enumerate() {
                 let mut lines = Lines::new(frame, band, rows);
                 while let Some(tile) = lines.next(isa) {
-                    for (panel, weights) in weights.chunks_exact(ROWS * lanes).enumerate() {
+                    for (panel, weights) in weights.chunks_exact(ROWS * depth).enumerate() {
                         let row = (chunk * some + panel) * ROWS;
                         let made = ROWS.min(conv.fan_out - row);
                         let channel = group * conv.fan_out + row;
@@ -516,6 +516,7 @@ impl<'a> Sweep<'a, '_> {
 
     /// Makes the results of a group at some positions, counted from the first one of the part.
     #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
     fn block<I: Isa, L: Lane, const N: usize>(
         &mut self,
         isa: I,

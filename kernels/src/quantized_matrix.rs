@@ -259,11 +259,11 @@ impl Sweep<'_, '_> {
                 let elements = line.chunks(L::LANES.channels());
                 for (to, some) in target.as_chunks_mut::<ROWS>().0.iter_mut().zip(elements) {
                     // The weights of missing elements are zero.
-                    let mut lane = [L::Element::default(); MOST_CHANNELS];
-                    for (element, &byte) in lane.iter_mut().zip(some) {
+                    let mut channels = [L::Element::default(); MOST_CHANNELS];
+                    for (element, &byte) in channels.iter_mut().zip(some) {
                         *element = L::element(self.encoding, byte);
                     }
-                    to[row] = f32::from_bits(L::join(lane).cast_unsigned());
+                    to[row] = f32::from_bits(L::join(channels).cast_unsigned());
                 }
             }
         }

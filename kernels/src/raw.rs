@@ -408,18 +408,20 @@ pub(crate) fn add_products<I: Isa, const R: usize, const V: usize>(
     }
 }
 
-/// Adds products of `factor` to sums: row `r` has vectors side by side from `source[(r * S + K) * step]`
-/// on. Where several rows are the same ones, for another `K`, compilers load their vectors once, since
-/// the places are the same expressions.
+/// Adds products of `factors[K * apart]` to sums: row `r` has vectors side by side from
+/// `source[(r * S + K) * step]` on. Where several rows are the same ones, for another `K`, compilers load
+/// their vectors once, since the places are the same expressions.
 #[inline(always)]
 pub(crate) fn add_row<I: Isa, const K: usize, const S: usize, const R: usize, const V: usize>(
     isa: I,
     sums: &mut [[I::F32; V]; R],
     source: &[f32],
     step: usize,
-    factor: I::F32,
+    factors: &[f32],
+    apart: usize,
 ) {
     let ops = isa.f32();
+    let factor = ops.splat(factors[K * apart]);
     let last = ((R - 1) * S + K) * step;
     assert!(last + V * ops.len() <= source.len(), "the last row ends behind its slice");
     for (r, sums) in sums.iter_mut().enumerate() {
@@ -535,6 +537,7 @@ impl Vnni {
     ///
     /// If vectors have another size than 64 bytes: in a function that another set of instructions runs.
     #[inline(always)]
+    #[allow(clippy::unused_self, reason = "the proof that the processor has the instruction")]
     pub(crate) fn add_products<I: Isa>(
         self,
         _: I,
@@ -574,6 +577,45 @@ impl Vnni {
 
     pub(crate) fn add_products<I: Isa>(self, _: I, _: I::I32, _: I::I32, _: I::I32) -> I::I32 {
         match self {}
+    }
+}
+
+/// Puts the bytes of a table in the place of their numbers.
+pub(crate) fn look_up(table: &[u8; 256], codes: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vbmi") {
+        // SAFETY: the processor has the instructions.
+        unsafe { look_up_in_vectors(table, codes) };
+        return;
+    }
+    for code in codes {
+        *code = table[usize::from(*code)];
+    }
+}
+
+/// The same, 64 bytes at a time.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+fn look_up_in_vectors(table: &[u8; 256], codes: &mut [u8]) {
+    use std::arch::x86_64::{
+        __m512i, _mm512_mask_blend_epi8, _mm512_movepi8_mask, _mm512_permutex2var_epi8,
+    };
+    const LANES: usize = size_of::<__m512i>();
+
+    // SAFETY: both types are 256 bytes, and any bits are a value of either.
+    let parts = unsafe { transmute::<[u8; 256], [__m512i; 4]>(*table) };
+    for codes in codes.chunks_mut(LANES) {
+        let mut bytes = [0; LANES];
+        bytes[..codes.len()].copy_from_slice(codes);
+        // SAFETY: both types are 64 bytes, and any bits are a value of either.
+        let numbers = unsafe { transmute::<[u8; LANES], __m512i>(bytes) };
+        // The lowest seven bits of a number say which of 128 bytes, the highest one which half.
+        let low = _mm512_permutex2var_epi8(parts[0], numbers, parts[1]);
+        let high = _mm512_permutex2var_epi8(parts[2], numbers, parts[3]);
+        let found = _mm512_mask_blend_epi8(_mm512_movepi8_mask(numbers), low, high);
+        // SAFETY: as above.
+        let bytes = unsafe { transmute::<__m512i, [u8; LANES]>(found) };
+        codes.copy_from_slice(&bytes[..codes.len()]);
     }
 }
 
@@ -628,7 +670,7 @@ unsafe impl Send for Elements<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Elements<'_> {}
 
-impl Elements<'_> {
+impl<'a> Elements<'a> {
     /// Returns a view of elements at an address.
     ///
     /// # Errors
@@ -716,6 +758,54 @@ impl Elements<'_> {
             Kind::Signed => self.write_bytes(isa, start, source, SIGNED),
             Kind::Unsigned => self.write_bytes(isa, start, source, UNSIGNED),
         }
+    }
+
+    /// Returns views of bytes, to read those of the first one and write those of the second one.
+    ///
+    /// # Panics
+    ///
+    /// If elements of a kind are no bytes.
+    pub(crate) fn of_codes(
+        source: &'a [u8],
+        kind: Kind,
+        target: &'a mut [u8],
+        made: Kind,
+    ) -> (Self, Self) {
+        assert!(kind.bytes() == 1 && made.bytes() == 1, "elements are bytes");
+        let memory = PhantomData;
+        let (read, len) = (source.as_ptr().cast_mut(), source.len());
+        let first = target.as_mut_ptr();
+        (
+            Self { first: read, kind, len, memory },
+            Self { first, kind: made, len: target.len(), memory },
+        )
+    }
+
+    /// Copies elements of one byte from `start` on, as they are.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many, or elements are no bytes.
+    #[inline(always)]
+    pub(crate) fn read_codes(&self, start: usize, target: &mut [u8]) {
+        assert!(self.kind.bytes() == 1, "elements are bytes");
+        let first = self.at(start, target.len());
+        // SAFETY: so many bytes are there. `target` is memory of the caller, and no reference to the
+        // elements is in use (contract of `from_raw`), so the two do not overlap.
+        unsafe { first.copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
+    }
+
+    /// Copies bytes to the elements from `start` on.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many, or elements are no bytes.
+    #[inline(always)]
+    pub(crate) fn write_codes(&mut self, start: usize, source: &[u8]) {
+        assert!(self.kind.bytes() == 1, "elements are bytes");
+        let first = self.at(start, source.len());
+        // SAFETY: as in `read_codes`; the elements can be written (contract of `from_raw`).
+        unsafe { first.copy_from_nonoverlapping(source.as_ptr(), source.len()) };
     }
 
     /// Copies elements of one byte from `start` on to `target`, as numbers.

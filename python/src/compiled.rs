@@ -365,6 +365,10 @@ impl CompiledKernel {
         let steps: Vec<Step> = steps.collect::<PyResult<_>>()?;
         let chain = Chain::new(steps, result, output.shape(), &strides);
         let chain = chain.map_err(|error| refused(py, &error))?;
+        let chain = match operands.as_slice() {
+            [operand] => chain.tabulated(operand.kind(), output.kind()),
+            _ => chain,
+        };
         Ok(Self::new("chain", Elementwise { chain, operands, output }))
     }
 

@@ -154,6 +154,40 @@ def test_bytes_may_be_made_where_wider_operands_begin() -> None:
         CompiledKernel.chain(program, 1, [x], memory[-3000:])
 
 
+@pytest.mark.parametrize("kinds", [("u1", "u1"), ("u1", "i1"), ("i1", "u1"), ("i1", "i1")])
+def test_results_that_are_looked_up_are_those_of_the_chain(kinds: tuple[str, str]) -> None:
+    given, made = kinds
+    numbers = np.arange(256, dtype=np.uint8).view(given)
+    bend = [
+        ("load", 0, (0, 0.0, 0.0)),
+        ("mul", 1, (0, 0.03, 0.0)),
+        ("sigmoid", 2, (1, 0.0, 0.0)),
+        ("mul", 1, (2, 211.0, 0.0)),
+        ("sub", 0, (1, 90.0, 0.0)),
+    ]
+    # Of two operands, no result is looked up.
+    other = [("load", 3, (1, 0.0, 0.0)), ("add", 1, (0, 3, 0.0))]
+    nothing = np.zeros(1, np.float32)
+    for shape in [(256,), (1,), (63,), (3, 7, 65), (2, 1, 700)]:
+        x = np.resize(numbers, shape)
+        views = [x, np.broadcast_to(x[..., :1], shape), x[..., ::-1][..., ::-1]]
+        if len(shape) > 1:
+            wide = np.zeros((*shape[:-1], shape[-1] + 5), given)
+            wide[..., : shape[-1]] = x
+            views.append(wide[..., : shape[-1]])
+        for view in views:
+            found, wanted = np.full(shape, 77, made), np.full(shape, 78, made)
+            CompiledKernel.chain(bend, 0, [view], found)()
+            wide_nothing = np.broadcast_to(nothing, shape)
+            CompiledKernel.chain([*bend, *other], 1, [view, wide_nothing], wanted)()
+            np.testing.assert_array_equal(found, wanted)
+    if given == made:
+        taken, wanted = numbers.copy(), np.empty(256, made)
+        CompiledKernel.chain(bend, 0, [numbers.copy()], wanted)()
+        CompiledKernel.chain(bend, 0, [taken], taken)()
+        np.testing.assert_array_equal(taken, wanted)
+
+
 def test_a_chain_makes_one_pass_in_the_place_of_its_operand() -> None:
     shape = (2, 6, 40, 40)
 

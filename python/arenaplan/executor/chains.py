@@ -259,6 +259,15 @@ def _qlinear_mul(p: Program, signature: Signature, args: list[Argument]) -> Argu
     return _rounded(p, p("add", product, zero), made.dtype)
 
 
+def _qlinear_sigmoid(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
+    made = signature.outputs[0]
+    if made is None or len(args) != 5 or not all(isinstance(each, float) for each in args[1:]):
+        return None
+    x, scale, zero, made_scale, point = args
+    real = p("sigmoid", p("mul", p("sub", x, zero), scale))
+    return _rounded(p, p("div", real, made_scale), made.dtype, point)
+
+
 RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
     ("", "Abs"): (_one("abs"), 1),
     ("", "Add"): (_two("add"), 7),
@@ -290,6 +299,7 @@ RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
     (INTERNAL, "Widen"): (_widen, 1),
     (MICROSOFT, "QLinearAdd"): (_qlinear_add, 1),
     (MICROSOFT, "QLinearMul"): (_qlinear_mul, 1),
+    (MICROSOFT, "QLinearSigmoid"): (_qlinear_sigmoid, 1),
     (QUANTIZATION, REQUANTIZE): (_requantize, 1),
 }
 """Per domain and operator its recipe, and the first version of the operator set that it is for."""
@@ -360,18 +370,23 @@ def _is_widened(signature: Signature) -> bool:
 def _has_scalars(signature: Signature) -> bool:
     """Whether operands and result are bytes, each with one scale and one zero point."""
     given = signature.inputs
-    if len(given) != 8 or any(tensor is None for tensor in given):
+    scales = _SCALES.get(len(given), ())
+    if not scales or any(tensor is None for tensor in given):
         return False
-    scales = [given[at] for at in (1, 4, 6)]
-    bytes_ = [given[at] for at in (0, 2, 3, 5, 7)]
-    of_scalar = all(prod(given[at].shape) == 1 for at in (1, 2, 4, 5, 6, 7))  # type: ignore[union-attr]
-    return of_scalar and _are_bytes([*bytes_, signature.outputs[0]]) and _are_single(scales)  # type: ignore[arg-type]
+    images = (0, 3)[: len(scales) - 1]
+    scalars = [tensor for at, tensor in enumerate(given) if at not in images]
+    bytes_ = [tensor for at, tensor in enumerate(given) if at not in scales]
+    of_scalar = all(tensor is not None and prod(tensor.shape) == 1 for tensor in scalars)
+    singles = (tensor for at in scales if (tensor := given[at]) is not None)
+    return of_scalar and _are_bytes([*bytes_, signature.outputs[0]]) and _are_single(singles)
 
 
 def _are_bytes(tensors: Iterable[Tensor | None]) -> bool:
     return all(tensor is None or tensor.dtype in _BYTES for tensor in tensors)
 
 
+_SCALES = {5: (1, 3), 8: (1, 4, 6)}
+"""Per number of inputs of operators of one operand and of two, the positions of scales."""
 _OF_BYTES: Mapping[str, Callable[[Signature], bool]] = {
     "DequantizeLinear": _is_linear,
     "QuantizeLinear": _is_linear,
@@ -379,6 +394,7 @@ _OF_BYTES: Mapping[str, Callable[[Signature], bool]] = {
     "Widen": _is_widened,
     "QLinearAdd": _has_scalars,
     "QLinearMul": _has_scalars,
+    "QLinearSigmoid": _has_scalars,
 }
 """Per operator that computes with bytes, whether a recipe holds for a node."""
 
