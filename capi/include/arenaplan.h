@@ -1243,7 +1243,9 @@ enum ap_code ap_problem_keep_apart(struct ap_problem *problem, uint64_t buffer, 
  * `ap_problem_set_spaces` says between which spaces there is a choice. `ap_solve` fails if no spaces keep all
  * pairs separate, and the message has the numbers of buffers.
  */
-enum ap_code ap_problem_keep_separate(struct ap_problem *problem, uint64_t buffer, uint64_t other);
+enum ap_code ap_problem_keep_separate(struct ap_problem *problem,
+                                      uint64_t buffer,
+                                      uint64_t other);
 
 /**
  * Permits a buffer to be in any one of `count` spaces, in place of the one that it was added to: `ap_solve`
@@ -1364,7 +1366,8 @@ const uint64_t *ap_packing_offsets(const struct ap_packing *packing);
 /**
  * Returns the number of the space of a buffer; `UINT32_MAX` if `packing` is null or there is no such buffer.
  */
-uint32_t ap_packing_space_of(const struct ap_packing *packing, uint64_t buffer);
+uint32_t ap_packing_space_of(const struct ap_packing *packing,
+                             uint64_t buffer);
 
 /**
  * Returns the number of offsets; 0 if `packing` is null.
