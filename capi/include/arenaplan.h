@@ -1238,6 +1238,27 @@ enum ap_code ap_problem_may_overlap(struct ap_problem *problem, uint64_t buffer,
 enum ap_code ap_problem_keep_apart(struct ap_problem *problem, uint64_t buffer, uint64_t other);
 
 /**
+ * Puts two buffers into different spaces, such as banks that are read in the same cycle.
+ *
+ * `ap_problem_set_spaces` says between which spaces there is a choice. `ap_solve` fails if no spaces keep all
+ * pairs separate, and the message has the numbers of buffers.
+ */
+enum ap_code ap_problem_keep_separate(struct ap_problem *problem,
+                                      uint64_t buffer,
+                                      uint64_t other);
+
+/**
+ * Permits a buffer to be in any one of `count` spaces, in place of the one that it was added to: `ap_solve`
+ * chooses, and `ap_packing_space_of` has its choice.
+ *
+ * The array is copied.
+ */
+enum ap_code ap_problem_set_spaces(struct ap_problem *problem,
+                                   uint64_t buffer,
+                                   const uint32_t *spaces,
+                                   size_t count);
+
+/**
  * Keeps the bytes of a space from `lower` up to, and without, `upper` free of buffers.
  */
 enum ap_code ap_problem_reserve(struct ap_problem *problem,
@@ -1341,6 +1362,12 @@ uint64_t ap_packing_lower_bound(const struct ap_packing *packing);
  * The array has `ap_packing_count` elements and belongs to the packing.
  */
 const uint64_t *ap_packing_offsets(const struct ap_packing *packing);
+
+/**
+ * Returns the number of the space of a buffer; `UINT32_MAX` if `packing` is null or there is no such buffer.
+ */
+uint32_t ap_packing_space_of(const struct ap_packing *packing,
+                             uint64_t buffer);
 
 /**
  * Returns the number of offsets; 0 if `packing` is null.

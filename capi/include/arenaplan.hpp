@@ -84,6 +84,9 @@ public:
         arenaplan::check(ap_packing_space(get(), index, &space));
         return space;
     }
+    std::uint32_t space_of(std::uint64_t buffer) const noexcept {
+        return ap_packing_space_of(get(), buffer);
+    }
     std::uint64_t nodes() const noexcept { return ap_packing_nodes(get()); }
     // Bytes that are needed if only those buffers leave their old offsets that must.
     std::uint64_t peak_of_staying() const noexcept { return ap_packing_peak_of_staying(get()); }
@@ -124,6 +127,14 @@ public:
     }
     void keep_apart(std::uint64_t buffer, std::uint64_t other) {
         check(ap_problem_keep_apart(get(), buffer, other));
+    }
+    // The two are in different spaces.
+    void keep_separate(std::uint64_t buffer, std::uint64_t other) {
+        check(ap_problem_keep_separate(get(), buffer, other));
+    }
+    // The buffer may be in any one of these spaces.
+    void set_spaces(std::uint64_t buffer, const std::vector<std::uint32_t> &spaces) {
+        check(ap_problem_set_spaces(get(), buffer, spaces.data(), spaces.size()));
     }
     void reserve(std::uint32_t space, std::uint64_t low, std::uint64_t high) {
         check(ap_problem_reserve(get(), space, low, high));

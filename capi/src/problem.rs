@@ -27,12 +27,14 @@ struct Described {
     gaps: Vec<Gap>,
     range: Option<Range<u64>>,
     group: Option<u32>,
+    /// Spaces that the buffer may be in; none if only that of its description.
+    spaces: Vec<SpaceId>,
 }
 
 impl Described {
     /// Returns the buffer as the core has it.
     fn build(&self, steps: &Steps) -> Result<pack::Buffer> {
-        let Self { about, gaps, range, group } = self;
+        let Self { about, gaps, range, group, spaces } = self;
         let live = steps.range(about.lower, about.upper)?;
         let mut built = if gaps.is_empty() {
             pack::Buffer::new(about.bytes, live)
@@ -45,7 +47,11 @@ impl Described {
             pack::Buffer::with_gaps(about.bytes, live, &gaps)?
         };
         built = built.with_multiple_of(about.alignment.max(1))?;
-        built = built.with_space(SpaceId::from(about.space));
+        built = if spaces.is_empty() {
+            built.with_space(SpaceId::from(about.space))
+        } else {
+            built.with_spaces(spaces.iter().copied())?
+        };
         if about.flags & BUFFER_FIXED != 0 {
             built = built.with_pin(about.offset);
         } else if about.flags & BUFFER_HINTED != 0 {
@@ -98,6 +104,17 @@ impl Steps {
             _ => Err(Failure::argument("there are too many different steps")),
         }
     }
+}
+
+/// A rule for pairs of buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PairRule {
+    /// They may share bytes although both are live.
+    MayOverlap,
+    /// They never share bytes.
+    Apart,
+    /// They are in different spaces.
+    Separate,
 }
 
 /// Buffers to be placed, and the memories they are placed in.
@@ -157,7 +174,8 @@ impl Problem {
             return Err(Failure::argument(format!("there is no space {space}")));
         }
         let about = Buffer { gaps: std::ptr::null(), ..buffer };
-        let built = Described { about, gaps: gaps.to_vec(), range: None, group: None };
+        let gaps = gaps.to_vec();
+        let built = Described { about, gaps, range: None, group: None, spaces: Vec::new() };
         built.build(&Steps::of(built.steps()))?; // Refused here, and not when it is packed.
         let room = self.buffers.try_reserve(1);
         room.map_err(|_| Failure::new(Code::OutOfMemory, "not enough memory for a buffer"))?;
@@ -190,11 +208,28 @@ impl Problem {
         Ok(())
     }
 
-    /// Adds a pair of buffers to those that may overlap, or to those that never do.
-    pub(crate) fn pair(&mut self, one: u64, other: u64, may_overlap: bool) -> Result<()> {
+    /// Permits a buffer to be in any one of some spaces.
+    pub(crate) fn set_spaces(&mut self, buffer: u64, spaces: &[u32]) -> Result<()> {
+        let place = self.known(buffer)?;
+        if spaces.is_empty() {
+            return Err(Failure::argument("there is no space that the buffer may be in"));
+        }
+        if let Some(space) = spaces.iter().find(|&&it| position(it) >= self.spaces.len()) {
+            return Err(Failure::argument(format!("there is no space {space}")));
+        }
+        self.buffers[place].spaces = spaces.iter().copied().map(SpaceId::from).collect();
+        Ok(())
+    }
+
+    /// Adds a pair of buffers to those of one rule.
+    pub(crate) fn pair(&mut self, one: u64, other: u64, rule: PairRule) -> Result<()> {
         let pair = (BufferId::new(self.known(one)?), BufferId::new(self.known(other)?));
         let rules = &mut self.rules;
-        let pairs = if may_overlap { &mut rules.may_overlap } else { &mut rules.apart };
+        let pairs = match rule {
+            PairRule::MayOverlap => &mut rules.may_overlap,
+            PairRule::Apart => &mut rules.apart,
+            PairRule::Separate => &mut rules.separate,
+        };
         let room = pairs.try_reserve(1);
         room.map_err(|_| Failure::new(Code::OutOfMemory, "not enough memory for a rule"))?;
         pairs.push(pair);
@@ -335,6 +370,11 @@ pub struct Packing {
 impl Packing {
     pub(crate) fn offsets(&self) -> &[u64] {
         self.found.offsets()
+    }
+
+    pub(crate) fn space_of(&self, buffer: u64) -> Option<u32> {
+        let place = usize::try_from(buffer).ok().filter(|&it| it < self.offsets().len())?;
+        Some(self.found.space_of(BufferId::new(place)).into())
     }
 
     pub(crate) fn status(&self) -> Status {

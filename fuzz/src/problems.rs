@@ -17,11 +17,15 @@ pub fn problem(bytes: &mut Unstructured<'_>) -> Result<Option<Problem>> {
         if bytes.ratio(1, 4)? {
             buffer = buffer.with_space(SpaceId::new(bytes.int_in_range(0..=spaces.len() - 1)?));
         }
+        if spaces.len() > 1 && bytes.ratio(1, 4)? {
+            let both = (0..spaces.len()).map(SpaceId::new);
+            buffer = buffer.with_spaces(both).expect("there are two spaces");
+        }
         buffers.push(buffer);
     }
     let mut rules = Rules::default();
     if buffers.len() > 1 && bytes.ratio(1, 4)? {
-        for pairs in [&mut rules.may_overlap, &mut rules.apart] {
+        for pairs in [&mut rules.may_overlap, &mut rules.apart, &mut rules.separate] {
             for _ in 0..bytes.int_in_range(0..=3)? {
                 let last = buffers.len() - 1;
                 let mut id = || bytes.int_in_range(0..=last).map(BufferId::new);
@@ -108,28 +112,34 @@ fn buffer(bytes: &mut Unstructured<'_>) -> Result<Option<Buffer>> {
 pub fn flaw(problem: &Problem, packing: &Packing) -> Option<String> {
     let buffers = problem.buffers();
     for (index, (buffer, &offset)) in buffers.iter().zip(packing.offsets()).enumerate() {
-        let alignment = problem.alignment(BufferId::new(index)).bytes();
+        let chosen = packing.space_of(BufferId::new(index));
+        let about = &problem.spaces()[chosen.index()];
+        let alignment = buffer.alignment().max(about.alignment()).bytes();
         let end = offset + buffer.bytes();
-        let space = packing.space(buffer.space());
+        let space = packing.space(chosen);
         let wrong = [
             (!offset.is_multiple_of(alignment), "misaligned"),
             (!offset.is_multiple_of(buffer.multiple_of()), "no multiple"),
             (buffer.pin().is_some_and(|pin| pin != offset), "off its pin"),
             (end > space.peak, "past the peak"),
+            (!buffer.spaces().contains(&chosen), "in another space"),
             (buffer.range().is_some_and(|it| offset < it.start || it.end < end), "out of range"),
         ];
         if let Some((_, what)) = wrong.into_iter().find(|&(is_wrong, _)| is_wrong) {
             return Some(format!("buffer {index} at {offset}: {what}"));
         }
         for (other, (second, &place)) in buffers.iter().zip(packing.offsets()).enumerate() {
-            if other >= index || second.space() != buffer.space() {
+            let ids = [BufferId::new(other), BufferId::new(index)];
+            if other >= index || packing.space_of(ids[0]) != chosen {
                 continue;
             }
-            let ids = [BufferId::new(other), BufferId::new(index)];
             let [to, from] = [(ids[0], ids[1]), (ids[1], ids[0])];
             let rules = problem.rules();
             let both =
                 |pairs: &[(BufferId, BufferId)]| pairs.contains(&to) || pairs.contains(&from);
+            if both(&rules.separate) {
+                return Some(format!("buffers {other} and {index} are not separate"));
+            }
             let apart = both(&rules.apart);
             let touch = |first: (u64, u64), second: (u64, u64)| {
                 first.0.max(second.0) < first.1.min(second.1)

@@ -1382,6 +1382,11 @@ class Packing:
     def __len__(self, /) -> int: ...
     def __repr__(self, /) -> str: ...
     @property
+    def buffer_spaces(self, /) -> list[int]:
+        """
+        Position of every buffer's space among the spaces.
+        """
+    @property
     def interrupted(self, /) -> bool:
         """
         Whether the search was ended by Ctrl-C.

@@ -54,6 +54,9 @@ class Buffer:
         Buffers of one group have the same offset.
     space : str, optional
         Name of a space of the problem; by default its first one.
+    spaces : sequence of str
+        In place of ``space``: names of the spaces that the buffer may be in. The search chooses;
+        ``Packing.buffer_spaces`` has its choice.
     name : str
         For people.
 
@@ -74,6 +77,7 @@ class Buffer:
     hi: int | None = None
     group: Hashable = None
     space: str | None = None
+    spaces: Sequence[str] = ()
     name: str = ""
 
 
@@ -111,12 +115,17 @@ class Problem:
         Bytes of the arena. A search ends as soon as everything fits; without a capacity it goes for
         the least peak.
     spaces : sequence of Space
-        Several memories, in place of ``capacity``; each is packed on its own.
+        Several memories, in place of ``capacity``. Where buffers may be in several of them, the
+        search looks for the fewest bytes in all together within the capacities; if each has a
+        capacity, it ends as soon as everything fits.
     may_overlap : sequence of tuple
         Pairs of buffers (positions) that may share bytes although both are live: an output over the
         inputs that it replaces.
     apart : sequence of tuple
         Pairs of buffers that share no byte although never live together.
+    separate : sequence of tuple
+        Pairs of buffers that are in different spaces, such as two operands that are read in the
+        same cycle, each from a bank of its own.
     reserved : sequence of tuple, or mapping of str to such a sequence
         Ranges ``(start, end)`` of bytes that no buffer has; those of each space, by its name.
 
@@ -127,6 +136,10 @@ class Problem:
     >>> problem = ap.Problem([*inputs, ap.Buffer(200, (1, 3))], may_overlap=[(0, 2), (1, 2)])
     >>> problem.pack().peak
     220
+    >>> operands = [ap.Buffer(size, (0, 2), spaces=["x", "y"]) for size in (60, 100)]
+    >>> banks = [ap.Space("x", capacity=128), ap.Space("y", capacity=64)]
+    >>> ap.Problem(operands, spaces=banks, separate=[(0, 1)]).pack().buffer_spaces
+    [1, 0]
     """
 
     buffers: Sequence[Buffer]
@@ -134,6 +147,7 @@ class Problem:
     spaces: Sequence[Space] = ()
     may_overlap: Sequence[tuple[int, int]] = ()
     apart: Sequence[tuple[int, int]] = ()
+    separate: Sequence[tuple[int, int]] = ()
     reserved: Sequence[Range] | Mapping[str, Sequence[Range]] = ()
 
     def pack(
@@ -259,12 +273,13 @@ class Problem:
                 if buffer.group is not None
             },
             "spaces": {
-                index: _place(index, buffer.space, places)
+                index: [_place(index, name, places) for name in _spaces_of(index, buffer)]
                 for index, buffer in enumerate(buffers)
-                if buffer.space is not None
+                if buffer.space is not None or len(buffer.spaces)
             },
             "may_overlap": _pairs(self.may_overlap, len(buffers)),
             "apart": _pairs(self.apart, len(buffers)),
+            "separate": _pairs(self.separate, len(buffers)),
         }
         return {
             "sizes": sizes,
@@ -424,6 +439,7 @@ def pack(
         "spaces": {},
         "may_overlap": _pairs(may_overlap, count),
         "apart": _pairs(apart, count),
+        "separate": [],
     }
     columns = {
         "sizes": numbers,
@@ -561,6 +577,17 @@ def _pairs(pairs: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]
         one, other = pair
         each.append((_known(one, count, "a rule"), _known(other, count, "a rule")))
     return each
+
+
+def _spaces_of(index: int, buffer: Buffer) -> Sequence[str]:
+    """Return the names of the spaces that a buffer may be in."""
+    if isinstance(buffer.spaces, str):
+        raise InvalidBuffer(f"buffer {index}: spaces is a text, not a sequence of names")
+    if buffer.space is None:
+        return buffer.spaces
+    if len(buffer.spaces):
+        raise InvalidBuffer(f"buffer {index}: there are both a space and spaces")
+    return [buffer.space]
 
 
 def _place(index: int, space: str, places: Mapping[str, int]) -> int:

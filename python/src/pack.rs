@@ -59,9 +59,11 @@ pub(crate) struct Details {
     gaps: BTreeMap<usize, Vec<(u32, u32, u64, u64)>>,
     ranges: BTreeMap<usize, (u64, u64)>,
     groups: BTreeMap<usize, u32>,
-    spaces: BTreeMap<usize, usize>,
+    /// By buffer: the spaces that it may be in.
+    spaces: BTreeMap<usize, Vec<usize>>,
     may_overlap: Vec<(usize, usize)>,
     apart: Vec<(usize, usize)>,
+    separate: Vec<(usize, usize)>,
 }
 
 /// A problem: buffers as columns of numbers, and spaces.
@@ -139,16 +141,19 @@ impl Columns {
             if let Some(&group) = details.groups.get(&index) {
                 buffer = buffer.with_group(group);
             }
-            if let Some(&space) = details.spaces.get(&index) {
-                buffer = buffer.with_space(SpaceId::new(space));
+            if let Some(spaces) = details.spaces.get(&index) {
+                let spaces = spaces.iter().map(|&space| SpaceId::new(space));
+                buffer = buffer.with_spaces(spaces).map_err(named)?;
             }
             Ok(buffer)
         });
         let buffers = buffers.collect::<arenaplan::Result<Vec<_>>>()?;
         let mut rules = Rules::default();
-        for (pairs, column) in
-            [(&mut rules.may_overlap, details.may_overlap), (&mut rules.apart, details.apart)]
-        {
+        for (pairs, column) in [
+            (&mut rules.may_overlap, details.may_overlap),
+            (&mut rules.apart, details.apart),
+            (&mut rules.separate, details.separate),
+        ] {
             for (one, other) in column {
                 let known = one.max(other) < count;
                 if !known {
@@ -493,6 +498,14 @@ impl Packing {
         let offsets = self.inner.offsets();
         admit(py, offsets.len().saturating_mul(ROW_BYTES))?;
         Ok(offsets.to_vec())
+    }
+
+    /// Position of every buffer's space among the spaces.
+    #[getter]
+    fn buffer_spaces(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
+        let count = self.inner.offsets().len();
+        admit(py, count.saturating_mul(ROW_BYTES))?;
+        Ok((0..count).map(|it| self.inner.space_of(BufferId::new(it)).index()).collect())
     }
 
     /// Bytes that the buffers need together at these offsets.

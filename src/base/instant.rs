@@ -20,6 +20,11 @@ impl Instant {
         core::time::Duration::ZERO
     }
 
+    #[allow(clippy::unused_self, reason = "as the standard library has it")]
+    pub(crate) const fn saturating_duration_since(self, _: Self) -> core::time::Duration {
+        core::time::Duration::ZERO
+    }
+
     #[allow(clippy::unnecessary_wraps, reason = "as the standard library has it")]
     pub(crate) const fn checked_sub(self, _: core::time::Duration) -> Option<Self> {
         Some(self)

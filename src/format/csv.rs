@@ -8,10 +8,11 @@
 //! the buffer; an empty field or −1 leaves it free, where minimalloc takes −1 for an offset that
 //! nothing has. Fields may be in quotes, as RFC 4180 has it.
 //!
-//! Further columns that minimalloc does not know: `space`, the name of the memory of a buffer; `lo`
-//! and `hi`, the bytes of the space that the buffer may have; `group`, a name for buffers that
-//! have the same offset; `may_overlap` and `apart`, identifiers of other buffers between spaces:
-//! those that may share bytes with this buffer although both are live, and those that never do. An
+//! Further columns that minimalloc does not know: `space`, the name of the memory of a buffer, or `spaces`,
+//! names between blanks of those that it may be in; `lo` and `hi`, the bytes of the space that the buffer may have; `group`, a name for buffers that
+//! have the same offset; `may_overlap`, `apart` and `separate`, identifiers of other buffers between blanks:
+//! those that may share bytes with this buffer although both are live, those that never do, and those that
+//! are in other spaces. An
 //! alignment need not be a power of two. Steps may have 64 bits: the problem then counts the
 //! different steps of the file.
 
@@ -56,11 +57,13 @@ enum Column {
     Gaps,
     Offset,
     Space,
+    Spaces,
     Group,
     Lo,
     Hi,
     MayOverlap,
     Apart,
+    Separate,
 }
 
 /// The meaning of the columns of one file.
@@ -79,9 +82,12 @@ struct Row<'a> {
     name: &'a str,
     buffer: Buffer,
     space: &'a str,
+    /// Names of the spaces that it may be in.
+    spaces: &'a str,
     group: &'a str,
     may_overlap: &'a str,
     apart: &'a str,
+    separate: &'a str,
 }
 
 /// Names of spaces, groups and pairs of buffers, while a file is read.
@@ -98,9 +104,10 @@ struct Reader {
     /// Whether the first space has a description of its own.
     first_is_described: bool,
     groups: BTreeMap<String, u32>,
-    /// Lines, buffers, and the identifiers of the buffers that each may overlap, or is apart from.
+    /// Lines, buffers, and the identifiers of the buffers that each may overlap, is apart or separate from.
     may_overlap: Vec<(usize, BufferId, String)>,
     apart: Vec<(usize, BufferId, String)>,
+    separate: Vec<(usize, BufferId, String)>,
 }
 
 impl Reader {
@@ -119,26 +126,42 @@ impl Reader {
             groups: BTreeMap::new(),
             may_overlap: Vec::new(),
             apart: Vec::new(),
+            separate: Vec::new(),
         }
+    }
+
+    /// Returns the number of the space called `name`, which may be a new one.
+    fn space(&mut self, name: &str) -> SpaceId {
+        let known = self.spaces.iter().position(|it| it.name() == name);
+        let place = if name.is_empty() { 0 } else { known.unwrap_or(self.spaces.len()) };
+        if place == self.spaces.len() {
+            self.spaces.push(self.space.clone().renamed(name));
+            self.is_used.push(false);
+        }
+        self.is_used[place] = true;
+        SpaceId::new(place)
     }
 
     /// Adds the buffer of a line.
     fn add(&mut self, line: usize, row: Row<'_>) -> Result<(), String> {
-        let Row { name, mut buffer, space, group, may_overlap, apart } = row;
+        let Row { name, mut buffer, space, spaces, group, may_overlap, apart, separate } = row;
         let id = BufferId::new(self.buffers.len());
-        let known = self.spaces.iter().position(|it| it.name() == space);
-        let place = if space.is_empty() { 0 } else { known.unwrap_or(self.spaces.len()) };
-        if place == self.spaces.len() {
-            self.spaces.push(self.space.clone().renamed(space));
-            self.is_used.push(false);
+        if !space.is_empty() && !spaces.is_empty() {
+            return Err("there are both a space and spaces".into());
         }
-        self.is_used[place] = true;
-        buffer = buffer.with_space(SpaceId::new(place));
+        let names: Vec<&str> = spaces.split_whitespace().collect();
+        let names = if names.is_empty() { vec![space] } else { names };
+        let choice: Vec<SpaceId> = names.into_iter().map(|name| self.space(name)).collect();
+        buffer = buffer.with_spaces(choice).map_err(|error| error.to_string())?;
         if !group.is_empty() {
             let next = u32::try_from(self.groups.len()).map_err(|_| "too many groups")?;
             buffer = buffer.with_group(*self.groups.entry(group.into()).or_insert(next));
         }
-        for (pairs, others) in [(&mut self.may_overlap, may_overlap), (&mut self.apart, apart)] {
+        for (pairs, others) in [
+            (&mut self.may_overlap, may_overlap),
+            (&mut self.apart, apart),
+            (&mut self.separate, separate),
+        ] {
             if !others.is_empty() {
                 pairs.push((line, id, others.into()));
             }
@@ -185,6 +208,7 @@ impl Reader {
         let rules = Rules {
             may_overlap: self.pairs("may_overlap", &self.may_overlap)?,
             apart: self.pairs("apart", &self.apart)?,
+            separate: self.pairs("separate", &self.separate)?,
         };
         let is_named = |place: usize| place > 0 || self.first_is_described;
         let unused = (0..self.spaces.len()).find(|&it| !self.is_used[it] && is_named(it));
@@ -195,8 +219,9 @@ impl Reader {
         if !self.is_used[0] && self.spaces.len() > 1 {
             self.spaces.remove(0);
             for buffer in &mut self.buffers {
-                let space = SpaceId::new(buffer.space().index() - 1);
-                *buffer = buffer.clone().with_space(space);
+                let spaces = buffer.spaces().iter().map(|it| SpaceId::new(it.index() - 1));
+                let spaces: Vec<SpaceId> = spaces.collect();
+                *buffer = buffer.clone().with_spaces(spaces)?;
             }
         }
         let mut groups = vec![String::new(); self.groups.len()];
@@ -276,9 +301,19 @@ impl CsvProblem {
     /// [`Error::InvalidBuffer`] if a buffer needs bytes at one step that are not
     /// contiguous, which the format cannot say.
     pub fn to_csv(&self, packing: Option<&Packing>) -> Result<String> {
+        if let Some(packing) = packing.filter(|_| self.problem.has_choice()) {
+            // Each buffer is in the space that was chosen, and not in one of several.
+            let spaces = (0..self.problem.buffers().len()).map(BufferId::new);
+            let spaces: Vec<SpaceId> = spaces.map(|id| packing.space_of(id)).collect();
+            let problem = self.problem.in_spaces(&spaces)?;
+            return Self { problem, ..self.clone() }.to_csv(Some(packing));
+        }
         let buffers = self.problem.buffers();
         let alignments = buffers.iter().enumerate().map(|(number, buffer)| {
-            let alignment = self.problem.alignment(BufferId::new(number)).bytes(); // of the space, too
+            let id = BufferId::new(number);
+            let of_space = self.problem.alignment(id); // of the space, too, if there is no choice
+            let own = if buffer.has_choice() { buffer.alignment() } else { of_space };
+            let alignment = own.bytes();
             let multiple = buffer.multiple_of();
             alignment / gcd(alignment, multiple) * multiple
         });
@@ -342,11 +377,14 @@ impl CsvProblem {
 struct Columns<'a> {
     csv: &'a CsvProblem,
     spaces: bool,
+    /// The first buffer that may be in several spaces.
+    choosing: Option<usize>,
     groups: bool,
     ranges: bool,
     /// The larger numbers of each pair, by the smaller one; none if there are no pairs.
     may_overlap: BTreeMap<BufferId, Vec<BufferId>>,
     apart: BTreeMap<BufferId, Vec<BufferId>>,
+    separate: BTreeMap<BufferId, Vec<BufferId>>,
 }
 
 impl<'a> Columns<'a> {
@@ -365,13 +403,23 @@ impl<'a> Columns<'a> {
             }
             Ok(lists)
         };
+        let named = csv.problem.spaces().iter().map(Space::name);
+        let is_unfit = |name: &str| name.is_empty() || name.contains(|it: char| it.is_whitespace());
+        let choosing = buffers.iter().position(Buffer::has_choice);
+        if let (Some(buffer), Some(name)) = (choosing, named.into_iter().find(|it| is_unfit(it))) {
+            let name = quoted(name);
+            let reason = format!("no list of spaces can name {name}, as that name has blanks");
+            return Err(Error::InvalidBuffer { buffer, reason });
+        }
         Ok(Self {
             csv,
             spaces: csv.problem.spaces().len() > 1,
+            choosing,
             groups: buffers.iter().any(|buffer| buffer.group().is_some()),
             ranges: buffers.iter().any(|buffer| buffer.range().is_some()),
             may_overlap: by_first(&rules.may_overlap)?,
             apart: by_first(&rules.apart)?,
+            separate: by_first(&rules.separate)?,
         })
     }
 
@@ -379,10 +427,12 @@ impl<'a> Columns<'a> {
     fn names(&self, text: &mut String) {
         for (there, name) in [
             (self.spaces, ",space"),
+            (self.choosing.is_some(), ",spaces"),
             (self.groups, ",group"),
             (self.ranges, ",lo,hi"),
             (!self.may_overlap.is_empty(), ",may_overlap"),
             (!self.apart.is_empty(), ",apart"),
+            (!self.separate.is_empty(), ",separate"),
         ] {
             text.push_str(if there { name } else { "" });
         }
@@ -394,7 +444,13 @@ impl<'a> Columns<'a> {
         // Writing to a string cannot fail.
         if self.spaces {
             let space = &self.csv.problem.spaces()[buffer.space().index()];
-            let _ = write!(text, ",{}", field(space.name()));
+            let name = if buffer.has_choice() { "" } else { space.name() };
+            let _ = write!(text, ",{}", field(name));
+        }
+        if self.choosing.is_some() {
+            let spaces = buffer.spaces().iter().filter(|_| buffer.has_choice());
+            let names = spaces.map(|it| self.csv.problem.spaces()[it.index()].name());
+            let _ = write!(text, ",{}", field(&names.collect::<Vec<_>>().join(" ")));
         }
         if self.groups {
             let name = |group: u32| self.csv.groups.get(usize::try_from(group).ok()?);
@@ -413,7 +469,7 @@ impl<'a> Columns<'a> {
                 None => write!(text, ",,"),
             };
         }
-        for lists in [&self.may_overlap, &self.apart] {
+        for lists in [&self.may_overlap, &self.apart, &self.separate] {
             if !lists.is_empty() {
                 let others = lists.get(&BufferId::new(number)).map_or(&[][..], Vec::as_slice);
                 let names = others.iter().filter_map(|id| self.csv.names.get(id.index()));
@@ -510,11 +566,13 @@ impl Header {
                 "gaps" => Column::Gaps,
                 "offset" => Column::Offset,
                 "space" => Column::Space,
+                "spaces" => Column::Spaces,
                 "group" => Column::Group,
                 "lo" => Column::Lo,
                 "hi" => Column::Hi,
                 "may_overlap" => Column::MayOverlap,
                 "apart" => Column::Apart,
+                "separate" => Column::Separate,
                 _ => return Err(format!("unknown column {}", quoted(name))),
             };
             if columns.contains(&column) {
@@ -539,7 +597,8 @@ impl Header {
         let (mut name, mut gaps) = ("", "");
         let (mut lower, mut upper, mut size) = (0, 0, 0);
         let (mut alignment, mut hint, mut pin) = (1, None, None);
-        let (mut space, mut group, mut may_overlap, mut apart) = ("", "", "", "");
+        let (mut space, mut spaces, mut group) = ("", "", "");
+        let (mut may_overlap, mut apart, mut separate) = ("", "", "");
         let (mut lo, mut hi) = (None, None);
         let mut fields = row.iter().map(str::trim_ascii);
         for (position, column) in self.columns.iter().enumerate() {
@@ -557,11 +616,13 @@ impl Header {
                 Column::Gaps => gaps = field,
                 Column::Offset => pin = optional("offset", field)?,
                 Column::Space => space = field,
+                Column::Spaces => spaces = field,
                 Column::Group => group = field,
                 Column::Lo => lo = optional("lo", field)?,
                 Column::Hi => hi = optional("hi", field)?,
                 Column::MayOverlap => may_overlap = field,
                 Column::Apart => apart = field,
+                Column::Separate => separate = field,
             }
         }
         if fields.next().is_some() {
@@ -587,7 +648,7 @@ impl Header {
             }
             buffer = buffer.with_range(lo..hi);
         }
-        Ok(Row { name, buffer, space, group, may_overlap, apart })
+        Ok(Row { name, buffer, space, spaces, group, may_overlap, apart, separate })
     }
 
     /// Returns a range of steps as the file means it.

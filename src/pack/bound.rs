@@ -6,7 +6,7 @@ use crate::base::{Error, MAX_BYTES, Result, SpaceId, Step};
 use crate::pack::problem::Problem;
 
 /// Returns the largest *load* of a space, the most bytes live at any one step,
-/// and the first step that has it.
+/// and the first step that has it. Buffers that may be in other spaces, too, do not count.
 ///
 /// No packing needs fewer bytes. Runs in `O(n log n)` for `n` buffers; the number of steps does
 /// not matter.
@@ -35,7 +35,7 @@ use crate::pack::problem::Problem;
 pub fn max_load(problem: &Problem, space: SpaceId) -> Result<(u64, Step)> {
     let mut births = Vec::new();
     let mut deaths = Vec::new();
-    for buffer in problem.buffers().iter().filter(|buffer| buffer.space() == space) {
+    for buffer in problem.buffers().iter().filter(|buffer| buffer.spaces() == [space]) {
         for (bytes, live) in buffer.rectangles() {
             let size = bytes.end - bytes.start;
             births.push((live.start(), size));

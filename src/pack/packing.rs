@@ -63,7 +63,7 @@ impl fmt::Display for Status {
 pub struct SpacePacking {
     /// Bytes that the arena of the space must have.
     pub peak: u64,
-    /// Bytes that it must have in any packing: proven.
+    /// Bytes that it must have in any packing of the buffers that are in it: proven.
     pub lower_bound: u64,
     /// Quality of the peak.
     pub status: Status,
@@ -73,9 +73,22 @@ pub struct SpacePacking {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packing {
     pub(crate) offsets: Vec<u64>,
+    /// Space of every buffer; empty if the problem has one space.
+    pub(crate) places: Vec<SpaceId>,
     pub(crate) spaces: Vec<SpacePacking>,
     /// Search nodes that were visited.
     pub(crate) nodes: u64,
+    /// Proof about all spaces together, if the search chose spaces.
+    pub(crate) choice: Option<ChoiceProof>,
+}
+
+/// Proof about all spaces together, where buffers may be in several spaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChoiceProof {
+    /// Bytes that all spaces together need under any choice that keeps all capacities.
+    pub(crate) lower_bound: u64,
+    /// Whether no choice keeps all capacities.
+    pub(crate) is_infeasible: bool,
 }
 
 impl Packing {
@@ -87,6 +100,11 @@ impl Packing {
     /// Returns the first byte of `buffer` in its space.
     pub fn offset(&self, buffer: BufferId) -> u64 {
         self.offsets[buffer.index()]
+    }
+
+    /// Returns the space of `buffer`.
+    pub fn space_of(&self, buffer: BufferId) -> SpaceId {
+        self.places.get(buffer.index()).copied().unwrap_or(SpaceId::new(0))
     }
 
     /// Returns the number of search nodes that were visited: the unit of [`Budget::nodes`](crate::Budget).
@@ -109,13 +127,27 @@ impl Packing {
         self.spaces.iter().fold(0, |sum, space| sum.saturating_add(space.peak))
     }
 
-    /// Returns the bytes that all spaces together need in any packing.
+    /// Returns the bytes that all spaces together need in any packing; if buffers may be in several
+    /// spaces, under any choice that keeps all capacities.
     pub fn lower_bound(&self) -> u64 {
+        if let Some(proof) = self.choice {
+            return proof.lower_bound;
+        }
         self.spaces.iter().fold(0, |sum, space| sum.saturating_add(space.lower_bound))
     }
 
     /// Returns the status of all spaces together.
     pub fn status(&self) -> Status {
-        self.spaces.iter().fold(Status::Optimal, |status, space| status.and(space.status))
+        let weakest =
+            self.spaces.iter().fold(Status::Optimal, |status, space| status.and(space.status));
+        match (weakest, self.choice) {
+            (_, None) => weakest,
+            (Status::Optimal | Status::Feasible, Some(proof)) => {
+                Status::of(self.peak(), proof.lower_bound, None)
+            }
+            // Another choice may keep a capacity that this one exceeds.
+            (_, Some(proof)) if proof.is_infeasible => Status::Infeasible,
+            _ => Status::Unknown,
+        }
     }
 }

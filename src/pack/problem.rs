@@ -10,6 +10,9 @@ use crate::pack::rectangles::{Held, Overlap, first_overlap, overlap_beyond};
 use crate::pack::rules::Rules;
 use crate::pack::space::{Space, check_multiple};
 
+/// Spaces of a problem in which buffers may be in several of them, at most.
+const MOST_CHOICES: usize = 64;
+
 /// Some bytes of a buffer, and when they are needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -32,6 +35,8 @@ struct Details {
     multiple: u64,
     /// Buffers of one group have the same offset.
     group: Option<u32>,
+    /// Spaces that the buffer may be in, ascending; none if only [`Buffer::space`].
+    spaces: Vec<SpaceId>,
 }
 
 /// Bytes that are needed contiguously: a *rigid group* of parts that move together.
@@ -119,7 +124,50 @@ impl Buffer {
     #[must_use]
     pub fn with_space(mut self, space: SpaceId) -> Self {
         self.space = space;
+        if let Some(details) = &mut self.details {
+            details.spaces.clear();
+        }
         self
+    }
+
+    /// Permits the buffer to be in any one of `spaces`: [`solve`](crate::solve()) chooses.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidBuffer`] if there is no space.
+    ///
+    /// ```
+    /// use arenaplan::base::{BufferId, LiveRange};
+    /// use arenaplan::pack::{Buffer, Rules, Space};
+    /// use arenaplan::{Budget, Problem, SpaceId, solve};
+    /// // Both operands of a product are read in one cycle, so they are in different banks.
+    /// let banks = [SpaceId::new(0), SpaceId::new(1)];
+    /// let live = LiveRange::new(0, 2)?;
+    /// let buffers = vec![
+    ///     Buffer::new(100, live).with_spaces(banks)?,
+    ///     Buffer::new(60, live).with_spaces(banks)?,
+    /// ];
+    /// let mut rules = Rules::default();
+    /// rules.separate.push((BufferId::new(0), BufferId::new(1)));
+    /// let spaces = vec![Space::new("x").with_capacity(64), Space::new("y").with_capacity(128)];
+    /// let packing = solve(&Problem::with_rules(buffers, spaces, rules)?, &Budget::default())?;
+    /// assert_eq!(packing.space_of(BufferId::new(0)), banks[1]);
+    /// assert_eq!(packing.space_of(BufferId::new(1)), banks[0]);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    pub fn with_spaces(mut self, spaces: impl IntoIterator<Item = SpaceId>) -> Result<Self> {
+        let mut spaces: Vec<SpaceId> = spaces.into_iter().collect();
+        spaces.sort_unstable();
+        spaces.dedup();
+        let Some(&first) = spaces.first() else {
+            let reason = "there is no space that it may be in".into();
+            return Err(Error::InvalidBuffer { buffer: 0, reason });
+        };
+        self = self.with_space(first);
+        if spaces.len() > 1 {
+            self.details_mut().spaces = spaces;
+        }
+        Ok(self)
     }
 
     /// Fixes the buffer at `offset`.
@@ -211,9 +259,20 @@ impl Buffer {
         self.alignment
     }
 
-    /// Returns the space that the buffer lives in.
+    /// Returns the space that the buffer lives in; the first one, if it may be in several.
     pub const fn space(&self) -> SpaceId {
         self.space
+    }
+
+    /// Returns the spaces that the buffer may be in, ascending.
+    pub fn spaces(&self) -> &[SpaceId] {
+        let several = self.details.as_ref().map(|details| &details.spaces[..]);
+        several.filter(|it| !it.is_empty()).unwrap_or(core::slice::from_ref(&self.space))
+    }
+
+    /// Returns whether the buffer may be in several spaces.
+    pub(crate) fn has_choice(&self) -> bool {
+        self.spaces().len() > 1
     }
 
     /// Returns the offset at which the buffer is fixed, if it is.
@@ -303,7 +362,8 @@ impl Problem {
     /// # Errors
     ///
     /// Those of [`Problem::new`], and [`Error::InvalidBuffer`] if a rule names a buffer that is not
-    /// there, or one buffer twice.
+    /// there, or one buffer twice, or if two buffers are to be in different spaces and both may be
+    /// in the same one only.
     ///
     /// ```
     /// use arenaplan::base::{BufferId, LiveRange};
@@ -330,10 +390,16 @@ impl Problem {
             if buffer.bytes > MAX_BYTES {
                 return Err(Error::SizeOverflow { what: format!("buffer {index}") });
             }
-            let Some(space) = spaces.get(buffer.space.index()) else {
-                let reason = format!("it is in space {}, which is not there", buffer.space);
+            if let Some(absent) = buffer.spaces().iter().find(|it| it.index() >= spaces.len()) {
+                let reason = format!("it is in space {absent}, which is not there");
                 return Err(Error::InvalidBuffer { buffer: index, reason });
-            };
+            }
+            horizon = horizon.max(buffer.live.end());
+            if buffer.has_choice() {
+                check_choice(index, buffer, &spaces)?;
+                continue;
+            }
+            let space = &spaces[buffer.space.index()];
             if space.multiple > 1 {
                 buffer.add_multiple(index, space.multiple)?;
             }
@@ -342,12 +408,27 @@ impl Problem {
                 check_pin(index, buffer, pin, space)?;
                 pinned.push(BufferId::new(index));
             }
-            horizon = horizon.max(buffer.live.end());
         }
         let problem = Self { buffers, spaces, rules, horizon };
         problem.check_pins_are_apart(&pinned)?;
         problem.check_groups()?;
+        problem.check_separate()?;
         Ok(problem)
+    }
+
+    /// Returns whether some buffer may be in several spaces.
+    pub(crate) fn has_choice(&self) -> bool {
+        self.buffers.iter().any(Buffer::has_choice)
+    }
+
+    /// Returns the same problem with every buffer in the space that `places` gives it.
+    pub(crate) fn in_spaces(&self, places: &[SpaceId]) -> Result<Self> {
+        let buffers = self
+            .buffers
+            .iter()
+            .zip(places)
+            .map(|(buffer, &space)| buffer.clone().with_space(space));
+        Self::with_rules(buffers.collect(), self.spaces.clone(), self.rules.clone())
     }
 
     /// Returns every buffer, by [`BufferId`].
@@ -438,7 +519,8 @@ impl Problem {
     /// Refuses groups of which two buffers need a byte at the same step.
     fn check_groups(&self) -> Result<()> {
         let mut grouped: Vec<(u32, SpaceId, usize)> = Vec::new();
-        for (index, buffer) in self.buffers.iter().enumerate() {
+        let fixed = self.buffers.iter().enumerate().filter(|(_, buffer)| !buffer.has_choice());
+        for (index, buffer) in fixed {
             grouped.extend(buffer.group().map(|group| (group, buffer.space(), index)));
         }
         grouped.sort_unstable();
@@ -462,6 +544,51 @@ impl Problem {
         }
         Ok(())
     }
+}
+
+impl Problem {
+    /// Refuses two buffers that are to be in different spaces, and may both be in the same one only.
+    fn check_separate(&self) -> Result<()> {
+        for &(one, other) in &self.rules.separate {
+            let [first, second] = [one, other].map(|id| self.buffer(id));
+            if !first.has_choice() && !second.has_choice() && first.space == second.space {
+                let name = quoted(&self.spaces[first.space.index()].name);
+                let reason = format!(
+                    "it and buffer {other} are to be in different spaces, and both may be in {name} only"
+                );
+                return Err(Error::InvalidBuffer { buffer: one.index(), reason });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a buffer that can be in none of its spaces.
+fn check_choice(index: usize, buffer: &Buffer, spaces: &[Space]) -> Result<()> {
+    if spaces.len() > MOST_CHOICES {
+        let there = spaces.len();
+        let reason = format!("it may be in several of {there} spaces, more than {MOST_CHOICES}");
+        return Err(Error::InvalidBuffer { buffer: index, reason });
+    }
+    let mut refusal = Ok(());
+    for space in buffer.spaces() {
+        let checked = check_in(index, buffer, &spaces[space.index()]);
+        if checked.is_ok() {
+            return checked;
+        }
+        refusal = refusal.and(checked);
+    }
+    refusal
+}
+
+/// Refuses a buffer that cannot be in a space, whatever else is in it.
+pub(crate) fn check_in(index: usize, buffer: &Buffer, space: &Space) -> Result<()> {
+    let mut buffer = buffer.clone();
+    if space.multiple > 1 {
+        buffer.add_multiple(index, space.multiple)?;
+    }
+    check_range(index, &buffer, space)?;
+    buffer.pin().map_or(Ok(()), |pin| check_pin(index, &buffer, pin, space))
 }
 
 /// Refuses a range that does not hold the buffer.

@@ -17,6 +17,10 @@ pub struct Rules {
     /// Pairs that share no byte although never live together, such as the source of a transfer that is
     /// still on its way.
     pub apart: Vec<(BufferId, BufferId)>,
+    /// Pairs that are in different spaces, such as two operands that are read in the same cycle, each from
+    /// a bank of its own. [`Buffer::with_spaces`](crate::pack::Buffer::with_spaces) says between which
+    /// spaces there is a choice.
+    pub separate: Vec<(BufferId, BufferId)>,
 }
 
 impl Rules {
@@ -27,7 +31,7 @@ impl Rules {
 
     /// Returns the same rules with ordered pairs in order, for so many buffers.
     pub(crate) fn checked(mut self, buffers: usize) -> Result<Self> {
-        for pairs in [&mut self.may_overlap, &mut self.apart] {
+        for pairs in [&mut self.may_overlap, &mut self.apart, &mut self.separate] {
             for (one, other) in &mut *pairs {
                 if one > other {
                     core::mem::swap(one, other);

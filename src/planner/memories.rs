@@ -481,7 +481,9 @@ fn in_memory(
     let mut spaces = vec![none; memories.len()];
     let status = Status::of(peak, lower_bound, memory.capacity());
     spaces[index] = SpacePacking { peak, lower_bound, status };
-    let packing = Packing { offsets: packing.offsets.clone(), spaces, nodes: packing.nodes };
+    let several = memories.len() > 1;
+    let each = if several { vec![space; packing.offsets.len()] } else { Vec::new() };
+    let packing = Packing { places: each, spaces, ..packing.clone() };
     if memory.capacity().is_some_and(|capacity| packing.spaces[index].peak > capacity) {
         return Ok(None);
     }

@@ -44,6 +44,12 @@ const MOST_PAIRS: usize = 1 << 28;
 /// ```
 pub fn compact(problem: &Problem, packing: &Packing, budget: &Budget<'_>) -> Result<Packing> {
     packing.check(problem)?;
+    if problem.has_choice() {
+        // The spaces that were chosen stay.
+        let fixed = problem.in_spaces(&packing.places)?;
+        let plain = Packing { choice: None, ..packing.clone() };
+        return Ok(Packing { choice: packing.choice, ..compact(&fixed, &plain, budget)? });
+    }
     let mut lower = Falling::new(problem, packing.offsets().to_vec());
     let mut units = units(problem);
     units.sort_by_key(|unit| lower.offsets[unit[0]]);

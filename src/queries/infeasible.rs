@@ -11,7 +11,7 @@ use crate::pack::{Problem, Rules, Status};
 const NODES: u64 = 20_000;
 
 /// Returns buffers of `space` that do not fit its capacity, and of which each is needed for that proof;
-/// nothing if it is not proven that the space is too small.
+/// nothing if it is not proven that the space is too small. Buffers that may be in other spaces, too, are none.
 ///
 /// Without any one of the buffers, the others fit, or no proof was found within the budget. Each
 /// question has the limits of `budget`, and takes 20,000 search nodes at most without any. For `n`
@@ -49,7 +49,7 @@ pub fn infeasible_subset(
     let budget = Budget { nodes: if limited { budget.nodes } else { Some(NODES) }, ..*budget };
     let members = (0..problem.buffers().len()).map(BufferId::new);
     let mut kept: Vec<BufferId> =
-        members.filter(|&id| problem.buffer(id).space() == space).collect();
+        members.filter(|&id| problem.buffer(id).spaces() == [space]).collect();
     if !is_infeasible(problem, space, &kept, &budget)? {
         return Ok(None);
     }

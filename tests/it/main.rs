@@ -26,6 +26,7 @@ mod arena;
 mod arena_simple;
 mod boundary;
 mod check;
+mod choice;
 mod coloring;
 mod csv;
 mod files;

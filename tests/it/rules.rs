@@ -28,7 +28,7 @@ fn permitted(buffers: Vec<Buffer>, pairs: &[(usize, usize)]) -> Problem {
 }
 
 /// The random rules of one problem, for at most five buffers of a few bytes.
-fn random_problem(random: &mut Random) -> Result<Problem, Error> {
+pub(crate) fn random_problem(random: &mut Random) -> Result<Problem, Error> {
     let count = 2 + random.step(4);
     let mut buffers = Vec::new();
     for _ in 0..count {
@@ -83,6 +83,7 @@ fn may_be_at(problem: &Problem, buffer: &Buffer, offset: u64) -> bool {
     buffer.pin().is_none_or(|pin| pin == offset)
         && offset.is_multiple_of(buffer.multiple_of())
         && offset.is_multiple_of(buffer.alignment().bytes())
+        && offset.is_multiple_of(problem.spaces()[0].alignment().bytes())
         && buffer.range().is_none_or(|range| range.start <= offset && end <= range.end)
         && problem.spaces()[0].reserved().iter().all(|it| offset >= it.end || end <= it.start)
 }
@@ -106,7 +107,7 @@ fn may_be_so(problem: &Problem, (one, at): (usize, u64), (other, base): (usize, 
 }
 
 /// Returns whether offsets below `peak` obey all rules, trying all of them.
-fn fits(problem: &Problem, offsets: &mut Vec<u64>, peak: u64) -> bool {
+pub(crate) fn fits(problem: &Problem, offsets: &mut Vec<u64>, peak: u64) -> bool {
     let Some(buffer) = problem.buffers().get(offsets.len()) else { return true };
     for offset in 0..=peak.saturating_sub(buffer.bytes()) {
         if offset + buffer.bytes() > peak || !may_be_at(problem, buffer, offset) {

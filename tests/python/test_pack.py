@@ -160,6 +160,42 @@ def test_arrays_objects_and_csv_say_the_same() -> None:
     assert packing.nodes >= 1
 
 
+def test_separate_buffers_are_in_different_spaces_from_objects_and_csv() -> None:
+    text = (
+        "id,lower,upper,size,space,spaces,separate\na,0,2,60,,x y,b\nb,3,5,100,,x y,\nc,0,5,4,x,,\n"
+    )
+    buffers = [
+        ap.Buffer(60, (0, 2), spaces=["x", "y"]),
+        ap.Buffer(100, (3, 5), spaces=("y", "x")),
+        ap.Buffer(4, (0, 5), space="x"),
+    ]
+    spaces = [ap.Space("x"), ap.Space("y", capacity=64)]
+    problem = ap.Problem(buffers, spaces=spaces, separate=[(1, 0)])
+    packing = problem.pack()
+    assert packing.buffer_spaces == [1, 0, 0]
+    assert (packing.peak, packing.lower_bound, packing.status) == (164, 164, "optimal")
+    described: list[tuple[str, int | None, int, list[tuple[int, int]]]]
+    described = [("arena", None, 1, []), ("y", 64, 1, [])]
+    csv = _core.pack_csv(text, described, None, None, 0, False, None)
+    assert csv.peak == 164
+    assert csv.to_csv().splitlines()[0] == "id,lower,upper,size,offset,space,separate"
+    assert [line.split(",")[5] for line in csv.to_csv().splitlines()[1:]] == ["y", "x", "x"]
+    assert problem.infeasible_subset("y") is None
+    with pytest.raises(errors.InvalidBuffer, match="an old offset names none"):
+        problem.repack([0, 0, 0])
+    # One space, two spaces for three buffers, and both a space and spaces.
+    with pytest.raises(errors.InvalidBuffer, match="both may be in 'arena' only"):
+        ap.Problem([ap.Buffer(8, (0, 1))] * 2, separate=[(0, 1)]).pack()
+    three = [ap.Buffer(8, (0, 1), spaces=["x", "y"])] * 3
+    with pytest.raises(errors.PinConflict, match="buffer 2 has none beside buffers 0, 1"):
+        ap.Problem(three, spaces=spaces, separate=[(0, 1), (1, 2), (0, 2)]).pack()
+    both = ap.Buffer(8, (0, 1), space="x", spaces=["y"])
+    with pytest.raises(errors.InvalidBuffer, match="both a space and spaces"):
+        ap.Problem([both], spaces=spaces).pack()
+    with pytest.raises(errors.InvalidBuffer, match="space 'z', which is not there"):
+        ap.Problem([ap.Buffer(8, (0, 1), spaces=["x", "z"])], spaces=spaces).pack()
+
+
 def test_outputs_replace_inputs_where_a_pair_permits_it() -> None:
     sizes, live = [100, 120, 200], [(0, 2), (0, 2), (1, 3)]
     assert ap.pack(sizes, live).peak == 420

@@ -6,7 +6,7 @@ use std::ptr;
 use super::raw::{array, input, make, output};
 use super::searches::watch;
 use crate::error::{Code, guarded, required};
-use crate::problem::{Packing, Problem, Subset};
+use crate::problem::{Packing, PairRule, Problem, Subset};
 use crate::types::{Buffer, Gap, Options, Space, SpacePacking, Status, position};
 
 /// Returns a problem without buffers, for the caller to free with `ap_problem_free`.
@@ -100,7 +100,7 @@ pub extern "C" fn ap_problem_may_overlap(
     buffer: u64,
     other: u64,
 ) -> Code {
-    guarded(|| required(problem, "problem")?.pair(buffer, other, true))
+    guarded(|| required(problem, "problem")?.pair(buffer, other, PairRule::MayOverlap))
 }
 
 /// Keeps two buffers of one space apart although they are never needed in the same step.
@@ -110,7 +110,38 @@ pub extern "C" fn ap_problem_keep_apart(
     buffer: u64,
     other: u64,
 ) -> Code {
-    guarded(|| required(problem, "problem")?.pair(buffer, other, false))
+    guarded(|| required(problem, "problem")?.pair(buffer, other, PairRule::Apart))
+}
+
+/// Puts two buffers into different spaces, such as banks that are read in the same cycle.
+///
+/// `ap_problem_set_spaces` says between which spaces there is a choice. `ap_solve` fails if no spaces keep all
+/// pairs separate, and the message has the numbers of buffers.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_problem_keep_separate(
+    problem: Option<&mut Problem>,
+    buffer: u64,
+    other: u64,
+) -> Code {
+    guarded(|| required(problem, "problem")?.pair(buffer, other, PairRule::Separate))
+}
+
+/// Permits a buffer to be in any one of `count` spaces, in place of the one that it was added to: `ap_solve`
+/// chooses, and `ap_packing_space_of` has its choice.
+///
+/// The array is copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ap_problem_set_spaces(
+    problem: Option<&mut Problem>,
+    buffer: u64,
+    spaces: *const u32,
+    count: usize,
+) -> Code {
+    guarded(|| {
+        // SAFETY: the contract of C programs (rule 4).
+        let spaces = unsafe { array(spaces, count, "spaces") }?;
+        required(problem, "problem")?.set_spaces(buffer, spaces)
+    })
 }
 
 /// Keeps the bytes of a space from `lower` up to, and without, `upper` free of buffers.
@@ -273,6 +304,12 @@ pub extern "C" fn ap_packing_lower_bound(packing: Option<&Packing>) -> u64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_packing_offsets(packing: Option<&Packing>) -> *const u64 {
     packing.map_or(ptr::null(), |packing| packing.offsets().as_ptr())
+}
+
+/// Returns the number of the space of a buffer; `UINT32_MAX` if `packing` is null or there is no such buffer.
+#[unsafe(no_mangle)]
+pub extern "C" fn ap_packing_space_of(packing: Option<&Packing>, buffer: u64) -> u32 {
+    packing.and_then(|packing| packing.space_of(buffer)).unwrap_or(u32::MAX)
 }
 
 /// Returns the number of offsets; 0 if `packing` is null.

@@ -86,6 +86,8 @@ static void packing(void)
     EXPECT(ap_problem_set_group(problem, 9, 0), INVALID_ARGUMENT, "no buffer 9");
     EXPECT(ap_problem_may_overlap(problem, 9, 0), INVALID_ARGUMENT, "no buffer 9");
     EXPECT(ap_problem_keep_apart(problem, 9, 0), INVALID_ARGUMENT, "no buffer 9");
+    EXPECT(ap_problem_keep_separate(problem, 9, 0), INVALID_ARGUMENT, "no buffer 9");
+    EXPECT(ap_problem_set_spaces(problem, 9, NULL, 0), INVALID_ARGUMENT, "no buffer 9");
     EXPECT(ap_problem_reserve(problem, 9, 0, 1), INVALID_ARGUMENT, "no space 9");
     EXPECT(ap_problem_reserve(problem, 0, 1, 1), INVALID_ARGUMENT, "1..1 are no range");
     HOLDS(ap_problem_count(problem) == 0);
@@ -211,6 +213,35 @@ static void corners(void)
     ap_problem_free(problem);
 }
 
+/* Two buffers that are never in one space: the search chooses the space of each. */
+static void banks(void)
+{
+    const uint32_t both[2] = {0, 1}, absent = 2;
+    const ap_space small = {.size = sizeof small, .capacity = 64};
+    ap_problem *problem = ap_problem_new();
+    ap_packing *packing = NULL;
+
+    EXPECT(ap_problem_set_space(problem, 1, &small), OK, "");
+    EXPECT(ap_problem_add(problem, 0, 2, 60, 1), OK, "");
+    EXPECT(ap_problem_add(problem, 5, 6, 100, 1), OK, "");
+    EXPECT(ap_problem_set_spaces(problem, 0, both, 0), INVALID_ARGUMENT, "there is no space");
+    EXPECT(ap_problem_set_spaces(problem, 0, NULL, 2), INVALID_ARGUMENT, "spaces is null");
+    EXPECT(ap_problem_set_spaces(problem, 0, &absent, 1), INVALID_ARGUMENT, "no space 2");
+    EXPECT(ap_problem_keep_separate(problem, 1, 0), OK, "");
+    EXPECT(ap_solve(problem, NULL, &packing), INVALID_ARGUMENT, "buffer 0: it and buffer 1 are");
+    EXPECT(ap_problem_set_spaces(problem, 0, both, 2), OK, "");
+    EXPECT(ap_problem_set_spaces(problem, 1, both, 2), OK, "");
+    EXPECT(ap_solve(problem, NULL, &packing), OK, "");
+    HOLDS(ap_packing_space_of(packing, 0) == 1);
+    HOLDS(ap_packing_space_of(packing, 1) == 0);
+    HOLDS(ap_packing_space_of(packing, 2) == UINT32_MAX);
+    HOLDS(ap_packing_space_of(NULL, 0) == UINT32_MAX);
+    HOLDS(ap_packing_peak(packing) == 160);
+    EXPECT(ap_packing_check(packing), OK, "");
+    ap_packing_free(packing);
+    ap_problem_free(problem);
+}
+
 static void plans(const char *path)
 {
     static const char garbage[] = "{\"format\": \"arenaplan\", \"version\": 1}";
@@ -299,6 +330,7 @@ int main(int argc, char **argv)
     packing();
     questions();
     stamps();
+    banks();
     corners();
     plans(argv[1]);
     return failures > 0;

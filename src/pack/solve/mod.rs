@@ -3,6 +3,7 @@
 //! [`solve`] runs a portfolio and keeps the best answer of each space. It stops
 //! as soon as an answer meets the lower bound, for then it is optimal.
 
+mod assignment;
 mod assume;
 mod budget;
 mod disjunctive;
@@ -22,7 +23,8 @@ use alloc::{vec, vec::Vec};
 use crate::base::MAX_BYTES;
 use crate::base::{BufferId, Error, Result, SpaceId};
 use crate::pack::packing::{Packing, SpacePacking, Status};
-use crate::pack::problem::Problem;
+use crate::pack::problem::{Buffer, Problem};
+use assignment::Packed;
 use greedy::stack;
 use model::Model;
 use model::clock::Clock;
@@ -41,7 +43,9 @@ pub use tuning::{
 
 /// Returns the best packing of `problem` that the portfolio finds within `budget`.
 ///
-/// Each space is packed on its own. A packing larger than its space's capacity is
+/// Each space is packed on its own. If buffers may be in several spaces, a search chooses those with which
+/// all spaces together need the fewest bytes within their capacities; where each space has a capacity, it
+/// ends as soon as all buffers fit. A packing larger than its space's capacity is
 /// returned all the same, with [`Status::Unknown`] or [`Status::Infeasible`].
 ///
 /// # Errors
@@ -50,7 +54,8 @@ pub use tuning::{
 ///   no offsets below it were found.
 /// - [`Error::OutOfMemory`] if the solver cannot allocate its tables.
 /// - [`Error::PinConflict`] if no offsets obey the rules of a space, or none were found. Only ranges,
-///   groups, reserved bytes and pairs can be so: without these there is always an answer.
+///   groups, reserved bytes and pairs can be so: without these there is always an answer. The same if no
+///   spaces keep all pairs separate, with the numbers of buffers that leave another one without a space.
 pub fn solve(problem: &Problem, budget: &Budget<'_>) -> Result<Packing> {
     solve_counted(problem, budget).map(|solved| solved.packing)
 }
@@ -63,6 +68,9 @@ pub(crate) struct Solved {
 
 /// Does what [`solve`] does, and says how much work that was.
 pub(crate) fn solve_counted(problem: &Problem, budget: &Budget<'_>) -> Result<Solved> {
+    if problem.has_choice() {
+        return solve_choices(problem, budget);
+    }
     let mut offsets = memory::filled(0, problem.buffers().len(), "offsets")?;
     let mut members = vec![Vec::new(); problem.spaces().len()];
     for (position, buffer) in problem.buffers().iter().enumerate() {
@@ -76,8 +84,30 @@ pub(crate) fn solve_counted(problem: &Problem, budget: &Budget<'_>) -> Result<So
         let space = SpaceId::new(position);
         spaces.push(pack(problem, space, members, &mut offsets, &clock)?);
     }
-    let packing = Packing { offsets, spaces, nodes: clock.nodes() };
+    let places = if spaces.len() > 1 {
+        problem.buffers().iter().map(Buffer::space).collect()
+    } else {
+        Vec::new()
+    };
+    let packing = Packing { offsets, places, spaces, nodes: clock.nodes(), choice: None };
     Ok(Solved { packing, effort: clock.effort() })
+}
+
+/// Does the same for a problem in which buffers may be in several spaces.
+fn solve_choices(problem: &Problem, budget: &Budget<'_>) -> Result<Solved> {
+    let mut offsets = memory::filled(0, problem.buffers().len(), "offsets")?;
+    let mut pack_space =
+        |problem: &Problem, space, members: &[BufferId], budget: &Budget<'_>| -> Result<Packed> {
+            for &id in members {
+                offsets[id.index()] = problem.buffer(id).pin().unwrap_or(0);
+            }
+            let clock = Clock::new(budget);
+            let about = pack(problem, space, members, &mut offsets, &clock)?;
+            let offsets = members.iter().map(|id| offsets[id.index()]).collect();
+            Ok(Packed { about, offsets, nodes: clock.nodes(), effort: clock.effort() })
+        };
+    let (packing, effort) = assignment::solve(problem, budget, &mut pack_space)?;
+    Ok(Solved { packing, effort })
 }
 
 /// Packs the buffers `members` of one space, and stores their offsets.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::base::{BufferId, Error, LiveRange, MAX_BYTES, Result, SpaceId};
 use crate::pack::solve::{Budget, solve};
-use crate::pack::{Packing, Problem, Space, SpacePacking, Status};
+use crate::pack::{Buffer, Packing, Problem, Space, SpacePacking, Status};
 use eject::eject;
 use restack::restack;
 
@@ -42,7 +42,7 @@ pub struct Repacking {
 /// # Errors
 ///
 /// Those of [`solve`], and [`Error::InvalidBuffer`] if there is not one old offset, or none, for each
-/// buffer.
+/// buffer, or if a buffer may be in several spaces.
 ///
 /// # Examples
 ///
@@ -63,6 +63,10 @@ pub fn repack(problem: &Problem, old: &[Option<u64>], budget: &Budget<'_>) -> Re
     if old.len() != count {
         let reason = alloc::format!("there are {} old offsets and {count} buffers", old.len());
         return Err(Error::InvalidBuffer { buffer: count.min(old.len()), reason });
+    }
+    if let Some(buffer) = problem.buffers().iter().position(Buffer::has_choice) {
+        let reason = "it may be in several spaces, and an old offset names none".into();
+        return Err(Error::InvalidBuffer { buffer, reason });
     }
     let fresh = solve(problem, budget)?;
     let limits: Vec<u64> = problem
@@ -158,7 +162,9 @@ fn packing_of(problem: &Problem, offsets: Vec<u64>, nodes: u64) -> Packing {
         let peak = ends.max().unwrap_or(0);
         SpacePacking { peak, lower_bound: 0, status: Status::of(peak, 0, it.capacity()) }
     });
-    Packing { spaces: spaces.collect(), offsets, nodes }
+    let places = problem.buffers().iter().map(Buffer::space);
+    let places = if problem.spaces().len() > 1 { places.collect() } else { Vec::new() };
+    Packing { spaces: spaces.collect(), places, offsets, nodes, choice: None }
 }
 
 /// Packs around the buffers that are `kept` at their old offsets; nothing if that exceeds a limit.

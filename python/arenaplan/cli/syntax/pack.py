@@ -21,7 +21,7 @@ def add_to(commands: Commands) -> None:
         type=Path,
         metavar="FILE.csv",
         help="- is stdin; columns id,lower,upper,size and optionally alignment,hint,gaps,offset,"
-        "space,group,lo,hi,may_overlap,apart",
+        "space,spaces,group,lo,hi,may_overlap,apart,separate",
     )
     group(parser, "memory").add_argument(
         "--capacity",
