@@ -78,7 +78,7 @@ asan: ## the core under AddressSanitizer and LeakSanitizer
 # The extension is a library, which the runtime of the sanitizer must be loaded before. That one ends the process of the
 # test that asks for more memory than there is.
 ASAN := target/asan/extension
-ASAN_TESTS ?= tests/python/test_arena.py tests/python/test_compiled.py tests/python/test_pack.py -k "not test_f03"
+ASAN_TESTS ?= tests/python/test_arena.py tests/python/test_caller_arena.py tests/python/test_compiled.py tests/python/test_pack.py -k "not test_f03"
 .PHONY: asan-python
 asan-python: $(VENV)/.ready ## the extension under AddressSanitizer: ASAN_TESTS= of the Python tests (Linux, gcc)
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/asan \

@@ -142,11 +142,35 @@ class Allocation:
 @final
 class Arena:
     """
-    Memory that a plan was committed to.
+    Memory that plans run in: that of :meth:`Plan.commit`, or memory of the caller.
 
-    A writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
+    ``Arena(memory)`` takes any writable buffer without gaps, such as a NumPy array, a ``bytearray``,
+    an ``mmap`` or the ``buf`` of a ``SharedMemory``, uses it where it is, and holds on to it until
+    the arena is closed. An executor asks for as many bytes as its plan needs, and for the alignment
+    of the plan.
+
+    An arena is a writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
     and ``numpy.from_dlpack(arena)`` share its memory and keep it alive. One run at a time
     may use it: see :meth:`lease`.
+
+    Parameters
+    ----------
+    memory : buffer
+        The bytes.
+
+    Raises
+    ------
+    InvalidBuffer
+        If the memory is no buffer of main memory, is read-only, or has gaps.
+
+    Examples
+    --------
+    >>> import mmap
+    >>> import arenaplan as ap
+    >>> memory = mmap.mmap(-1, 1 << 16)
+    >>> with ap.Arena(memory) as arena:
+    ...     arena.nbytes, arena.address % 4096
+    (65536, 0)
     """
 
     def __buffer__(self, flags: int, /) -> memoryview:
@@ -167,6 +191,7 @@ class Arena:
         Close the arena unless views of it are still alive: they keep the memory.
         """
     def __len__(self, /) -> int: ...
+    def __new__(cls, /, memory: object) -> Arena: ...
     def __reduce__(self, /) -> tuple[str]: ...
     def __repr__(self, /) -> str: ...
     @property
@@ -176,7 +201,7 @@ class Arena:
         """
     def close(self, /) -> None:
         """
-        Free the memory.
+        Free the memory; memory of the caller is let go, and stays as it is.
 
         Raises
         ------

@@ -103,7 +103,7 @@ CURES: Final = {
     "PoolBusy": "Raise cap or patience of the pool, or admit fewer requests.",
     "FusedNode": "Ask for the step that holds the node, not for the node.",
     "InvalidCast": "Use a type whose size divides the bytes of the value, and whose alignment its offset has.",
-    "InvalidBuffer": "Pass a writable, contiguous buffer of bytes.",
+    "InvalidBuffer": "Pass a writable buffer without gaps, such as an array, `mmap` or `bytearray`.",
     "MisalignedBuffer": "Allocate the buffer at a multiple of the plan's alignment.",
     "ExecutionError": "See the classes below.",
     "InputMismatch": "Pass arrays of the names, shapes and types that the message lists.",

@@ -314,7 +314,7 @@ class NotAModel(ModelError):
 
 
 class ModelTooLarge(ModelError):
-    """The model file is larger than its format allows."""
+    """The model file is larger than its format, or an option of the caller, allows."""
 
 
 class FileTooLarge(ModelTooLarge):

@@ -13,8 +13,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from arenaplan.errors import InvalidOption, ModelTooLarge
+
+if TYPE_CHECKING:
+    from arenaplan._core import Plan
 
 __all__ = ["UNLIMITED", "Limits", "applied", "current", "reading", "take_node"]
 
@@ -46,6 +50,21 @@ class Limits:
             limit = getattr(self, name)
             if limit is not None and (type(limit) is not int or limit < 0):
                 raise InvalidOption(f"option {name}: {limit!r} is no whole number of at least 0")
+
+    def admit_plan(self, name: str, plan: Plan) -> None:
+        """
+        Refuse a plan for a graph with too many nodes.
+
+        Raises
+        ------
+        ModelTooLarge
+            If the graph has more than :attr:`max_nodes`.
+        """
+        if self.max_nodes is not None and len(plan.order) > self.max_nodes:
+            raise ModelTooLarge(
+                f"{name!r} is a plan of {len(plan.order):,} nodes; option max_nodes permits "
+                f"{self.max_nodes:,}"
+            )
 
     def admit(self, source: object) -> None:
         """

@@ -77,16 +77,40 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Memory that a plan was committed to.
+/// Memory that plans run in: that of :meth:`Plan.commit`, or memory of the caller.
 ///
-/// A writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
+/// ``Arena(memory)`` takes any writable buffer without gaps, such as a NumPy array, a ``bytearray``,
+/// an ``mmap`` or the ``buf`` of a ``SharedMemory``, uses it where it is, and holds on to it until
+/// the arena is closed. An executor asks for as many bytes as its plan needs, and for the alignment
+/// of the plan.
+///
+/// An arena is a writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
 /// and ``numpy.from_dlpack(arena)`` share its memory and keep it alive. One run at a time
 /// may use it: see :meth:`lease`.
+///
+/// Parameters
+/// ----------
+/// memory : buffer
+///     The bytes.
+///
+/// Raises
+/// ------
+/// InvalidBuffer
+///     If the memory is no buffer of main memory, is read-only, or has gaps.
+///
+/// Examples
+/// --------
+/// >>> import mmap
+/// >>> import arenaplan as ap
+/// >>> memory = mmap.mmap(-1, 1 << 16)
+/// >>> with ap.Arena(memory) as arena:
+/// ...     arena.nbytes, arena.address % 4096
+/// (65536, 0)
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Arena {
     /// `None` once closed. The lock is held for moments only, never while bytes are used.
-    memory: Mutex<Option<arenaplan::Arena<'static>>>,
+    memory: Mutex<Option<Owned>>,
     /// Address and size of the bytes, valid while `memory` is there.
     address: usize,
     bytes: usize,
@@ -94,6 +118,15 @@ pub(crate) struct Arena {
     views: AtomicUsize,
     holder: Holder,
     process: u32,
+}
+
+/// The owner of an arena's bytes, which stay in place while the owner lives.
+#[derive(Debug)]
+enum Owned {
+    /// Memory of the arena's own.
+    Arena { _memory: arenaplan::Arena<'static> },
+    /// Memory of another Python object.
+    Caller { _memory: PyBuffer<u8> },
 }
 
 /// The process of which a run has an arena; 0 if none has. A fork has a copy of the memory,
@@ -146,26 +179,28 @@ impl Arena {
         let space = SpaceId::new(0);
         let address = memory.address(space).map_or(0, |pointer| pointer.addr().get());
         let bytes = memory.bytes(space).map_or(0, <[u8]>::len);
-        Ok(Self {
+        Ok(Self::of(Owned::Arena { _memory: memory }, address, bytes))
+    }
+
+    /// Returns an arena of bytes that their owner keeps in place.
+    fn of(memory: Owned, address: usize, bytes: usize) -> Self {
+        Self {
             memory: Mutex::new(Some(memory)),
             address,
             bytes,
             views: AtomicUsize::new(0),
             holder: Holder::default(),
             process: std::process::id(),
-        })
+        }
     }
 
-    /// Frees the memory, unless it is in use.
-    fn free(&self) -> Result<(), Refusal> {
+    /// Returns the memory, which is freed when it is dropped, unless it is in use.
+    fn free(&self) -> Result<Option<Owned>, Refusal> {
         let mut memory = self.memory.lock().map_err(|_| Refusal::Poisoned)?;
         // Views are counted under the same lock, so none can begin in between.
         match self.views.load(Ordering::Acquire) {
             0 if self.holder.is_busy() => Err(Refusal::Busy),
-            0 => {
-                *memory = None;
-                Ok(())
-            }
+            0 => Ok(memory.take()),
             views => Err(Refusal::Views(views)),
         }
     }
@@ -190,6 +225,31 @@ fn poisoned(py: Python<'_>) -> PyErr {
 
 #[pymethods]
 impl Arena {
+    #[new]
+    #[pyo3(signature = (memory: "object"))]
+    fn new(memory: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = memory.py();
+        let refuse = |why: &str| raise_named(py, "InvalidBuffer", format!("the memory {why}"));
+        let Ok(view) = PyMemoryView::from(memory) else {
+            return Err(refuse("is no buffer of main memory"));
+        };
+        // References to objects can be cast, too, and must not be overwritten.
+        if view.getattr("format")?.extract::<String>()?.contains('O') {
+            return Err(refuse("has elements that are objects"));
+        }
+        // Elements of every other type are bytes; without gaps, since other buffers cannot be cast.
+        let cast = view.call_method1("cast", ("B",)).and_then(|bytes| PyBuffer::<u8>::get(&bytes));
+        let Ok(bytes) = cast else {
+            return Err(refuse("has gaps between its elements"));
+        };
+        if bytes.readonly() {
+            return Err(refuse("is read-only"));
+        }
+        let address = bytes.buf_ptr().expose_provenance();
+        let count = bytes.len_bytes();
+        Ok(Self::of(Owned::Caller { _memory: bytes }, address, count))
+    }
+
     /// Size in bytes.
     #[getter]
     fn nbytes(&self) -> usize {
@@ -236,7 +296,7 @@ impl Arena {
         holder.lease(py, slf.into_any())
     }
 
-    /// Free the memory.
+    /// Free the memory; memory of the caller is let go, and stays as it is.
     ///
     /// Raises
     /// ------
@@ -245,10 +305,11 @@ impl Arena {
     /// ArenaBusy
     ///     If a run has the arena.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        // Making an exception can run any Python code, by way of the collector, and that may ask
-        // the arena something: so nothing is raised under the lock.
+        // Making an exception can run any Python code, by way of the collector, and so can letting
+        // go of memory of the caller, and that may ask the arena something: so nothing is raised
+        // and dropped under the lock.
         match self.free() {
-            Ok(()) => Ok(()),
+            Ok(_memory) => Ok(()),
             Err(Refusal::Poisoned) => Err(poisoned(py)),
             Err(Refusal::Views(views)) => {
                 let message = format!("{views} views of the arena are alive");

@@ -173,11 +173,16 @@ impl<'a> Paths<'a> {
         Self { before, places, chains: tails.len(), entries: MOST_ENTRIES }
     }
 
+    /// Returns the number of chains of one part of the table, which has `entries` entries at most,
+    /// unless one chain has more.
+    fn width(&self) -> usize {
+        (self.entries / self.before.len().max(1)).clamp(1, self.chains.max(1))
+    }
+
     /// Returns, for each pair of a later and an earlier step, whether a path leads from the
     /// earlier to the later one; with `indirect`, a path of more than one edge.
     pub(super) fn lead(&self, pairs: &[(usize, usize)], indirect: bool) -> Vec<bool> {
-        let steps = self.before.len();
-        let width = (self.entries / steps.max(1)).clamp(1, self.chains.max(1));
+        let width = self.width();
         let mut by_part: Vec<Vec<usize>> = vec![Vec::new(); self.chains.div_ceil(width)];
         for (index, &(_, before)) in pairs.iter().enumerate() {
             by_part[self.places[before].0 / width].push(index);
@@ -262,6 +267,9 @@ mod tests {
                 assert_eq!(paths.lead(&pairs, false), pairs.iter().map(all).collect::<Vec<_>>());
                 let found = paths.lead(&pairs, true);
                 assert_eq!(found, pairs.iter().map(indirect).collect::<Vec<_>>());
+                let width = paths.width();
+                assert!(width * STEPS <= entries.max(STEPS), "a part is no larger than it may be");
+                assert!((width + 1) * STEPS > entries || width == paths.chains, "and no smaller");
             }
         }
     }

@@ -44,8 +44,8 @@ impl SharedPlan {
             // As within a plan, a line belongs to one body.
             let lines = Alignment::new(member.plan.options.alignment).unwrap_or_default();
             let in_lines = |(offset, bytes): (u64, u64)| {
-                let start = offset - offset % lines.bytes();
-                let end = lines.round_up(offset + bytes).unwrap_or(offset + bytes);
+                let (start, end) = (offset - offset % lines.bytes(), offset + bytes);
+                let end = lines.round_up(end).unwrap_or(end);
                 if bytes == 0 { (offset, 0) } else { (start, end - start) }
             };
             let kept = kept.map(|place| in_lines((place.offset, place.bytes)));

@@ -117,6 +117,56 @@ def test_a_gate_judges_the_models_within_the_limits(
         assert "max_" in shown.err
 
 
+def test_both_models_of_a_proof_are_within_the_limits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short, long = flat.write(flat.chain("NEG", "NEG")), flat.write(flat.chain("NEG", "NEG", "NEG"))
+    original, rewritten = tmp_path / "original.tflite", tmp_path / "rewritten.tflite"
+    proof = tmp_path / "proof.json"
+    for first, second in ((short, long), (long, short)):
+        original.write_bytes(first)
+        rewritten.write_bytes(second)
+        command = ["prove", str(original), str(rewritten)]
+        for option in (["--max-nodes", "2"], ["--max-bytes", str(len(long) - 1)]):
+            assert main([*command, *option]) not in (0, 1)
+            assert "max_" in capsys.readouterr().err
+        # A model that is within them is no smaller model, and the other one is another model.
+        assert main([*command, "--max-nodes", "3", "--max-bytes", str(len(long))]) == 1
+        assert "max_" not in capsys.readouterr().err
+    original.write_bytes(long)
+    rewritten.write_bytes(long)
+    within = ["--max-nodes", "3", "--max-bytes", str(len(long))]
+    assert main([*command, *within, "-o", str(proof)]) == 0
+    checked = ["check", str(proof), str(original), str(rewritten)]
+    assert main([*checked, *within]) == 0
+    capsys.readouterr()
+    for option in (["--max-nodes", "2"], ["--max-bytes", str(len(long) - 1)]):
+        assert main([*checked, *option]) not in (0, 1)
+        assert "max_" in capsys.readouterr().err
+
+
+def test_both_plans_of_a_comparison_are_within_the_limits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, long = tmp_path / "short.json", tmp_path / "long.json"
+    for path, nodes in ((short, 2), (long, 5)):
+        path.write_text(ap.plan(ap.load(chain(nodes))).to_json())
+    size = long.stat().st_size
+    assert short.stat().st_size < size
+    for command in (["diff", str(short), str(long)], ["diff", str(long), str(short)]):
+        assert main([*command, "--max-nodes", "5", "--max-bytes", str(size)]) == 0
+        for option in (["--max-nodes", "4"], ["--max-bytes", str(size - 1)]):
+            capsys.readouterr()
+            assert main([*command, *option]) not in (0, 1)
+            shown = capsys.readouterr()
+            assert not shown.out
+            assert "long.json" in shown.err
+            assert "max_" in shown.err
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(long.read_bytes())))
+    assert main(["diff", "-", str(short), "--max-bytes", str(size - 1)]) not in (0, 1)
+    assert "'-'" in capsys.readouterr().err
+
+
 def test_a_batch_plans_the_models_within_the_limits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from arenaplan import Plan
 from arenaplan.changes import Diff, Place, diff
 from arenaplan.cli.common import print_json, shown
-from arenaplan.cli.inputs import load_plan
+from arenaplan.cli.inputs import limits_of, load_plan
 from arenaplan.errors import ArenaGrew
 
 _MOST_LINES = 40
@@ -17,7 +17,8 @@ _MOST_LINES = 40
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    before, after = load_plan(options.before), load_plan(options.after)
+    limits = limits_of(options)
+    before, after = load_plan(options.before, limits), load_plan(options.after, limits)
     found = diff(before, after)
     if options.json:
         print_json(_document(before, after, found))

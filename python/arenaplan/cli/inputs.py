@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 from arenaplan import Plan
 from arenaplan.errors import InvalidCsv, InvalidOption, ModelTooLarge
 from arenaplan.importers import suffix_of
-from arenaplan.limits import Limits, current
+from arenaplan.limits import UNLIMITED, Limits, current
 
 MAX_MODEL: Final = 2**31 - 1
 """Most bytes of a model that comes through a pipe."""
@@ -88,15 +88,28 @@ def read_table(path: Path) -> str:
         raise InvalidCsv(f"line {line}: the text is not UTF-8") from error
 
 
-def read_plan(path: Path) -> bytes:
-    """Return the text of a plan file."""
+def read_plan(path: Path, most: int = MAX_PLAN) -> bytes:
+    """Return the text of a plan file, of which one byte more than ``most`` is read at most."""
     with _opened(path) as file:
-        return file.read(MAX_PLAN + 1)
+        return file.read(most + 1)
 
 
-def load_plan(path: Path) -> Plan:
-    """Return the plan of a file; ``-`` is stdin."""
-    return Plan.from_json(read_plan(path))
+def load_plan(path: Path, limits: Limits = UNLIMITED) -> Plan:
+    """
+    Return the plan of a file; ``-`` is stdin.
+
+    Raises
+    ------
+    ModelTooLarge
+        If the file has more bytes, or the graph of the plan more nodes, than the limits permit.
+    """
+    most = MAX_PLAN if limits.max_bytes is None else min(limits.max_bytes, MAX_PLAN)
+    text = read_plan(path, most)
+    if most < MAX_PLAN and len(text) > most:
+        raise ModelTooLarge(f"{str(path)!r} has more than {most:,} bytes, which max_bytes permits")
+    plan = Plan.from_json(text)
+    limits.admit_plan(str(path), plan)
+    return plan
 
 
 @contextlib.contextmanager

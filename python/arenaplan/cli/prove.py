@@ -6,9 +6,10 @@ import argparse
 from typing import Any
 
 from arenaplan.cli.common import print_json, say, shown, size
-from arenaplan.cli.inputs import read_model
+from arenaplan.cli.inputs import limits_of, read_model
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.errors import InvalidOption
+from arenaplan.limits import applied
 from arenaplan.proving import Proof, prove
 from arenaplan.proving.differential import Run, compared
 
@@ -20,8 +21,9 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     if options.json and options.output is not None and goes_to_stdout(options):
         raise InvalidOption("--json and -o - both ask for stdout")
-    original, rewritten = read_model(options.original), read_model(options.rewritten)
-    proof = prove(original, rewritten)
+    with applied(limits_of(options)):
+        original, rewritten = read_model(options.original), read_model(options.rewritten)
+        proof = prove(original, rewritten)
     runs = []
     if options.run:
         runs = compared(

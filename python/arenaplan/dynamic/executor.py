@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from arenaplan._core import Arena
 from arenaplan.dynamic.family import InputShapes, PlanFamily, Source, plan_family
 from arenaplan.dynamic.shapes import RangeBind, Size
 from arenaplan.errors import (
@@ -18,12 +19,12 @@ from arenaplan.errors import (
     UnsupportedModel,
 )
 from arenaplan.executor import PLAN_OPTIONS, Executor
-from arenaplan.executor.tenant import Tenant
+from arenaplan.executor.tenant import Tenant, arena_of
 from arenaplan.importers.common import quoted
 from arenaplan.options import whole_number
 
 if TYPE_CHECKING:
-    from arenaplan import Arena
+    from typing_extensions import Buffer
 
 
 class DynamicExecutor(Tenant):
@@ -41,8 +42,9 @@ class DynamicExecutor(Tenant):
         workspaces in the arena.
     bind : mapping, optional
         With a model: sizes by name, as for :func:`plan_family`.
-    arena : Arena, optional
-        Memory of at least ``arena_bytes`` of the family; committed here if left out.
+    arena : Arena or buffer, optional
+        Memory of at least ``arena_bytes`` of the family, as for :class:`Executor`; committed here
+        if left out.
     keep : int, optional
         Most shapes that stay prepared; beyond, the one whose last run is longest ago is
         forgotten. Weights are shared, but kernels keep copies in their own form: for a network
@@ -83,7 +85,7 @@ class DynamicExecutor(Tenant):
         model: PlanFamily | Source,
         bind: RangeBind | None = None,
         *,
-        arena: Arena | None = None,
+        arena: Buffer | np.ndarray | None = None,
         keep: int | None = None,
     ) -> None:
         if keep is not None and whole_number(keep, "keep") < 1:
@@ -94,12 +96,12 @@ class DynamicExecutor(Tenant):
             raise InvalidOption("option bind: a family of plans has its sizes already")
         model.check_inputs()
         self.family = model
-        if arena is not None and arena.nbytes < model.arena_bytes:
+        self._owns_arena = not isinstance(arena, Arena)
+        self.arena: Arena = arena_of(model, arena)
+        if self.arena.nbytes < model.arena_bytes:
             raise CapacityExceeded(
-                f"the arena has {arena.nbytes} bytes, and the shapes need {model.arena_bytes}"
+                f"the arena has {self.arena.nbytes} bytes, and the shapes need {model.arena_bytes}"
             )
-        self._owns_arena = arena is None
-        self.arena: Arena = model.commit() if arena is None else arena
         self._executors: dict[InputShapes, Executor] | None = {}
         self._keep = keep
 

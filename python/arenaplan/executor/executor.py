@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from arenaplan._core import ThreadTeam
+from arenaplan._core import Arena, ThreadTeam
 from arenaplan.backend import Source, read_model
 from arenaplan.errors import (
     ArenaState,
@@ -39,7 +39,7 @@ from arenaplan.executor.steps import (
     prepare,
     run_all,
 )
-from arenaplan.executor.tenant import Tenant
+from arenaplan.executor.tenant import Tenant, arena_of
 from arenaplan.executor.units import find_units
 from arenaplan.executor.verify import verified_run
 from arenaplan.graph import Graph, Value
@@ -47,7 +47,9 @@ from arenaplan.options import PlanOptions, whole_number
 from arenaplan.planning import plan as make_plan
 
 if TYPE_CHECKING:
-    from arenaplan import Arena, Plan
+    from typing_extensions import Buffer
+
+    from arenaplan import Plan
     from arenaplan.device.device import Device
 
 _UFUNC_BUFFER = 1024
@@ -74,9 +76,11 @@ class Executor(Tenant):
         The model to run, or a file as for :func:`arenaplan.load`. All constants need data.
     plan : Plan, optional
         Where every value goes; made for the target ``"numpy"`` if left out.
-    arena : Arena, optional
-        Memory that ``plan`` was committed to; committed here if left out. Several spaces
-        lie side by side in it, at ``plan.bases``.
+    arena : Arena or buffer, optional
+        Memory to run in; committed here if left out. Memory of the caller is any writable
+        buffer at a multiple of the plan's alignment, such as an array, an ``mmap`` or shared
+        memory: it is used where it is, and let go by :meth:`close`. Several spaces lie side by
+        side in it, at ``plan.bases``.
     buffers : mapping of str to array, optional
         Arrays for inputs and outputs that the plan leaves to the caller, by name: inputs are
         read where they are and never written, outputs are written where they are wanted.
@@ -132,7 +136,7 @@ class Executor(Tenant):
         graph: Graph | Source,
         plan: Plan | None = None,
         *,
-        arena: Arena | None = None,
+        arena: Buffer | np.ndarray | None = None,
         buffers: Mapping[str, np.ndarray] | None = None,
         workers: int = 1,
         threads: int = 1,
@@ -156,8 +160,8 @@ class Executor(Tenant):
             graph = graph.for_plan(plan)
         self.graph: Graph = graph
         self.plan = plan
-        self._owns_arena = arena is None
-        self.arena: Arena = plan.commit() if arena is None else arena
+        self._owns_arena = not isinstance(arena, Arena)
+        self.arena: Arena = arena_of(plan, arena)
         memory = _bytes_of(self.arena, plan)
         self._brought = bring(graph, plan, buffers or {}, memory)
         memories = [memory, *(buffer.memory for buffer in self._brought)]
@@ -203,7 +207,8 @@ class Executor(Tenant):
         """
         Give all states of the model their first content.
 
-        A new executor begins so, unless it was given an arena, which may hold states already.
+        A new executor begins so, unless it was given an :class:`Arena`, which may hold states
+        already.
 
         Raises
         ------

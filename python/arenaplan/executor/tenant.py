@@ -7,10 +7,29 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
+
+from arenaplan._core import Arena
 from arenaplan.errors import ArenaInUse
 
 if TYPE_CHECKING:
-    from arenaplan import Arena
+    from typing_extensions import Buffer
+
+    from arenaplan import Plan, PlanFamily
+
+
+def arena_of(plan: Plan | PlanFamily, memory: Buffer | np.ndarray | None) -> Arena:
+    """
+    Return the arena that a caller gave, made of memory that a caller gave, or a new one.
+
+    Raises
+    ------
+    InvalidBuffer
+        If the memory is no writable buffer without gaps.
+    """
+    if memory is None:
+        return plan.commit()
+    return memory if isinstance(memory, Arena) else Arena(memory)
 
 
 class Tenant(ABC):

@@ -19,6 +19,7 @@ from arenaplan.importers.tflite.schema import (
     SubgraphField,
     TensorField,
 )
+from arenaplan.limits import current, reading, take_node
 from arenaplan.proving.elements import Shape, item_bytes
 from arenaplan.proving.options import Options, decoded
 
@@ -192,23 +193,36 @@ class File:
 
 def read_pair(original: Source, rewritten: Source) -> tuple[File, File]:
     """
-    Read both files.
+    Read both files, within the limits of the block around the caller.
 
     Raises
     ------
     ModelError
         If a file is malformed.
+    ModelTooLarge
+        If a file has more bytes or operators than the limits permit.
     UnsupportedModel
         If a file keeps data in a form that is not known.
     """
-    models = [parse(read_bytes(source)[0]) for source in (original, rewritten)]
-    old, new = models
+    old, new = _admitted(original), _admitted(rewritten)
     shift = len(new.data) - len(old.data)
     # A writer can keep the old file as it is, behind new tables. Offsets point forward, so that
     # equal positions in it are equal content.
     is_shared = shift >= 0 and new.data.endswith(old.data)
     sides = [_Reader(old, 0, is_shared).file(), _Reader(new, shift, is_shared).file()]
     return sides[0], sides[1]
+
+
+def _admitted(source: Source) -> Model:
+    """Return the model of one file, if it is within the limits."""
+    limits = current()
+    limits.admit(source)
+    model = parse(read_bytes(source)[0])
+    with reading(limits):
+        for subgraph in model.subgraphs:
+            for _ in subgraph.operators:
+                take_node()
+    return model
 
 
 class _Reader:

@@ -49,6 +49,23 @@ fn claim(bound: u64, status: &'static str) -> impl Fn(&mut Json) {
 }
 
 #[test]
+fn values_without_bytes_do_not_make_an_arena_larger() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let empty = sketch.node("empty", &[x], 0);
+    let y = sketch.node("y", &[x, empty], 64);
+    let graph = sketch.build(&[y]);
+    let plan = ideal_planner().plan(&graph).unwrap();
+    assert_eq!(plan.arena_bytes(), 128);
+    let says = "has 192 bytes, and values end at 128";
+    refuse(vec![raw("nothing at the end", (graph, plan), "PlanCorrupt", says, |json| {
+        value(json, "empty")["offset"] = 192.into();
+        json["spaces"][0]["arena_bytes"] = 192.into();
+        claim(128, "feasible")(json);
+    })]);
+}
+
+#[test]
 fn figures_do_not_contradict_each_other() {
     const KIND: &str = "PlanCorrupt";
     let not = "space 'arena' is not";

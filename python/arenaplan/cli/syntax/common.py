@@ -50,19 +50,19 @@ def add_model_command(commands: Commands, name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def add_limits(options: argparse._ArgumentGroup) -> None:
-    """Add the limits of models that are not trusted."""
+def add_limits(options: argparse._ArgumentGroup, kind: str = "model") -> None:
+    """Add the limits of models, or of files of another kind, that are not trusted."""
     options.add_argument(
         "--max-nodes",
         type=whole(0),
         metavar="NUMBER",
-        help="refuse models with more nodes, such as 100000: for models that are not trusted",
+        help=f"refuse {kind}s with more nodes, such as 100000: for {kind}s that are not trusted",
     )
     options.add_argument(
         "--max-bytes",
         type=byte_count,
         metavar="BYTES",
-        help="refuse model files with more bytes, such as 64MiB",
+        help=f"refuse {kind} files with more bytes, such as 64MiB",
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arenaplan.choices import RUNTIMES
-from arenaplan.cli.syntax.common import add_command, add_json, group, whole
+from arenaplan.cli.syntax.common import add_command, add_json, add_limits, group, whole
 
 if TYPE_CHECKING:
     from arenaplan.cli.syntax.common import Commands
@@ -27,6 +27,7 @@ def add_to(commands: Commands) -> None:
         metavar="FILE",
         help="proof to write, such as proof.json, for 'arenaplan check'; - is stdout",
     )
+    add_limits(group(parser, "model"))
     runs = group(parser, "runs")
     runs.add_argument(
         "--run",
