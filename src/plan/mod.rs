@@ -17,7 +17,6 @@ use core::str::FromStr;
 pub use boundary::{InputMemory, OutputMemory};
 pub use hazards::{CriticalPath, Hazard, HazardKind, Hazards};
 pub use profile::Peak;
-pub(crate) use recomputed::millionths;
 pub use recomputed::{Paging, Recomputed};
 pub use shared::{SharedMember, SharedPlan, Together};
 pub use strips::{LineBuffer, RowsInPlace, Strips};

@@ -74,7 +74,7 @@ impl Recomputed {
 }
 
 /// Returns a part in millionths of the whole, rounded up.
-pub(crate) fn millionths(part: u64, whole: u64) -> u64 {
+fn millionths(part: u64, whole: u64) -> u64 {
     let found = (u128::from(part) * 1_000_000).div_ceil(u128::from(whole.max(1)));
     u64::try_from(found).unwrap_or(u64::MAX)
 }

@@ -6,14 +6,11 @@ use super::Planner;
 use crate::base::{Error, Execution, NodeId, Result};
 use crate::graph::Graph;
 use crate::pack::Budget;
-use crate::plan::{Paging, Plan, Recomputed, Technique, Techniques, millionths};
+use crate::plan::{Paging, Plan, Recomputed, Technique, Techniques};
 use crate::recompute::{Recompute, Schedule, Strategy, retain_falling};
 
 /// Graphs with more nodes keep their order, but for simple improvements, before nodes run again.
 const MOST_NODES_TO_ORDER: usize = 1_200;
-
-/// Attempts to find a schedule whose arena, and not only its live bytes, fits.
-const TIGHTENED: usize = 8;
 
 /// Budgets of a curve.
 const POINTS: u64 = 20;
@@ -124,7 +121,10 @@ impl Planner<'_> {
                 Err(Error::InvalidOption { option: "paging", reason })
             }
             Goal::Strategy(strategy) => match search.by_strategy(strategy) {
-                Some(schedule) => self.plan_schedule(graph, &search, &schedule),
+                Some(schedule) => {
+                    let plan = self.plan_schedule(graph, &search, &schedule)?;
+                    self.with_bound(graph, &search, plan)
+                }
                 None => Ok(best),
             },
         }
@@ -167,24 +167,25 @@ impl Planner<'_> {
         points: &mut Vec<CurvePoint>,
     ) -> Result<()> {
         let Some(most) = points.first().map(|point| point.arena_bytes) else { return Ok(()) };
-        let floor = search.floor();
-        // From the smallest budget up: a cheap schedule of a small one serves the larger ones.
-        let mut found = Vec::new();
+        let known = search.known();
+        let mut last = u64::MAX;
+        let mut before = usize::MAX;
         for step in (1..POINTS).rev() {
             let bytes = u64::try_from(u128::from(most) * u128::from(step) / u128::from(POINTS));
             let bytes = bytes.unwrap_or(most);
-            if bytes < floor || search.within(bytes).is_none() || self.budget.exhausted() {
-                break;
+            let end = known.partition_point(|figures| figures.bytes <= bytes);
+            let Some(index) = end.checked_sub(1) else { break };
+            if index == before {
+                continue;
             }
-            found.push(bytes);
-        }
-        let mut last = u64::MAX;
-        for bytes in found {
-            let Some(schedule) = search.within(bytes) else { continue };
-            let arena_bytes = fast_bytes(&self.plan_schedule(graph, search, &schedule)?);
+            before = index;
+            let Some(schedule) = search.known_schedule(index, 0) else { continue };
+            let plan = self.plan_schedule(graph, search, &schedule)?;
+            let arena_bytes = fast_bytes(&plan);
             if arena_bytes >= last {
                 continue;
             }
+            plan.check(graph)?;
             last = arena_bytes;
             let (extra_cost, extra_bound) = (schedule.extra_cost, 0);
             points.push(CurvePoint { arena_bytes, extra_cost, extra_bound });
@@ -192,23 +193,39 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Returns the cheapest plan found within `bytes`, or the fewest bytes of a plan.
+    /// Returns the cheapest plan known within `bytes`, or the fewest bytes of a plan.
+    ///
+    /// The schedules do not depend on `bytes`, nor does the arena of each, so more bytes never cost more
+    /// work.
     fn within(&self, graph: &Graph, search: &mut Recompute<'_>, bytes: u64) -> Result<Found> {
-        let mut limit = bytes;
+        let known = search.known();
+        let end = known.partition_point(|figures| figures.bytes <= bytes);
         let mut least = u64::MAX;
-        for attempt in 0..TIGHTENED {
-            let found =
-                if attempt == 0 { search.within(limit) } else { search.again_within(limit) };
-            let Some(schedule) = found else { break };
-            let plan = self.plan_schedule(graph, search, &schedule)?;
-            let needed = fast_bytes(&plan);
-            let fits = plan.fits();
-            if needed <= bytes && fits.is_ok() {
-                return Ok(Ok(plan));
+        for index in (0..end).rev() {
+            // Copies that come back early may not leave room for themselves.
+            let mut last = None;
+            for limit in [bytes, 0] {
+                let schedule = search.known_schedule(index, limit);
+                if schedule == last {
+                    continue;
+                }
+                let Some(schedule) = schedule else { continue };
+                let plan = self.plan_schedule(graph, search, &schedule)?;
+                let needed = fast_bytes(&plan);
+                let fits = plan.fits();
+                if needed <= bytes && fits.is_ok() {
+                    return self.with_bound(graph, search, plan).map(Ok);
+                }
+                least = least.min(needed.max(bytes.saturating_add(1)));
+                last = Some(schedule);
             }
-            least = least.min(needed.max(bytes.saturating_add(1)));
-            // A limit above the live bytes would let the same schedule be found again.
-            limit = limit.min(schedule.bytes).saturating_sub(needed.saturating_sub(bytes).max(1));
+        }
+        // The schedule with the fewest bytes, for the message.
+        if end == 0
+            && let Some(schedule) = search.known_schedule(0, 0)
+        {
+            let plan = self.plan_schedule(graph, search, &schedule)?;
+            least = least.min(fast_bytes(&plan));
         }
         Ok(Err(least))
     }
@@ -225,7 +242,7 @@ impl Planner<'_> {
         self.plan_schedule(graph, search, &plain)
     }
 
-    /// Returns the plan with the fewest bytes that is found with at most `most` millionths of extra
+    /// Returns the plan with the fewest bytes that is known with at most `most` millionths of extra
     /// work.
     fn fewest(
         &self,
@@ -234,33 +251,25 @@ impl Planner<'_> {
         most: u64,
         plain: Plan,
     ) -> Result<Plan> {
-        let cost = search.cost();
-        let allowed = |schedule: &Schedule| millionths(schedule.extra_cost, cost) <= most;
-        let extra = u128::from(cost) * u128::from(most) / 1_000_000;
+        let extra = u128::from(search.cost()) * u128::from(most) / 1_000_000;
         let extra = u64::try_from(extra).unwrap_or(u64::MAX);
-        let known = |search: &Recompute<'_>| search.smallest(extra).filter(allowed);
-        let (mut low, mut high) = (search.floor(), fast_bytes(&plain));
-        for _ in 0..12 {
-            high = known(search).map_or(high, |schedule| schedule.bytes.min(high));
-            if high.saturating_sub(low) <= high / 256 || self.budget.exhausted() {
+        let known = search.known();
+        let start = known.partition_point(|figures| figures.extra_cost > extra);
+        let mut best = plain;
+        let mut is_better = false;
+        // The arena of a schedule has its live bytes at least.
+        for (index, figures) in known.iter().enumerate().skip(start) {
+            if figures.extra_cost == 0 || figures.bytes >= fast_bytes(&best) {
                 break;
             }
-            let middle = low.midpoint(high);
-            // Perhaps no schedule of so few bytes is cheap enough.
-            let is_hopeless = millionths(search.bound(middle), cost) > most;
-            if is_hopeless || !search.cheap_within(middle, extra).is_some_and(|it| allowed(&it)) {
-                low = middle;
-            }
-        }
-        let mut best = plain;
-        let plain = search.plain().bytes;
-        if let Some(schedule) = known(search).filter(|schedule| schedule.bytes < plain) {
+            let Some(schedule) = search.known_schedule(index, 0) else { continue };
             let smaller = self.plan_schedule(graph, search, &schedule)?;
             if fast_bytes(&smaller) < fast_bytes(&best) && smaller.fits().is_ok() {
                 best = smaller;
+                is_better = true;
             }
         }
-        Ok(best)
+        if is_better { self.with_bound(graph, search, best) } else { Ok(best) }
     }
 
     /// Returns a plan with the schedule of another one, with scratch memory: `executions` is the graph
@@ -300,7 +309,19 @@ impl Planner<'_> {
         Ok(plan)
     }
 
-    /// Returns the plan of a schedule.
+    /// Returns a plan with the proven bound of its extra work, checked.
+    fn with_bound(&self, graph: &Graph, search: &Recompute<'_>, mut plan: Plan) -> Result<Plan> {
+        if let Some(mut recomputed) = plan.recomputed.take() {
+            let bytes = bytes_beside(&plan, recomputed.paging.is_some());
+            recomputed.extra_bound = search.bound(bytes).min(recomputed.extra_cost);
+            plan.recomputed = Some(recomputed);
+            plan.check(graph)?;
+        }
+        Ok(plan)
+    }
+
+    /// Returns the plan of a schedule, without a bound of the extra work. A plan with repetitions is
+    /// not checked yet.
     fn plan_schedule(
         &self,
         graph: &Graph,
@@ -324,11 +345,10 @@ impl Planner<'_> {
             schedule: schedule.executions.clone(),
             cost: search.cost(),
             extra_cost: schedule.extra_cost,
-            extra_bound: search.bound(bytes).min(schedule.extra_cost),
+            extra_bound: 0,
             floor: search.floor().min(bytes),
             paging: slow.map(Paging::of),
         });
-        plan.check(graph)?;
         Ok(plan)
     }
 }

@@ -17,6 +17,7 @@ const EVALUATED: usize = 10;
 
 /// Work of a search, counted in positions of sequences that were evaluated, so that results do not
 /// depend on the machine.
+#[derive(Clone)]
 pub(super) struct Work<'a> {
     pub(super) left: u64,
     pub(super) limits: &'a Budget<'a>,
@@ -369,7 +370,7 @@ pub(super) fn pruned(
             let now = position - before;
             let shorter = || without(&sequence, |position| position == now);
             let fits = if model.paging.is_none() {
-                trial.without(&sequence, narrow(now), budget).peak <= budget
+                trial.peak_without(&sequence, narrow(now), budget).is_some()
             } else {
                 other.run(model, &shorter()) && other.peak <= budget
             };

@@ -10,7 +10,7 @@
 //! chains by Griewank and Walther (2000). [`Recompute::within`] goes on from the best of these: it
 //! drops values at the highest step and makes them again before their next reader, by the largest
 //! gain per cost; leaves out executions that turn out to be superfluous; and repeats both after
-//! undoing a part. Formulations as retention intervals are those of Moccasin (Bartan et al. 2023);
+//! undoing a part. It does so once, over a grid of falling budgets: see `stairs.rs`. Formulations as retention intervals are those of Moccasin (Bartan et al. 2023);
 //! the problem is that of Checkmate (Jain et al. 2020).
 //!
 //! [`Recompute::paging_to`] lets values also leave for a slow memory and come back: see `paging.rs`.
@@ -26,6 +26,7 @@ mod paging;
 mod search;
 mod separator;
 mod sequence;
+mod stairs;
 mod starts;
 mod trial;
 
@@ -85,6 +86,13 @@ pub struct Schedule {
     pub extra_cost: u64,
 }
 
+/// Bytes and extra cost of a schedule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    pub(crate) bytes: u64,
+    pub(crate) extra_cost: u64,
+}
+
 /// A graph that is searched for schedules.
 ///
 /// ```
@@ -124,8 +132,6 @@ pub struct Recompute<'a> {
     search: Search<'a>,
     /// The search that may also copy values.
     paging: Option<Search<'a>>,
-    /// Bytes that schedules without copies were searched for.
-    searched: Vec<u64>,
 }
 
 impl<'a> Recompute<'a> {
@@ -140,7 +146,7 @@ impl<'a> Recompute<'a> {
         let orders: Vec<Vec<u32>> =
             orders.iter().map(|order| order.iter().map(|&id| id.into()).collect()).collect();
         let search = Search::new(Model::new(graph, options), &orders, limits);
-        Self { search, paging: None, searched: Vec::new() }
+        Self { search, paging: None }
     }
 
     /// Lets values also be copied to the memory `slow` and back, at the cost of that memory for each
@@ -156,50 +162,41 @@ impl<'a> Recompute<'a> {
         self.schedule(&self.search.plain)
     }
 
-    /// Returns the cheapest schedule that is found with at most `bytes` live; never dearer than one
-    /// found before. `None` if there is none.
+    /// Returns the cheapest schedule that is found with at most `bytes` live. `None` if there is none.
+    ///
+    /// The search does not depend on `bytes`: it is made once, and more bytes never cost more work.
     pub fn within(&mut self, bytes: u64) -> Option<Schedule> {
-        self.found_within(bytes, 1, u64::MAX)
+        let known = self.known();
+        let end = known.partition_point(|figures| figures.bytes <= bytes);
+        self.known_schedule(end.checked_sub(1)?, bytes)
     }
 
-    /// As [`within`](Self::within), with less work: for bytes close to those of a search before.
-    pub(crate) fn again_within(&mut self, bytes: u64) -> Option<Schedule> {
-        self.found_within(bytes, 4, u64::MAX)
-    }
-
-    /// As [`within`](Self::within), with less work, for schedules with at most `extra` of extra cost:
-    /// those that come to cost much more are given up early. The one that is returned may be dearer.
-    pub(crate) fn cheap_within(&mut self, bytes: u64, extra: u64) -> Option<Schedule> {
-        // Executions that turn out to be superfluous are left out at the end of a search only.
-        let most = self.cost().saturating_add(extra.saturating_mul(2));
-        self.found_within(bytes, 3, most)
-    }
-
-    /// Returns the schedule with the fewest bytes of those known that have at most `extra` of extra
-    /// cost.
-    pub(crate) fn smallest(&self, extra: u64) -> Option<Schedule> {
-        let most = self.cost().saturating_add(extra);
-        let Some(paging) = &self.paging else {
-            return Some(self.schedule(self.search.smallest(most)?));
-        };
-        let found = paging.smallest(most)?;
-        let sequence = paging.model.prefetched(found.sequence.clone(), found.peak);
-        Some(self.schedule(&paging.candidate(sequence)?))
-    }
-
-    fn found_within(&mut self, bytes: u64, share: u64, most_cost: u64) -> Option<Schedule> {
-        if self.paging.is_none() || !self.searched.contains(&bytes) {
-            self.searched.push(bytes);
-            self.search.within(bytes, share, most_cost);
+    /// Returns the figures of the schedules that are found, in ascending order of bytes and descending
+    /// order of work.
+    pub(crate) fn known(&mut self) -> Vec<Figures> {
+        self.search.walk();
+        if let Some(paging) = &mut self.paging {
+            paging.take_front(&self.search);
+            paging.walk();
         }
-        let Some(paging) = &mut self.paging else {
-            return Some(self.schedule(self.search.cheapest(bytes)?));
+        let cost = self.cost();
+        let searched = self.paging.as_ref().unwrap_or(&self.search);
+        let figures = |it: &Candidate| {
+            let (bytes, extra_cost) = (it.peak, it.cost.saturating_sub(cost));
+            Figures { bytes, extra_cost }
         };
-        paging.take_front(&self.search);
-        let mut found = paging.within(bytes, share, most_cost)?.clone();
-        found.sequence = paging.model.prefetched(found.sequence, bytes);
-        found = paging.candidate(found.sequence)?;
-        Some(self.schedule(&found))
+        searched.front.iter().map(figures).collect()
+    }
+
+    /// Returns one of the schedules that are [known](Self::known). Copies come back as early as `bytes`
+    /// let them, or the live bytes of the schedule if these are more.
+    pub(crate) fn known_schedule(&self, index: usize, bytes: u64) -> Option<Schedule> {
+        let Some(paging) = &self.paging else {
+            return Some(self.schedule(self.search.front.get(index)?));
+        };
+        let found = paging.front.get(index)?;
+        let sequence = paging.model.prefetched(found.sequence.clone(), found.peak.max(bytes));
+        Some(self.schedule(&paging.candidate(sequence)?))
     }
 
     /// Returns the schedule of a named strategy that needs the fewest bytes.

@@ -44,14 +44,16 @@ pub(super) struct Candidate {
 /// A graph that is searched for several budgets.
 pub(super) struct Search<'a> {
     pub(super) model: Model,
-    limits: &'a Budget<'a>,
+    pub(super) limits: &'a Budget<'a>,
     pub(super) separators: Vec<Separator>,
     /// Each node once.
     pub(super) plain: Candidate,
-    /// Sequences that are there for every budget.
-    starts: Vec<Candidate>,
+    /// Sequences that are there for every budget: ascending cost.
+    pub(super) starts: Vec<Candidate>,
     /// The best sequences so far: ascending bytes, descending cost.
-    front: Vec<Candidate>,
+    pub(super) front: Vec<Candidate>,
+    /// Whether schedules were searched for.
+    pub(super) is_walked: bool,
 }
 
 impl<'a> Search<'a> {
@@ -74,6 +76,7 @@ impl<'a> Search<'a> {
             plain,
             starts: Vec::new(),
             front: Vec::new(),
+            is_walked: false,
         };
         search.model.add_paging(graph, slow);
         self.starts.iter().chain(&self.front).for_each(|it| search.keep(it.clone()));
@@ -132,8 +135,8 @@ impl<'a> Search<'a> {
         found.run(&model, &order);
         let plain = Candidate { peak: found.peak, cost: found.cost, sequence: order };
         let separators = separators(&model, &plain.sequence, SEPARATORS);
-        let mut search =
-            Self { model, limits, separators, plain, starts: Vec::new(), front: Vec::new() };
+        let (starts, front) = (Vec::new(), Vec::new());
+        let mut search = Self { model, limits, separators, plain, starts, front, is_walked: false };
         search.keep(search.plain.clone());
         search
     }
@@ -210,7 +213,7 @@ impl<'a> Search<'a> {
     }
 
     /// Puts a candidate into the front, if none there is as good in both figures.
-    fn keep(&mut self, candidate: Candidate) {
+    pub(super) fn keep(&mut self, candidate: Candidate) {
         let is_worse =
             |other: &Candidate| other.peak <= candidate.peak && other.cost <= candidate.cost;
         if self.front.iter().any(is_worse) {
@@ -227,22 +230,9 @@ impl<'a> Search<'a> {
         self.front[..end].iter().min_by_key(|it| (it.cost, it.peak))
     }
 
-    /// Returns the sequence known that needs the fewest bytes of those that cost at most `cost`.
-    pub(super) fn smallest(&self, cost: u64) -> Option<&Candidate> {
-        self.front.iter().find(|it| it.cost <= cost)
-    }
-
-    /// Searches for cheap sequences with at most `bytes` live, with a `share`-th of the usual work,
-    /// and returns the cheapest. A sequence that comes to cost more than `most_cost` is given up.
-    pub(super) fn within(&mut self, bytes: u64, share: u64, most_cost: u64) -> Option<&Candidate> {
-        let is_there = self.plain.peak <= bytes;
-        if !is_there && bytes >= self.model.floor() {
-            self.improve(bytes, share, most_cost);
-        }
-        self.cheapest(bytes)
-    }
-
-    fn improve(&mut self, bytes: u64, share: u64, most_cost: u64) {
+    /// Searches for cheap sequences with at most `bytes` live, from many starts, with a `share`-th of
+    /// the usual work.
+    pub(super) fn improve(&mut self, bytes: u64, share: u64) {
         let size = u64::try_from(self.plain.sequence.len()).unwrap_or(u64::MAX);
         let left = size.saturating_mul(EVALUATIONS) / share.max(1);
         let limits = self.limits;
@@ -271,7 +261,6 @@ impl<'a> Search<'a> {
             }
             let most =
                 best.as_ref().map_or(u64::MAX, |best| best.cost.saturating_add(best.cost / 4));
-            let most = most.min(most_cost);
             let mut own = Work { left: share, limits };
             let found = reduced(&self.model, &start.sequence, bytes, most, &mut own);
             let found = found.map(|found| pruned(&self.model, found, bytes, &mut own));
@@ -285,15 +274,21 @@ impl<'a> Search<'a> {
                 self.keep(candidate);
             }
         }
-        if let Some(best) = best.filter(|best| best.cost <= most_cost) {
-            self.repair(best, bytes, &mut work);
+        if let Some(best) = best {
+            self.repair(best, bytes, ROUNDS, &mut work);
         }
     }
 
     /// Leaves out some repetitions and reduces again, and keeps what costs less.
-    fn repair(&mut self, mut best: Candidate, bytes: u64, work: &mut Work<'_>) {
+    pub(super) fn repair(
+        &mut self,
+        mut best: Candidate,
+        bytes: u64,
+        rounds: usize,
+        work: &mut Work<'_>,
+    ) {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             if work.is_over() {
                 break;
             }

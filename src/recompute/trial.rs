@@ -12,6 +12,9 @@ use super::sequence::{Evaluation, Instance, Read, credit, signed};
 /// Marks positions of executions that are added; the other bits count them.
 const ADDED: u32 = 1 << 31;
 
+/// Positions of a block, of which only the extremes are looked at where they decide.
+const BLOCK: usize = 32;
+
 /// The figures of a changed sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Figures {
@@ -31,7 +34,15 @@ pub(super) struct Trial<'a> {
     /// Reads by instance, in the order of the sequence; `first_of` has the first one of each.
     of: Vec<u32>,
     first_of: Vec<u32>,
+    blocks: Vec<Block>,
     change: Change,
+}
+
+/// The live bytes of neighboring positions.
+struct Block {
+    least: i64,
+    most: i64,
+    sum: i128,
 }
 
 /// The differences between a changed sequence and the sequence.
@@ -52,8 +63,8 @@ struct Change {
     /// Reads of the executions that are added, with the first one of each.
     reads: Vec<Read>,
     first_read: Vec<u32>,
-    /// By position of the changed sequence: bytes more than at the position before.
-    bytes: Vec<i64>,
+    /// Positions of the changed sequence, with the bytes more than at the position before.
+    bytes: Vec<(usize, i64)>,
     /// Positions of the sequence at which other bytes may be in place.
     ends: Vec<u32>,
 }
@@ -100,8 +111,9 @@ impl Change {
 
     /// Adds bytes to the positions from `start` to before `end`.
     fn count(&mut self, start: usize, end: usize, bytes: i64) {
-        self.bytes[start] += bytes;
-        self.bytes[end] -= bytes;
+        if start != end && bytes != 0 {
+            self.bytes.extend([(start, bytes), (end, -bytes)]);
+        }
     }
 
     /// Returns the instance that replaces a binding.
@@ -113,7 +125,8 @@ impl Change {
 impl<'a> Trial<'a> {
     pub(super) fn new(model: &'a Model) -> Self {
         let (of, first_of) = (Vec::new(), Vec::new());
-        Self { model, now: Evaluation::default(), of, first_of, change: Change::default() }
+        let (now, change) = (Evaluation::default(), Change::default());
+        Self { model, now, of, first_of, blocks: Vec::new(), change }
     }
 
     /// Evaluates the sequence that is changed from now on, and returns whether it is valid.
@@ -138,6 +151,12 @@ impl<'a> Trial<'a> {
                 *first -= 1;
                 self.of[at(*first)] = narrow(index);
             }
+            self.blocks.clear();
+            self.blocks.extend(self.now.live.chunks(BLOCK).map(|live| Block {
+                least: live.iter().copied().min().map_or(0, signed),
+                most: live.iter().copied().max().map_or(0, signed),
+                sum: live.iter().map(|&live| i128::from(live)).sum(),
+            }));
         }
         is_valid
     }
@@ -166,7 +185,32 @@ impl<'a> Trial<'a> {
 
     /// Returns the figures of the sequence without the execution at a position, of a node that ran
     /// before.
+    #[cfg(test)]
     pub(super) fn without(&mut self, sequence: &[u32], position: u32, budget: u64) -> Figures {
+        let cost = self.leave_out(sequence, position);
+        let figures = self.figures(sequence, &[], cost, budget);
+        self.undo();
+        figures
+    }
+
+    /// Returns the bytes that are live at the highest position of the sequence without the execution
+    /// at a position, of a node that ran before; `None` if they are more than `budget`.
+    pub(super) fn peak_without(
+        &mut self,
+        sequence: &[u32],
+        position: u32,
+        budget: u64,
+    ) -> Option<u64> {
+        self.leave_out(sequence, position);
+        self.bind(sequence, true);
+        let found = self.peak_within(sequence.len(), signed(budget));
+        self.undo();
+        found
+    }
+
+    /// Notes the bindings that no longer exist without an execution, and returns the cost of all
+    /// others.
+    fn leave_out(&mut self, sequence: &[u32], position: u32) -> u64 {
         self.change.position = position;
         self.change.added = 0;
         let (from, to) = self.now.reads_at(at(position));
@@ -179,10 +223,7 @@ impl<'a> Trial<'a> {
             let before = self.now.bindings[at(gone)].before;
             self.change.replaced.push((gone, self.now.bindings[at(before)].instance));
         }
-        let cost = self.now.cost.saturating_sub(facts.cost);
-        let figures = self.figures(sequence, &[], cost, budget);
-        self.undo();
-        figures
+        self.now.cost.saturating_sub(facts.cost)
     }
 
     /// Returns the binding of a value that nodes at a position read, or [`NONE`].
@@ -281,8 +322,8 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Returns the figures of the change.
-    fn figures(&mut self, sequence: &[u32], nodes: &[u32], cost: u64, budget: u64) -> Figures {
+    /// Binds reads anew, and notes the bytes that this adds and removes at each position.
+    fn bind(&mut self, sequence: &[u32], is_shorter: bool) {
         let mut rebound: Vec<u32> = Vec::with_capacity(self.change.replaced.len());
         for &(binding, _) in &self.change.replaced {
             rebound.push(self.now.bindings[at(binding)].instance);
@@ -294,59 +335,115 @@ impl<'a> Trial<'a> {
                 self.rebind(instance);
             }
         }
-        self.settle(sequence.len(), nodes.is_empty());
-        let gone = if nodes.is_empty() { at(self.change.position) } else { usize::MAX };
+        self.settle(is_shorter);
+        let gone = if is_shorter { at(self.change.position) } else { usize::MAX };
         self.credits(sequence, gone);
-        let (first, last) = sequence.split_at(at(self.change.position));
-        let mut peak = 0;
-        let mut excess = 0_u128;
+        self.change.bytes.sort_unstable();
+    }
+
+    /// Returns the figures of the change.
+    fn figures(&mut self, sequence: &[u32], nodes: &[u32], cost: u64, budget: u64) -> Figures {
+        self.bind(sequence, nodes.is_empty());
+        let budget = signed(budget);
+        let first = at(self.change.position);
+        let gone = if nodes.is_empty() { first } else { usize::MAX };
+        let mut found = Total { peak: 0, excess: 0, budget };
         let mut more = 0_i64;
-        let mut count = |live: i64| {
-            let live = u64::try_from(live).unwrap_or(0);
-            peak = peak.max(live);
-            excess += u128::from(live.saturating_sub(budget));
-        };
-        let mut bytes = self.change.bytes.iter();
-        let mut step = || {
-            more += bytes.next().copied().unwrap_or(0);
-            more
-        };
-        for &live in &self.now.live[..first.len()] {
-            count(signed(live) + step());
+        let mut next = 0;
+        // Between two positions at which the change differs, all positions have as much more.
+        let mut place = 0;
+        let end = sequence.len() + nodes.len();
+        let mut middle: Vec<i64> = Vec::new();
+        while place < end {
+            while next < self.change.bytes.len() && self.change.bytes[next].0 <= place {
+                more += self.change.bytes[next].1;
+                next += 1;
+            }
+            let until = self.change.bytes.get(next).map_or(end, |it| it.0).min(end);
+            // Positions of the sequence before the change, of executions that are added, and behind.
+            self.add_up(place, until.min(first), more, gone, &mut found);
+            let behind = first + nodes.len();
+            let added = place.max(first)..until.min(behind);
+            middle.extend(added.map(|_| more));
+            let start = place.max(behind) - nodes.len();
+            self.add_up(start, until.max(behind) - nodes.len(), more, gone, &mut found);
+            place = until;
         }
         if !nodes.is_empty() {
             // Instances that are live before and behind the position are at executions between.
-            let made = last.first().map_or(0, |&node| {
+            let made = sequence.get(first).map_or(0, |&node| {
                 let writes = self.model.nodes[at(node)].writes.iter();
                 let made = writes.filter(|&&value| self.model.shows[at(value)] == NONE);
                 made.map(|&value| signed(self.model.bytes[at(value)])).sum()
             });
             let mut taken = Vec::new();
-            let across = self.now.gross[first.len()] - made;
-            for (index, &node) in nodes.iter().enumerate() {
+            let across = self.now.gross[first] - made;
+            for (index, (&node, more)) in nodes.iter().zip(middle).enumerate() {
                 let reads =
                     at(self.change.first_read[index])..at(self.change.first_read[index + 1]);
                 let reads = &self.change.reads[reads];
                 let position = ADDED | narrow(index);
                 let instances = &self.now.instances;
                 let credit = credit(self.model, instances, position, node, reads, &mut taken);
-                count(across + step() - signed(credit));
+                found.count(across + more - signed(credit));
             }
         }
-        for (position, &live) in self.now.live.iter().enumerate().skip(first.len()) {
-            let more = step();
-            if position != gone {
-                count(signed(live) + more);
-            }
-        }
+        let peak = u64::try_from(found.peak).unwrap_or(0);
+        let excess = u128::try_from(found.excess).unwrap_or(0);
         Figures { peak, cost, excess }
     }
 
+    /// Adds up the bytes of some positions of the sequence, each with `more`.
+    fn add_up(&self, start: usize, end: usize, more: i64, gone: usize, found: &mut Total) {
+        let mut position = start;
+        while position < end {
+            let block = position / BLOCK;
+            let next = ((block + 1) * BLOCK).min(end);
+            let is_whole = position == block * BLOCK
+                && next - position == BLOCK.min(self.now.live.len() - position)
+                && !(position..next).contains(&gone);
+            let Block { least, most, sum } = self.blocks[block];
+            let budget = found.budget;
+            if is_whole && least + more >= 0 && (most + more <= budget || least + more >= budget) {
+                found.peak = found.peak.max(most + more);
+                if most + more > budget {
+                    let count = i128::try_from(next - position).unwrap_or(0);
+                    found.excess += sum + count * i128::from(more - budget);
+                }
+            } else {
+                for position in (position..next).filter(|&position| position != gone) {
+                    found.count(signed(self.now.live[position]) + more);
+                }
+            }
+            position = next;
+        }
+    }
+
+    /// Returns the bytes at the highest position of a sequence without an execution, or `None` if
+    /// they are more than `budget`.
+    fn peak_within(&self, steps: usize, budget: i64) -> Option<u64> {
+        let gone = at(self.change.position);
+        let mut found = Total { peak: 0, excess: 0, budget };
+        let (mut more, mut next, mut place) = (0_i64, 0, 0);
+        while place < steps {
+            while next < self.change.bytes.len() && self.change.bytes[next].0 <= place {
+                more += self.change.bytes[next].1;
+                next += 1;
+            }
+            let until = self.change.bytes.get(next).map_or(steps, |it| it.0).min(steps);
+            self.add_up(place, until, more, gone, &mut found);
+            if found.peak > budget {
+                return None;
+            }
+            place = until;
+        }
+        u64::try_from(found.peak).ok()
+    }
+
     /// Finds the new last readers, and notes the bytes that they add and remove.
-    fn settle(&mut self, steps: usize, is_shorter: bool) {
+    fn settle(&mut self, is_shorter: bool) {
         let change = &mut self.change;
         change.bytes.clear();
-        change.bytes.resize(steps + change.added + 3, 0);
         let touched = core::mem::take(&mut change.touched);
         for it in &touched {
             let instance = self.now.instances[at(it.instance)];
@@ -422,6 +519,21 @@ impl<'a> Trial<'a> {
         change.reads.clear();
         change.first_read.clear();
         change.ends.clear();
+    }
+}
+
+/// Figures of positions that are added up.
+struct Total {
+    peak: i64,
+    excess: i128,
+    budget: i64,
+}
+
+impl Total {
+    fn count(&mut self, live: i64) {
+        let live = live.max(0);
+        self.peak = self.peak.max(live);
+        self.excess += i128::from((live - self.budget).max(0));
     }
 }
 
@@ -522,6 +634,8 @@ mod tests {
                     let shorter = without(&sequence, |other| other == position);
                     let found = trial.without(&sequence, narrow(position), budget);
                     assert_eq!(Some(found), figures(&model, &shorter, budget));
+                    let fits = trial.peak_without(&sequence, narrow(position), budget);
+                    assert_eq!(fits, Some(found.peak).filter(|&peak| peak <= budget));
                     left_out += 1;
                     if random.below(3) == 0 {
                         sequence = shorter;

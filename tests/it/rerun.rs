@@ -392,6 +392,41 @@ fn layered(sizes: &[(u64, u64, usize, usize)]) -> Graph {
     builder.build().unwrap()
 }
 
+/// Asserts that a goal with more bytes, or with more work, is never met by a worse plan, over calls that
+/// share nothing. Returns the number of pairs of goals.
+fn compare_goals(graph: &Graph) -> usize {
+    let extra = |plan: &Plan| plan.recomputed().map_or(0, |it| it.extra_cost);
+    let found = |goal| Planner::new().recompute(graph, goal).ok();
+    let most = Planner::new().keep_order(true).plan(graph).unwrap().arena_bytes();
+    let mut others = Vec::new();
+    let mut budgets: Vec<u64> = (6..=20).step_by(2).map(|step| most * step / 20).collect();
+    for percent in [5, 40] {
+        let plan = found(Goal::Extra(percent * 10_000)).unwrap();
+        budgets.push(plan.arena_bytes());
+        others.push(plan);
+    }
+    let goals: Vec<(u64, Option<Plan>)> =
+        budgets.into_iter().map(|bytes| (bytes, found(Goal::Bytes(bytes)))).collect();
+    others.extend(goals.iter().filter_map(|it| it.1.clone()));
+    let mut pairs = 0;
+    for (bytes, plan) in goals {
+        assert!(plan.iter().all(|plan| plan.arena_bytes() <= bytes));
+        for other in others.iter().filter(|it| it.arena_bytes() <= bytes) {
+            let plan = plan.as_ref().expect("a schedule within these bytes is known");
+            assert!(extra(plan) <= extra(other), "{bytes}: {} {}", extra(plan), extra(other));
+            pairs += 1;
+        }
+    }
+    pairs
+}
+
+#[test]
+fn more_bytes_never_cost_more_work() {
+    for graph in [chain(24), training(6)] {
+        assert!(compare_goals(&graph) > 20);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -407,5 +442,16 @@ proptest! {
             prop_assert!(plan.arena_bytes() <= bytes);
             plan.check(&graph).unwrap();
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    #[test]
+    fn more_bytes_never_cost_more_work_in_layered_graphs(
+        sizes in prop::collection::vec((1_u64..8, 1_u64..20, 0_usize..40, 0_usize..40), 4..24),
+    ) {
+        prop_assert!(compare_goals(&layered(&sizes)) > 0);
     }
 }
