@@ -122,8 +122,8 @@ impl Planner<'_> {
             }
             Goal::Strategy(strategy) => match search.by_strategy(strategy) {
                 Some(schedule) => {
-                    let plan = self.plan_schedule(graph, &search, &schedule)?;
-                    self.with_bound(graph, &search, plan)
+                    let made = self.plan_schedule(graph, &search, &schedule)?;
+                    with_bound(graph, &search, made)
                 }
                 None => Ok(best),
             },
@@ -203,10 +203,10 @@ impl Planner<'_> {
         let mut least = u64::MAX;
         for index in (0..end).rev() {
             // Copies that come back early may not leave room for themselves.
-            let mut last = None;
+            let mut tried = None;
             for limit in [bytes, 0] {
                 let schedule = search.known_schedule(index, limit);
-                if schedule == last {
+                if schedule == tried {
                     continue;
                 }
                 let Some(schedule) = schedule else { continue };
@@ -214,10 +214,10 @@ impl Planner<'_> {
                 let needed = fast_bytes(&plan);
                 let fits = plan.fits();
                 if needed <= bytes && fits.is_ok() {
-                    return self.with_bound(graph, search, plan).map(Ok);
+                    return with_bound(graph, search, plan).map(Ok);
                 }
                 least = least.min(needed.max(bytes.saturating_add(1)));
-                last = Some(schedule);
+                tried = Some(schedule);
             }
         }
         // The schedule with the fewest bytes, for the message.
@@ -269,7 +269,7 @@ impl Planner<'_> {
                 is_better = true;
             }
         }
-        if is_better { self.with_bound(graph, search, best) } else { Ok(best) }
+        if is_better { with_bound(graph, search, best) } else { Ok(best) }
     }
 
     /// Returns a plan with the schedule of another one, with scratch memory: `executions` is the graph
@@ -309,17 +309,6 @@ impl Planner<'_> {
         Ok(plan)
     }
 
-    /// Returns a plan with the proven bound of its extra work, checked.
-    fn with_bound(&self, graph: &Graph, search: &Recompute<'_>, mut plan: Plan) -> Result<Plan> {
-        if let Some(mut recomputed) = plan.recomputed.take() {
-            let bytes = bytes_beside(&plan, recomputed.paging.is_some());
-            recomputed.extra_bound = search.bound(bytes).min(recomputed.extra_cost);
-            plan.recomputed = Some(recomputed);
-            plan.check(graph)?;
-        }
-        Ok(plan)
-    }
-
     /// Returns the plan of a schedule, without a bound of the extra work. A plan with repetitions is
     /// not checked yet.
     fn plan_schedule(
@@ -351,6 +340,17 @@ impl Planner<'_> {
         });
         Ok(plan)
     }
+}
+
+/// Returns a plan with the proven bound of its extra work, checked.
+fn with_bound(graph: &Graph, search: &Recompute<'_>, mut plan: Plan) -> Result<Plan> {
+    if let Some(mut recomputed) = plan.recomputed.take() {
+        let bytes = bytes_beside(&plan, recomputed.paging.is_some());
+        recomputed.extra_bound = search.bound(bytes).min(recomputed.extra_cost);
+        plan.recomputed = Some(recomputed);
+        plan.check(graph)?;
+    }
+    Ok(plan)
 }
 
 /// Returns the bytes of all arenas but that of the slow memory.

@@ -50,6 +50,9 @@ impl Search<'_> {
         for &budget in &budgets {
             self.step_down(&mut lines, above, budget, &mut allowed.clone());
             above = budget;
+            if failures == 0 && self.cheapest(budget).is_none() && self.model.paging.is_none() {
+                self.improve_anew(budget);
+            }
             failures = if self.cheapest(budget).is_some() { 0 } else { failures + 1 };
             if failures == FAILURES || self.limits.exhausted() {
                 break;
@@ -58,6 +61,15 @@ impl Search<'_> {
         for pair in budgets.windows(2).rev() {
             self.step_up(pair[1], pair[0], &mut allowed.clone());
         }
+    }
+
+    /// Searches for a budget as if there were starts alone: what was found for larger budgets can lead
+    /// away from sequences that fit.
+    fn improve_anew(&mut self, budget: u64) {
+        let known = core::mem::take(&mut self.front);
+        self.keep(self.plain.clone());
+        self.improve(budget, 1);
+        known.into_iter().for_each(|it| self.keep(it));
     }
 
     /// Returns the budgets of the walk, from the largest down.
