@@ -69,7 +69,9 @@ impl Search<'_> {
         let known = core::mem::take(&mut self.front);
         self.keep(self.plain.clone());
         self.improve(budget, 1);
-        known.into_iter().for_each(|it| self.keep(it));
+        for candidate in known {
+            self.keep(candidate);
+        }
     }
 
     /// Returns the budgets of the walk, from the largest down.
