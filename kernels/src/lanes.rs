@@ -2,9 +2,10 @@
 //!
 //! Processors multiply the channels of two lanes and add the products to a third one, in one or two
 //! instructions: two channels of 16 bits (`pmaddwd`), or, with AVX-512 VNNI, four of eight bits
-//! (`vpdpbusd`), of which those of the image are unsigned and those of the weights signed. So the
-//! former are differences from the zero point, and the latter the bytes themselves: what a zero point
-//! adds to a sum is the same at all positions, and sums begin with as much less.
+//! (`vpdpbusd`), of which those of the image are unsigned and those of the weights signed. Channels of
+//! 16 bits are differences from the zero point; those of eight bits are the bytes of the image
+//! themselves. The zero point then adds the same number to the sums at all positions, and sums begin
+//! with as much less.
 //!
 //! A vector of lanes is kept as one of `f32`, whose bits it has: no instruction computes with them as
 //! such. Sums are kept so, too.

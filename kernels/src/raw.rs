@@ -503,7 +503,7 @@ pub(crate) fn pair_products<I: Isa>(isa: I, a: I::I32, b: I::I32) -> I::I32 {
     ops.add(ops.mul(lower(a), lower(b)), ops.mul(upper(a), upper(b)))
 }
 
-/// That this processor multiplies four bytes at a time in vectors of 64 bytes (AVX-512 VNNI).
+/// The proof that this processor multiplies four bytes at a time in vectors of 64 bytes (AVX-512 VNNI).
 #[derive(Clone, Copy)]
 #[cfg(target_arch = "x86_64")]
 pub(crate) struct Vnni(Avx512Isa);
@@ -515,10 +515,10 @@ impl Vnni {
         Avx512Isa::new().filter(|_| has).map(Self)
     }
 
-    /// Runs a function of vectors with such instructions.
+    /// Runs an operation with such instructions.
     ///
-    /// No other processor has to run it: where two kinds share its closures, compilers may not put
-    /// them into the function of either, and each vector instruction becomes a call.
+    /// No other kind of processor runs the same operation: where two kinds share its closures, compilers
+    /// may not put them into the function of either, and each vector instruction becomes a call.
     pub(crate) fn dispatch<Op: SimdOp>(self, op: Op) -> Op::Output {
         #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512vnni,f16c")]
         fn with<Op: SimdOp>(isa: Avx512Isa, op: Op) -> Op::Output {
@@ -560,7 +560,7 @@ impl Vnni {
     }
 }
 
-/// That this processor multiplies four bytes at a time: none of this architecture does.
+/// The proof that this processor multiplies four bytes at a time: none of this architecture does.
 #[derive(Clone, Copy)]
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) enum Vnni {}
