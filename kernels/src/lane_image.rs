@@ -8,12 +8,12 @@ use rten_simd::Isa;
 use crate::bytes::Encoding;
 use crate::conv::COLUMNS;
 use crate::frame::Source;
-use crate::lanes::{Lane, MOST_CHANNELS, convert};
+use crate::lanes::{Lane, MOST_CHANNELS, SOME, convert};
 use crate::pack::{Segments, Sliding};
 use crate::raw::Planes;
 
 /// Elements of a line that is being made: as many as positions, and what conversions may write behind.
-const LINE: usize = COLUMNS + 16;
+const LINE: usize = COLUMNS + SOME;
 
 /// Lines of the channels of a lane.
 type LinesOf<L> = [[<L as Lane>::Element; LINE]; MOST_CHANNELS];

@@ -22,7 +22,7 @@ pub(crate) const MOST_TERMS: usize = 33_025;
 /// Channels of a lane, at most.
 pub(crate) const MOST_CHANNELS: usize = 4;
 /// Elements that are converted at a time: as many as compilers put in vectors.
-const SOME: usize = 16;
+pub(crate) const SOME: usize = 16;
 
 /// The channels of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,6 +127,15 @@ impl Lane for Pairs {
     fn add<I: Isa>(self, isa: I, sums: I::I32, weights: I::I32, image: I::I32) -> I::I32 {
         isa.i32().add(sums, pair_products(isa, weights, image))
     }
+}
+
+/// Returns the lanes of [`Lanes::Quads`].
+///
+/// # Errors
+///
+/// [`Error::OutOfRange`] if this processor does not multiply such lanes.
+pub(crate) fn quads() -> Result<Vnni> {
+    Vnni::new().ok_or(Error::OutOfRange { what: "the channels of a lane" })
 }
 
 /// [`Lanes::Quads`].

@@ -16,11 +16,11 @@ use crate::error::{Error, Result, check, check_at_least};
 use crate::frame::{Frame, Lines};
 use crate::lane_image::{Image, Rows};
 use crate::lane_product::{Bits, Columns, accumulate, tile};
-use crate::lanes::{Lane, Lanes, MOST_CHANNELS, MOST_TERMS, Pairs};
+use crate::lanes::{Lane, Lanes, MOST_CHANNELS, MOST_TERMS, Pairs, quads};
 use crate::pack::{Segments, Sliding};
 use crate::product::{ROWS, is_wide, panel_rows};
 use crate::quantized_copied;
-use crate::raw::{Axis, Planes, PlanesMut, Vnni};
+use crate::raw::{Axis, Planes, PlanesMut};
 use crate::requantize::Requantization;
 use crate::team::{Team, even, ranges};
 
@@ -337,8 +337,7 @@ impl QuantizedConv {
                 team.run(parts, scratch, |sweep, scratch| Paired { sweep, scratch }.dispatch());
             }
             Lanes::Quads => {
-                let lane =
-                    Vnni::new().ok_or(Error::OutOfRange { what: "the channels of a lane" })?;
+                let lane = quads()?;
                 team.run(parts, scratch, |sweep, scratch| {
                     lane.dispatch(Wide { sweep, scratch, lane });
                 });

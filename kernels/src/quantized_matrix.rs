@@ -11,9 +11,9 @@ use crate::bytes::Encoding;
 use crate::conv::COLUMNS;
 use crate::error::{Error, Result, check, check_at_least};
 use crate::lane_product::accumulate;
-use crate::lanes::{Lane, Lanes, MOST_CHANNELS, MOST_TERMS, Pairs, Turned};
+use crate::lanes::{Lane, Lanes, MOST_CHANNELS, MOST_TERMS, Pairs, Turned, quads};
 use crate::product::ROWS;
-use crate::raw::{Axis, Planes, PlanesMut, Vnni};
+use crate::raw::{Axis, Planes, PlanesMut};
 use crate::requantize::Requantization;
 use crate::team::{Team, even, ranges};
 
@@ -183,8 +183,7 @@ impl QuantizedMatrix {
                 Bound { sweep, scratch, lane: Turned(Pairs) }.dispatch();
             }),
             Lanes::Quads => {
-                let vnni =
-                    Vnni::new().ok_or(Error::OutOfRange { what: "the channels of a lane" })?;
+                let vnni = quads()?;
                 team.run(parts, scratch, |sweep, scratch| {
                     vnni.dispatch(Bound { sweep, scratch, lane: Turned(vnni) });
                 });

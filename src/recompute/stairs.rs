@@ -27,6 +27,21 @@ const COPYING: u64 = 8;
 /// Evaluations of sequences for each budget of the grid.
 const EVALUATIONS: u64 = 3_000;
 
+/// The part of the usual work of one budget, as a divisor, for budgets that a step down misses.
+const SHARE: u64 = 2;
+
+/// Failures in a row that end the walk down.
+const FAILURES: usize = 2;
+
+/// Starts that a step down goes on from.
+const PASSED: usize = 2;
+
+/// Rounds of improvement of each step.
+const ROUNDS: usize = 1;
+
+/// Most schedules that a step down goes on from, besides the best one and starts.
+const LINES: usize = 3;
+
 impl Search<'_> {
     /// Searches for schedules within all budgets, once.
     pub(super) fn walk(&mut self) {
@@ -154,18 +169,3 @@ fn portion(bytes: u64, part: u64, parts: u64) -> u64 {
     let portion = u128::from(bytes) * u128::from(part) / u128::from(parts);
     u64::try_from(portion).unwrap_or(bytes)
 }
-
-/// The part of the usual work of one budget, as a divisor, for budgets that a step down misses.
-const SHARE: u64 = 2;
-
-/// Failures in a row that end the walk down.
-const FAILURES: usize = 2;
-
-/// Starts that a step down goes on from.
-const PASSED: usize = 2;
-
-/// Rounds of improvement of each step.
-const ROUNDS: usize = 1;
-
-/// Most schedules that a step down goes on from, besides the best one and starts.
-const LINES: usize = 3;
