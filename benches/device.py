@@ -171,6 +171,7 @@ def measured(name: str, network: Network, options: argparse.Namespace) -> Row:
     import torch
 
     import arenaplan as ap
+    from arenaplan._core import step_times
     from arenaplan.device.backend import BACKEND
 
     rounds, streams = options.rounds, options.streams
@@ -213,7 +214,7 @@ def measured(name: str, network: Network, options: argparse.Namespace) -> Row:
         replayed = median(lambda: fast.run(inputs), rounds)
         size = plain.plan.arena_bytes + plain.program.outside_bytes
         launches = plain.program.launches
-        estimate = sum(BACKEND.seconds(plain.graph, plain.plan)) * 1e3
+        estimate = sum(step_times(plain.graph.core, plain.plan, BACKEND.costs(plain.graph))) * 1e-6
         if options.profile:
             _profile(plain)
     return Row(name, ours, replayed, estimate, eager, recorded, size, taken, launches, error)

@@ -141,7 +141,7 @@ def measure(name: str, rounds: int) -> Row:
     from arenaplan.cli.run import random_input
 
     graph = load(name)
-    backend = ap.backend.backend_of("numpy")
+    costs = ap.executor.BACKEND.costs(graph)
     plans = {key: ap.plan(graph, target="numpy", **options) for key, options in PLANS.items()}
     sizes = {key: plan.arena_bytes for key, plan in plans.items()}
     sizes["ideal"] = ap.plan(graph, target="ideal").arena_bytes
@@ -159,7 +159,9 @@ def measure(name: str, rounds: int) -> Row:
                 start = time.thread_time()
                 executor.run(inputs, borrow=True)
                 best[key] = min(best[key], time.thread_time() - start)
-    estimated = {key: sum(backend.seconds(graph, plan)) for key, plan in plans.items()}
+    estimated = {
+        key: sum(ap._core.step_times(graph.core, plan, costs)) * 1e-9 for key, plan in plans.items()
+    }
     return Row(
         Path(name).stem if "/" not in name else f"{Path(name).stem}.onnx", sizes, estimated, best
     )

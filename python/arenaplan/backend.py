@@ -1,92 +1,25 @@
 """
 Backends: code that runs the plans of a target, as far as the planner depends on it.
 
-A backend says which scratch memory its kernels need, and estimates the time of a run. Planning
+A backend states costs: which scratch memory its kernels need, and how long they take. Planning
 looks a backend up here by the name of the plan's target and imports none, so that a backend may
 import planning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import os
 
-    from arenaplan._core import Plan, Strips
+    from arenaplan._core import Strips
     from arenaplan.graph import Choice, Graph
     from arenaplan.symbols import Operators
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes"
 """A model file, or the content of one."""
-
-Scratch: TypeAlias = "Mapping[int, Sequence[Sequence[Choice]]]"
-"""By node, the choices of size of each of its scratch buffers."""
-
-
-class Backend(Protocol):
-    """Interface of a runtime for planning."""
-
-    @property
-    def name(self) -> str:
-        """The name of its target."""
-
-    def workspaces(
-        self,
-        graph: Graph,
-        steps: Iterable[Sequence[int]] | None = None,
-        strips: Sequence[Strips] = (),
-    ) -> Scratch:
-        """
-        Return the scratch buffers of steps, by the last node of each.
-
-        Parameters
-        ----------
-        graph : Graph
-            The graph that is planned.
-        steps : iterable of sequence of int, optional
-            The nodes that run as one; each node by itself if left out. The cost of a choice is
-            the time of the step with it, in any unit that is the same for all choices of a node.
-        strips : sequence of Strips
-            How steps run strip by strip, for those that do: their first scratch buffer holds the
-            line buffers.
-        """
-
-    def staging(self, graph: Graph, steps: Iterable[Sequence[int]]) -> Scratch:
-        """Return the scratch buffers of steps whose output overlaps an input, likewise."""
-
-    def seconds(self, graph: Graph, plan: Plan) -> Sequence[float]:
-        """
-        Return the estimated seconds of each step of a plan.
-
-        The estimate covers what the plan decides: nodes that run as one, the sizes of
-        scratch buffers, outputs that overlap inputs, and copies that sharing spares.
-        """
-
-    def step_seconds(
-        self, graph: Graph, nodes: Sequence[int], *, staged: bool
-    ) -> Sequence[tuple[int, float]]:
-        """
-        Return the ways to run nodes as one: bytes of scratch memory, and estimated seconds.
-
-        Parameters
-        ----------
-        nodes : sequence of int
-            Nodes that run as one, or one node.
-        staged : bool
-            Whether the output overlaps an input.
-        """
-
-    def narrow_steps(self, graph: Graph) -> Sequence[list[list[int]]]:
-        """
-        Return several ways to form steps that might be fast in few bytes.
-
-        They pass on small integers; there are none if the graph is not quantized.
-        """
-
-    def row_kernels(self, graph: Graph) -> RowKernels | None:
-        """Return what is known of running steps of a graph strip by strip; ``None`` if nothing."""
 
 
 class Way(NamedTuple):
@@ -95,6 +28,16 @@ class Way(NamedTuple):
     bytes: int
     """Scratch memory, or all that is live meanwhile."""
     nanoseconds: int
+
+
+class StepCost(NamedTuple):
+    """Scratch memory and time of nodes that run as one."""
+
+    workspaces: Sequence[Sequence[Choice]]
+    """The choices of size of each scratch buffer. The cost of a choice is the time of the step with
+    that size, in any unit that is the same for all choices of the step."""
+    ways: Sequence[Way]
+    """All scratch memory together, and time; ascending bytes, at least one."""
 
 
 class RowCost(NamedTuple):
@@ -116,18 +59,55 @@ class RowKernel(NamedTuple):
     """Of some numbers of rows, ascending; others lie on a line between them."""
 
 
-class RowKernels(Protocol):
-    """The kernels of one graph that make some rows of their result from some rows of operands."""
+class Costs(Protocol):
+    """
+    The costs that a runtime states of the steps of one graph.
+
+    The core asks, and decides. Equal questions have equal answers.
+    """
 
     @property
-    def moves(self) -> tuple[int, int]:
-        """Nanoseconds of a call that moves rows in a line buffer, and of a thousand bytes."""
+    def row_moves(self) -> tuple[int, int] | None:
+        """
+        Nanoseconds of a call that moves rows in a line buffer, and of a thousand bytes.
 
-    def of(self, nodes: Iterable[int]) -> Sequence[RowKernel]:
-        """Return the kernels that perform nodes; those that have none are left out."""
+        ``None`` if no step runs strip by strip.
+        """
 
-    def can_run(self, nodes: Sequence[int], strips: Strips) -> bool:
+    def step(self, nodes: Sequence[int], staged: bool) -> StepCost | None:
+        """
+        Return the cost of nodes that run as one; ``None`` if no kernel runs them.
+
+        Parameters
+        ----------
+        nodes : sequence of int
+            Indices of the nodes, in order; one node or several.
+        staged : bool
+            Whether the output overlaps an input at a distance.
+        """
+
+    def step_in_strips(self, nodes: Sequence[int], strips: Strips) -> StepCost | None:
+        """Return the cost of nodes that run strip by strip, line buffers in the first buffer."""
+
+    def groupings(self) -> Sequence[list[list[int]]]:
+        """Return sequences of steps that are compared with those of the core's own search."""
+
+    def row_kernels(self, nodes: Sequence[int]) -> Sequence[RowKernel]:
+        """Return the kernels that perform nodes on some rows; nodes without one are left out."""
+
+    def runs_in_strips(self, nodes: Sequence[int], strips: Strips) -> bool:
         """Return whether nodes can run in these strips: rows at an edge may be unlike others."""
+
+
+class Backend(Protocol):
+    """Interface of a runtime for planning."""
+
+    @property
+    def name(self) -> str:
+        """The name of its target."""
+
+    def costs(self, graph: Graph) -> Costs:
+        """Return the costs of the steps of a graph."""
 
 
 _BACKENDS: dict[str, Callable[[], Backend]] = {}

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from arenaplan import _core
-from arenaplan.backend import Scratch, backend_of
+from arenaplan.backend import backend_of
 from arenaplan.building import GraphBuilder
 from arenaplan.effects import (
     NO_EFFECTS,
@@ -401,11 +401,13 @@ class Graph(GraphBuilder):
         if workspace == "none" or backend is None:
             return graph.core
         graph.require_weights(target)
-        named = set(overlapped)
-        staged = [nodes for nodes in steps or () if nodes[-1] in named]
-        return graph.core.with_workspaces(
-            _rows(backend.workspaces(graph, steps, strips)), _rows(backend.staging(graph, staged))
-        )
+        each = [[node.index] for node in graph.nodes] if steps is None else steps
+        return graph.core.declared(backend.costs(graph), each, list(overlapped), strips)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether kernels can be asked for their scratch memory: not if it is from a graph file."""
+        return self._has_weights
 
     def require_weights(self, target: str) -> None:
         """
@@ -506,11 +508,3 @@ def _attributes_of(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
         name: tuple(value) if isinstance(value, list) else value
         for name, value in attributes.items()
     }
-
-
-def _rows(scratch: Scratch) -> list[tuple[int, list[list[tuple[int, float]]]]]:
-    """Return scratch buffers as the core takes them."""
-    return [
-        (node, [[(choice.bytes, choice.cost) for choice in slot] for slot in slots])
-        for node, slots in scratch.items()
-    ]

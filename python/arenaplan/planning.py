@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from math import inf
-from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias, Unpack
 
 from arenaplan import _core
 from arenaplan._core import Paging, Plan, RecomputeCurve, SharedPlan, Strips, Target
-from arenaplan.backend import backend_of
-from arenaplan.errors import CapacityExceeded, InvalidOption, RecomputeExceeded
+from arenaplan.backend import Costs, backend_of
+from arenaplan.errors import CapacityExceeded, InvalidOption
 from arenaplan.graph import Graph
 from arenaplan.options import (
     PlanKeywords,
@@ -25,7 +23,6 @@ from arenaplan.options import (
     whole_number,
 )
 from arenaplan.spaces import Space, homes_of, parse_size, parse_spaces
-from arenaplan.tradeoff import Maker, Point, chosen
 from arenaplan.watch import Progress, Watch, checked_seconds
 
 _ANY_SLOWDOWN = 10**9
@@ -40,7 +37,7 @@ def plan(
     *,
     steps: Sequence[Sequence[int]] | None = None,
     strips: Sequence[Strips] = (),
-    costs: Sequence[int] | None = None,
+    node_times: Sequence[int] | None = None,
     recompute: str | int | None = None,
     page_to: str | Space | None = None,
     time_limit: float | None = None,
@@ -61,7 +58,7 @@ def plan(
         Values inside of a step get no memory.
     strips : sequence of Strips
         How steps of ``steps`` run strip by strip, for those that do.
-    costs : sequence of int, optional
+    node_times : sequence of int, optional
         Time of each node, in any unit, for the timetable of several ``workers``. By default a node
         takes as long as it touches bytes.
     recompute : str or int, optional
@@ -118,7 +115,7 @@ def plan(
     Plan('', 8064 bytes, optimal)
     >>> ap.plan(graph, outputs="caller")  # y is where z is going to be
     Plan('', 4032 bytes, optimal)
-    >>> timed = ap.plan(graph, workers=2, costs=[30, 10])
+    >>> timed = ap.plan(graph, workers=2, node_times=[30, 10])
     >>> timed.timetable.starts, timed.timetable.span
     ([0, 30], 40)
     """
@@ -126,84 +123,59 @@ def plan(
     target = target_of(options, graph.target)
     graph = graph.for_target(target.name)
     arguments = core_options(options, target)
-    given_costs = None
-    if costs is not None:
+    times = None
+    if node_times is not None:
         if options.workers == 1:
-            raise InvalidOption("option costs: a plan for one worker has no times")
-        given_costs = [whole_number(cost, "costs") for cost in costs]
-        if not all(0 <= cost < 1 << 64 for cost in given_costs):
-            raise InvalidOption("option costs: a time is no number of 64 bits")
-    slowdown = slowdown_of(options)
-    if options.workers > 1:
-        arguments["max_slowdown"] = _ANY_SLOWDOWN if slowdown == inf else round(slowdown * 1000)
+            raise InvalidOption("option node_times: a plan for one worker has no timetable")
+        times = [whole_number(time, "node_times") for time in node_times]
+        if not all(0 <= time < 1 << 64 for time in times):
+            raise InvalidOption("option node_times: times must be integers from 0 to 2^64 - 1")
     memories = _memories(graph, options, target)
     if memories.rows is not None:
         arguments["alignment"] = min(row[2] for row in memories.rows)
     wanted = None if steps is None else [list(step) for step in steps]
-    backend = None if options.workspace == "none" else backend_of(target.name)
-    if backend is not None:
-        graph.require_weights(target.name)
+    costs = _costs(graph, options, target)
+    if options.workers > 1 or (costs is not None and memories.rows is None and wanted is None):
+        arguments["max_slowdown"] = _thousandths(options)
     watch = Watch(on_progress, checked_seconds(time_limit))
     if recompute is not None:
         goal = goal_of(recompute)
-        if memories.rows is not None or wanted is not None or options.workers != 1:
+        if memories.rows is not None or wanted is not None or options.workers != 1 or strips:
             raise InvalidOption(
-                "option recompute: steps, spaces and workers are not chosen together with it"
+                "option recompute: steps, strips, spaces and workers are not chosen together with "
+                "recompute; leave them out"
             )
-        paging = paging_of(page_to)
-
-        def scheduled(goal: Goal, paging: Paging | None = paging) -> Plan:
-            return _core.recompute(
-                graph.core,
-                {**arguments, "workspace": "none"},
-                (goal.kind, goal.number),
-                goal.name,
-                on_progress=watch.tell,
-                time_limit=watch.seconds_left,
-                paging=paging,
-            )
-
-        if backend is None:
-            return scheduled(goal)
-
-        def with_scratch(goal: Goal, paging: Paging | None) -> Plan:
-            found = scheduled(goal, paging)
-            if found.schedule is None:
-                seconds = watch.seconds_left
-                return plan(graph, options, time_limit=seconds, on_progress=on_progress)
-            executions = graph.for_plan(found).core_for("auto", found.steps, (), target.name)
-            return _core.recompute_with_scratch(
-                graph.core, executions, arguments, found, time_limit=watch.seconds_left
-            )
-
-        slow = (None,) if paging is None else (None, paging)
-        return _better(goal, [partial(with_scratch, paging=it) for it in slow])
+        return _core.recompute(
+            graph.core,
+            arguments,
+            (goal.kind, goal.number),
+            strategy=goal.name,
+            paging=paging_of(page_to),
+            costs=costs,
+            on_progress=watch.tell,
+            time_limit=watch.seconds_left,
+        )
     if page_to is not None:
         raise InvalidOption("option page_to: it needs a goal, which is the option recompute")
-    if backend is None:
 
-        def made() -> Plan:
-            return _core.plan(
-                graph.core,
-                arguments,
-                wanted,
-                *memories,
-                on_progress=watch.tell,
-                time_limit=watch.seconds_left,
-                strips=strips,
-                costs=given_costs,
-            )
+    def made() -> Plan:
+        return _core.plan(
+            graph.core,
+            arguments,
+            steps=wanted,
+            spaces=memories.rows,
+            homes=memories.homes,
+            strips=strips,
+            node_times=times,
+            costs=costs,
+            on_progress=watch.tell,
+            time_limit=watch.seconds_left,
+        )
 
-        result = made()
-        if watch.was_ended:
-            # A search that is ended in a packing has not even placed everything once.
-            result = min(result, made(), key=lambda plan: plan.arena_bytes)
-    else:
-        is_timed = memories.rows is None and wanted is None and options.workers == 1
-        if is_timed and slowdown < inf:
-            arguments["max_slowdown"] = round(slowdown * 1000)
-        maker = Maker(graph, arguments, target.techniques, memories, backend, watch, given_costs)
-        result = chosen(maker, slowdown, wanted, strips).plan
+    result = made()
+    if watch.was_ended:
+        # A search that is ended in a packing has not even placed everything once.
+        result = min(result, made(), key=lambda plan: plan.arena_bytes)
     try:
         result.fits()
     except CapacityExceeded as error:
@@ -320,70 +292,13 @@ def goal_of(recompute: str | int) -> Goal:
     return Goal("bytes", parse_size(text))
 
 
-_ATTEMPTS = 6
-"""Budgets of values that are tried for a budget of values and scratch memory."""
-_MOST_EXTRA = 1_000_000
-"""Extra work of the smallest arena that is looked for, in millionths."""
+class Point(NamedTuple):
+    """Bytes and seconds of a plan."""
 
-
-def _with_scratch(goal: Goal, planned: Callable[[Goal], Plan]) -> Plan:
-    """
-    Return a plan of values and scratch memory that meets a goal.
-
-    The search for schedules counts values. So the budget of the values follows from the scratch
-    memory that the kernels of the executions turn out to need.
-    """
-    if goal.kind == "strategy":
-        return planned(goal)
-    if goal.kind == "extra":
-        return min(planned(Goal("extra")), planned(goal), key=fast_bytes)
-    budget, sizes = goal.number, []
-    for _ in range(_ATTEMPTS):
-        try:
-            found = planned(Goal("bytes", budget))
-        except RecomputeExceeded:
-            break
-        sizes.append(fast_bytes(found))
-        if sizes[-1] <= goal.number:
-            return found
-        budget -= sizes[-1] - goal.number
-        if budget <= 0:
-            break
-    found = planned(Goal("extra", _MOST_EXTRA))
-    sizes.append(fast_bytes(found))
-    if sizes[-1] <= goal.number:
-        return found
-    raise RecomputeExceeded(
-        f"no schedule was found whose arena has {goal.number} bytes, scratch memory included; the "
-        f"smallest one has {min(sizes)}"
-    )
-
-
-def _better(goal: Goal, ways: Sequence[Callable[[Goal], Plan]]) -> Plan:
-    """
-    Return the best plan of several ways to meet a goal, of equal ones the first.
-
-    Raises
-    ------
-    RecomputeExceeded
-        If no way meets it.
-    """
-    found: list[Plan] = []
-    refused: RecomputeExceeded | None = None
-    for planned in ways:
-        try:
-            found.append(_with_scratch(goal, planned))
-        except RecomputeExceeded as error:
-            refused = error
-    if refused is not None and not found:
-        raise refused
-    return min(found, key=fast_bytes if goal.kind == "extra" else attrgetter("extra_cost"))
-
-
-def fast_bytes(plan: Plan) -> int:
-    """Return the bytes of all spaces but that of a slow memory that values are copied to."""
-    spaces = plan.spaces if plan.paging is None else plan.spaces[:-1]
-    return sum(space.arena_bytes for space in spaces)
+    bytes: int
+    """Bytes of the arena."""
+    seconds: float | None
+    """Estimated seconds of one run; ``None`` without a backend."""
 
 
 class _Memories(NamedTuple):
@@ -472,35 +387,18 @@ def plan_together(
 
 
 class Explanation(NamedTuple):
-    """The bytes that each technique saves, and the lower bound."""
+    """The worth of each technique: every point is that of a plan which :func:`plan` makes."""
 
     plan: Plan
     """The plan that the given options make."""
-    without: int
-    """Bytes of the arena without any technique."""
-    levels: dict[str, int]
-    """Bytes of the arena with each technique added to those before it."""
-    switched: dict[str, int]
-    """For each technique, bytes of the arena if it alone were switched the other way."""
-    timed: TimedExplanation | None = None
-    """The same with scratch memory and estimated times; ``None`` without a backend."""
-
-
-class TimedExplanation(NamedTuple):
-    """The worth of each technique for a runtime: bytes with scratch memory, and seconds."""
-
-    backend: str
-    """Name of the backend that estimates."""
     without: Point
     """Without any technique."""
     levels: dict[str, Point]
     """With each technique added to those before it."""
     switched: dict[str, Point]
     """For each technique, if it alone were switched the other way."""
-    chosen: Point
-    """The plan that :func:`plan` makes with these options."""
-    found: tuple[Point, ...]
-    """The plans tried for it that no other one beats in both bytes and time."""
+    points: tuple[Point, ...]
+    """The plans tried for ``plan`` that no other plan beats in both bytes and time."""
 
 
 def explain(
@@ -519,8 +417,8 @@ def explain(
     graph : Graph
         The model.
     options : PlanOptions, optional
-        Options of the plans, as for :func:`plan`; scratch memory, spaces and the capacity are
-        left out of the comparison.
+        Options of the plans, as for :func:`plan`; the capacity is left out of the comparison, and
+        spaces are refused.
     time_limit : float, optional
         Seconds after which searches end; the figures are then those of the best plans so far.
     on_progress : callable, optional
@@ -531,7 +429,7 @@ def explain(
     Returns
     -------
     Explanation
-        A plan, and the bytes that other choices of techniques need. ``plan.floor`` is a lower
+        A plan, and the bytes and times of other choices of techniques. ``plan.floor`` is a lower
         bound for all orders of any steps that were tried.
 
     Raises
@@ -548,43 +446,58 @@ def explain(
     >>> (z,) = graph.node("Relu", [y], [("z", (64,), "float32")], in_place=[(0, 0)])
     >>> graph.output(z)
     >>> explanation = ap.explain(graph, preserve_inputs=True)
-    >>> explanation.without, explanation.levels["in-place"]
+    >>> explanation.without.bytes, explanation.levels["in-place"].bytes
     (768, 512)
     """
     options = resolve(options, overrides)
     target = target_of(options, graph.target)
     graph = graph.for_target(target.name)
-    arguments = {**core_options(options, target), "workspace": "none", "capacity": None}
+    if options.spaces is not None:
+        raise InvalidOption("option spaces: explain compares plans for one arena")
+    arguments = {**core_options(options, target), "capacity": None}
+    costs = _costs(graph, options, target)
+    if options.workers > 1 or costs is not None:
+        arguments["max_slowdown"] = _thousandths(options)
     watch = Watch(on_progress, checked_seconds(time_limit))
     found = _core.explain(
-        graph.core, arguments, on_progress=watch.tell, time_limit=watch.seconds_left
+        graph.core,
+        arguments,
+        costs=costs,
+        on_progress=watch.tell,
+        time_limit=watch.seconds_left,
     )
-    backend = None if options.workspace == "none" else backend_of(target.name)
-    timed = None
-    if backend is not None:
-        graph.require_weights(target.name)
-        arguments["workspace"] = "auto"
-        maker = Maker(graph, arguments, target.techniques, _Memories(None, []), backend, watch)
-        timed = _timed(maker, slowdown_of(options))
+
+    def point(row: _core.PlanPoint) -> Point:
+        return Point(row.bytes, row.nanoseconds * 1e-9 if row.nanoseconds else None)
+
     levels, switched = (
-        {level.technique: level.bytes for level in rows} for rows in (found.levels, found.switched)
+        {level.technique: point(level.point) for level in rows}
+        for rows in (found.levels, found.switched)
     )
-    return Explanation(found.plan, found.without, levels, switched, timed)
+    points = tuple(map(point, found.points))
+    return Explanation(found.plan, point(found.without), levels, switched, points)
 
 
-def _timed(maker: Maker, max_slowdown: float) -> TimedExplanation:
-    """Return the worth of each technique for a backend."""
+def _costs(graph: Graph, options: PlanOptions, target: Target) -> Costs | None:
+    """
+    Return the costs that the backend of a target states of a graph, if it has one.
 
-    def point(names: Sequence[str]) -> Point:
-        return maker.finish(maker.draft(names), optimize=",".join(names) or "none").point
+    A plan without scratch memory is compared with the steps of the plan with scratch memory, unless
+    the graph has no weights that kernels could be asked about.
+    """
+    backend = backend_of(target.name)
+    if backend is None or (options.workspace == "none" and not graph.has_weights):
+        return None
+    graph.require_weights(target.name)
+    return backend.costs(graph)
 
-    known = maker.honored
-    levels = {name: point(known[: at + 1]) for at, name in enumerate(known)}
-    used = set(maker.names)
-    switched = {name: point([n for n in known if (n in used) != (n == name)]) for name in known}
-    best = chosen(maker, max_slowdown, None)
-    made = Point(best.plan.arena_bytes, sum(maker.backend.seconds(maker.graph, best.plan)))
-    return TimedExplanation(maker.backend.name, point([]), levels, switched, made, best.tried)
+
+def _thousandths(options: PlanOptions) -> int | None:
+    """Return the limit of the time as the core takes it."""
+    slowdown = slowdown_of(options)
+    if slowdown < inf:
+        return round(slowdown * 1000)
+    return _ANY_SLOWDOWN if options.workers > 1 else None
 
 
 def _memories(graph: Graph, options: PlanOptions, target: Target) -> _Memories:

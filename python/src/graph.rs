@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arenaplan::base::{Alignment, Execution, quoted};
+use arenaplan::choose::declared;
 use arenaplan::graph::{Choice, Flow, InPlace, Overlap, View, Whole, Window, Workspace};
 use arenaplan::pack::Space;
 use arenaplan::{Effects, GraphBuilder, Node, NodeId, SpaceId, Value, ValueId};
@@ -15,7 +16,9 @@ use crate::attributes;
 use crate::call::{self, admit};
 use crate::error::{OrRaise, raise, raise_named};
 use crate::files;
+use crate::planner::costed;
 use crate::recompute::{Entry, Paging};
+use crate::results::Strips;
 
 /// A value, as a tuple.
 #[derive(FromPyObject)]
@@ -159,22 +162,31 @@ impl Graph {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Return a copy in which some nodes, by index, have other workspaces, or others in place
-    /// of them if their output overlaps an input: ``staging``.
-    #[pyo3(signature = (workspaces, staging=Vec::new()))]
-    fn with_workspaces(
+    /// Return a copy whose steps have the scratch memory that the costs of a backend declare: the
+    /// graph that a plan with these steps is checked against.
+    ///
+    /// ``steps`` name the nodes that run as one, ``staged`` the last nodes of steps whose output is
+    /// over an input at a distance, and ``strips`` says how steps run strip by strip.
+    fn declared(
         &self,
         py: Python<'_>,
-        workspaces: Vec<(u32, WorkspaceRows)>,
-        staging: Vec<(u32, WorkspaceRows)>,
+        costs: Py<PyAny>,
+        steps: Vec<Vec<u32>>,
+        staged: Vec<u32>,
+        strips: Vec<Strips>,
     ) -> PyResult<Self> {
         let graph = Arc::clone(&self.inner);
-        let inner = call::run(py, self.items(), move |_, _| {
-            let read = |(node, rows)| (NodeId::from(node), read_workspaces(rows));
-            let graph = graph.with_workspaces(workspaces.into_iter().map(read))?;
-            graph.with_staging(staging.into_iter().map(read))
-        })?;
-        Ok(Self { inner: Arc::new(inner.or_raise(py)?) })
+        let nodes =
+            |nodes: Vec<u32>| -> Vec<NodeId> { nodes.into_iter().map(NodeId::from).collect() };
+        let steps: Vec<Vec<NodeId>> = steps.into_iter().map(nodes).collect();
+        let staged = nodes(staged);
+        let strips: Vec<_> = strips.iter().map(Strips::read).collect();
+        let inner =
+            costed(py, self.items(), Some(costs), None, None, move |_, costs| match costs {
+                Some(costs) => declared(&graph, costs, &steps, &staged, &strips),
+                None => Ok(arenaplan::Graph::clone(&graph)),
+            })?;
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Return a copy in which some values, by index, lie at fixed offsets in bytes.

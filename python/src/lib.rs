@@ -13,6 +13,7 @@ mod arenas;
 mod attributes;
 mod call;
 mod compiled;
+mod costs;
 mod error;
 mod files;
 mod graph;
@@ -29,7 +30,6 @@ mod results;
 mod shared;
 mod sharing;
 mod storage;
-mod strips;
 mod target;
 mod team;
 mod verdict;
@@ -64,7 +64,7 @@ mod _core {
     #[pymodule_export]
     use crate::plan::{Plan, plan_schema, techniques};
     #[pymodule_export]
-    use crate::planner::{Explained, explain, plan};
+    use crate::planner::{Explained, explain, nodes_in_strips, plan, step_times};
     #[pymodule_export]
     use crate::quantized::{
         ByteEncoding, ByteResult, pack_quantized, pack_quantized_matrix, packed_quantized,
@@ -73,14 +73,13 @@ mod _core {
     };
     #[pymodule_export]
     use crate::recompute::{
-        Paging, RecomputeCurve, RecomputePoint, Transfer, extra_of_chen, recompute,
-        recompute_curve, recompute_with_scratch,
+        Paging, RecomputeCurve, RecomputePoint, Transfer, extra_of_chen, recompute, recompute_curve,
     };
     #[pymodule_export]
     use crate::results::{
         ArenaBytes, Assign, Block, CallerBuffer, Estimate, Hazard, IncrementalPlacement, Level,
-        LineBuffer, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, RowsInPlace, Share,
-        StepOperands, StripChoice, Strips, Timetable,
+        LineBuffer, Live, MoveCost, PlacedWorkspace, Placement, PlanPoint, PlannedSpace,
+        RowsInPlace, Share, StepOperands, Strips, Timetable,
     };
     #[pymodule_export]
     use crate::shared::{SharedPlan, plan_together};
@@ -90,8 +89,6 @@ mod _core {
     };
     #[pymodule_export]
     use crate::storage::{StorageLayout, load_params, save_params};
-    #[pymodule_export]
-    use crate::strips::StripSearch;
     #[pymodule_export]
     use crate::target::{Target, targets};
     #[pymodule_export]

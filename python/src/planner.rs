@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use arenaplan::base::Alignment;
+use arenaplan::choose::{nodes_in_strips as nodes_in_strips_of, step_times as step_times_of};
 use arenaplan::pack::Space;
-use arenaplan::planner::Explanation;
-use arenaplan::{Memories, NodeId, Planner, SpaceId, Technique, ValueId};
+use arenaplan::planner::{Explanation, Point};
+use arenaplan::{Budget, Memories, NodeId, Planner, SpaceId, Technique, ValueId};
 use pyo3::prelude::*;
 
 use crate::call;
 use crate::call::Moment;
+use crate::costs::Costs;
 use crate::error::OrRaise;
 use crate::graph::Graph;
 use crate::plan::Plan;
-use crate::results::{Level, Strips};
+use crate::results::{Level, PlanPoint, Strips};
 use crate::target::Target;
 
 /// Memories as `(name, capacity, alignment, cost)`.
@@ -81,13 +83,12 @@ impl Options {
 /// Plan ``graph`` with the given options, a dict; ``steps`` are the steps to run, if given.
 ///
 /// ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
-/// value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
-/// to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
-/// raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
-/// may overlap inputs. ``strips`` says how steps run strip by strip; ``costs`` is the time of each node. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
-/// best plan so far is returned.
+/// value and the only space that it may be in. ``strips`` says how steps run strip by strip,
+/// ``node_times`` is the time of each node, and ``costs`` are the costs of steps that a backend
+/// states. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the best plan so
+/// far is returned.
 #[pyfunction]
-#[pyo3(signature = (graph, options, steps=None, spaces=None, homes=Vec::new(), like=None, on_progress=None, room=0, overlapping=None, time_limit=None, strips=Vec::new(), costs=None))]
+#[pyo3(signature = (graph, options, *, steps=None, spaces=None, homes=Vec::new(), strips=Vec::new(), node_times=None, costs=None, on_progress=None, time_limit=None))]
 #[allow(clippy::too_many_arguments, reason = "Python's signature")]
 pub(crate) fn plan(
     py: Python<'_>,
@@ -96,13 +97,11 @@ pub(crate) fn plan(
     steps: Option<Vec<Vec<u32>>>,
     spaces: Option<SpaceRows>,
     homes: Vec<(u32, u32)>,
-    like: Option<&Plan>,
-    on_progress: Option<Bound<'_, PyAny>>,
-    room: u64,
-    overlapping: Option<Vec<u32>>,
-    time_limit: Option<f64>,
     strips: Vec<Strips>,
-    costs: Option<Vec<u64>>,
+    node_times: Option<Vec<u64>>,
+    costs: Option<Py<PyAny>>,
+    on_progress: Option<Bound<'_, PyAny>>,
+    time_limit: Option<f64>,
 ) -> PyResult<Plan> {
     let memories = match spaces {
         Some(rows) => Some(read_memories(rows, homes).or_raise(py)?),
@@ -111,35 +110,52 @@ pub(crate) fn plan(
     let steps: Option<Vec<Vec<NodeId>>> = steps.map(|steps| {
         steps.into_iter().map(|step| step.into_iter().map(NodeId::from).collect()).collect()
     });
-    let overlapping: Option<Vec<NodeId>> =
-        overlapping.map(|nodes| nodes.into_iter().map(NodeId::from).collect());
     let strips: Vec<_> = strips.iter().map(Strips::read).collect();
     let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
-    let like = like.map(|like| Arc::clone(&like.inner));
-    let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
-    let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
-        let mut planner = options
-            .planner()?
-            .budget(call::budget(cancel, tell, time_limit))
-            .room(room)
-            .strips(&strips);
-        if let Some(nodes) = &overlapping {
-            planner = planner.overlapping(nodes);
-        }
-        if let Some(costs) = &costs {
+    let plan = costed(py, items, costs, on_progress.as_ref(), time_limit, move |budget, costs| {
+        let mut planner = options.planner()?.budget(budget).strips(&strips);
+        if let Some(costs) = costs {
             planner = planner.costs(costs);
+        }
+        if let Some(times) = &node_times {
+            planner = planner.node_times(times);
         }
         if let Some(memories) = &memories {
             planner = planner.memories(memories);
         }
-        match (&steps, like) {
-            (Some(steps), None) => planner.plan_steps(&graph, steps),
-            (Some(steps), Some(like)) => planner.plan_steps_after(&graph, steps, &like),
-            (None, Some(like)) => planner.plan_steps_of(&graph, &like),
-            (None, None) => planner.plan(&graph),
+        match &steps {
+            Some(steps) => planner.plan_steps(&graph, steps),
+            None => planner.plan(&graph),
         }
     })?;
-    Ok(ended.finished()?.or_raise(py)?.into())
+    Ok(plan.into())
+}
+
+/// Runs `work` with the costs that a backend states, if there are any, and raises the exception of a
+/// question to the backend.
+pub(crate) fn costed<T: Send + 'static>(
+    py: Python<'_>,
+    items: usize,
+    costs: Option<Py<PyAny>>,
+    on_progress: Option<&Bound<'_, PyAny>>,
+    time_limit: Option<f64>,
+    work: impl FnOnce(Budget<'_>, Option<&dyn arenaplan::choose::Costs>) -> arenaplan::Result<T>
+    + Send
+    + 'static,
+) -> PyResult<T> {
+    let mut hear = |moment: Moment| call::told(py, on_progress, moment);
+    let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
+        let budget = call::budget(cancel, tell, time_limit);
+        let Some(object) = costs else { return (work(budget, None), None) };
+        let costs = Costs::new(object, cancel);
+        let made = work(budget, Some(&costs));
+        (made, costs.failure())
+    })?;
+    let (made, failure) = ended.finished()?;
+    match failure {
+        Some(error) => Err(error),
+        None => made.or_raise(py),
+    }
 }
 
 /// Returns the memories that a plan may use.
@@ -158,43 +174,91 @@ fn read_memories(rows: SpaceRows, homes: Vec<(u32, u32)>) -> arenaplan::Result<M
     Ok(homes.into_iter().fold(Memories::new(spaces)?, pin))
 }
 
-/// A plan, and the bytes that other choices of techniques need.
+/// A plan, and the bytes and times of other choices of techniques.
 #[pyclass(frozen, get_all, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Explained {
     /// The plan with all techniques that were asked for.
     plan: Py<Plan>,
-    /// Bytes without any technique.
-    without: u64,
-    /// Bytes with each technique added to those before it.
+    /// Of the plans that it was compared with, those that no other plan beats.
+    points: Vec<PlanPoint>,
+    /// Without any technique.
+    without: PlanPoint,
+    /// With each technique added to those before it.
     levels: Vec<Level>,
-    /// Bytes with one technique alone switched the other way.
+    /// With one technique alone switched the other way.
     switched: Vec<Level>,
 }
 
-/// Return a plan, and the bytes that other choices of techniques need.
+/// Return a plan, and the bytes and times of other choices of techniques.
 #[pyfunction]
-#[pyo3(signature = (graph, options, on_progress=None, time_limit=None))]
+#[pyo3(signature = (graph, options, *, costs=None, on_progress=None, time_limit=None))]
 pub(crate) fn explain(
     py: Python<'_>,
     graph: &Graph,
     options: Options,
+    costs: Option<Py<PyAny>>,
     on_progress: Option<Bound<'_, PyAny>>,
     time_limit: Option<f64>,
 ) -> PyResult<Explained> {
     let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
-    let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
-    let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
-        options.planner()?.budget(call::budget(cancel, tell, time_limit)).explain(&graph)
-    })?;
-    let Explanation { plan, without, levels, switched, .. } = ended.finished()?.or_raise(py)?;
-    let named = |levels: Vec<(Technique, u64)>| {
-        let level = |(technique, bytes): (Technique, u64)| Level {
+    let found =
+        costed(py, items, costs, on_progress.as_ref(), time_limit, move |budget, costs| {
+            let planner = options.planner()?.budget(budget);
+            let planner = costs.map_or(planner, |costs| planner.costs(costs));
+            planner.explain(&graph)
+        })?;
+    let Explanation { chosen, without, levels, switched, .. } = found;
+    let named = |levels: Vec<(Technique, Point)>| {
+        let level = |(technique, point): (Technique, Point)| Level {
             technique: technique.name().into(),
-            bytes,
+            point: point.into(),
         };
         levels.into_iter().map(level).collect()
     };
     let (levels, switched) = (named(levels), named(switched));
-    Ok(Explained { plan: Py::new(py, Plan::from(plan))?, without, levels, switched })
+    let points = chosen.points.into_iter().map(PlanPoint::from).collect();
+    let plan = Py::new(py, Plan::from(chosen.plan))?;
+    Ok(Explained { plan, points, without: without.into(), levels, switched })
+}
+
+/// Return the estimated nanoseconds of each step of a plan, by the costs that a backend states.
+#[pyfunction]
+pub(crate) fn step_times(
+    py: Python<'_>,
+    graph: &Graph,
+    plan: &Plan,
+    costs: Py<PyAny>,
+) -> PyResult<Vec<u64>> {
+    let items = graph.items();
+    let (graph, plan) = (Arc::clone(&graph.inner), Arc::clone(&plan.inner));
+    costed(py, items, Some(costs), None, None, move |_, costs| {
+        costs.map_or_else(|| Ok(Vec::new()), |costs| step_times_of(&graph, &plan, costs))
+    })
+}
+
+/// Return nodes in the order in which they run in strips of so many rows by the row kernels of a
+/// backend, and the strips; None if they cannot run so.
+#[pyfunction]
+pub(crate) fn nodes_in_strips(
+    py: Python<'_>,
+    graph: &Graph,
+    costs: Py<PyAny>,
+    nodes: Vec<u32>,
+    rows: u64,
+) -> PyResult<Option<(Vec<u32>, Strips)>> {
+    let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
+    let nodes: Vec<NodeId> = nodes.into_iter().map(NodeId::from).collect();
+    let found = costed(py, items, Some(costs), None, None, move |_, costs| {
+        let Some((costs, moves)) = costs.and_then(|it| Some((it, it.row_moves()?))) else {
+            return Ok(None);
+        };
+        let kernels = costs.row_kernels(&nodes);
+        nodes_in_strips_of(&graph, kernels, moves, &nodes, rows)
+    })?;
+    Ok(found.map(|(nodes, strips)| {
+        let nodes: Vec<u32> = nodes.into_iter().map(u32::from).collect();
+        let last = nodes.last().copied().unwrap_or(u32::MAX);
+        (nodes, Strips::of(last, &strips))
+    }))
 }

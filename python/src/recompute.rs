@@ -13,7 +13,7 @@ use crate::call::{self, Moment};
 use crate::error::{OrRaise, raise};
 use crate::graph::Graph;
 use crate::plan::Plan;
-use crate::planner::Options;
+use crate::planner::{Options, costed};
 
 /// One point of a curve of bytes over extra work.
 #[pyclass(frozen, get_all, module = "arenaplan._core")]
@@ -185,7 +185,7 @@ fn paged<'a>(planner: Planner<'a>, slow: Option<&'a Space>) -> Planner<'a> {
 /// ``("extra", millionths)`` or ``("strategy", 0)`` with a name.
 #[pyfunction]
 #[pyo3(signature = (
-    graph, options, goal, strategy="", on_progress=None, time_limit=None, paging=None
+    graph, options, goal, *, strategy="", paging=None, costs=None, on_progress=None, time_limit=None
 ))]
 #[allow(clippy::too_many_arguments, reason = "they are the arguments of a function of Python")]
 pub(crate) fn recompute(
@@ -194,9 +194,10 @@ pub(crate) fn recompute(
     options: Options,
     goal: (String, u64),
     strategy: &str,
+    paging: Option<Paging>,
+    costs: Option<Py<PyAny>>,
     on_progress: Option<Bound<'_, PyAny>>,
     time_limit: Option<f64>,
-    paging: Option<Paging>,
 ) -> PyResult<Plan> {
     let slow = paging.map(|paging| paging.to_space());
     let (kind, number) = goal;
@@ -206,33 +207,12 @@ pub(crate) fn recompute(
         _ => Goal::Strategy(strategy.parse().or_raise(py)?),
     };
     let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
-    let mut hear = |moment: Moment| call::told(py, on_progress.as_ref(), moment);
-    let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
-        let planner = options.planner()?.budget(call::budget(cancel, tell, time_limit));
+    let plan = costed(py, items, costs, on_progress.as_ref(), time_limit, move |budget, costs| {
+        let planner = options.planner()?.budget(budget);
+        let planner = costs.map_or(planner, |costs| planner.costs(costs));
         paged(planner, slow.as_ref()).recompute(&graph, goal)
     })?;
-    Ok(ended.finished()?.or_raise(py)?.into())
-}
-
-/// Return a plan with the schedule of another one, for the graph of its executions with scratch
-/// memory.
-#[pyfunction]
-#[pyo3(signature = (graph, executions, options, plan, time_limit=None))]
-pub(crate) fn recompute_with_scratch(
-    py: Python<'_>,
-    graph: &Graph,
-    executions: &Graph,
-    options: Options,
-    plan: &Plan,
-    time_limit: Option<f64>,
-) -> PyResult<Plan> {
-    let (items, graph) = (executions.items(), Arc::clone(&graph.inner));
-    let (executions, other) = (Arc::clone(&executions.inner), Arc::clone(&plan.inner));
-    let found = call::run(py, items, move |cancel, tell| {
-        let planner = options.planner()?.budget(call::budget(cancel, tell, time_limit));
-        planner.plan_executions(&graph, &executions, &other)
-    })?;
-    Ok(found.or_raise(py)?.into())
+    Ok(plan.into())
 }
 
 /// Return the fewest bytes over the extra work.

@@ -177,21 +177,6 @@ record! {
     }
 }
 
-record! {
-    /// Steps, of which some run strip by strip.
-    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-    pub(crate) struct StripChoice {
-        /// The nodes of each step.
-        pub(crate) steps: Vec<Vec<u32>>,
-        /// How some of the steps run strip by strip.
-        pub(crate) strips: Vec<Strips>,
-        /// Bytes that are needed at once; offsets may not be found for all of them.
-        pub(crate) bytes: u64,
-        /// Time of all steps.
-        pub(crate) time: u64,
-    }
-}
-
 impl Strips {
     /// Returns the strips that the core knows.
     pub(crate) fn read(&self) -> (arenaplan::NodeId, arenaplan::plan::Strips) {
@@ -345,13 +330,30 @@ record! {
 }
 
 record! {
-    /// The bytes of a plan with one choice of techniques.
+    /// Bytes and time of a plan.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-    pub(crate) struct Level {
-        /// Name of the technique that tells this choice from the one it is compared with.
-        pub(crate) technique: String,
+    pub(crate) struct PlanPoint {
         /// Bytes of all arenas together.
         pub(crate) bytes: u64,
+        /// Estimated nanoseconds of one run; 0 without a backend.
+        pub(crate) nanoseconds: u64,
+    }
+}
+
+impl From<arenaplan::planner::Point> for PlanPoint {
+    fn from(point: arenaplan::planner::Point) -> Self {
+        Self { bytes: point.bytes, nanoseconds: point.nanoseconds }
+    }
+}
+
+record! {
+    /// The plan with one choice of techniques.
+    #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+    pub(crate) struct Level {
+        /// Name of the technique that tells this choice from the choice it is compared with.
+        pub(crate) technique: String,
+        /// Bytes and time of the plan.
+        pub(crate) point: PlanPoint,
     }
 }
 

@@ -1,14 +1,16 @@
 //! Choices of the planner, each as a search of its own: groups of nodes, their order, the
-//! memories of buffers, the steps that run strip by strip.
+//! memories of buffers, the steps that run strip by strip, the ways to run a step in less time.
 
 pub(crate) mod fuse;
 pub(crate) mod order;
 pub(crate) mod spaces;
 pub(crate) mod strips;
+pub(crate) mod time;
 
 pub use fuse::{Fusion, fuse};
 pub use order::{FoundOrder, OrderLimits, find_order};
 pub use spaces::{
     Assigned, AssignmentProblem, Candidate, Floor, Memories, NoRoom, SpaceAssignment, assign_spaces,
 };
-pub use strips::{RowCost, RowKernel, RowMoveCost, StripChoice, StripLimits, Way};
+pub use strips::{RowCost, RowKernel, RowMoveCost, StripChoice, StripLimits, Way, nodes_in_strips};
+pub use time::{Costs, StepCost, StepForm, declared, step_times};

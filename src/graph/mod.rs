@@ -271,7 +271,9 @@ impl Graph {
         &self,
         workspaces: impl IntoIterator<Item = (NodeId, Vec<Workspace>)>,
     ) -> Result<Self> {
-        self.with_scratch(workspaces, |effects, workspaces| effects.workspaces = workspaces)
+        let mut graph = self.clone();
+        graph.set_scratch(workspaces, |effects, own| effects.workspaces = own)?;
+        Ok(graph)
     }
 
     /// Returns a copy of the graph whose nodes need other workspaces if their output
@@ -284,7 +286,9 @@ impl Graph {
         &self,
         workspaces: impl IntoIterator<Item = (NodeId, Vec<Workspace>)>,
     ) -> Result<Self> {
-        self.with_scratch(workspaces, |effects, workspaces| effects.staging = Some(workspaces))
+        let mut graph = self.clone();
+        graph.set_scratch(workspaces, |effects, own| effects.staging = Some(own))?;
+        Ok(graph)
     }
 
     /// Returns a copy of the graph in which some values are pinned: each lies at the given offset
@@ -319,21 +323,32 @@ impl Graph {
         Ok(graph)
     }
 
-    fn with_scratch(
+    /// Returns a copy of the graph with both.
+    pub(crate) fn with_scratch_of(
         &self,
-        workspaces: impl IntoIterator<Item = (NodeId, Vec<Workspace>)>,
-        set: impl Fn(&mut Effects, Vec<Workspace>),
+        workspaces: Vec<(NodeId, Vec<Workspace>)>,
+        staging: Vec<(NodeId, Vec<Workspace>)>,
     ) -> Result<Self> {
         let mut graph = self.clone();
+        graph.set_scratch(workspaces, |effects, own| effects.workspaces = own)?;
+        graph.set_scratch(staging, |effects, own| effects.staging = Some(own))?;
+        Ok(graph)
+    }
+
+    fn set_scratch(
+        &mut self,
+        workspaces: impl IntoIterator<Item = (NodeId, Vec<Workspace>)>,
+        set: impl Fn(&mut Effects, Vec<Workspace>),
+    ) -> Result<()> {
         for (id, workspaces) in workspaces {
-            let Some(node) = graph.nodes.get_mut(id.index()) else {
+            let Some(node) = self.nodes.get_mut(id.index()) else {
                 let reason = "there is no such node".into();
                 return Err(Error::InvalidEffect { node: id.to_string(), reason });
             };
             set(&mut node.effects, workspaces);
             builder::check_workspaces(node)?;
         }
-        Ok(graph)
+        Ok(())
     }
 
     /// Returns the bytes of all values in the arena, each rounded up to `alignment`; `None`

@@ -308,6 +308,11 @@ impl PlanStep {
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.fused.iter().chain([&self.node]).map(|&node| NodeId::from(node))
     }
+
+    /// Returns whether an output overlaps an input at a distance.
+    pub fn is_overlapped(&self) -> bool {
+        self.shares.iter().any(|share| share.rule == ShareRule::Overlap)
+    }
 }
 
 /// The plan of one space: of an arena, or of a buffer that the caller brings for one input or
@@ -499,6 +504,18 @@ impl Plan {
         nodes.filter(move |node| {
             seen.get_mut(node.index()).is_some_and(|seen| !core::mem::replace(seen, true))
         })
+    }
+
+    /// Returns the last node of each step whose output overlaps an input at a distance.
+    pub fn overlapped(&self) -> Vec<NodeId> {
+        let steps = self.steps.iter().filter(|step| step.is_overlapped());
+        steps.map(|step| NodeId::from(step.node)).collect()
+    }
+
+    /// Returns the steps that run strip by strip, by last node.
+    pub fn strips(&self) -> Vec<(NodeId, Strips)> {
+        let own = |step: &PlanStep| Some((NodeId::from(step.node), step.strips.clone()?));
+        self.steps.iter().filter_map(own).collect()
     }
 
     /// Returns the nodes that run in several steps, ascending, with the number of those steps.

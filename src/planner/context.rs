@@ -4,7 +4,7 @@
 //! stage that wants other options, for a comparison, makes a context of its own.
 
 use crate::base::{Alignment, Instant, NodeId, Result, SpaceId};
-use crate::choose::Memories;
+use crate::choose::{Costs, Memories};
 use crate::graph::Graph;
 use crate::liveness::LivenessOptions;
 use crate::pack::{Budget, Progress, Stage};
@@ -26,7 +26,9 @@ pub(super) struct Context<'a> {
     /// The nodes whose outputs may overlap inputs; `None` if all may.
     pub(super) overlapping: Option<&'a [NodeId]>,
     /// By node: its time, if the caller knows it.
-    pub(super) costs: Option<&'a [u64]>,
+    pub(super) node_times: Option<&'a [u64]>,
+    /// The costs of steps, if the runner states them.
+    pub(super) costs: Option<&'a dyn Costs>,
     /// The steps that run strip by strip, by last node.
     pub(super) strips: &'a [(NodeId, Strips)],
 }
@@ -72,6 +74,13 @@ impl Context<'_> {
             preserve_inputs: self.options.preserve_inputs,
             capacity: self.options.capacity,
         })
+    }
+
+    /// Returns the longest time of a plan whose fastest form takes `quickest`.
+    pub(super) fn slowest(&self, quickest: u64) -> u64 {
+        let Some(thousandths) = self.options.max_slowdown else { return u64::MAX };
+        let time = u128::from(quickest) * u128::from(thousandths) / 1000;
+        u64::try_from(time).unwrap_or(u64::MAX)
     }
 
     /// Returns whether the sizes of workspaces are chosen.

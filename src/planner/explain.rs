@@ -2,24 +2,25 @@
 
 use alloc::vec::Vec;
 
-use super::{Planner, planned};
+use super::{Chosen, Planner, Point, planned};
 use crate::base::Result;
 use crate::graph::Graph;
-use crate::plan::{Plan, Technique, Techniques};
+use crate::plan::{Technique, Techniques};
 
-/// The bytes that each technique saves, and the lower bound.
+/// The worth of each technique, and the lower bound. Each point is that of the plan which
+/// [`Planner::plan`] makes with these techniques and the same options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The plan that the planner's options give.
-    pub plan: Plan,
-    /// Bytes of the arena without any technique.
-    pub without: u64,
-    /// Bytes of the arena with each technique that the target honors added to those before it.
-    pub levels: Vec<(Technique, u64)>,
-    /// For each technique, the arena if this technique alone were switched: left out if the
+    /// The plan that the planner's options give, and the plans that it was compared with.
+    pub chosen: Chosen,
+    /// Without any technique.
+    pub without: Point,
+    /// With each technique that the target honors added to those before it.
+    pub levels: Vec<(Technique, Point)>,
+    /// For each technique, the plan if this technique alone were switched: left out if the
     /// options have it, added if not.
-    pub switched: Vec<(Technique, u64)>,
+    pub switched: Vec<(Technique, Point)>,
 }
 
 impl Planner<'_> {
@@ -43,31 +44,28 @@ impl Planner<'_> {
     /// builder.add_output(z);
     ///
     /// let explanation = Planner::new().preserve_inputs(true).explain(&builder.build()?)?;
-    /// assert_eq!(explanation.without, 192);
-    /// assert_eq!(explanation.levels[1], (Technique::InPlace, 128));
+    /// assert_eq!(explanation.without.bytes, 192);
+    /// let (technique, point) = explanation.levels[1];
+    /// assert_eq!((technique, point.bytes), (Technique::InPlace, 128));
     /// # Ok::<(), arenaplan::Error>(())
     /// ```
     pub fn explain(&self, graph: &Graph) -> Result<Explanation> {
-        let plan = self.plan(graph)?;
+        let chosen = self.choose(graph)?;
         let context = self.context(graph)?;
-        let bytes = |techniques: Techniques| -> Result<u64> {
-            let plan = planned(&context.with_techniques(techniques), graph)?;
-            Ok(plan.arena_bytes())
+        let point = |techniques: Techniques| -> Result<Point> {
+            Ok(Point::of(&planned(&context.with_techniques(techniques), graph)?))
         };
         let mut levels = Vec::new();
         let mut switched = Vec::new();
         let mut techniques = Techniques::NONE;
-        let chosen = context.options.optimize;
+        let all = context.options.optimize;
         for technique in context.target.techniques().iter() {
             techniques = techniques.with(technique);
-            levels.push((technique, bytes(techniques)?));
-            let other = if chosen.contains(technique) {
-                chosen.without(technique)
-            } else {
-                chosen.with(technique)
-            };
-            switched.push((technique, bytes(other)?));
+            levels.push((technique, point(techniques)?));
+            let other =
+                if all.contains(technique) { all.without(technique) } else { all.with(technique) };
+            switched.push((technique, point(other)?));
         }
-        Ok(Explanation { plan, without: bytes(Techniques::NONE)?, levels, switched })
+        Ok(Explanation { chosen, without: point(Techniques::NONE)?, levels, switched })
     }
 }

@@ -6,6 +6,7 @@
 mod assemble;
 mod attempt;
 mod context;
+mod executions;
 mod explain;
 mod least;
 mod lines;
@@ -22,14 +23,16 @@ mod schedule;
 mod scope;
 mod search;
 mod settle;
+mod stages;
 mod steps;
 mod strip_search;
 mod strips;
+mod timed;
 mod together;
 mod workers;
 
 use crate::base::{NodeId, Result};
-use crate::choose::Memories;
+use crate::choose::{Costs, Memories};
 use crate::graph::Graph;
 use crate::liveness::{Liveness, LivenessOptions};
 use crate::pack::{Budget, Space};
@@ -37,18 +40,13 @@ use crate::plan::{
     Effort, InputMemory, OutputMemory, Plan, PlanOptions, Provider, Strips, Target, Technique,
     Techniques, WorkspacePolicy,
 };
-use assemble::assemble;
 use context::Context;
 pub use explain::Explanation;
-use memories::best_of;
 use pack::pack;
 pub use recompute::{Curve, CurvePoint, Goal};
 use schedule::Schedule;
-use scope::scope;
-use search::candidates;
 pub use strip_search::StripSearch;
-use strips::planned_in_strips;
-use workers::add_timetable;
+pub use timed::{Chosen, Point};
 
 /// Makes a [`Plan`] of a [`Graph`].
 ///
@@ -83,7 +81,8 @@ pub struct Planner<'a> {
     budget: Budget<'a>,
     room: u64,
     overlapping: Option<&'a [NodeId]>,
-    costs: Option<&'a [u64]>,
+    node_times: Option<&'a [u64]>,
+    costs: Option<&'a dyn Costs>,
     strips: &'a [(NodeId, Strips)],
     paging: Option<&'a Space>,
 }
@@ -109,6 +108,7 @@ impl Default for Planner<'_> {
             budget: Budget::default(),
             room: 0,
             overlapping: None,
+            node_times: None,
             costs: None,
             strips: &[],
             paging: None,
@@ -259,7 +259,18 @@ impl<'a> Planner<'a> {
     /// Sets the time of each node, in any unit, for the timetable of several workers. By default a
     /// node takes as long as it touches bytes. A fused group takes as long as its nodes together.
     #[must_use]
-    pub fn costs(mut self, costs: &'a [u64]) -> Self {
+    pub fn node_times(mut self, times: &'a [u64]) -> Self {
+        self.node_times = Some(times);
+        self
+    }
+
+    /// Sets the costs that the runner states of its steps: scratch memory and time.
+    ///
+    /// The plan then places the scratch memory that the kernels of its steps need, and is the plan
+    /// with the fewest bytes of those that take at most [`max_slowdown`](Self::max_slowdown) times as
+    /// long as the fastest plan. [`Costs`] has an example.
+    #[must_use]
+    pub fn costs(mut self, costs: &'a dyn Costs) -> Self {
         self.costs = Some(costs);
         self
     }
@@ -381,8 +392,8 @@ impl<'a> Planner<'a> {
     /// default: of all timetables that are short enough, one with few bytes is taken. With a
     /// [capacity](Self::capacity), the shortest one that fits is taken, even if it is slower.
     ///
-    /// For one worker it is a record, since the planner knows no times. A caller that estimates them
-    /// compares several plans and [notes](Plan::with_estimate) the estimate.
+    /// For one worker it is a limit of the time by the [costs](Self::costs) of the runner, and a mere
+    /// record without them; by default bytes alone count.
     #[must_use]
     pub fn max_slowdown(mut self, thousandths: Option<u64>) -> Self {
         self.options.max_slowdown = thousandths;
@@ -473,6 +484,22 @@ impl<'a> Planner<'a> {
         planned(&self.context(graph)?, graph)
     }
 
+    /// Returns a plan of `graph` as [`plan`](Self::plan) does, and the bytes and times of the plans
+    /// that the choice compared.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan).
+    pub fn choose(&self, graph: &Graph) -> Result<Chosen> {
+        let context = self.context(graph)?;
+        if let Some(costs) = context.costs {
+            return timed::chosen(&context, graph, costs);
+        }
+        let plan = planned(&context, graph)?;
+        let points = alloc::vec![Point::of(&plan)];
+        Ok(Chosen { plan, points })
+    }
+
     /// Returns the rules by which values of `graph` share bytes.
     ///
     /// # Errors
@@ -495,11 +522,10 @@ impl<'a> Planner<'a> {
 
 /// Returns a plan of `graph`, already checked.
 fn planned(context: &Context<'_>, graph: &Graph) -> Result<Plan> {
-    let attempts = candidates(context, graph)?;
-    let best = best_of(context, &attempts)?;
-    let mut plan = assemble(context, graph, &best.attempt.schedule, &best.placed);
-    plan.search = Some(scope(context, &attempts, &best)?);
-    add_timetable(context, graph, &best.attempt.schedule, &mut plan)?;
+    if let Some(costs) = context.costs {
+        return timed::chosen(context, graph, costs).map(|chosen| chosen.plan);
+    }
+    let plan = stages::unchecked(context, graph)?;
     plan.check(graph)?;
-    Ok(planned_in_strips(context, graph, &attempts, &plan)?.unwrap_or(plan))
+    Ok(plan)
 }

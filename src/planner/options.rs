@@ -25,9 +25,9 @@ impl<'a> Planner<'a> {
         if context.options.parallel_safe {
             check_states(graph)?;
         }
-        if context.costs.is_some_and(|costs| costs.len() != graph.nodes().len()) {
+        if context.node_times.is_some_and(|times| times.len() != graph.nodes().len()) {
             let reason = format!("the graph has {} nodes", graph.nodes().len());
-            return Err(Error::InvalidOption { option: "costs", reason });
+            return Err(Error::InvalidOption { option: "node_times", reason });
         }
         Ok(context)
     }
@@ -78,8 +78,18 @@ impl<'a> Planner<'a> {
             let reason = "a plan that is safe in every order has no timetable".into();
             return Err(Error::InvalidOption { option: "workers", reason });
         }
-        let Self { memories, budget, room, overlapping, costs, strips, .. } = *self;
-        Ok(Context { target, options, memories, budget, room, overlapping, costs, strips })
+        let Self { memories, budget, room, overlapping, node_times, costs, strips, .. } = *self;
+        Ok(Context {
+            target,
+            options,
+            memories,
+            budget,
+            room,
+            overlapping,
+            node_times,
+            costs,
+            strips,
+        })
     }
 }
 

@@ -3,10 +3,11 @@
 use alloc::vec::Vec;
 
 use super::Planner;
+use super::executions::with_scratch;
 use crate::base::{Error, Execution, NodeId, Result};
 use crate::graph::Graph;
 use crate::pack::Budget;
-use crate::plan::{Paging, Plan, Recomputed, Technique, Techniques};
+use crate::plan::{Paging, Plan, Recomputed, Technique, Techniques, WorkspacePolicy};
 use crate::recompute::{Recompute, Schedule, Strategy, retain_falling};
 
 /// Graphs with more nodes keep their order, but for simple improvements, before nodes run again.
@@ -59,7 +60,7 @@ impl Planner<'_> {
     /// Nodes that are [pure](crate::graph::Node::is_pure) may run again. The steps of a plan with
     /// repetitions run one node each. If there is a memory to [page to](Self::paging_to), values may
     /// also leave for it and come back, wherever that costs less; the bytes of the goal are those of
-    /// the other spaces.
+    /// the other spaces. With [costs](Self::costs), bytes include the scratch memory of kernels.
     ///
     /// # Errors
     ///
@@ -67,6 +68,15 @@ impl Planner<'_> {
     /// - [`Error::InvalidOption`] if a strategy is to be followed and values may leave.
     /// - As [`plan`](Self::plan).
     pub fn recompute(&self, graph: &Graph, goal: Goal) -> Result<Plan> {
+        let has_workspaces = self.context(graph)?.has_workspaces();
+        match self.costs.filter(|_| has_workspaces) {
+            Some(costs) => with_scratch(self, graph, goal, costs),
+            None => Self { costs: None, ..*self }.of_values(graph, goal),
+        }
+    }
+
+    /// Returns a plan in which nodes run again to meet a goal, without costs of steps.
+    pub(super) fn of_values(&self, graph: &Graph, goal: Goal) -> Result<Plan> {
         let plain = self.keep_order(true).plan(graph)?;
         let budget = match goal {
             Goal::Bytes(bytes) => bytes,
@@ -136,6 +146,11 @@ impl Planner<'_> {
     ///
     /// As [`plan`](Self::plan).
     pub fn recompute_curve(&self, graph: &Graph) -> Result<Curve> {
+        let bare = Self { costs: None, ..*self }.workspace(WorkspacePolicy::None);
+        bare.curve_of_values(graph)
+    }
+
+    fn curve_of_values(&self, graph: &Graph) -> Result<Curve> {
         let plain = self.keep_order(true).plan(graph)?;
         let orders = [plain.order().collect::<Vec<_>>()];
         let options = self.context(graph)?.liveness_options(false, true)?;
@@ -273,15 +288,19 @@ impl Planner<'_> {
     }
 
     /// Returns a plan with the schedule of another one, with scratch memory: `executions` is the graph
-    /// of [`scheduled_with`](Graph::scheduled_with) with workspaces, which the runner of the steps
-    /// declares. It is already checked. Its order is the schedule, or another one that needs fewer
+    /// of [`scheduled_with`](Graph::scheduled_with) with workspaces. It is already checked. Its order is the schedule, or another one that needs fewer
     /// bytes with the scratch memory.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidOption`] if no node of the other plan runs again and no value is copied. As
     /// [`plan_steps`](Self::plan_steps).
-    pub fn plan_executions(&self, graph: &Graph, executions: &Graph, other: &Plan) -> Result<Plan> {
+    pub(super) fn plan_executions(
+        &self,
+        graph: &Graph,
+        executions: &Graph,
+        other: &Plan,
+    ) -> Result<Plan> {
         let Some(mut recomputed) = other.recomputed.clone() else {
             let reason = "the plan has no schedule of its own".into();
             return Err(Error::InvalidOption { option: "plan", reason });
@@ -354,7 +373,7 @@ fn with_bound(graph: &Graph, search: &Recompute<'_>, mut plan: Plan) -> Result<P
 }
 
 /// Returns the bytes of all arenas but that of the slow memory.
-fn fast_bytes(plan: &Plan) -> u64 {
+pub(super) fn fast_bytes(plan: &Plan) -> u64 {
     bytes_beside(plan, plan.recomputed().is_some_and(|it| it.paging.is_some()))
 }
 

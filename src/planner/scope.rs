@@ -5,6 +5,7 @@ use super::context::{Context, MOST_NODES_TO_OVERLAP};
 use super::order::floor;
 use super::pack::{Best, Placed};
 use super::search::MOST_NODES_TO_TRY;
+use super::strips::skips_strips;
 use crate::base::Result;
 use crate::plan::{OrderSearch, Search, Technique, Techniques};
 
@@ -52,7 +53,10 @@ pub(super) fn skipped(context: &Context<'_>, attempts: &[Attempt<'_>]) -> Techni
         (Technique::Order, !is_ordered),
         (
             Technique::Streaming,
-            in_any_order || nodes > MOST_NODES_TO_TRY || (is_late && !has_streams),
+            in_any_order
+                || nodes > MOST_NODES_TO_TRY
+                || (is_late && !has_streams)
+                || given.is_some_and(|it| skips_strips(context, &it.schedule.graph)),
         ),
         (Technique::Overlap, skips_overlaps(context, attempts)),
         (

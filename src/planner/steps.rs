@@ -11,14 +11,15 @@ use super::memories::best_of;
 use super::order::floor;
 use super::schedule::Schedule;
 use super::scope::skips_overlaps;
+use super::timed;
 use super::workers::{add_timetable, for_workers};
 use crate::base::{Error, NodeId, Result, quoted};
 use crate::graph::Graph;
 use crate::plan::{Granularity, OrderSearch, Plan, Search, Technique};
 
 /// A plan for given steps.
-struct Stepped {
-    plan: Plan,
+pub(super) struct Stepped {
+    pub(super) plan: Plan,
     /// Whether overlaps that it could have were not tried.
     skips_overlaps: bool,
     /// Bytes that some step needs by itself, if steps run strip by strip.
@@ -39,7 +40,13 @@ impl Planner<'_> {
     /// - [`InvalidOption`](crate::Error::InvalidOption) if the steps do not run every node once,
     ///   after its dependencies.
     pub fn plan_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Plan> {
-        Ok(with_steps(&self.context(graph)?, graph, steps)?.plan)
+        let context = self.context(graph)?;
+        if let Some(costs) = context.costs.filter(|_| context.has_workspaces()) {
+            return timed::with_steps(&context, graph, costs, steps);
+        }
+        let Stepped { plan, .. } = with_steps(&context, graph, steps)?;
+        plan.check(graph)?;
+        Ok(plan)
     }
 
     /// Returns a plan of `graph` that runs the steps of another plan of it, already checked.
@@ -69,12 +76,14 @@ impl Planner<'_> {
         steps: &[Vec<NodeId>],
         other: &Plan,
     ) -> Result<Plan> {
-        plan_after(&self.context(graph)?, graph, steps, other)
+        let plan = plan_after(&self.context(graph)?, graph, steps, other)?;
+        plan.check(graph)?;
+        Ok(plan)
     }
 }
 
 /// Returns a plan that runs `steps`, which were derived from those of another plan, with the scope
-/// of the choice of that plan's steps, as far as it holds for these.
+/// of the choice of that plan's steps, as far as it holds for these. The plan is not checked yet.
 pub(super) fn plan_after(
     context: &Context<'_>,
     graph: &Graph,
@@ -108,8 +117,12 @@ pub(super) fn plan_after(
     Ok(plan)
 }
 
-/// Returns a plan that runs `steps`, already checked.
-fn with_steps(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Stepped> {
+/// Returns a plan that runs `steps` and is not checked yet.
+pub(super) fn with_steps(
+    context: &Context<'_>,
+    graph: &Graph,
+    steps: &[Vec<NodeId>],
+) -> Result<Stepped> {
     let is_grouped = steps.iter().any(|step| step.len() > 1);
     if is_grouped && context.target.granularity() == Granularity::Node {
         let name = quoted(context.target.name());
@@ -122,17 +135,15 @@ fn with_steps(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Re
             return Err(Error::InvalidOption { option: "strips", reason });
         }
     }
-    let stepped = if context.strips.is_empty() || context.has_workspaces() {
-        unchecked(context, graph, steps)?
+    if context.strips.is_empty() || context.has_workspaces() {
+        unchecked(context, graph, steps)
     } else {
         // Line buffers hold rows of values: they are placed even if no scratch memory is.
         let with_lines = with_line_buffers(graph, context.strips)?;
         let mut stepped = unchecked(&context.with_workspaces(), &with_lines, steps)?;
         stepped.plan.options = context.options;
-        stepped
-    };
-    stepped.plan.check(graph)?;
-    Ok(stepped)
+        Ok(stepped)
+    }
 }
 
 /// Returns a plan that runs `steps`.

@@ -8,7 +8,7 @@ use crate::choose::strips::{Kernels, Piece, Regions, Whole, nodes_in_reach};
 use crate::choose::{RowKernel, RowMoveCost, StripChoice, StripLimits, Way};
 use crate::graph::Graph;
 use crate::pack::Budget;
-use crate::plan::{Placement, Plan, Strips};
+use crate::plan::{Placement, Plan};
 
 /// A search for the steps of a plan that run strip by strip, for a runner with kernels.
 ///
@@ -135,21 +135,6 @@ impl StripSearch {
     /// kernels cannot run so after all: no later choice has them.
     pub fn refuse(&mut self, position: usize) {
         self.regions.refuse_chosen(position);
-    }
-
-    /// Returns how `nodes` run in strips of so many rows, in the order in which they do; `None` if
-    /// they cannot.
-    ///
-    /// # Errors
-    ///
-    /// Those of packing line buffers.
-    pub fn strips(
-        &self,
-        nodes: &[NodeId],
-        rows: u64,
-        budget: &Budget<'_>,
-    ) -> Result<Option<(Vec<NodeId>, Strips)>> {
-        self.regions.strips(nodes, rows, budget)
     }
 }
 

@@ -31,15 +31,7 @@ pub(super) fn planned_in_strips(
     attempts: &[Attempt<'_>],
     plan: &Plan,
 ) -> Result<Option<Plan>> {
-    let options = &context.options;
-    let is_wanted = options.optimize.contains(Technique::Streaming)
-        && context.target.granularity() == Granularity::Tile
-        && context.target.scratch() == Provider::Nobody
-        && !context.has_workspaces()
-        && options.effort != Effort::Fast;
-    let is_simple = context.memories.is_none() && options.workers == 1 && !options.parallel_safe;
-    let makes_rows = || graph.nodes().iter().any(|node| !node.effects().windows.is_empty());
-    if !is_wanted || !is_simple || graph.nodes().len() > MOST_NODES_IN_STRIPS || !makes_rows() {
+    if !may_have_strips(context, graph) || is_unfit(context, graph) {
         return Ok(None);
     }
     let has_groups = |attempt: &&Attempt<'_>| steps_of(attempt).any(|step| step.len() > 1);
@@ -56,6 +48,36 @@ pub(super) fn planned_in_strips(
         }
     }
     Ok(best)
+}
+
+/// Returns whether steps of a plan of `graph` might run strip by strip: some nodes make rows from
+/// rows, and the options and the target let the planner use them.
+pub(super) fn may_have_strips(context: &Context<'_>, graph: &Graph) -> bool {
+    context.options.optimize.contains(Technique::Streaming)
+        && context.target.granularity() == Granularity::Tile
+        && graph.nodes().iter().any(|node| !node.effects().windows.is_empty())
+}
+
+/// Returns whether this module leaves steps in strips out: the bytes of a node alone do not decide,
+/// or the search would take too long.
+fn is_unfit(context: &Context<'_>, graph: &Graph) -> bool {
+    let options = &context.options;
+    context.target.scratch() != Provider::Nobody
+        || context.has_workspaces()
+        || options.effort == Effort::Fast
+        || context.memories.is_some()
+        || options.workers > 1
+        || options.parallel_safe
+        || graph.nodes().len() > MOST_NODES_IN_STRIPS
+}
+
+/// Returns whether steps in strips might need fewer bytes and are not tried. With the costs of a
+/// runner, the stage that knows the costs tells.
+pub(super) fn skips_strips(context: &Context<'_>, graph: &Graph) -> bool {
+    let is_late = context.budget.exhausted();
+    may_have_strips(context, graph)
+        && context.costs.is_none()
+        && (is_unfit(context, graph) || is_late)
 }
 
 /// Returns a plan with fewer than `below` bytes, with the steps of an attempt or several of them in

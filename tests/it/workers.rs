@@ -76,7 +76,7 @@ proptest! {
     #[test]
     fn given_steps_and_costs_are_planned(graph in crate::graphs::graphs(16), seed in any::<u64>()) {
         let costs: Vec<u64> = (0..graph.nodes().len()).map(|it| (it as u64 * 7 + seed % 5) % 11).collect();
-        let planner = fast().costs(&costs).workers(2);
+        let planner = fast().node_times(&costs).workers(2);
         let plan = planner.plan(&graph).unwrap();
         check_plan(&graph, &plan, 2, seed);
         let steps: Vec<Vec<_>> = plan
@@ -195,15 +195,15 @@ fn networks_run_in_parallel_in_the_bytes_of_one_worker() {
 fn costs_decide_the_timetable() {
     let graph = chains();
     let costs = [1, 1, 1, 5, 5, 5, 1];
-    let plan = Planner::new().workers(2).costs(&costs).plan(&graph).unwrap();
+    let plan = Planner::new().workers(2).node_times(&costs).plan(&graph).unwrap();
     let table = plan.timetable().unwrap();
     assert_eq!((table.work(), table.span()), (19, 16));
-    let plan = Planner::new().workers(2).costs(&[0; 7]).plan(&graph).unwrap();
+    let plan = Planner::new().workers(2).node_times(&[0; 7]).plan(&graph).unwrap();
     assert_eq!(plan.timetable().unwrap().span(), 4);
-    let refused = Planner::new().workers(2).costs(&[1]).plan(&graph).unwrap_err();
+    let refused = Planner::new().workers(2).node_times(&[1]).plan(&graph).unwrap_err();
     assert_eq!(refused.to_string(), "option costs: the graph has 7 nodes");
     // The largest numbers do not wrap.
-    let plan = Planner::new().workers(2).costs(&[u64::MAX; 7]).plan(&graph).unwrap();
+    let plan = Planner::new().workers(2).node_times(&[u64::MAX; 7]).plan(&graph).unwrap();
     plan.check(&graph).unwrap();
 }
 

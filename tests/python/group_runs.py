@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 import arenaplan as ap
-from arenaplan.executor import staging_choices, workspace_choices
 from arenaplan.executor.executor import quiet_arithmetic
 from arenaplan.executor.steps import (
     aligned_bytes,
@@ -18,6 +17,7 @@ from arenaplan.executor.steps import (
 )
 from arenaplan.executor.units import find_units
 from networks import noise
+from step_costs import staging_choices, workspace_choices
 
 Steps = Sequence[Sequence[int]]
 

@@ -10,7 +10,6 @@ import onnx
 from onnx import helper, numpy_helper
 
 import arenaplan as ap
-from arenaplan.executor import workspace_choices
 from arenaplan.executor.executor import quiet_arithmetic
 from arenaplan.executor.groups import Unit
 from arenaplan.executor.signatures import byte_size
@@ -20,6 +19,7 @@ from arenaplan.executor.steps import (
     own_workspaces,
     prepare,
 )
+from step_costs import workspace_choices
 
 Arrays = Sequence[np.ndarray | None]
 

@@ -13,9 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import arenaplan as ap
 import light_models
-from arenaplan.executor import compiled, workspace_choices
+from arenaplan.executor import compiled
 from flow_graphs import Builder
 from group_runs import check, same_bytes, scratch_of, sizes_of
+from step_costs import workspace_choices
 
 
 def everything(b: Builder, output: int, *, alone: int = 0) -> ap.Plan:

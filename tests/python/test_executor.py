@@ -24,9 +24,9 @@ from arenaplan.errors import (
     UnsupportedOp,
     WorkspaceOverrun,
 )
-from arenaplan.executor import workspace_choices
 from arenaplan.executor.registry import Step
 from networks import F32, noise, small_network
+from step_costs import workspace_choices
 
 
 def chain(length: int = 3, shape: tuple[int, ...] = (4, 5)) -> ap.Graph:

@@ -15,9 +15,9 @@ from arenaplan.errors import (
     ShapeMismatch,
     WorkspaceOverrun,
 )
-from arenaplan.executor import workspace_choices
 from arenaplan.importers.onnx import load_onnx
 from single_node import check_node, node_graph
+from step_costs import workspace_choices
 
 RNG = np.random.default_rng(7)
 

@@ -22,7 +22,7 @@ FLOORS = (
     ("graph",),
     ("ops",),
     ("model", "places", "spaces", "spill", "storage", "sharing", "watch"),
-    ("options", "tradeoff"),
+    ("options",),
     ("planning",),
     ("bodies", "packing", "incremental", "changes"),
     ("device", "executor", "importers", "rewrite"),

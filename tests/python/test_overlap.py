@@ -17,13 +17,13 @@ import arenaplan as ap
 import light_models
 from arenaplan import errors
 from arenaplan.cli import main
-from arenaplan.executor import staging_choices
 from arenaplan.executor.signatures import group_of
 from arenaplan.executor.staging import staged_run
 from arenaplan.executor.steps import aligned_bytes, arena_arrays
 from arenaplan.ops.windows import Side, lead
 from flow_graphs import Builder
 from group_runs import inputs_of, run_with_choice
+from step_costs import staging_choices
 
 WITHOUT = "views,in-place,elision,fusion,order,streaming"
 

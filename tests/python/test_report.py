@@ -252,7 +252,7 @@ def test_a_trace_follows_the_timetable() -> None:
     sides = [graph.node("Conv", [x], [(name, (64,), "float32")])[0] for name in "ab"]
     (y,) = graph.node("Add", sides, [("y", (64,), "float32")])
     graph.output(y)
-    plan = ap.plan(graph, workers=2, costs=[7, 7, 3])
+    plan = ap.plan(graph, workers=2, node_times=[7, 7, 3])
     slices = [
         event
         for event in json.loads(ap.map_trace(ap.report_of(plan, graph)))["traceEvents"]

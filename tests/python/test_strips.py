@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import arenaplan as ap
-from arenaplan._core import StripSearch
+from arenaplan._core import nodes_in_strips
 from arenaplan.errors import InvalidGroup, PlanMismatch, PlannerError, UnsupportedOp
 from arenaplan.executor import BACKEND
 from arenaplan.executor.groups import NotAGroup
@@ -49,23 +49,19 @@ class Kernels:
 
     def __init__(self, graph: ap.Graph) -> None:
         self.graph = graph
-        self.rows = BACKEND.row_kernels(graph)
-        plan = ap.plan(graph, target="ideal", optimize="none")
-        known = self.rows.of(range(len(graph.nodes)))
-        ways = [[(0, 0)] for _ in plan.steps]
-        self.search = StripSearch(graph.core, plan, known, self.rows.moves, ways, 0, 0)
+        self.costs = BACKEND.costs(graph)
 
     def strips(self, nodes: Sequence[int], rows: int) -> tuple[list[int], ap.Strips] | None:
         """Return nodes in order, and their strips, if they can run so."""
-        found = self.search.strips(list(nodes), rows)
-        return found if found is not None and self.rows.can_run(*found) else None
+        found = nodes_in_strips(self.graph.core, self.costs, list(nodes), rows)
+        return found if found is not None and self.costs.runs_in_strips(*found) else None
 
     def runs(self) -> Iterator[list[int]]:
         count = len(self.graph.nodes)
         for last in range(count):
             for first in range(last - 1, -1, -1):
                 nodes = list(range(first, last + 1))
-                if self.search.strips(nodes, 1) is not None:
+                if nodes_in_strips(self.graph.core, self.costs, nodes, 1) is not None:
                     yield nodes
 
 

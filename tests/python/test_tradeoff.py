@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import onnx
@@ -15,9 +16,9 @@ import arenaplan as ap
 from arenaplan import backend
 from arenaplan.cli import main
 from arenaplan.errors import InvalidOption
-from arenaplan.executor import BACKEND
 from arenaplan.options import PlanOptions
 from networks import noise
+from step_costs import step_seconds, step_ways
 
 F32 = "float32"
 SLOW = ("fusion", "streaming", "overlap")
@@ -51,7 +52,7 @@ def perceptron(rows: int = 64, width: int = 64, hidden: int = 512, layers: int =
 
 
 def seconds(graph: ap.Graph, plan: ap.Plan) -> float:
-    return sum(BACKEND.seconds(graph, plan))
+    return sum(step_seconds(graph, plan))
 
 
 # -- the choice ---------------------------------------------------------------------------------
@@ -150,17 +151,14 @@ def test_a_limit_is_a_number(limit: object) -> None:
 
 def test_weights_that_are_read_again_for_every_tile_cost_time() -> None:
     graph = perceptron(rows=256, layers=1)
-    ways = BACKEND.step_seconds(graph, [0, 1, 2], staged=False)
+    ways = step_ways(graph, [0, 1, 2])
     assert len(ways) > 2
     sizes, times = zip(*ways, strict=True)
     assert list(sizes) == sorted(sizes)
     assert list(times) == sorted(times, reverse=True)
-    alone = sum(
-        min(time for _, time in BACKEND.step_seconds(graph, [node], staged=False))
-        for node in range(3)
-    )
+    alone = sum(min(time for _, time in step_ways(graph, [node])) for node in range(3))
     # No tile is offered that takes a multiple of the time.
-    assert times[0] < 5 * alone + 1e-4
+    assert times[0] < 5 * alone + 100_000
 
 
 def test_a_step_takes_longer_if_its_tensors_are_larger() -> None:
@@ -179,8 +177,8 @@ def test_a_value_that_is_shown_takes_next_to_no_time() -> None:
     (z,) = graph.node("Identity", [y], [("z", (512, 512), F32)], views=[(0, 0)], version=14)
     (out,) = graph.node("Neg", [z], [("out", (512, 512), F32)], version=13)
     graph.output(out)
-    shown = BACKEND.seconds(graph, ap.plan(graph, optimize="views"))[1]
-    copied = BACKEND.seconds(graph, ap.plan(graph, optimize="none"))[1]
+    shown = step_seconds(graph, ap.plan(graph, optimize="views"))[1]
+    copied = step_seconds(graph, ap.plan(graph, optimize="none"))[1]
     assert shown < 0.1 * copied
 
 
@@ -188,36 +186,30 @@ def test_a_value_that_is_shown_takes_next_to_no_time() -> None:
 
 
 class Machine:
-    """A runner whose every step needs 64 bytes and a second, and twice that as one of a group."""
+    """A runner whose every step needs 64 bytes and a second, and twice that as part of a group."""
 
     name = "machine"
+    row_moves = None
 
-    def workspaces(
-        self,
-        graph: ap.Graph,
-        steps: Iterable[Sequence[int]] | None = None,
-        strips: Sequence[ap.Strips] = (),
-    ) -> backend.Scratch:
-        every = ([node.index] for node in graph.nodes)
-        chosen = every if steps is None else steps
-        return {nodes[-1]: ((ap.Choice(64 * len(nodes), 1.0),),) for nodes in chosen}
+    def costs(self, graph: ap.Graph) -> Machine:
+        return self
 
-    def staging(self, graph: ap.Graph, steps: Iterable[Sequence[int]]) -> backend.Scratch:
-        return self.workspaces(graph, steps)
+    def step(self, nodes: Sequence[int], staged: bool) -> backend.StepCost:
+        seconds = 1 if len(nodes) == 1 else 2 * len(nodes)
+        slot = (ap.Choice(64 * len(nodes), 1.0),)
+        return backend.StepCost((slot,), [backend.Way(64 * len(nodes), seconds * 10**9)])
 
-    def seconds(self, graph: ap.Graph, plan: ap.Plan) -> list[float]:
-        return [self.step_seconds(graph, nodes, staged=False)[0][1] for nodes in plan.steps]
+    def step_in_strips(self, nodes: Sequence[int], strips: ap.Strips) -> None:
+        return None
 
-    def step_seconds(
-        self, graph: ap.Graph, nodes: Sequence[int], *, staged: bool
-    ) -> list[tuple[int, float]]:
-        return [(64 * len(nodes), 1.0 if len(nodes) == 1 else 2.0 * len(nodes))]
-
-    def narrow_steps(self, graph: ap.Graph) -> list[list[list[int]]]:
+    def groupings(self) -> list[list[list[int]]]:
         return []
 
-    def row_kernels(self, graph: ap.Graph) -> None:
-        return None
+    def row_kernels(self, nodes: Sequence[int]) -> list[backend.RowKernel]:
+        return []
+
+    def runs_in_strips(self, nodes: Sequence[int], strips: ap.Strips) -> bool:
+        return False
 
 
 @pytest.fixture
@@ -286,20 +278,49 @@ def test_explain_tells_bytes_and_time_of_every_technique(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", str(model), "--json"]) == 0
-    timed = json.loads(capsys.readouterr().out)["timed"]
-    assert timed["backend"] == "numpy"
-    assert set(timed["levels"]) == set(timed["switched"]) == set(ap.techniques())
-    assert timed["levels"]["streaming"]["seconds"] > timed["levels"]["order"]["seconds"]
-    points = [(point["bytes"], point["seconds"]) for point in timed["found"]]
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["levels"]) == set(found["switched"]) == set(ap.techniques())
+    assert found["levels"]["streaming"]["bytes"] <= found["levels"]["order"]["bytes"]
+    points = [(point["bytes"], point["seconds"]) for point in found["points"]]
     assert len(points) > 1
     assert points == sorted(points)
     assert all(a[1] > b[1] for a, b in itertools.pairwise(points))
-    chosen = (timed["chosen"]["bytes"], timed["chosen"]["seconds"])
-    assert chosen in points
+    assert found["arena_bytes"] in [size for size, _ in points]
     assert main(["explain", str(model)]) == 0
     text = capsys.readouterr().out
-    assert "plans tried that no other one beats" in text
+    assert "plans that were tried and that no other plan beats" in text
     assert "chosen" in text
+
+
+LAYERS = {"rows": 24, "width": 32, "hidden": 96}
+
+
+@pytest.mark.parametrize("limit", [1.0, 1.1, 2.0, None])
+@pytest.mark.parametrize("workspace", ["auto", "none"])
+def test_each_row_of_explain_is_the_plan_that_it_names(
+    limit: float | None, workspace: Literal["auto", "none"]
+) -> None:
+    graph = perceptron(**LAYERS)
+    options = PlanOptions(max_slowdown=limit, workspace=workspace)
+    found = ap.explain(graph, options)
+    known = ap.techniques()
+    assert found.plan.to_json() == ap.plan(graph, options).to_json()
+    assert found.without.bytes == ap.plan(graph, options, optimize="none").arena_bytes
+    for at, name in enumerate(known):
+        level = ap.plan(graph, options, optimize=known[: at + 1])
+        assert found.levels[name].bytes == level.arena_bytes, name
+        left = ap.plan(graph, options, optimize=[other for other in known if other != name])
+        assert found.switched[name].bytes == left.arena_bytes, name
+
+
+def test_the_core_asks_a_backend_and_raises_its_errors(machine: ap.Target) -> None:
+    class Broken(Machine):
+        def step(self, nodes: Sequence[int], staged: bool) -> backend.StepCost:
+            raise ValueError("no clock")
+
+    backend.register("machine", Broken)
+    with pytest.raises(ValueError, match="no clock"):
+        ap.plan(perceptron(), target=machine)
 
 
 def test_an_options_table_knows_the_default_limit() -> None:

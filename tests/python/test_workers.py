@@ -291,14 +291,14 @@ def test_costs_of_nodes_make_the_timetable() -> None:
     graph = branches(2, 2, 16)
     costs = [1, 1, 5, 5, 1]
     for options in ({}, {"target": "numpy"}):
-        plan = ap.plan(graph, workers=2, costs=costs, **options)  # type: ignore[arg-type]
+        plan = ap.plan(graph, workers=2, node_times=costs, **options)  # type: ignore[arg-type]
         assert plan.timetable is not None
         # The longest chain takes 11, and one worker takes 13.
         assert plan.timetable.work == 13
         assert 11 <= plan.timetable.span < 13
     for bad, message in ([1], "the graph has 5 nodes"), ([-1] * 5, "64 bits"):
         with pytest.raises(InvalidOption, match=message):
-            ap.plan(graph, workers=2, costs=bad)
+            ap.plan(graph, workers=2, node_times=bad)
     with pytest.raises(InvalidOption, match="one worker"):
         ap.plan(graph, costs=costs)
 

@@ -15,12 +15,11 @@ from arenaplan.cli.recompute import curve_document, print_curve
 from arenaplan.cli.watch import watching
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
+from arenaplan.planning import Point
 from arenaplan.report import report_of
 
 if TYPE_CHECKING:
     from arenaplan import Explanation, WhatIfs
-    from arenaplan.planning import TimedExplanation
-    from arenaplan.tradeoff import Point
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -122,40 +121,36 @@ def _print(graph: Graph, explanation: Explanation, ahead: Ahead) -> None:
             if place is not None:
                 print(f"  {place.bytes:>14,}  {shown(graph.values[index].name)}")
     print("one technique after another")
-    print(f"  {explanation.without:>14,}  none")
     before = explanation.without
-    for name, bytes_ in explanation.levels.items():
-        print(f"  {bytes_:>14,}  {name:<10} {_change(before, bytes_)}")
-        before = bytes_
-    print("each one by itself")
-    for name, bytes_ in explanation.switched.items():
-        if name in used:
-            print(f"  {bytes_:>14,}  without {name:<10} {_change(plan.arena_bytes, bytes_)}")
-        else:
-            print(f"  {bytes_:>14,}  with {name:<13} {_change(plan.arena_bytes, bytes_)}")
-    if explanation.timed is not None:
-        _print_timed(explanation.timed, used)
+    _print_point("none", before, before)
+    for name, point in explanation.levels.items():
+        _print_point(name, point, before)
+        before = point
+    made = _made(explanation)
+    print("each technique by itself")
+    for name, point in explanation.switched.items():
+        _print_point(f"{'without' if name in used else 'with'} {name}", point, made)
+    if len(explanation.points) > 1:
+        print("plans that were tried and that no other plan beats")
+        for point in explanation.points:
+            _print_point("chosen" if point.bytes == made.bytes else "", point, made)
     print(f"floor: {size(plan.floor or 0)} for some step by itself, in any order")
 
 
-def _print_timed(timed: TimedExplanation, used: set[str]) -> None:
-    """Print bytes with scratch memory beside estimated times."""
-    print(f"with scratch memory, and the time of a run as estimated for {timed.backend}")
-    _print_point("none", timed.without, timed.without)
-    for name, point in timed.levels.items():
-        _print_point(f"and {name}", point, timed.without)
-    for name, point in timed.switched.items():
-        _print_point(f"{'without' if name in used else 'with'} {name}", point, timed.chosen)
-    print("plans tried that no other one beats")
-    for point in timed.found:
-        _print_point("chosen" if point == timed.chosen else "", point, timed.without)
+def _made(explanation: Explanation) -> Point:
+    """Return the bytes and the time of the plan."""
+    estimate = explanation.plan.estimate
+    seconds = None if estimate is None else estimate.seconds
+    return Point(explanation.plan.arena_bytes, seconds)
 
 
 def _print_point(label: str, point: Point, base: Point) -> None:
-    """Print a line with bytes, milliseconds, and how both changed."""
-    slower = f"{point.seconds / base.seconds:.2f} x" if base.seconds else ""
-    text = f"{point.bytes:>14,}  {1e3 * point.seconds:>10.3f} ms  {slower:>8}  {label:<18}"
-    print(f"  {text} {_change(base.bytes, point.bytes)}".rstrip())
+    """Print a line with bytes, their change, and the estimated time of a run if there is any."""
+    time = "" if point.seconds is None else f"  {1e3 * point.seconds:>10.3f} ms"
+    if point.seconds and base.seconds and point is not base:
+        time += f"  {point.seconds / base.seconds:>6.2f} x"
+    change = _change(base.bytes, point.bytes)
+    print(f"  {point.bytes:>14,}  {label:<18} {change:<8}{time}".rstrip())
 
 
 def _change(before: int, after: int) -> str:

@@ -7,12 +7,12 @@ Times are estimates by the bytes that move and the operations of products, with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from arenaplan.backend import Scratch
+from arenaplan.backend import RowKernel, StepCost, Way
 from arenaplan.device.lowering import StepLowering
 from arenaplan.device.lowering.site import Kind
 from arenaplan.device.rates import BYTES, LAUNCH, OPERATIONS, PRODUCT
@@ -21,19 +21,65 @@ from arenaplan.executor.signatures import NOT_RUN
 from arenaplan.graph import Graph
 
 if TYPE_CHECKING:
-    from arenaplan._core import Plan, Strips
+    from arenaplan._core import Strips
 
 _ALIGNMENT: Final = 256
 
 
+class CupyCosts:
+    """Scratch memory and times of the kernels in :mod:`arenaplan.device.lowering`, for a graph."""
+
+    row_moves: Final = None
+
+    def __init__(self, backend: CupyBackend, graph: Graph) -> None:
+        self._backend, self._graph = backend, graph
+
+    def step(self, nodes: Sequence[int], staged: bool) -> StepCost | None:
+        """Return the cost of a step; ``None`` if some node has no kernel."""
+        # Outputs never overlap inputs in part.
+        lowering = None if staged else self._backend.lowering(self._graph, nodes)
+        if lowering is None:
+            return None
+        nanoseconds = _seconds(lowering) * 1e9
+        widest = max(lowering.slots, key=len, default=())
+        if not widest:
+            return StepCost((), [Way(0, round(nanoseconds))])
+        others = sum(_padded(slot[0].bytes) for slot in lowering.slots if slot is not widest)
+        ways = [
+            Way(others + _padded(choice.bytes), round(nanoseconds + choice.cost))
+            for choice in widest
+        ]
+        return StepCost(lowering.slots, ways)
+
+    def step_in_strips(self, nodes: Sequence[int], strips: Strips) -> None:
+        """Return nothing: steps never run strip by strip."""
+        return
+
+    def groupings(self) -> list[list[list[int]]]:
+        """Return nothing: the core's own search knows all steps."""
+        return []
+
+    def row_kernels(self, nodes: Sequence[int]) -> list[RowKernel]:
+        """Return nothing."""
+        return []
+
+    def runs_in_strips(self, nodes: Sequence[int], strips: Strips) -> bool:
+        """Return false."""
+        return False
+
+
 class CupyBackend:
-    """Scratch memory and times of the kernels in :mod:`arenaplan.device.lowering`."""
+    """The CUDA executor: its only state is a cache of facts about graphs."""
 
     name = "cupy"
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Graph, dict[tuple[int, ...], StepLowering | None]]
         self._known = WeakKeyDictionary()
+
+    def costs(self, graph: Graph) -> CupyCosts:
+        """Return the costs of the steps of a graph."""
+        return CupyCosts(self, graph)
 
     def lowering(self, graph: Graph, nodes: Sequence[int]) -> StepLowering | None:
         """Return the work of a step; ``None`` if some node has no kernel."""
@@ -47,61 +93,9 @@ class CupyBackend:
                 known[key] = None  # It can be planned; an executor will refuse it.
         return known[key]
 
-    def workspaces(
-        self,
-        graph: Graph,
-        steps: Iterable[Sequence[int]] | None = None,
-        strips: Sequence[Strips] = (),
-    ) -> Scratch:
-        """Return the scratch buffers of steps, by the last node of each."""
-        every = ([node.index] for node in graph.nodes)
-        found = {}
-        for nodes in every if steps is None else steps:
-            lowering = self.lowering(graph, nodes)
-            if lowering is not None and lowering.slots:
-                found[nodes[-1]] = lowering.slots
-        return found
-
-    def staging(self, graph: Graph, steps: Iterable[Sequence[int]]) -> Scratch:
-        """Return nothing: outputs never overlap inputs in part."""
-        return {}
-
-    def seconds(self, graph: Graph, plan: Plan) -> list[float]:
-        """Return the estimated seconds of each step of a plan."""
-        planned: dict[int, int] = {}
-        for work in plan.workspaces:
-            planned[work.node] = planned.get(work.node, 0) + work.bytes
-        shown = {share.node for share in plan.shares if share.rule == "view"}
-        times = []
-        for nodes in plan.steps:
-            ways = self.step_seconds(graph, nodes, staged=False)
-            room = planned.get(nodes[-1], max(size for size, _ in ways))
-            fitting = [seconds for size, seconds in ways if size <= _padded(room)]
-            seconds = min(fitting, default=ways[0][1])
-            times.append(0.0 if len(nodes) == 1 and nodes[0] in shown else seconds)
-        return times
-
-    def step_seconds(
-        self, graph: Graph, nodes: Sequence[int], *, staged: bool
-    ) -> list[tuple[int, float]]:
-        """Return the ways to run nodes as one: bytes of scratch memory, estimated seconds."""
-        lowering = self.lowering(graph, nodes)
-        if lowering is None:
-            return [(0, 0.0)]
-        seconds = _seconds(lowering)
-        widest = max(lowering.slots, key=len, default=())
-        others = sum(_padded(slot[0].bytes) for slot in lowering.slots if slot is not widest)
-        if not widest:
-            return [(0, seconds)]
-        return [(others + _padded(choice.bytes), seconds + choice.cost * 1e-9) for choice in widest]
-
-    def row_kernels(self, graph: Graph) -> None:
-        """Return nothing: steps never run strip by strip."""
-        return
-
 
 BACKEND: Final = CupyBackend()
-"""The registered backend: its only state is a cache of facts about graphs."""
+"""The registered backend."""
 
 
 def _padded(size: int) -> int:

@@ -24,7 +24,7 @@ from arenaplan.ops.boxes import Uncuttable
 
 _NEVER = 1 << 40
 """A row that is needed by no strip."""
-_MOVE, _MOVED = 900, 63
+ROW_MOVES = _MOVE, _MOVED = 900, 63
 """Nanoseconds of moving rows to the front of a line buffer: for the call, and per 1,000 bytes."""
 
 
@@ -211,16 +211,14 @@ def _homes(strips: Strips) -> dict[int, int]:
 
 
 class RowKernels:
-    """The stages of one graph; see :class:`arenaplan.backend.RowKernels`."""
-
-    moves = (_MOVE, _MOVED)
+    """The stages of one graph; see :class:`arenaplan.backend.Costs`."""
 
     def __init__(self, graph: Graph) -> None:
-        self._former = Former(graph)
+        self.former = Former(graph)
 
     def of(self, nodes: Iterable[int]) -> list[RowKernel]:
         """Return the stages of nodes, and their costs."""
-        former = self._former
+        former = self.former
         able = former.order(node for node in nodes if former.member(node) is not None)
         found = []
         at = 0
@@ -233,7 +231,7 @@ class RowKernels:
     def can_run(self, nodes: Sequence[int], strips: Strips) -> bool:
         """Return whether nodes can run in these strips."""
         try:
-            region_of(self._former, nodes, strips, LIMITS[0])
+            region_of(self.former, nodes, strips, LIMITS[0])
         except NotAGroup:
             return False  # Rows at an edge are made in another way than those between.
         return True

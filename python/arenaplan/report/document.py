@@ -11,7 +11,7 @@ from arenaplan._core import PlacedWorkspace, Placement, Plan, RecomputeCurve
 from arenaplan.errors import PlanMismatch
 from arenaplan.graph import Graph, Node
 from arenaplan.origin import layer_of
-from arenaplan.planning import Explanation, TimedExplanation
+from arenaplan.planning import Explanation
 from arenaplan.report.curves import Span, tops, union
 from arenaplan.report.recompute import curve_of
 
@@ -381,22 +381,8 @@ def _space_names(plan: Plan) -> list[str]:
 def _techniques(explanation: Explanation) -> dict[str, Any]:
     """Return the worth of each technique."""
     return {
-        "without": explanation.without,
-        "levels": explanation.levels,
-        "switched": explanation.switched,
-        "timed": _timed(explanation.timed),
-    }
-
-
-def _timed(timed: TimedExplanation | None) -> dict[str, Any] | None:
-    """Return bytes with scratch memory, and estimated seconds, as JSON has them."""
-    if timed is None:
-        return None
-    return {
-        "backend": timed.backend,
-        "without": timed.without._asdict(),
-        "levels": {name: point._asdict() for name, point in timed.levels.items()},
-        "switched": {name: point._asdict() for name, point in timed.switched.items()},
-        "chosen": timed.chosen._asdict(),
-        "found": [point._asdict() for point in timed.found],
+        "without": explanation.without._asdict(),
+        "levels": {name: point._asdict() for name, point in explanation.levels.items()},
+        "switched": {name: point._asdict() for name, point in explanation.switched.items()},
+        "points": [point._asdict() for point in explanation.points],
     }

@@ -81,6 +81,25 @@ pub struct StripLimits {
     pub time: u64,
 }
 
+/// Returns how `nodes` run in strips of so many rows by row kernels, in the order in which they do;
+/// `None` if they cannot.
+///
+/// # Errors
+///
+/// [`InvalidOption`](crate::Error::InvalidOption) if a kernel cannot make its result some rows at a
+/// time. Those of packing line buffers.
+pub fn nodes_in_strips(
+    graph: &Graph,
+    kernels: Vec<RowKernel>,
+    moves: RowMoveCost,
+    nodes: &[NodeId],
+    rows: u64,
+) -> Result<Option<(Vec<NodeId>, Strips)>> {
+    let kernels = Kernels::new(graph, kernels, moves)?;
+    let found = strips_of(&kernels, nodes, rows, &Budget::default())?;
+    Ok(found.map(|InStrips { nodes, strips }| (nodes, strips)))
+}
+
 /// Steps as they run without strips.
 #[derive(Debug)]
 pub(crate) struct Whole<'a> {
@@ -181,18 +200,6 @@ impl Regions {
     fn refuse(&mut self, refused: Region) {
         let key = |region: &Region| (region.first, region.last, region.rows);
         self.found.retain(|region| key(region) != key(&refused));
-    }
-
-    /// Returns nodes in the order in which they run in strips of so many rows, and the strips;
-    /// `None` if they cannot run so.
-    pub(crate) fn strips(
-        &self,
-        nodes: &[NodeId],
-        rows: u64,
-        budget: &Budget<'_>,
-    ) -> Result<Option<(Vec<NodeId>, Strips)>> {
-        let found = strips_of(&self.kernels, nodes, rows, budget)?;
-        Ok(found.map(|InStrips { nodes, strips }| (nodes, strips)))
     }
 }
 

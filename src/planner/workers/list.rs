@@ -98,7 +98,7 @@ impl Steps {
     pub(super) fn new(context: &Context<'_>, base: &Attempt<'_>) -> Self {
         let schedule = &base.schedule;
         let (graph, order) = (&*schedule.graph, &schedule.order);
-        let cost = |id: &NodeId| match context.costs {
+        let cost = |id: &NodeId| match context.node_times {
             Some(costs) => {
                 let members = schedule.members(id).iter();
                 members.fold(0_u64, |sum, node| sum.saturating_add(costs[node.index()]))

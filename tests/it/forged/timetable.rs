@@ -23,7 +23,7 @@ fn fork() -> Case {
     let y = sketch.node("y", &ends, 64);
     let graph = sketch.build(&[y]);
     let planner = ideal_planner().optimize(Techniques::NONE).preserve_inputs(true);
-    let plan = planner.effort(Effort::Fast).costs(&[5, 3, 2]).workers(2).plan(&graph).unwrap();
+    let plan = planner.effort(Effort::Fast).node_times(&[5, 3, 2]).workers(2).plan(&graph).unwrap();
     let names: Vec<_> = plan.steps().iter().map(|step| step.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "y"]);
     let plan = apart(&plan, &graph, &[0, 0, 5], &[5, 3, 2]);
@@ -179,7 +179,8 @@ fn bytes_are_needed_as_long_as_steps_run() {
         };
         let costs: Vec<u64> = graph.nodes().iter().map(|_| below(4)).collect();
         let planner = ideal_planner().optimize(Techniques::NONE).preserve_inputs(keeps);
-        let planner = planner.effort(Effort::Fast).workspace(WorkspacePolicy::Auto).costs(&costs);
+        let planner =
+            planner.effort(Effort::Fast).workspace(WorkspacePolicy::Auto).node_times(&costs);
         let plan = planner.workers(8).plan(&graph).unwrap();
         // The planner gives every step some time; the checker knows steps without.
         let costs: Vec<u64> = plan.steps().iter().map(|it| costs[it.node as usize]).collect();

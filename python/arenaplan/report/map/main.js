@@ -63,17 +63,15 @@ class Page {
 
   #techniques(techniques) {
     if (techniques === null) return;
-    const rows = [["none", techniques.without, techniques.timed?.without]];
-    for (const [name, bytes] of Object.entries(techniques.levels)) {
-      rows.push([`and ${name}`, bytes, techniques.timed?.levels[name]]);
-    }
+    const rows = [["none", techniques.without]];
+    for (const [name, point] of Object.entries(techniques.levels)) rows.push([`and ${name}`, point]);
     const table = element("table", {}, element("caption", {}, "One technique after another"));
-    const hasTimes = techniques.timed !== null;
-    table.append(element("tr", {}, ...["technique", "arena", ...(hasTimes ? ["with scratch memory", "time"] : [])]
+    const hasTimes = techniques.without.seconds !== null;
+    table.append(element("tr", {}, ...["technique", "arena", ...(hasTimes ? ["time"] : [])]
       .map((title) => element("th", { scope: "col" }, title))));
-    for (const [name, bytes, point] of rows) {
-      const cells = [name, size(bytes)];
-      if (hasTimes) cells.push(...(point ? [size(point.bytes), `${(1e3 * point.seconds).toFixed(3)} ms`] : ["", ""]));
+    for (const [name, point] of rows) {
+      const cells = [name, size(point.bytes)];
+      if (hasTimes) cells.push(`${(1e3 * (point.seconds ?? 0)).toFixed(3)} ms`);
       table.append(element("tr", {}, ...cells.map((text) => element("td", {}, text))));
     }
     byId("techniques").append(table);

@@ -1,0 +1,139 @@
+//! Costs of steps, each asked for once.
+
+use alloc::collections::BTreeMap;
+use alloc::{rc::Rc, vec, vec::Vec};
+use core::cell::RefCell;
+
+use super::{Costs, StepCost, StepForm};
+use crate::base::{Alignment, NodeId, Result};
+use crate::choose::Way;
+use crate::graph::{Graph, Workspace};
+use crate::plan::{Plan, Strips};
+
+/// Nodes of a step, and whether the output is staged.
+type Key = (Vec<NodeId>, bool);
+
+/// The costs of a runner, with the answers so far.
+#[derive(Debug)]
+pub(crate) struct KnownCosts<'a> {
+    pub(crate) runner: &'a dyn Costs,
+    steps: RefCell<BTreeMap<Key, Option<Rc<StepCost>>>>,
+    in_strips: RefCell<Vec<(Vec<NodeId>, Strips, Option<Rc<StepCost>>)>>,
+}
+
+impl<'a> KnownCosts<'a> {
+    pub(crate) const fn new(runner: &'a dyn Costs) -> Self {
+        let in_strips = RefCell::new(Vec::new());
+        Self { runner, steps: RefCell::new(BTreeMap::new()), in_strips }
+    }
+
+    /// Returns the cost of a step that runs piece by piece.
+    pub(super) fn step(&self, nodes: &[NodeId], staged: bool) -> Option<Rc<StepCost>> {
+        let key = (nodes.to_vec(), staged);
+        if let Some(known) = self.steps.borrow().get(&key) {
+            return known.clone();
+        }
+        let form = if staged { StepForm::Staged } else { StepForm::Whole };
+        let found = self.runner.step(nodes, form).map(Rc::new);
+        self.steps.borrow_mut().insert(key, found.clone());
+        found
+    }
+
+    /// Returns the cost of a step that runs strip by strip.
+    fn strips(&self, nodes: &[NodeId], strips: &Strips) -> Option<Rc<StepCost>> {
+        let is_known =
+            |row: &&(Vec<NodeId>, Strips, Option<Rc<StepCost>>)| row.0 == nodes && row.1 == *strips;
+        if let Some((_, _, known)) = self.in_strips.borrow().iter().find(is_known) {
+            return known.clone();
+        }
+        let found = self.runner.step(nodes, StepForm::Strips(strips)).map(Rc::new);
+        self.in_strips.borrow_mut().push((nodes.to_vec(), strips.clone(), found.clone()));
+        found
+    }
+
+    /// Returns the ways to run a step piece by piece, scratch memory rounded up to the alignment.
+    pub(super) fn ways(&self, nodes: &[NodeId], staged: bool, alignment: Alignment) -> Vec<Way> {
+        rounded(self.step(nodes, staged).as_deref(), alignment)
+    }
+
+    /// Returns the ways to run a step strip by strip, likewise.
+    pub(super) fn ways_in_strips(
+        &self,
+        nodes: &[NodeId],
+        strips: &Strips,
+        alignment: Alignment,
+    ) -> Vec<Way> {
+        rounded(self.strips(nodes, strips).as_deref(), alignment)
+    }
+
+    /// Returns `graph` with the scratch memory of steps. The steps that end with a node of
+    /// `staged` may have an output over an input at a distance.
+    pub(crate) fn declared(
+        &self,
+        graph: &Graph,
+        steps: &[Vec<NodeId>],
+        staged: &[NodeId],
+        strips: &[(NodeId, Strips)],
+    ) -> Result<Graph> {
+        let mut workspaces: Vec<(NodeId, Vec<Workspace>)> = Vec::new();
+        let mut staging = Vec::new();
+        for nodes in steps {
+            let Some(&last) = nodes.last() else { continue };
+            if nodes.iter().any(|node| node.index() >= graph.nodes().len()) {
+                continue; // The graph refuses the step.
+            }
+            let own = match strips.iter().find(|(node, _)| *node == last) {
+                Some((_, strips)) => self.strips(nodes, strips),
+                None => self.step(nodes, false),
+            };
+            let own = own.map_or_else(Vec::new, |cost| cost.workspaces.clone());
+            if !own.is_empty() {
+                workspaces.push((last, own));
+            }
+            if staged.contains(&last)
+                && let Some(cost) = self.step(nodes, true)
+            {
+                staging.push((last, cost.workspaces.clone()));
+            }
+        }
+        graph.with_scratch_of(workspaces, staging)
+    }
+
+    /// Returns the graph that `plan`, whose steps are those of `graph`, is to be checked against.
+    pub(crate) fn declared_for(&self, graph: &Graph, plan: &Plan) -> Result<Graph> {
+        let steps: Vec<Vec<NodeId>> =
+            plan.steps().iter().map(|step| step.nodes().collect()).collect();
+        self.declared(graph, &steps, &plan.overlapped(), &plan.strips())
+    }
+}
+
+/// Returns `graph` with the scratch memory that a runner declares for `steps`: the graph that a plan
+/// with these steps is [checked](Plan::check) against.
+///
+/// `staged` are the last nodes of the steps whose output may be over an input at a distance, and
+/// `strips` say how steps run strip by strip, by last node.
+///
+/// # Errors
+///
+/// [`InvalidEffect`](crate::Error::InvalidEffect) if a step has a scratch buffer without sizes.
+pub fn declared(
+    graph: &Graph,
+    costs: &dyn Costs,
+    steps: &[Vec<NodeId>],
+    staged: &[NodeId],
+    strips: &[(NodeId, Strips)],
+) -> Result<Graph> {
+    KnownCosts::new(costs).declared(graph, steps, staged, strips)
+}
+
+/// Returns the ways of a step, scratch memory rounded up; a step without kernels takes no time.
+fn rounded(cost: Option<&StepCost>, alignment: Alignment) -> Vec<Way> {
+    let round = |way: &Way| Way { bytes: padded(way.bytes, alignment), time: way.time };
+    let ways: Vec<Way> = cost.map_or_else(Vec::new, |cost| cost.ways.iter().map(round).collect());
+    if ways.is_empty() { vec![Way { bytes: 0, time: 0 }] } else { ways }
+}
+
+/// Returns a size that is rounded up to a multiple of the alignment.
+pub(super) fn padded(bytes: u64, alignment: Alignment) -> u64 {
+    alignment.round_up(bytes).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,129 @@
+//! Time beside bytes: the costs that a runner states of its steps.
+//!
+//! A runner knows kernels, and the planner knows none. So a runner states the costs of steps as
+//! data ([`StepCost`]): the scratch buffers, and the ways to run the step, each with bytes and
+//! time. The planner asks for a step when a plan with that step is considered.
+
+mod estimate;
+mod known;
+mod ways;
+
+use alloc::{vec, vec::Vec};
+use core::fmt;
+
+use crate::base::NodeId;
+use crate::choose::{RowKernel, RowMoveCost, Way};
+use crate::graph::Workspace;
+use crate::plan::Strips;
+pub use estimate::step_times;
+pub(crate) use estimate::times_of;
+pub(crate) use known::KnownCosts;
+pub use known::declared;
+pub(crate) use ways::{StepWays, step_ways};
+
+/// The form in which the nodes of a step run as one.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum StepForm<'a> {
+    /// Piece by piece, with the output in bytes of its own or exactly over an input.
+    Whole,
+    /// Piece by piece, with the output over an input at a distance: each piece waits in scratch
+    /// memory.
+    Staged,
+    /// Strip by strip. The first scratch buffer holds the line buffers.
+    Strips(&'a Strips),
+}
+
+/// Scratch memory and time of one step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepCost {
+    /// Scratch buffers, each with the sizes to choose from.
+    pub workspaces: Vec<Workspace>,
+    /// The ways to run the step: bytes of all scratch buffers together, and nanoseconds. At least
+    /// one, ascending bytes.
+    pub ways: Vec<Way>,
+}
+
+impl StepCost {
+    /// Returns the cost of a step without scratch memory that takes `nanoseconds`.
+    #[must_use]
+    pub fn of_time(nanoseconds: u64) -> Self {
+        Self { workspaces: Vec::new(), ways: vec![Way { bytes: 0, time: nanoseconds }] }
+    }
+}
+
+/// The costs that a runner states of the steps of one graph.
+///
+/// Equal questions must have equal answers, or plans are not deterministic. Only
+/// [`step`](Self::step) has to be given; a runner without row kernels leaves the rest out.
+///
+/// # Examples
+///
+/// A runner whose kernels take one nanosecond for each byte that a node writes:
+///
+/// ```
+/// use arenaplan::choose::{Costs, StepCost, StepForm};
+/// use arenaplan::{DType, Graph, Node, NodeId, Planner, Target, Value, ValueKind};
+///
+/// #[derive(Debug)]
+/// struct Bytes<'g>(&'g Graph);
+///
+/// impl Costs for Bytes<'_> {
+///     fn step(&self, nodes: &[NodeId], form: StepForm<'_>) -> Option<StepCost> {
+///         let StepForm::Whole = form else { return None };
+///         let written = |&node: &NodeId| -> u64 {
+///             let values = self.0.node(node).produces();
+///             values.map(|(_, value)| self.0.value(value).bytes()).sum()
+///         };
+///         Some(StepCost::of_time(nodes.iter().map(written).sum()))
+///     }
+/// }
+///
+/// let mut builder = Graph::builder("chain");
+/// let x = builder.add_value(Value::new("x", ValueKind::Input, DType::UINT8, [64])?);
+/// let y = builder.add_value(Value::new("y", ValueKind::Activation, DType::UINT8, [64])?);
+/// builder.add_node(Node::new("relu", "Relu").reads([x]).writes([y]).in_place(0, 0));
+/// builder.add_output(y);
+/// let graph = builder.build()?;
+///
+/// let costs = Bytes(&graph);
+/// let planner = Planner::new().target(&Target::NUMPY).costs(&costs).max_slowdown(Some(1100));
+/// let plan = planner.plan(&graph)?;
+/// let estimate = plan.search().and_then(|search| search.estimate).expect("steps have costs");
+/// assert_eq!((plan.arena_bytes(), estimate.nanoseconds), (64, 64));
+/// # Ok::<(), arenaplan::Error>(())
+/// ```
+pub trait Costs: fmt::Debug {
+    /// Returns the cost of running `nodes` as one step, in this order; `None` if the runner has no
+    /// kernel for the nodes in this form.
+    ///
+    /// A step without a kernel counts as a step without scratch memory that takes no time; the
+    /// runner refuses the plan.
+    fn step(&self, nodes: &[NodeId], form: StepForm<'_>) -> Option<StepCost>;
+
+    /// Returns whole sequences of steps, by their nodes, that the planner should compare with the
+    /// steps of its own search.
+    fn groupings(&self) -> Vec<Vec<Vec<NodeId>>> {
+        Vec::new()
+    }
+
+    /// Returns the time of moving rows inside of a line buffer; `None` if no step of the graph runs
+    /// strip by strip.
+    fn row_moves(&self) -> Option<RowMoveCost> {
+        None
+    }
+
+    /// Returns the kernels that perform `nodes` on some rows; nodes without such a kernel are left
+    /// out.
+    fn row_kernels(&self, nodes: &[NodeId]) -> Vec<RowKernel> {
+        let _ = nodes;
+        Vec::new()
+    }
+
+    /// Returns whether `nodes` can run in these strips. Rows at an edge may need another kernel
+    /// than the rows between.
+    fn runs_in_strips(&self, nodes: &[NodeId], strips: &Strips) -> bool {
+        let _ = (nodes, strips);
+        true
+    }
+}
