@@ -30,7 +30,6 @@ mod choice;
 mod coloring;
 mod csv;
 mod files;
-mod floors;
 mod forge;
 mod forged;
 mod fusion;
