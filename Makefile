@@ -176,6 +176,10 @@ stubs: $(VENV)/.ready ## regenerate the types of the extension
 header: ## regenerate the C header
 	ARENAPLAN_WRITE_HEADER=1 cargo test --locked --profile checked --package arenaplan-capi --test it header
 
+.PHONY: rooms
+rooms: ## regenerate the tables of rooms in DESIGN.md
+	ARENAPLAN_WRITE_ROOMS=1 cargo test --locked --profile checked --test house tables
+
 .PHONY: readme
 readme: develop ## regenerate the table of arenas in README.md
 	$(BIN)/python tools/readme.py

@@ -3,14 +3,14 @@
 
 use std::hint::black_box;
 
-use arenaplan::classic::coloring::color_nodes;
-use arenaplan::classic::incremental::{
+use arenaplan::graph::InPlace;
+use arenaplan::{DType, Graph, Node, Value, ValueKind};
+use arenaplan_classic::coloring::color_nodes;
+use arenaplan_classic::incremental::{
     AllocationType, IncrementalGraph, IncrementalNode, IncrementalOptions, IncrementalPlanner,
     IncrementalValue,
 };
-use arenaplan::classic::sharing::{SharingOptions, share_storage};
-use arenaplan::graph::InPlace;
-use arenaplan::{DType, Graph, Node, Value, ValueKind};
+use arenaplan_classic::sharing::{SharingOptions, share_storage};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 
 /// Returns numbers that look random and are the same every time.
@@ -106,7 +106,7 @@ fn incremental_planner(c: &mut Criterion) {
                     for node in 0..planner.graph().nodes.len() {
                         planner.execute(node..node + 1)?;
                     }
-                    Ok::<_, arenaplan::Error>(planner.arena_bytes())
+                    Ok::<_, arenaplan_classic::Error>(planner.arena_bytes())
                 });
             });
             let name = if preserve_all { "at_once_preserve_all" } else { "at_once" };
@@ -114,7 +114,7 @@ fn incremental_planner(c: &mut Criterion) {
                 b.iter(|| {
                     let mut planner = IncrementalPlanner::new(incremental(nodes), options)?;
                     planner.execute(0..planner.graph().nodes.len())?;
-                    Ok::<_, arenaplan::Error>(planner.arena_bytes())
+                    Ok::<_, arenaplan_classic::Error>(planner.arena_bytes())
                 });
             });
         }

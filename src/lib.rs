@@ -55,41 +55,35 @@ extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
-pub mod arena;
 pub mod base;
 pub mod check;
 pub mod choose;
-pub mod classic;
 #[cfg(feature = "serde")]
 pub mod format;
 pub mod graph;
-mod hazards;
 pub mod liveness;
-#[cfg(feature = "serde")]
-pub mod model;
-pub mod pack;
 pub mod plan;
 pub mod planner;
-#[cfg(feature = "std")]
-pub mod pool;
-pub mod program;
-mod queries;
 pub mod recompute;
+mod run;
+mod serve;
 
-pub use arena::Arena;
-pub use base::{Error, NodeId, Result, SpaceId, ValueId};
+#[doc(inline)]
+pub use arenaplan_pack as pack;
+pub use arenaplan_pack::{Budget, Packing, Problem, SpaceId, Status, solve};
+pub use base::{Error, NodeId, Result, ValueId};
 pub use check::Verdict;
 pub use choose::Memories;
 pub use graph::{DType, Effects, Graph, GraphBuilder, Node, Value, ValueKind};
 pub use liveness::Liveness;
-#[cfg(feature = "serde")]
-pub use model::Model;
-pub use pack::{Budget, Packing, Problem, Status, solve};
 pub use plan::{Plan, PlanOptions, Target, Technique, Techniques};
 pub use planner::Planner;
+pub use run::arena::{self, Arena};
+pub use run::program::{self, Program};
+#[cfg(feature = "serde")]
+pub use serve::model::{self, Model};
 #[cfg(feature = "std")]
-pub use pool::{ArenaPool, Lease};
-pub use program::Program;
+pub use serve::pool::{self, ArenaPool, Lease};
 
 /// The examples of the page on serving, as tests.
 #[cfg(doctest)]

@@ -64,6 +64,12 @@ impl From<Error> for Failure {
     }
 }
 
+impl From<arenaplan::pack::Error> for Failure {
+    fn from(error: arenaplan::pack::Error) -> Self {
+        Error::from(error).into()
+    }
+}
+
 /// Returns the code of an error of the core.
 fn code_of(error: &Error) -> Code {
     match error {

@@ -274,7 +274,7 @@ impl Problem {
         &self,
         options: Options,
         watch: &Watch<'_>,
-        question: impl FnOnce(&pack::Problem, &Budget<'_>) -> arenaplan::Result<T>,
+        question: impl FnOnce(&pack::Problem, &Budget<'_>) -> pack::Result<T>,
     ) -> Result<(pack::Problem, T)> {
         no_flags("options", options.flags, OPTIONS_COMPACT)?;
         let some = |number: u64| (number > 0).then_some(number);

@@ -15,7 +15,7 @@ mod sync {
     pub(super) use loom::sync::atomic::{AtomicU8, Ordering};
 }
 
-#[path = "../../src/arena/turns.rs"]
+#[path = "../../src/run/arena/turns.rs"]
 mod turns;
 
 use turns::{Refusal, Turns};

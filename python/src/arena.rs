@@ -22,7 +22,7 @@ use pyo3::types::{PyDict, PyMemoryView, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::compiled::PlaneLayout;
-use crate::error::{OrRaise, raise_named};
+use crate::error::{Named, OrRaise, raise_named};
 use crate::headroom;
 
 /// The system's allocator, which asks [`headroom`] before it fails.
@@ -531,7 +531,7 @@ impl ViewableMemory {
     }
 
     /// Returns a result, with `ArenaInUse` in place of an error that views are the reason of.
-    pub(crate) fn or_raise<T>(&self, py: Python<'_>, result: arenaplan::Result<T>) -> PyResult<T> {
+    pub(crate) fn or_raise<T>(&self, py: Python<'_>, result: Result<T, impl Named>) -> PyResult<T> {
         or_in_use(py, self.was_refused(), result)
     }
 
@@ -598,10 +598,12 @@ impl ArenaAllocator for ViewableMemory {
 pub(crate) fn or_in_use<T>(
     py: Python<'_>,
     refused: bool,
-    result: arenaplan::Result<T>,
+    result: Result<T, impl Named>,
 ) -> PyResult<T> {
     match result {
-        Err(Error::ArenaState { reason }) if refused => Err(raise_named(py, "ArenaInUse", reason)),
+        Err(error) if refused && error.kind() == "ArenaState" => {
+            Err(raise_named(py, "ArenaInUse", error.to_string()))
+        }
         result => result.or_raise(py),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard};
 
 use arenaplan::base::{Alignment, LiveRange, Step};
-use arenaplan::classic::arenas::{GapRule, Span};
+use arenaplan_classic::arenas::{GapRule, Span};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
@@ -18,7 +18,7 @@ use crate::results::Live;
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct SimpleArena {
-    inner: Mutex<arenaplan::classic::arenas::SimpleArena>,
+    inner: Mutex<arenaplan_classic::arenas::SimpleArena>,
     memory: ViewableMemory,
     holder: Holder,
 }
@@ -30,7 +30,7 @@ pub(crate) struct SimpleArena {
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct IncrementalArena {
-    inner: Mutex<arenaplan::classic::arenas::IncrementalArena>,
+    inner: Mutex<arenaplan_classic::arenas::IncrementalArena>,
     memory: ViewableMemory,
     holder: Holder,
 }
@@ -39,7 +39,7 @@ pub(crate) struct IncrementalArena {
 #[pyclass(frozen, eq, hash, module = "arenaplan._core")]
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Allocation {
-    inner: arenaplan::classic::arenas::Allocation,
+    inner: arenaplan_classic::arenas::Allocation,
 }
 
 #[pymethods]
@@ -97,7 +97,7 @@ impl SimpleArena {
     fn new(py: Python<'_>, alignment: u64) -> PyResult<Self> {
         let alignment = Alignment::new(alignment).or_raise(py)?;
         let memory = ViewableMemory::default();
-        let arena = arenaplan::classic::arenas::SimpleArena::with_allocator(
+        let arena = arenaplan_classic::arenas::SimpleArena::with_allocator(
             alignment,
             Box::new(memory.clone()),
         );
@@ -219,7 +219,7 @@ impl IncrementalArena {
         let rule: GapRule = rule.parse().or_raise(py)?;
         let alignment = Alignment::new(alignment).or_raise(py)?;
         let memory = ViewableMemory::default();
-        let arena = arenaplan::classic::arenas::IncrementalArena::with_allocator(
+        let arena = arenaplan_classic::arenas::IncrementalArena::with_allocator(
             alignment,
             Box::new(memory.clone()),
         );

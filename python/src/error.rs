@@ -5,8 +5,53 @@ use std::path::Path;
 use arenaplan::Error;
 use pyo3::prelude::*;
 
+/// An error of a crate that has exceptions of the same names.
+pub(crate) trait Named: std::fmt::Display {
+    /// Returns the name of the exception.
+    fn kind(&self) -> &'static str;
+
+    /// Returns the error of the core that this error is, if any.
+    fn core(&self) -> Option<&Error> {
+        None
+    }
+}
+
+impl Named for Error {
+    fn kind(&self) -> &'static str {
+        self.kind()
+    }
+
+    fn core(&self) -> Option<&Error> {
+        Some(self)
+    }
+}
+
+impl Named for arenaplan::pack::Error {
+    fn kind(&self) -> &'static str {
+        self.kind()
+    }
+}
+
+impl Named for arenaplan_classic::Error {
+    fn kind(&self) -> &'static str {
+        self.kind()
+    }
+
+    fn core(&self) -> Option<&Error> {
+        if let Self::Core(error) = self { Some(error) } else { None }
+    }
+}
+
 /// Returns the exception of `arenaplan.errors` that stands for `error`.
-pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+pub(crate) fn raise(py: Python<'_>, error: &impl Named) -> PyErr {
+    error.core().map_or_else(
+        || raise_named(py, error.kind(), error.to_string()),
+        |error| raise_core(py, error),
+    )
+}
+
+/// Returns the exception of an error of the core, with the facts that some have.
+fn raise_core(py: Python<'_>, error: &Error) -> PyErr {
     if let Error::FileUnreadable { code: Some(code), .. } = error {
         return std::io::Error::from_raw_os_error(*code).into();
     }
@@ -46,7 +91,7 @@ pub(crate) trait OrRaise<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T>;
 }
 
-impl<T> OrRaise<T> for arenaplan::Result<T> {
+impl<T, E: Named> OrRaise<T> for Result<T, E> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T> {
         self.map_err(|error| raise(py, &error))
     }

@@ -319,7 +319,7 @@ fn read_alignment(bytes: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResu
         overflow_as(error, py, "InvalidAlignment", message)
     };
     Alignment::new(bytes.extract().map_err(out_of_range)?).map_err(|error| match error {
-        arenaplan::Error::InvalidAlignment { bytes, .. } => {
+        arenaplan::pack::Error::InvalidAlignment { bytes, .. } => {
             raise(py, &arenaplan::Error::InvalidAlignment { what: what(), bytes })
         }
         other => raise(py, &other),

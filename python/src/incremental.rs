@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arenaplan::Error;
 use arenaplan::base::Alignment;
-use arenaplan::classic::incremental::{
+use arenaplan_classic::incremental::{
     IncrementalGraph, IncrementalNode, IncrementalOptions, IncrementalValue, SharePair,
 };
 use pyo3::exceptions::PyOverflowError;
@@ -28,7 +28,7 @@ const ROW_BYTES: usize = 1 << 10;
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct IncrementalPlanner {
-    inner: Mutex<arenaplan::classic::incremental::IncrementalPlanner>,
+    inner: Mutex<arenaplan_classic::incremental::IncrementalPlanner>,
     /// Number of values and nodes, for the memory that a call may need.
     items: AtomicUsize,
     temporary: ViewableMemory,
@@ -118,7 +118,7 @@ impl IncrementalPlanner {
         let items = items_of(&graph);
         let inner = call::run(py, items, move |_, _| {
             let (first, second) = allocators;
-            arenaplan::classic::incremental::IncrementalPlanner::with_allocators(
+            arenaplan_classic::incremental::IncrementalPlanner::with_allocators(
                 graph, options, first, second,
             )
         })?;
@@ -131,8 +131,8 @@ impl IncrementalPlanner {
         &self,
         py: Python<'_>,
         work: impl FnOnce(
-            &mut arenaplan::classic::incremental::IncrementalPlanner,
-        ) -> arenaplan::Result<()>,
+            &mut arenaplan_classic::incremental::IncrementalPlanner,
+        ) -> arenaplan_classic::Result<()>,
     ) -> PyResult<()> {
         self.admit_tables(py)?;
         let result = self.with(py, |planner| Ok(work(planner)))?;
@@ -150,8 +150,8 @@ impl IncrementalPlanner {
         &self,
         py: Python<'_>,
         work: impl FnOnce(
-            &mut arenaplan::classic::incremental::IncrementalPlanner,
-        ) -> arenaplan::Result<T>,
+            &mut arenaplan_classic::incremental::IncrementalPlanner,
+        ) -> arenaplan_classic::Result<T>,
     ) -> PyResult<T> {
         let mut planner = self.inner.lock().map_err(|_| {
             raise_named(py, "InternalError", "the planner's lock is poisoned".into())
@@ -245,7 +245,7 @@ impl IncrementalPlanner {
     /// Work lifetimes out again, after sizes or types have changed.
     fn plan(&self, py: Python<'_>) -> PyResult<()> {
         self.admit_tables(py)?;
-        self.with(py, arenaplan::classic::incremental::IncrementalPlanner::plan)
+        self.with(py, arenaplan_classic::incremental::IncrementalPlanner::plan)
     }
 
     /// Forget where everything is.
@@ -269,12 +269,12 @@ impl IncrementalPlanner {
     ///     If views of it are alive.
     fn release_temporary(&self, py: Python<'_>) -> PyResult<()> {
         self.temporary.check_unused(py)?;
-        self.with(py, arenaplan::classic::incremental::IncrementalPlanner::release_temporary)
+        self.with(py, arenaplan_classic::incremental::IncrementalPlanner::release_temporary)
     }
 
     /// Get the temporary arena's memory back.
     fn acquire_temporary(&self, py: Python<'_>) -> PyResult<()> {
-        self.grow(py, arenaplan::classic::incremental::IncrementalPlanner::acquire_temporary)
+        self.grow(py, arenaplan_classic::incremental::IncrementalPlanner::acquire_temporary)
     }
 
     /// Change the size of a value.

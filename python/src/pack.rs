@@ -103,17 +103,17 @@ impl Columns {
         let count = sizes.len();
         let rows = sizes.into_iter().zip(live).zip(alignments).zip(pins).zip(hints).enumerate();
         let buffers = rows.map(|(index, ((((size, (start, end)), alignment), pin), hint))| {
-            let named = |error| match error {
-                arenaplan::Error::InvalidLiveRange { start, end, .. } => {
+            let named = |error: arenaplan::pack::Error| match error {
+                arenaplan::pack::Error::InvalidLiveRange { start, end, .. } => {
                     let what = format!("buffer {index}");
-                    arenaplan::Error::InvalidLiveRange { what, start, end }
+                    arenaplan::pack::Error::InvalidLiveRange { what, start, end }
                 }
-                arenaplan::Error::InvalidAlignment { bytes, .. } => {
+                arenaplan::pack::Error::InvalidAlignment { bytes, .. } => {
                     let what = format!("buffer {index}");
-                    arenaplan::Error::InvalidAlignment { what, bytes }
+                    arenaplan::pack::Error::InvalidAlignment { what, bytes }
                 }
-                arenaplan::Error::InvalidBuffer { reason, .. } => {
-                    arenaplan::Error::InvalidBuffer { buffer: index, reason }
+                arenaplan::pack::Error::InvalidBuffer { reason, .. } => {
+                    arenaplan::pack::Error::InvalidBuffer { buffer: index, reason }
                 }
                 other => other,
             };
@@ -123,7 +123,7 @@ impl Columns {
                     let gaps = gaps.iter().map(|&(start, end, low, high)| {
                         Ok(Gap { steps: LiveRange::new(start, end)?, bytes: low..high })
                     });
-                    let gaps = gaps.collect::<arenaplan::Result<Vec<_>>>().map_err(named)?;
+                    let gaps = gaps.collect::<arenaplan::pack::Result<Vec<_>>>().map_err(named)?;
                     Buffer::with_gaps(size, live, &gaps).map_err(named)?
                 }
                 None => Buffer::new(size, live),
@@ -147,7 +147,7 @@ impl Columns {
             }
             Ok(buffer)
         });
-        let buffers = buffers.collect::<arenaplan::Result<Vec<_>>>()?;
+        let buffers = buffers.collect::<arenaplan::pack::Result<Vec<_>>>()?;
         let mut rules = Rules::default();
         for (pairs, column) in [
             (&mut rules.may_overlap, details.may_overlap),
@@ -164,7 +164,7 @@ impl Columns {
                 pairs.push((BufferId::new(one), BufferId::new(other)));
             }
         }
-        Problem::with_rules(buffers, spaces, rules)
+        Ok(Problem::with_rules(buffers, spaces, rules)?)
     }
 }
 
@@ -237,7 +237,7 @@ pub(crate) fn pack_again(
     seed: u64,
 ) -> PyResult<(Packing, Vec<usize>, u64)> {
     let (started, items) = (Instant::now(), problem.sizes.len());
-    let found = call::run(py, items, move |cancel, tell| {
+    let found = call::run(py, items, move |cancel, tell| -> arenaplan::Result<_> {
         let problem = problem.problem()?;
         let mut budget = call::budget(cancel, tell, None);
         budget.seed = seed;
@@ -269,10 +269,10 @@ pub(crate) fn pack_blame(
     space: usize,
 ) -> PyResult<Option<Vec<usize>>> {
     let items = problem.sizes.len();
-    let found = call::run(py, items, move |cancel, tell| {
+    let found = call::run(py, items, move |cancel, tell| -> arenaplan::Result<_> {
         let problem = problem.problem()?;
         let budget = call::budget(cancel, tell, None);
-        infeasible_subset(&problem, SpaceId::new(space), &budget)
+        Ok(infeasible_subset(&problem, SpaceId::new(space), &budget)?)
     })?;
     let found = OrRaise::or_raise(found, py)?;
     Ok(found.map(|ids| ids.into_iter().map(BufferId::index).collect()))
@@ -297,7 +297,7 @@ pub(crate) fn pack_csv_again(
     let started = Instant::now();
     let items = (text.len() + old.len()) / LINE_BYTES;
     let (text, old) = (call::copied(py, text)?, call::copied(py, old)?);
-    let found = call::run(py, items, move |cancel, tell| {
+    let found = call::run(py, items, move |cancel, tell| -> arenaplan::Result<_> {
         let csv = csv_in(&text, spaces)?;
         let old = CsvProblem::parse(&old, Space::default())?;
         let mut offsets: BTreeMap<&str, Option<u64>> = BTreeMap::new();
@@ -340,7 +340,7 @@ pub(crate) fn pack_csv_blame(
 ) -> PyResult<Vec<(String, Vec<String>)>> {
     let items = text.len() / LINE_BYTES;
     let text = call::copied(py, text)?;
-    let found = call::run(py, items, move |cancel, tell| {
+    let found = call::run(py, items, move |cancel, tell| -> arenaplan::Result<_> {
         let CsvProblem { names, problem, .. } = csv_in(&text, spaces)?;
         let mut proofs = Vec::new();
         for (number, space) in problem.spaces().iter().enumerate() {
@@ -425,7 +425,7 @@ pub(crate) fn pack_apart(
     let items = sizes.len().saturating_add(rules.len());
     let found = call::run(py, items, move |cancel, _| {
         let is_over = || cancel.load(Ordering::Relaxed);
-        Ok(Apart::new(&sizes, &rules)?.pack(&orders, &last, tries, &is_over))
+        Apart::new(&sizes, &rules).map(|apart| apart.pack(&orders, &last, tries, &is_over))
     })?;
     OrRaise::or_raise(found, py)
 }
@@ -462,7 +462,7 @@ fn run(
         call::told(py, on_progress, moment)
     };
     let Ended { value, stopped, seconds } =
-        call::watch(py, items, &mut hear, move |cancel, tell| {
+        call::watch(py, items, &mut hear, move |cancel, tell| -> arenaplan::Result<_> {
             let left =
                 limits.time_limit.map(|limit| (limit - started.elapsed().as_secs_f64()).max(0.0));
             let share = if limits.compact { SEARCH_SHARE } else { 1.0 };

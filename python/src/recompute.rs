@@ -254,7 +254,7 @@ pub(crate) fn extra_of_chen(
     budgets: Vec<u64>,
 ) -> PyResult<Vec<Option<f64>>> {
     let (items, graph) = (graph.items(), Arc::clone(&graph.inner));
-    let found = call::run(py, items, move |cancel, tell| {
+    let found = call::run(py, items, move |cancel, tell| -> arenaplan::Result<_> {
         let budget = call::budget(cancel, tell, None);
         let planner = options.planner()?;
         let rules = planner.liveness_options(&graph)?;

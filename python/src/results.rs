@@ -468,10 +468,10 @@ impl From<&arenaplan::plan::SpacePlan> for PlannedSpace {
     }
 }
 
-impl From<arenaplan::classic::sharing::Assign> for Assign {
-    fn from(assign: arenaplan::classic::sharing::Assign) -> Self {
+impl From<arenaplan_classic::sharing::Assign> for Assign {
+    fn from(assign: arenaplan_classic::sharing::Assign) -> Self {
         Self {
-            direct: assign.kind == arenaplan::classic::sharing::AssignKind::Direct,
+            direct: assign.kind == arenaplan_classic::sharing::AssignKind::Direct,
             state: assign.state.into(),
             source: assign.source.into(),
             result: assign.result.into(),

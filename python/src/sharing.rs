@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arenaplan::NodeId;
 use arenaplan::base::quoted;
 use arenaplan::choose::Fusion;
-use arenaplan::classic::sharing::{AssignKind, SharingOptions, Storage};
+use arenaplan_classic::sharing::{AssignKind, SharingOptions, Storage};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -23,7 +23,7 @@ const ROW_BYTES: usize = 128;
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct StoragePlan {
-    pub(crate) inner: arenaplan::classic::sharing::StoragePlan,
+    pub(crate) inner: arenaplan_classic::sharing::StoragePlan,
     spaces: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn share_storage(
     };
     let shared = Arc::clone(&graph.inner);
     let work = move |_: &_, _: call::Tell<'_>| {
-        arenaplan::classic::sharing::share_storage(&shared, &options)
+        arenaplan_classic::sharing::share_storage(&shared, &options)
     };
     let inner = call::run(py, graph.items(), work)?.or_raise(py)?;
     let spaces = graph.inner.spaces().iter().map(|space| space.name().to_owned()).collect();
@@ -78,9 +78,8 @@ pub(crate) fn color_nodes(
     num_temp: u32,
 ) -> PyResult<(Vec<u32>, u32)> {
     let shared = Arc::clone(&graph.inner);
-    let work = move |_: &_, _: call::Tell<'_>| {
-        arenaplan::classic::coloring::color_nodes(&shared, num_temp)
-    };
+    let work =
+        move |_: &_, _: call::Tell<'_>| arenaplan_classic::coloring::color_nodes(&shared, num_temp);
     let coloring = call::run(py, graph.items(), work)?.or_raise(py)?;
     admit_rows(py, coloring.colors().len())?;
     Ok((coloring.colors().to_vec(), coloring.count()))
@@ -111,13 +110,13 @@ pub(crate) fn fuse(py: Python<'_>, graph: &Graph, kinds: Vec<String>) -> PyResul
 fn assigns(
     graph: &arenaplan::Graph,
     elementwise: Option<Vec<u32>>,
-) -> Vec<Option<arenaplan::classic::sharing::Assign>> {
+) -> Vec<Option<arenaplan_classic::sharing::Assign>> {
     let Some(elementwise) = elementwise else {
-        let by_effects = |node| arenaplan::classic::sharing::is_elementwise(graph, node);
-        return arenaplan::classic::sharing::find_assigns(graph, by_effects);
+        let by_effects = |node| arenaplan_classic::sharing::is_elementwise(graph, node);
+        return arenaplan_classic::sharing::find_assigns(graph, by_effects);
     };
     let elementwise: HashSet<u32> = elementwise.into_iter().collect();
-    arenaplan::classic::sharing::find_assigns(graph, |node| elementwise.contains(&u32::from(node)))
+    arenaplan_classic::sharing::find_assigns(graph, |node| elementwise.contains(&u32::from(node)))
 }
 
 /// Raises unless rows of a result can be allocated now.
@@ -131,7 +130,7 @@ fn given_assigns(
     graph: &Graph,
     elementwise: Option<Vec<u32>>,
     given: Option<HashMap<u32, Py<Assign>>>,
-) -> PyResult<Vec<Option<arenaplan::classic::sharing::Assign>>> {
+) -> PyResult<Vec<Option<arenaplan_classic::sharing::Assign>>> {
     let refuse = |reason: String| {
         let error = arenaplan::Error::InvalidOption { option: "assigns", reason };
         Err(crate::error::raise(py, &error))
@@ -162,7 +161,7 @@ fn given_assigns(
         }
         let kind = if direct { AssignKind::Direct } else { AssignKind::Copy };
         let arenaplan::graph::Assignment { state, source, result } = known;
-        *place = Some(arenaplan::classic::sharing::Assign { kind, state, source, result });
+        *place = Some(arenaplan_classic::sharing::Assign { kind, state, source, result });
     }
     Ok(found)
 }
@@ -192,7 +191,7 @@ pub(crate) fn order_mutations(
 ) -> PyResult<Vec<Vec<u32>>> {
     let shared = Arc::clone(&graph.inner);
     let ordered = call::run(py, graph.items(), move |_, _| {
-        arenaplan::classic::sharing::order_mutations(&shared, &assigns(&shared, elementwise))
+        arenaplan_classic::sharing::order_mutations(&shared, &assigns(&shared, elementwise))
     })?;
     let ordered = ordered.or_raise(py)?;
     admit_rows(py, graph.items())?;
@@ -222,7 +221,7 @@ impl StoragePlan {
         admit_rows(py, self.inner.blocks().len())?;
         let space = |index: usize| self.spaces.get(index).cloned().unwrap_or_default();
         let blocks = self.inner.blocks().iter();
-        let row = |block: &arenaplan::classic::sharing::Block| Block {
+        let row = |block: &arenaplan_classic::sharing::Block| Block {
             bytes: block.bytes,
             space: space(block.space.index()),
         };

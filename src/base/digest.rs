@@ -2,10 +2,9 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
-
-use super::error::hexadecimal;
 
 /// Feeds a hash so that no two lists of fields give the same bytes.
 #[derive(Debug)]
@@ -59,4 +58,14 @@ impl Hasher {
         self.hash.update(&self.pending);
         self.hash.finalize().into()
     }
+}
+
+/// Returns `bytes` as lower-case hexadecimal digits.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }

@@ -1,9 +1,7 @@
 //! The one error type of the crate.
 
 use alloc::{boxed::Box, string::String, vec::Vec};
-use core::fmt::Write as _;
-
-use crate::base::Grouped;
+use arenaplan_pack::base::{Error as Packing, Grouped};
 
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -11,7 +9,8 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// Why a graph, problem, plan or arena was refused.
 ///
 /// Every message is enough to act on by itself: it names the value, node or
-/// field. Names are quoted, escaped and shortened by [`quoted`], since they come
+/// field. Names are quoted, escaped and shortened by
+/// [`quoted`](crate::base::quoted), since they come
 /// from untrusted files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -283,41 +282,31 @@ impl Error {
     }
 }
 
-/// Returns `name` in quotes, control characters escaped, cut after 80 characters.
-///
-/// ```
-/// assert_eq!(arenaplan::base::quoted("a\nb"), "'a\\nb'");
-/// ```
-#[must_use]
-pub fn quoted(name: &str) -> String {
-    const LONGEST: usize = 80;
-    let mut text = String::from("'");
-    for (position, character) in name.chars().enumerate() {
-        if position == LONGEST {
-            text.push('…');
-            break;
-        }
-        if character == '\'' {
-            text.push('\'');
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{}", character.escape_debug());
+impl From<Packing> for Error {
+    fn from(error: Packing) -> Self {
+        match error {
+            Packing::SizeOverflow { what } => Self::SizeOverflow { what },
+            Packing::InvalidAlignment { what, bytes } => Self::InvalidAlignment { what, bytes },
+            Packing::InvalidLiveRange { what, start, end } => {
+                Self::InvalidLiveRange { what, start, end }
+            }
+            Packing::InvalidBuffer { buffer, reason } => Self::InvalidBuffer { buffer, reason },
+            Packing::PinConflict { reason } => Self::PinConflict { reason },
+            Packing::PlanMismatch { reason } => Self::PlanMismatch { reason },
+            Packing::PlanOutOfBounds { what, start, end, arena } => {
+                Self::PlanOutOfBounds { what, start, end, arena }
+            }
+            Packing::PlanOverlap { first, second, step, byte } => {
+                Self::PlanOverlap { first, second, step, byte }
+            }
+            Packing::PlanMisaligned { what, offset, alignment } => {
+                Self::PlanMisaligned { what, offset, alignment }
+            }
+            Packing::OutOfMemory { what } => Self::OutOfMemory { what },
         }
     }
-    text.push('\'');
-    text
 }
 
 fn grouped(bytes: u64) -> Grouped {
     Grouped(bytes.into())
-}
-
-/// Returns `bytes` as lower-case hexadecimal digits.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }

@@ -1,76 +1,10 @@
-//! Typed indices: a [`ValueId`] can not be mistaken for a [`NodeId`].
+//! Typed indices of graphs: a [`ValueId`] can not be mistaken for a [`NodeId`].
 
-use core::fmt;
-
-macro_rules! typed_index {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-        #[cfg_attr(feature = "serde", serde(transparent))]
-        pub struct $name(u32);
-
-        impl $name {
-            /// Returns the id at position `index` of its table.
-            ///
-            /// # Panics
-            ///
-            /// If `index` does not fit 32 bits; the builders refuse larger tables.
-            #[must_use]
-            pub fn new(index: usize) -> Self {
-                Self(u32::try_from(index).expect("tables hold at most 2^32 - 1 entries"))
-            }
-
-            /// Returns the position in its table.
-            #[must_use]
-            pub const fn index(self) -> usize {
-                // Every supported target has pointers of at least 32 bits.
-                #[allow(clippy::as_conversions)]
-                {
-                    self.0 as usize
-                }
-            }
-        }
-
-        impl From<u32> for $name {
-            fn from(index: u32) -> Self {
-                Self(index)
-            }
-        }
-
-        impl From<$name> for u32 {
-            fn from(id: $name) -> Self {
-                id.0
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}({})", stringify!($name), self.0)
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-    };
-}
-
-typed_index!(
+arenaplan_pack::typed_index!(
     /// A value of a [`Graph`](crate::Graph).
     ValueId
 );
-typed_index!(
+arenaplan_pack::typed_index!(
     /// A node of a [`Graph`](crate::Graph).
     NodeId
-);
-typed_index!(
-    /// A buffer of a [`Problem`](crate::Problem).
-    BufferId
-);
-typed_index!(
-    /// A memory space of a [`Graph`](crate::Graph) or [`Problem`](crate::Problem).
-    SpaceId
 );

@@ -1,24 +1,24 @@
-//! Words that every room uses: errors, typed indices, steps, live ranges, alignments.
+//! Words that every room uses: those of [packing](crate::pack::base), and errors, typed indices, executions.
 
 mod digest;
 mod error;
 mod execution;
 mod fingerprint;
 mod index;
-mod instant;
 #[cfg(feature = "serde")]
 mod number;
-mod units;
 
+pub use arenaplan_pack::base::{
+    Alignment, BufferId, Instant, LiveRange, MAX_BYTES, SpaceId, Step, quoted,
+};
+#[doc(hidden)]
+pub use arenaplan_pack::base::{Grouped, gcd};
 pub(crate) use digest::Hasher;
 #[cfg(feature = "serde")]
-pub(crate) use error::hexadecimal;
-pub use error::{Error, Result, quoted};
+pub(crate) use digest::hexadecimal;
+pub use error::{Error, Result};
 pub use execution::Execution;
 pub(crate) use fingerprint::Fingerprint;
-pub use index::{BufferId, NodeId, SpaceId, ValueId};
-pub use instant::Instant;
+pub use index::{NodeId, ValueId};
 #[cfg(feature = "serde")]
 pub(crate) use number::Number;
-pub use units::{Alignment, LiveRange, MAX_BYTES, Step};
-pub(crate) use units::{Grouped, gcd};

@@ -686,7 +686,7 @@ impl Header {
             gaps.push(Gap { steps, bytes });
         }
         Buffer::with_gaps(size, live, &gaps).map_err(|error| match error {
-            Error::InvalidBuffer { reason, .. } => reason,
+            crate::pack::Error::InvalidBuffer { reason, .. } => reason,
             other => other.to_string(),
         })
     }

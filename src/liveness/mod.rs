@@ -317,7 +317,7 @@ fn class_buffer(
         if let [live] = live[..] {
             return Ok(Buffer::new(whole.end, live));
         }
-        return Buffer::with_parts(whole.end, vec![Part { bytes: whole, live }]);
+        return Ok(Buffer::with_parts(whole.end, vec![Part { bytes: whole, live }])?);
     }
     let mut cuts: Vec<u64> = spans.iter().flat_map(|(span, _)| [span.start, span.end]).collect();
     cuts.sort_unstable();
@@ -346,7 +346,7 @@ fn class_buffer(
     let bytes = *cuts.last().expect("a class has members");
     match &parts[..] {
         [] => Ok(Buffer::new(0, class.live)),
-        _ => Buffer::with_parts(bytes, parts),
+        _ => Ok(Buffer::with_parts(bytes, parts)?),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod boundary;
 mod hazards;
+mod offsets;
 mod profile;
 mod recomputed;
 mod shared;
@@ -16,6 +17,7 @@ use core::str::FromStr;
 
 pub use boundary::{InputMemory, OutputMemory};
 pub use hazards::{CriticalPath, Hazard, HazardKind, Hazards};
+pub use offsets::Offsets;
 pub use profile::Peak;
 pub use recomputed::{Paging, Recomputed};
 pub use shared::{SharedMember, SharedPlan, Together};
@@ -267,7 +269,6 @@ pub enum ShareRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
-#[non_exhaustive]
 pub struct Share {
     /// Position among the node's inputs.
     pub input: u32,

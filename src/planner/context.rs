@@ -3,7 +3,7 @@
 //! A stage of the planner is a function of a context and of the results of earlier stages. A
 //! stage that wants other options, for a comparison, makes a context of its own.
 
-use crate::base::{Alignment, Instant, NodeId, Result, SpaceId};
+use crate::base::{Alignment, Instant, NodeId, Result};
 use crate::choose::{Costs, Memories};
 use crate::graph::Graph;
 use crate::liveness::LivenessOptions;
@@ -106,16 +106,17 @@ impl Context<'_> {
     /// fit, which takes less time than the stages before it.
     pub(super) fn packing_budget(&self) -> Budget<'_> {
         let is_late = self.budget.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let mut budget = self.budget;
         if is_late {
-            return Budget { deadline: None, nodes: Some(0), ..self.budget };
+            (budget.deadline, budget.nodes) = (None, Some(0));
         }
-        self.budget
+        budget
     }
 
     /// Reports the progress of the choice, if there is a listener.
     pub(super) fn tell(&self, stage: Stage, peak: u64, lower_bound: u64) {
         if let Some(tell) = self.budget.progress {
-            tell(Progress { space: SpaceId::new(0), stage, peak, lower_bound, nodes: 0 });
+            tell(Progress::of_choice(stage, peak, lower_bound));
         }
     }
 }

@@ -27,7 +27,7 @@ use super::scope::skipped;
 use crate::base::{Alignment, Error, Result, SpaceId, ValueId};
 use crate::choose::spaces::{Allowance, Depth, Work};
 use crate::choose::{Memories, SpaceAssignment};
-use crate::pack::{Buffer, Packing, Problem, Space, SpacePacking, Status};
+use crate::pack::{Buffer, Problem, Space, SpacePacking, Status};
 use crate::plan::{Effort, MoveCost, ShareRule, Technique, Techniques};
 
 /// Limits of one effort: schedules and work.
@@ -483,7 +483,8 @@ fn in_memory(
     spaces[index] = SpacePacking { peak, lower_bound, status };
     let several = memories.len() > 1;
     let each = if several { vec![space; packing.offsets.len()] } else { Vec::new() };
-    let packing = Packing { places: each, spaces, ..packing.clone() };
+    let mut packing = packing.clone();
+    (packing.places, packing.spaces) = (each, spaces);
     if memory.capacity().is_some_and(|capacity| packing.spaces[index].peak > capacity) {
         return Ok(None);
     }

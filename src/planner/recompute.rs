@@ -6,7 +6,6 @@ use super::Planner;
 use super::executions::with_scratch;
 use crate::base::{Error, Execution, NodeId, Result};
 use crate::graph::Graph;
-use crate::pack::Budget;
 use crate::plan::{Paging, Plan, Recomputed, Technique, Techniques, WorkspacePolicy};
 use crate::recompute::{Recompute, Schedule, Strategy, retain_falling};
 
@@ -249,7 +248,7 @@ impl Planner<'_> {
     /// the budget has, offsets are not searched for long.
     fn plan_once(&self, graph: &Graph, search: &Recompute<'_>, budget: u64) -> Result<Plan> {
         let plain = search.plain();
-        let quick = Self { budget: Budget { nodes: Some(0), ..self.budget }, ..*self };
+        let quick = Self { budget: self.budget.with_nodes(0), ..*self };
         let quick = quick.plan_schedule(graph, search, &plain)?;
         if budget > 0 && quick.lower_bound() > budget {
             return Ok(quick);

@@ -157,10 +157,10 @@ fn pack_in_turn(context: &Context<'_>, packed: &mut [Packed<'_>]) -> Result<u64>
             let is_state =
                 |member: &Member| one.graph.value(member.value).kind() == ValueKind::State;
             let buffer = if members.iter().any(is_state) {
-                moved(buffer, |_| LiveRange::new(0, end))?
+                moved(buffer, |_| Ok(LiveRange::new(0, end)?))?
             } else {
                 moved(buffer, |live| {
-                    LiveRange::new(live.start().get() + start, live.end().get() + start)
+                    Ok(LiveRange::new(live.start().get() + start, live.end().get() + start)?)
                 })?
             };
             // The space of another graph may have another alignment.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use arenaplan::Error;
 use arenaplan::arena::{ArenaAllocator, ArenaBlock};
 use arenaplan::base::{Alignment, LiveRange, MAX_BYTES, Step};
-use arenaplan::classic::arenas::{Allocation, GapRule, IncrementalArena, SimpleArena, Span};
+use arenaplan_classic::Error as Classic;
+use arenaplan_classic::arenas::{Allocation, GapRule, IncrementalArena, SimpleArena, Span};
 use proptest::prelude::*;
 
 fn aligned(bytes: u64) -> Alignment {
@@ -81,12 +82,12 @@ fn row_25_after_clear_2019() {
 fn row_25_what_is_not_allocated_cannot_be_taken_back_and_nothing_resolves_before_a_commit() {
     let mut arena = simple();
     let span = arena.allocate(aligned(32), 10).unwrap();
-    assert!(matches!(arena.resolve(span), Err(Error::ArenaState { .. })));
+    assert!(matches!(arena.resolve(span), Err(Classic::Core(Error::ArenaState { .. }))));
     let other = Span { bytes: 11, ..span };
-    assert!(matches!(arena.deallocate(other), Err(Error::ArenaState { .. })));
+    assert!(matches!(arena.deallocate(other), Err(Classic::Core(Error::ArenaState { .. }))));
     arena.commit().unwrap();
     let outside = Span { offset: 1 << 40, bytes: 1 };
-    assert!(matches!(arena.resolve(outside), Err(Error::PlanOutOfBounds { .. })));
+    assert!(matches!(arena.resolve(outside), Err(Classic::Core(Error::PlanOutOfBounds { .. }))));
 }
 
 #[test]
@@ -160,7 +161,7 @@ fn row_25_clear_buffer() {
     assert!(arena.address().is_some());
     arena.release();
     assert!(arena.address().is_none());
-    assert!(matches!(arena.resolve(a0.span), Err(Error::ArenaState { .. })));
+    assert!(matches!(arena.resolve(a0.span), Err(Classic::Core(Error::ArenaState { .. }))));
     arena.commit().unwrap();
     assert_eq!(arena.resolve(a0.span).unwrap().map(<[u8]>::len), Some(2047));
 }
@@ -180,7 +181,10 @@ fn row_25_clear_buffer_and_plan_in_both_orders() {
         }
         arena.commit().unwrap();
         assert_eq!(arena.buffer_bytes(), 0);
-        assert!(matches!(arena.resolve(a0.span), Err(Error::PlanOutOfBounds { .. })));
+        assert!(matches!(
+            arena.resolve(a0.span),
+            Err(Classic::Core(Error::PlanOutOfBounds { .. }))
+        ));
         let a0 = allocate(&mut arena, (2047, 0, 2));
         arena.commit().unwrap();
         assert!(arena.resolve(a0.span).unwrap().is_some());
@@ -195,18 +199,21 @@ fn row_26_a_failed_commit_leaves_the_arena_uncommitted_and_its_bytes_alone() {
     arena.resolve_mut(small.span).unwrap().unwrap().fill(7);
     let address = arena.address();
     let huge = arena.allocate(aligned(1), MAX_BYTES - 16, nodes(0, 9)).unwrap();
-    assert!(matches!(arena.commit(), Err(Error::ArenaCommit { .. })));
-    assert!(matches!(arena.resolve(huge.span), Err(Error::ArenaState { .. })));
+    assert!(matches!(arena.commit(), Err(Classic::Core(Error::ArenaCommit { .. }))));
+    assert!(matches!(arena.resolve(huge.span), Err(Classic::Core(Error::ArenaState { .. }))));
     assert_eq!((arena.address(), arena.buffer_bytes()), (address, 16));
     let over = arena.allocate(aligned(1), 1, nodes(0, 9));
-    assert!(matches!(over, Err(Error::SizeOverflow { .. })));
+    assert!(matches!(over, Err(Classic::Core(Error::SizeOverflow { .. }))));
 }
 
 #[test]
 fn row_26_an_alignment_above_the_arenas_is_refused() {
     let refused = IncrementalArena::new(aligned(64)).allocate(aligned(128), 1, nodes(0, 0));
-    assert!(matches!(refused, Err(Error::InvalidAlignment { .. })));
-    assert!(matches!(simple().allocate(aligned(128), 1), Err(Error::InvalidAlignment { .. })));
+    assert!(matches!(refused, Err(Classic::Core(Error::InvalidAlignment { .. }))));
+    assert!(matches!(
+        simple().allocate(aligned(128), 1),
+        Err(Classic::Core(Error::InvalidAlignment { .. }))
+    ));
 }
 
 #[test]
@@ -214,7 +221,10 @@ fn row_26_sizes_past_any_memory_are_errors() {
     let mut arena = simple();
     arena.allocate(aligned(1), 16).unwrap();
     for bytes in [MAX_BYTES, u64::MAX, u64::MAX - 15] {
-        assert!(matches!(arena.allocate(aligned(1), bytes), Err(Error::SizeOverflow { .. })));
+        assert!(matches!(
+            arena.allocate(aligned(1), bytes),
+            Err(Classic::Core(Error::SizeOverflow { .. }))
+        ));
     }
 }
 

@@ -69,7 +69,7 @@ fn random_choice(random: &mut Random) -> Result<Problem> {
             *space = space.clone().with_capacity(random.below(8));
         }
     }
-    Problem::with_rules(buffers, spaces, rules)
+    Ok(Problem::with_rules(buffers, spaces, rules)?)
 }
 
 /// Returns the least peak of some buffers in one space by trying all offsets; nothing if no offsets obey

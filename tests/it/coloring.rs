@@ -1,9 +1,9 @@
 //! Coloring, and plans that are safe in every order: proven by running all of them.
 
-use arenaplan::classic::coloring::color_nodes;
-use arenaplan::classic::sharing::{SharingOptions, share_storage};
 use arenaplan::graph::Whole;
 use arenaplan::{DType, Graph, Node, NodeId, Plan, Value, ValueId, ValueKind};
+use arenaplan_classic::coloring::color_nodes;
+use arenaplan_classic::sharing::{SharingOptions, share_storage};
 use proptest::prelude::*;
 
 use crate::check::forge;

@@ -2,14 +2,14 @@
 //! needs no more.
 
 use arenaplan::base::Alignment;
-use arenaplan::classic::incremental::{
-    AllocationType, IncrementalGraph, IncrementalMode, IncrementalNode, IncrementalOptions,
-    IncrementalPlanner, IncrementalValue, SharePair,
-};
 use arenaplan::graph::{Choice, InPlace, Workspace};
 use arenaplan::pack::Space;
 use arenaplan::plan::WorkspacePolicy;
 use arenaplan::{DType, Effects, Graph, Node, Value, ValueId, ValueKind};
+use arenaplan_classic::incremental::{
+    AllocationType, IncrementalGraph, IncrementalMode, IncrementalNode, IncrementalOptions,
+    IncrementalPlanner, IncrementalValue, SharePair,
+};
 use proptest::prelude::*;
 use serde_json::Value as Json;
 

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use arenaplan::classic::coloring::color_nodes;
-use arenaplan::classic::sharing::{SharingOptions, Storage, share_storage};
-use arenaplan::classic::storage::StorageLayout;
 use arenaplan::graph::InPlace;
 use arenaplan::pack::Space;
 use arenaplan::{DType, Effects, Graph, Node, SpaceId, Value, ValueId, ValueKind};
+use arenaplan_classic::coloring::color_nodes;
+use arenaplan_classic::sharing::{SharingOptions, Storage, share_storage};
+use arenaplan_classic::storage::StorageLayout;
 use serde_json::Value as Json;
 
 use crate::planners::ideal_planner;

@@ -74,7 +74,7 @@ pub(crate) fn random_problem(random: &mut Random) -> Result<Problem, Error> {
         let start = random.below(6);
         space = space.with_reserved(start..start + 1 + random.below(3));
     }
-    Problem::with_rules(buffers, vec![space], rules)
+    Ok(Problem::with_rules(buffers, vec![space], rules)?)
 }
 
 /// Returns whether one buffer may have an offset, by the definition of each rule.

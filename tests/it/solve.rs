@@ -1,8 +1,8 @@
 //! Packings of problems that can be checked by hand.
 
 use arenaplan::base::{Alignment, LiveRange, MAX_BYTES};
-use arenaplan::pack::{Buffer, Part, Space};
-use arenaplan::{Budget, Error, Packing, Problem, SpaceId, Status, solve};
+use arenaplan::pack::{Buffer, Error, Part, Space};
+use arenaplan::{Budget, Packing, Problem, SpaceId, Status, solve};
 
 fn live(start: u32, end: u32) -> LiveRange {
     LiveRange::new(start, end).unwrap()

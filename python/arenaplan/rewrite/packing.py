@@ -22,7 +22,7 @@ def packed(
     Return offsets of groups.
 
     Every packing that cannot be pushed down results from placing each group at the lowest free
-    offset, in the order of the offsets. The search (``src/pack/solve/repair/apart.rs``) therefore
+    offset, in the order of the offsets. The search (``pack/src/solve/repair/apart.rs``) therefore
     moves groups in such an order, and in the order of placing each below or above the others.
 
     Parameters

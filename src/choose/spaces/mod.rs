@@ -127,7 +127,7 @@ impl AssignmentProblem {
             self.candidates.iter().zip(assignment).map(|(candidate, &space)| {
                 candidate.buffer.clone().with_space(SpaceId::new(space))
             });
-        Problem::new(buffers.collect(), self.spaces.clone())
+        Ok(Problem::new(buffers.collect(), self.spaces.clone())?)
     }
 }
 

@@ -8,8 +8,7 @@ use super::AssignmentProblem;
 use super::model::{Model, Picks};
 use super::work::Work;
 use crate::base::{Result, SpaceId};
-use crate::pack::solve::{Solved, solve_counted};
-use crate::pack::{Budget, Packing, Problem, SpacePacking, Status};
+use crate::pack::{Budget, Packing, Problem, Solved, SpacePacking, Status, solve_counted};
 
 /// Whether some buffers fit a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +95,9 @@ impl<'a> Packer<'a> {
     fn few_nodes(&self) -> Budget<'a> {
         let most = self.work.depth.packing_nodes;
         let nodes = Some(self.work.budget.nodes.unwrap_or(most).min(most));
-        Budget { nodes, progress: None, ..self.work.budget }
+        let mut budget = self.work.budget;
+        (budget.nodes, budget.progress) = (nodes, None);
+        budget
     }
 
     fn solve(&self, problem: &Problem, budget: &Budget<'_>) -> Result<Packing> {

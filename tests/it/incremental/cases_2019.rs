@@ -1,6 +1,6 @@
 //! What the tests of TensorFlow Lite's planner of 2019 expect.
 
-use arenaplan::classic::incremental::{AllocationType, IncrementalOptions, IncrementalPlanner};
+use arenaplan_classic::incremental::{AllocationType, IncrementalOptions, IncrementalPlanner};
 
 use crate::incremental::{
     TfLite2019, check, larger, node, offsets, optional, options, planned, planner, simple_graph,

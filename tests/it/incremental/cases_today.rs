@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use arenaplan::Error;
 use arenaplan::arena::{ArenaAllocator, ArenaBlock, SystemAllocator};
 use arenaplan::base::Alignment;
-use arenaplan::classic::incremental::{AllocationType, IncrementalOptions, IncrementalPlanner};
+use arenaplan_classic::Error as Classic;
+use arenaplan_classic::incremental::{AllocationType, IncrementalOptions, IncrementalPlanner};
 
 use crate::incremental::{
     LiteRt, Ours, TfLite2019, check, larger, node, offsets, optional, options, planned, planner,
@@ -223,7 +224,7 @@ fn row_35_a_modified_graph_after_the_temporary_arena_was_released() {
         if release {
             planner.release_temporary().unwrap();
             assert!(!planner.has_temporary());
-            assert!(matches!(planner.bytes(0), Err(Error::ArenaState { .. })));
+            assert!(matches!(planner.bytes(0), Err(Classic::Core(Error::ArenaState { .. }))));
         }
         planner.replace_graph(sketch(6, &[0, 1], &[3], vec![node(&[0, 1], &[3], &[])])).unwrap();
         planner.execute(0..1).unwrap();

@@ -1,6 +1,6 @@
 //! What holds for every graph.
 
-use arenaplan::classic::incremental::{
+use arenaplan_classic::incremental::{
     AllocationType, IncrementalGraph, IncrementalNode, IncrementalOptions, IncrementalPlanner,
     IncrementalValue, SharePair,
 };

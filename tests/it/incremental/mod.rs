@@ -7,7 +7,7 @@ mod laws;
 mod ours;
 
 use arenaplan::base::Alignment;
-use arenaplan::classic::incremental::{
+use arenaplan_classic::incremental::{
     AllocationType, IncrementalGraph, IncrementalMode, IncrementalNode, IncrementalOptions,
     IncrementalPlanner, IncrementalValue, SharePair,
 };

@@ -1,12 +1,13 @@
 //! The golden cases that are small enough to follow, by number.
 
-use arenaplan::classic::coloring::color_nodes;
-use arenaplan::classic::sharing::{
-    SharingMode, SharingOptions, SizeRule, Storage, TakenFrom, share_storage,
-};
 use arenaplan::graph::InPlace;
 use arenaplan::pack::Space;
 use arenaplan::{DType, Effects, Error, Node, SpaceId, Value, ValueId, ValueKind};
+use arenaplan_classic::Error as Classic;
+use arenaplan_classic::coloring::color_nodes;
+use arenaplan_classic::sharing::{
+    SharingMode, SharingOptions, SizeRule, Storage, TakenFrom, share_storage,
+};
 
 use crate::sharing::{I0, I01, ID, Net, P, branches, codes, ids, ignoring, nnvm};
 
@@ -333,7 +334,7 @@ fn row_11_g_n20_counts_of_ignored_inputs_are_the_callers_to_supply() {
     let d = net.op("d", P, &[c, z]);
     let graph = net.build(&[d]);
     assert_eq!(nnvm(&graph).allocated_bytes(), 120);
-    let mut counts = arenaplan::classic::sharing::reference_counts(&graph);
+    let mut counts = arenaplan_classic::sharing::reference_counts(&graph);
     counts[a.index()] += 1;
     let options = SharingOptions { counts: Some(counts.clone()), ..SharingOptions::nnvm() };
     assert_eq!(share_storage(&graph, &options).unwrap().allocated_bytes(), 160);
@@ -369,7 +370,10 @@ fn row_14_row_15_g_n21_match_ranges_and_the_search_for_one() {
     assert_eq!(bytes(10, true), Ok((20_440, 8)), "1, 2, 4, 8: powers of two only");
     assert_eq!(bytes(4, true), Ok((24_440, 2)), "the earliest of the best wins");
     assert!(
-        matches!(bytes(0, true), Err(Error::InvalidOption { option: "auto_search", .. })),
+        matches!(
+            bytes(0, true),
+            Err(Classic::Core(Error::InvalidOption { option: "auto_search", .. }))
+        ),
         "K-05"
     );
 }

@@ -1,8 +1,8 @@
 //! What holds for every graph.
 
-use arenaplan::classic::sharing::{SharingOptions, SizeRule, Storage, share_storage};
 use arenaplan::graph::InPlace;
 use arenaplan::{DType, Effects, Node, ValueId, ValueKind};
+use arenaplan_classic::sharing::{SharingOptions, SizeRule, Storage, share_storage};
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs};

@@ -6,9 +6,9 @@ mod laws;
 mod storage;
 mod variables;
 
-use arenaplan::classic::sharing::{SharingOptions, StoragePlan, share_storage};
 use arenaplan::graph::InPlace;
 use arenaplan::{DType, Effects, Graph, Node, Value, ValueId, ValueKind};
+use arenaplan_classic::sharing::{SharingOptions, StoragePlan, share_storage};
 
 /// Builds graphs of named `float32` arrays, ten elements each unless said otherwise.
 struct Net {

@@ -1,13 +1,14 @@
 //! Memory at run time from storage ids.
 
 use arenaplan::arena::{Input, Output};
-use arenaplan::classic::sharing::{AssignKind, SharingOptions, find_assigns, share_storage};
-use arenaplan::classic::storage::{
+use arenaplan::graph::InPlace;
+use arenaplan::{DType, Effects, Error, Node, NodeId, SpaceId, ValueKind};
+use arenaplan_classic::Error as Classic;
+use arenaplan_classic::sharing::{AssignKind, SharingOptions, find_assigns, share_storage};
+use arenaplan_classic::storage::{
     StorageEntry, StorageLayout, StorageNode, StorageOperand, StoragePool, Tensor, load_params,
     save_params,
 };
-use arenaplan::graph::InPlace;
-use arenaplan::{DType, Effects, Error, Node, NodeId, SpaceId, ValueKind};
 use proptest::prelude::*;
 
 use crate::sharing::{Net, branches};
@@ -129,7 +130,10 @@ fn row_24_zero_copy_rewires_what_nodes_read_only() {
     let memory = pool.lend(&[1], &[4]).unwrap();
     assert!(matches!(memory.inputs[0], Input::Shared(bytes) if bytes == array));
     let shifted = w(&room[start + 4..start + 16]);
-    assert!(matches!(pool.set_input_zero_copy(&shifted), Err(Error::MisalignedBuffer { .. })));
+    assert!(matches!(
+        pool.set_input_zero_copy(&shifted),
+        Err(Classic::Core(Error::MisalignedBuffer { .. }))
+    ));
     assert_eq!(pool.set_input_zero_copy(&w(&array[..8])).unwrap_err().kind(), "StorageError");
     pool.set_input(&w(&[2; 12])).unwrap();
     assert_eq!(pool.value(1), Ok(&[2_u8; 12][..]), "a copy takes its place again");
@@ -264,7 +268,7 @@ fn row_24_blobs_are_those_of_the_original() {
 }
 
 /// `w` is a state that is read, overwritten and read again; `split` has two results.
-fn with_nodes() -> (arenaplan::Graph, arenaplan::classic::sharing::StoragePlan) {
+fn with_nodes() -> (arenaplan::Graph, arenaplan_classic::sharing::StoragePlan) {
     let mut net = Net::new();
     let value = |net: &mut Net, name: &str, kind| net.value(name, kind, DType::FLOAT32, &[10]);
     let x = net.input("x");

@@ -1,0 +1,11 @@
+//! Arenas of `TensorFlow` Lite, in which offsets are found one allocation at a time.
+
+pub(crate) mod backing;
+mod gaps;
+mod incremental;
+mod overlaps;
+mod simple;
+
+pub use gaps::GapRule;
+pub use incremental::{Allocation, IncrementalArena};
+pub use simple::{SimpleArena, Span};

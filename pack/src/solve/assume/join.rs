@@ -1,0 +1,348 @@
+//! Joins items at tight cuts: they have one offset in every packing, or by assumption.
+
+use alloc::{vec, vec::Vec};
+
+use super::fillers::fillers;
+use super::tight_cut::{Side, TightCut, parts, whole};
+use crate::base::Result;
+use crate::solve::exact::chained::ChainedInterval;
+use crate::solve::model::Model;
+use crate::solve::model::arith::{index, number};
+use crate::solve::model::memory::{filled, with_capacity};
+use crate::solve::tuning::AssumeTuning;
+
+/// The assumption of a restricted model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Assumption {
+    /// Which items take over the room of others.
+    pub(crate) cuts: Cuts,
+    /// Whether slack that opens and closes by equal amounts is filled with an empty item.
+    pub(crate) fill: bool,
+    /// Whether tight cuts that could not be joined become chained intervals.
+    pub(crate) chain: bool,
+}
+
+/// Cuts that are assumed to be tight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cuts {
+    /// Cuts that are tight in every packing.
+    Certain,
+    /// Also cuts at which the items that die and those that are born have equal sums.
+    Whole,
+    /// Also cuts of some of the items, of equal sums on both sides.
+    Parts,
+}
+
+/// A model in which some items stand for several of another model.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    model: Model,
+    /// The items that each one stands for, with their offsets inside it.
+    members: Vec<Vec<(u32, u64)>>,
+    /// The tight cuts that could not be joined.
+    chains: Vec<ChainedInterval>,
+}
+
+/// Joins the items at tight cuts of a model in which all items end at byte `target` or before.
+///
+/// If the loads of two consecutive sections equal the target, both sections are full. The items
+/// that die between them leave exactly the grains that the items born there occupy: a *tight cut*.
+/// One item on either side makes one longer item. Several items make one longer item if those that
+/// die were born together, those that are born die together, and their room is one piece; they fill
+/// it in any order. Joined items are longer, and sections are fewer, so the rule repeats to a fixed
+/// point.
+///
+/// Where there is slack, a cut of equal sums is only assumed to be tight. A packing of the joined
+/// model is still a packing of `model`. Infeasibility of the joined model proves nothing then.
+///
+/// Returns nothing if no cut is joined or chained, or if alignments, pins or pads matter.
+pub(crate) fn join(
+    model: &Model,
+    target: u64,
+    assumption: Assumption,
+    tuning: &AssumeTuning,
+) -> Result<Option<Joined>> {
+    if !model.is_plain() {
+        return Ok(None);
+    }
+    let mut blocks = Blocks::new(model, target, *tuning)?;
+    if assumption.fill {
+        blocks.fill();
+    }
+    let count = blocks.list.len();
+    let mut again = true;
+    while again {
+        again = false;
+        for moment in 1..blocks.loads.len() {
+            while core::mem::take(&mut blocks.changed[moment])
+                && let Some(cut) = blocks.rectangle(assumption.cuts, moment)
+            {
+                blocks.join(&cut, moment);
+                again = true;
+            }
+        }
+    }
+    let chains = if assumption.chain { blocks.chains(assumption.cuts) } else { Vec::new() };
+    if blocks.list.len() == count && chains.is_empty() {
+        return Ok(None);
+    }
+    blocks.into_joined(model, &chains).map(Some)
+}
+
+/// An item, several joined items, or an empty item.
+#[derive(Clone, Debug)]
+struct Block {
+    start: u32,
+    end: u32,
+    size: u64,
+    members: Vec<(u32, u64)>,
+    /// Whether it has become part of another one.
+    gone: bool,
+}
+
+/// Blocks, and at each moment, the start of a section, those that die and are born there.
+///
+/// Joining changes neither the load of a section nor the other items that die at its end.
+#[derive(Debug)]
+struct Blocks {
+    list: Vec<Block>,
+    dying: Vec<Vec<usize>>,
+    born: Vec<Vec<usize>>,
+    /// Whether the lists of a moment have changed since the last look.
+    changed: Vec<bool>,
+    /// Load of each section, and the capacity of all of them, in grains.
+    loads: Vec<u64>,
+    roof: u64,
+    tuning: AssumeTuning,
+}
+
+impl Blocks {
+    /// Returns a block for each item.
+    fn new(model: &Model, target: u64, tuning: AssumeTuning) -> Result<Self> {
+        let moments = model.loads.len() + 1;
+        let mut loads = with_capacity(model.loads.len(), "sections")?;
+        loads.extend(model.loads.iter().map(|load| load.grains));
+        let mut blocks = Self {
+            list: with_capacity(model.items.len(), "joined items")?,
+            dying: filled(Vec::new(), moments, "sections")?,
+            born: filled(Vec::new(), moments, "sections")?,
+            changed: filled(true, moments, "sections")?,
+            loads,
+            roof: target / model.grain,
+            tuning,
+        };
+        for (item, it) in model.items.iter().enumerate() {
+            let members = vec![(number(item), 0)];
+            let (start, end) = (it.span.start, it.span.end);
+            blocks.add(Block { start, end, size: it.size, members, gone: false });
+        }
+        Ok(blocks)
+    }
+
+    /// Adds a block, and returns its number.
+    fn add(&mut self, block: Block) {
+        self.born[index(block.start)].push(self.list.len());
+        self.dying[index(block.end)].push(self.list.len());
+        self.list.push(block);
+    }
+
+    /// Adds empty items where slack opens and closes by equal amounts.
+    fn fill(&mut self) {
+        let slack = self.loads.iter().map(|&load| self.roof.saturating_sub(load)).collect();
+        for (span, size) in fillers(slack) {
+            self.loads[index(span.start)..index(span.end)].iter_mut().for_each(|it| *it += size);
+            let (start, end) = (span.start, span.end);
+            self.add(Block { start, end, size, members: Vec::new(), gone: false });
+        }
+    }
+
+    /// Returns the tight cuts at a moment.
+    fn tight_cuts(&self, cuts: Cuts, moment: usize) -> Vec<TightCut> {
+        if cuts == Cuts::Certain
+            && self.loads[moment - 1..=moment].iter().any(|&load| load != self.roof)
+        {
+            return Vec::new();
+        }
+        let side = |numbers: &Vec<usize>| -> Vec<Side> {
+            numbers.iter().map(|&it| (self.list[it].size, it)).collect()
+        };
+        let (dying, born) = (side(&self.dying[moment]), side(&self.born[moment]));
+        match cuts {
+            Cuts::Certain | Cuts::Whole => whole(&dying, &born, &self.tuning).into_iter().collect(),
+            Cuts::Parts => parts(dying, born, &self.tuning),
+        }
+    }
+
+    /// Returns a tight cut whose dying items were born together and whose born items die together.
+    fn rectangle(&self, cuts: Cuts, moment: usize) -> Option<TightCut> {
+        self.tight_cuts(cuts, moment).into_iter().find(|it| {
+            let [first, last] = [&self.list[it.dying[0]], &self.list[it.born[0]]];
+            it.dying.iter().all(|&it| self.list[it].start == first.start)
+                && it.born.iter().all(|&it| self.list[it].end == last.end)
+        })
+    }
+
+    /// Returns the tight cuts that are not joined.
+    fn chains(&self, cuts: Cuts) -> Vec<TightCut> {
+        let moments = 1..self.loads.len();
+        moments.flat_map(|moment| self.tight_cuts(cuts, moment)).collect()
+    }
+
+    /// Joins the blocks of a tight cut.
+    fn join(&mut self, it: &TightCut, moment: usize) {
+        let before = self.stack(&it.dying);
+        let after = self.stack(&it.born);
+        let (start, end) = (before.start, after.end);
+        let mut members = before.members;
+        members.extend(after.members);
+        for at in [index(start), moment, index(end)] {
+            for side in [&mut self.dying[at], &mut self.born[at]] {
+                side.retain(|&it| !self.list[it].gone);
+            }
+            self.changed[at] = true;
+        }
+        self.add(Block { start, end, size: before.size, members, gone: false });
+    }
+
+    /// Takes blocks out, and returns them on top of each other.
+    fn stack(&mut self, taken: &[usize]) -> Block {
+        let mut whole = Block { members: Vec::new(), size: 0, ..self.list[taken[0]] };
+        for &it in taken {
+            let block = &mut self.list[it];
+            let base = whole.size;
+            whole.members.extend(block.members.drain(..).map(|(item, at)| (item, base + at)));
+            whole.size += block.size;
+            block.gone = true;
+        }
+        whole
+    }
+
+    /// Returns the model of the blocks that there are now.
+    fn into_joined(mut self, model: &Model, chains: &[TightCut]) -> Result<Joined> {
+        let mut order = with_capacity(self.list.len(), "joined items")?;
+        order.extend((0..self.list.len()).filter(|&it| !self.list[it].gone));
+        order.sort_unstable_by_key(|&it| {
+            let block = &self.list[it];
+            (block.start, block.end, block.size, it)
+        });
+        let mut place = filled(0, self.list.len(), "joined items")?;
+        for (at, &it) in order.iter().enumerate() {
+            place[it] = number(at);
+        }
+        let side = |blocks: &[usize]| blocks.iter().map(|&it| place[it]).collect();
+        let chain = |it: &TightCut| ChainedInterval { sides: [side(&it.dying), side(&it.born)] };
+        let chains = chains.iter().map(chain).collect();
+        let solid = |&it: &usize| {
+            let block = &self.list[it];
+            (block.start..block.end, block.size)
+        };
+        let model = model.of_solids(order.iter().map(solid))?;
+        let mut members = with_capacity(order.len(), "joined items")?;
+        members.extend(order.iter().map(|&it| core::mem::take(&mut self.list[it].members)));
+        Ok(Joined { model, members, chains })
+    }
+}
+
+impl Joined {
+    /// Returns the model.
+    pub(crate) const fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Returns the tight cuts that are not joined, as chained intervals.
+    pub(crate) fn chains(&self) -> &[ChainedInterval] {
+        &self.chains
+    }
+
+    /// Returns the offset of each item, given those of the items that stand for them.
+    pub(crate) fn offsets(&self, joined: &[u64]) -> Result<Vec<u64>> {
+        let count = self.members.iter().map(Vec::len).sum();
+        let mut offsets = filled(0, count, "offsets")?;
+        for (members, base) in self.members.iter().zip(joined) {
+            for &(item, offset) in members {
+                offsets[index(item)] = base + offset;
+            }
+        }
+        Ok(offsets)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::base::LiveRange;
+    use crate::problem::Buffer;
+    use crate::solve::testing::model_of;
+    use crate::solve::tuning::Tuning;
+
+    const CERTAIN: Assumption = Assumption { cuts: Cuts::Certain, fill: false, chain: false };
+    const WHOLE: Assumption = Assumption { cuts: Cuts::Whole, ..CERTAIN };
+    const PARTS: Assumption = Assumption { cuts: Cuts::Parts, ..CERTAIN };
+
+    /// Joins items given as first step, last step and size.
+    fn joined(rows: &[(u32, u32, u64)], target: u64, assumption: Assumption) -> Option<Joined> {
+        let buffer = |&(start, end, size)| Buffer::new(size, LiveRange::new(start, end).unwrap());
+        let model = model_of(rows.iter().map(buffer).collect());
+        join(&model, target, assumption, &Tuning::DEFAULT.assume).unwrap()
+    }
+
+    #[test]
+    fn what_takes_the_place_of_one_item_is_joined_to_it() {
+        // One gives way to two, which live as long as each other, and those to the third.
+        let (one, two, three) = ((0, 2, 5), [(2, 4, 2), (2, 4, 3)], (4, 6, 5));
+        let others = [(0, 1, 1), (0, 6, 4), (1, 3, 1), (3, 5, 1), (5, 6, 1)];
+        // In the order of a model's items: by birth, death and size.
+        let mut rows = [&[one, three], &two[..], &others].concat();
+        rows.sort_unstable();
+        let joined = joined(&rows, 10, CERTAIN).unwrap();
+        assert_eq!(joined.model.loads.len(), 1, "all are live together");
+        let sizes: Vec<_> = joined.model.items.iter().map(|item| item.size).collect();
+        assert_eq!(sizes, [1, 4, 5], "one for each place, and the long one");
+        let offsets = joined.offsets(&[0, 1, 5]).unwrap();
+        assert_eq!(offsets, [0, 5, 1, 0, 5, 7, 0, 5, 0]);
+    }
+
+    #[test]
+    fn several_give_way_to_several_in_one_piece_unless_they_may_lie_apart() {
+        let apart = [(0, 2, 2), (0, 2, 3), (2, 4, 2), (2, 4, 3), (0, 4, 4)];
+        assert!(joined(&apart, 9, CERTAIN).is_none(), "2 may take the place of 2");
+        let piece = [(0, 2, 2), (0, 2, 5), (2, 4, 3), (2, 4, 4), (0, 4, 4)];
+        assert_eq!(joined(&piece, 11, CERTAIN).unwrap().model.items.len(), 2);
+    }
+
+    #[test]
+    fn where_there_is_room_only_hints_join() {
+        let one = [(0, 2, 5), (2, 4, 5), (0, 4, 4)];
+        assert!(joined(&one, 10, CERTAIN).is_none());
+        assert!(joined(&one, 9, CERTAIN).is_some());
+        assert_eq!(joined(&one, 10, WHOLE).unwrap().model.items.len(), 2);
+        // 5 takes the place of 5, and 1 comes besides.
+        let part = [(0, 2, 5), (2, 4, 5), (2, 4, 1), (0, 4, 4)];
+        assert!(joined(&part, 10, WHOLE).is_none());
+        assert_eq!(joined(&part, 10, PARTS).unwrap().model.items.len(), 3);
+    }
+
+    #[test]
+    fn room_that_is_filled_makes_what_is_around_it_certain() {
+        let rows = [(0, 1, 2), (0, 2, 5), (1, 2, 1), (2, 4, 2), (2, 4, 5)];
+        assert!(joined(&rows, 7, CERTAIN).is_none());
+        let filled = joined(&rows, 7, Assumption { fill: true, ..CERTAIN }).unwrap();
+        // 1 and empty room of 1 take the place of 2.
+        let sizes: Vec<_> = filled.model.items.iter().map(|item| item.size).collect();
+        assert_eq!(sizes, [2, 5, 2, 5]);
+        assert_eq!(filled.offsets(&[5, 0, 5, 0]).unwrap(), [5, 0, 5, 5, 0]);
+    }
+
+    #[test]
+    fn what_cannot_be_joined_is_linked() {
+        // 7 takes the place of 3 and 4, which are born one after the other.
+        let rows = [(0, 3, 3), (1, 3, 4), (3, 5, 7), (0, 1, 3), (0, 4, 1), (4, 5, 1)];
+        let joined = joined(&rows, 8, Assumption { chain: true, ..CERTAIN }).unwrap();
+        let size = |&item: &u32| joined.model.items[index(item)].size;
+        let sizes = |side: &Vec<u32>| side.iter().map(size).collect::<Vec<_>>();
+        let chains: Vec<_> =
+            joined.chains.iter().map(|chain| chain.sides.each_ref().map(sizes)).collect();
+        assert_eq!(chains, [[vec![3, 4], vec![7]]]);
+    }
+}

@@ -1,0 +1,85 @@
+//! Kinds of items: identical items are one kind with several copies.
+
+use alloc::{vec, vec::Vec};
+use core::ops::Range;
+
+use crate::base::Result;
+use crate::solve::model::Model;
+use crate::solve::model::arith::{index, number};
+use crate::solve::model::memory::with_capacity;
+
+/// Identical items: of the same size, alignment, pad and sections. Symmetry breaking: only the
+/// number of placed copies is a decision, and no permutation of copies is searched.
+#[derive(Clone, Debug)]
+pub(super) struct Kind {
+    pub(super) left: u32,
+    pub(super) right: u32,
+    pub(super) size: u64,
+    pub(super) mask: u64,
+    /// The highest offset, and for pinned items the lowest one, too.
+    pub(super) ceiling: u64,
+    pinned: bool,
+    pad: u64,
+    /// The items.
+    pub(super) copies: Vec<u32>,
+    /// Where its positions start in the positions of the search state.
+    pub(super) first_position: usize,
+}
+
+impl Kind {
+    /// Returns the sections, as positions.
+    pub(super) fn sections(&self) -> Range<usize> {
+        index(self.left)..index(self.right)
+    }
+
+    /// Returns the number of sections.
+    pub(super) const fn length(&self) -> u32 {
+        self.right - self.left
+    }
+
+    /// Returns grains × sections.
+    pub(super) fn area(&self) -> u128 {
+        u128::from(self.size) * u128::from(self.length())
+    }
+
+    /// Returns grains × sections of all its items.
+    pub(super) fn whole_area(&self) -> u128 {
+        self.area() * u128::from(number(self.copies.len()))
+    }
+
+    /// Returns whether its items are live in a section.
+    pub(super) const fn is_live(&self, section: u32) -> bool {
+        self.left <= section && section < self.right
+    }
+}
+
+/// Returns the kinds of the items of a model.
+pub(super) fn kinds(model: &Model, merge: bool) -> Result<Vec<Kind>> {
+    let mut kinds: Vec<Kind> = with_capacity(model.items.len(), "open items")?;
+    for (item, it) in model.items.iter().enumerate() {
+        kinds.push(Kind {
+            left: it.span.start,
+            right: it.span.end,
+            size: it.size,
+            mask: it.mask(),
+            ceiling: model.pin(it).unwrap_or(u64::MAX),
+            pinned: model.pin(it).is_some(),
+            pad: model.pad(it),
+            copies: vec![number(item)],
+            first_position: 0,
+        });
+    }
+    kinds.sort_by_key(|kind| {
+        (kind.left, kind.right, kind.size, kind.mask, kind.pad, kind.pinned, kind.copies[0])
+    });
+    kinds.dedup_by(|kind, other| {
+        let same = (kind.left, kind.right, kind.size, kind.mask, kind.pad)
+            == (other.left, other.right, other.size, other.mask, other.pad);
+        let twins = merge && same && !kind.pinned && !other.pinned;
+        if twins {
+            other.copies.append(&mut kind.copies);
+        }
+        twins
+    });
+    Ok(kinds)
+}

@@ -1,0 +1,108 @@
+//! Restarts: many short searches with different rules instead of a long one.
+//!
+//! # References
+//!
+//! Gomes, Selman and Kautz, "Boosting combinatorial search through randomization", AAAI 1998; Luby,
+//! Sinclair and Zuckerman, "Optimal speedup of Las Vegas algorithms", Information Processing
+//! Letters 47, 1993. Here the lengths grow geometrically, and later stay short with a growing
+//! search between.
+
+use alloc::vec::Vec;
+
+use super::chained::ChainedInterval;
+use super::kinds::Kind;
+use super::outcome::Outcome;
+use super::search::Search;
+use super::state::State;
+use super::turns::{Rank, Turns};
+use crate::base::Result;
+use crate::solve::model::Model;
+use crate::solve::model::arith::{fraction, index, share};
+use crate::solve::model::clock::Clock;
+use crate::solve::model::loads::most_loaded;
+use crate::solve::model::memory::{filled, with_capacity};
+use crate::solve::model::random::Random;
+
+/// Searches of one model, one after the other.
+///
+/// Times of searches vary by orders of magnitude with early choices. So each search gets few nodes,
+/// the next one a few more, with other rules. Nogoods and weights of failures are kept.
+#[derive(Debug)]
+pub(crate) struct Restarts {
+    search: Search,
+    ranks: [Vec<f64>; 2],
+    random: Random,
+    /// Grains × sections of all items.
+    area: u128,
+}
+
+impl Restarts {
+    /// Returns searches of `model`, or nothing if it is too large to be searched.
+    pub(crate) fn new(
+        model: &Model,
+        chains: &[ChainedInterval],
+        clock: &Clock<'_>,
+    ) -> Result<Option<Self>> {
+        let Some(state) = State::new(model, chains, clock)? else { return Ok(None) };
+        let loads = most_loaded(model)?;
+        let first = |kind: &Kind| index(kind.copies[0]);
+        let ranks = [
+            ranks(&state.kinds, |kind| {
+                (u64::from(kind.length()), kind.area(), loads[first(kind)])
+            })?,
+            ranks(&state.kinds, |kind| {
+                (loads[first(kind)], kind.area(), u64::from(kind.length()))
+            })?,
+        ];
+        let weights = filled(1.0, model.loads.len(), "sections")?;
+        let area = state.left;
+        let search = Search::new(state, ranks[0].clone(), weights, clock)?;
+        let random = Random::new(clock.seed());
+        Ok(Some(Self { search, ranks, random, area }))
+    }
+
+    /// Runs the next search for a packing below byte `target`.
+    pub(crate) fn step(
+        &mut self,
+        model: &Model,
+        target: u64,
+        turns: &mut Turns,
+        clock: &Clock<'_>,
+    ) -> Result<Outcome> {
+        if turns.forgets_failures() {
+            self.search.weights.fill(1.0);
+        }
+        let is_random = turns.all_tried() && clock.methods().random_ranks;
+        let noise = clock.tuning().exact.rank_noise;
+        let (strategy, rank) = turns.next(&mut self.random);
+        self.search.ranks.clone_from(&self.ranks[usize::from(rank == Rank::Load)]);
+        if is_random {
+            for rank in &mut self.search.ranks {
+                *rank += noise * self.random.unit();
+            }
+        }
+        self.search.run(model, target, strategy, &mut turns.phases, clock)
+    }
+
+    /// Returns the least share of all grains × sections that any search has left open.
+    pub(crate) fn least_open(&self) -> f64 {
+        share(self.search.least_left, self.area)
+    }
+
+    /// Returns the offsets that the last search has found.
+    pub(crate) fn offsets(&self, model: &Model) -> Result<Vec<u64>> {
+        self.search.state.offsets(model.items.len())
+    }
+}
+
+/// Returns the place of each kind from 0 for the largest key to 1 for the smallest.
+fn ranks<K: Ord>(kinds: &[Kind], key: impl Fn(&Kind) -> K) -> Result<Vec<f64>> {
+    let mut order = with_capacity(kinds.len(), "ranks")?;
+    order.extend(0..kinds.len());
+    order.sort_by_key(|&kind| core::cmp::Reverse(key(&kinds[kind])));
+    let mut ranks = filled(0.0, kinds.len(), "ranks")?;
+    for (place, kind) in order.into_iter().enumerate() {
+        ranks[kind] = fraction(place, kinds.len());
+    }
+    Ok(ranks)
+}

@@ -1,0 +1,515 @@
+//! State of the search: the skyline of decided grains, and the bounds of open items.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::chained::{ChainedInterval, ChainedIntervals};
+use super::kinds::{Kind, kinds};
+use super::subset_sums::SubsetSums;
+use crate::base::Result;
+use crate::solve::model::Model;
+use crate::solve::model::arith::{align_up, index, number, real};
+use crate::solve::model::clock::Clock;
+use crate::solve::model::memory::{filled, with_capacity};
+use crate::solve::model::random::mix;
+use crate::solve::tuning::ExactTuning;
+
+/// A change to undo.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    Section {
+        section: u32,
+        count: u32,
+        floor: u64,
+    },
+    Low {
+        kind: u32,
+        low: u64,
+    },
+    High {
+        kind: u32,
+        high: u64,
+    },
+    /// The offsets of a chained interval were restricted.
+    Room {
+        link: u32,
+        low: u64,
+        high: u64,
+    },
+    /// An item was placed on the floor, or by the dominance rule at the roof.
+    Placed {
+        kind: u32,
+        at_roof: bool,
+    },
+}
+
+/// Proof that no packing below the target follows from this state.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Conflict {
+    /// A section in which there is not enough room.
+    pub(super) section: u32,
+}
+
+/// The skyline of a partial packing, with a trail of changes for backtracking.
+///
+/// All grains of a section below its *floor* are decided: taken or left empty. An *open* item is
+/// not placed yet. Its *low* is a lower bound of its offset. Invariants:
+///
+/// - the low of an item is at least the floor of each of its sections;
+/// - a floor is at least the least low of the open items of its section, since lower grains can no
+///   longer be used;
+/// - `count` is the number of open kinds whose low is the floor;
+/// - floor and total, the sizes of the open items, do not exceed the roof.
+///
+/// # References
+///
+/// Bounds propagation with a trail as in constraint programming (Schulte and Stuckey, "Efficient
+/// constraint propagation engines", TOPLAS 31, 2008).
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) kinds: Vec<Kind>,
+    /// Copies of each kind that are not placed yet.
+    pub(super) left_over: Vec<u32>,
+    pub(super) low: Vec<u64>,
+    /// Upper bound of the offset of each kind from chained intervals; equal to `low` for a placed
+    /// kind.
+    pub(super) high: Vec<u64>,
+    pub(super) floor: Vec<u64>,
+    pub(super) total: Vec<u64>,
+    /// The grain at which items of the section must end.
+    pub(super) roof: Vec<u64>,
+    /// How many open kinds have the floor as their low.
+    pub(super) count: Vec<u32>,
+    /// How many open kinds are live in the section and in the next one.
+    pub(super) crossing: Vec<u32>,
+    /// Open kinds of each section, followed by its closed ones.
+    pub(super) members: Vec<u32>,
+    pub(super) first_member: Vec<usize>,
+    /// The first kind that is born in each section, or later.
+    first_born: Vec<usize>,
+    pub(super) open: Vec<u32>,
+    /// Where in its sections' members each kind is.
+    positions: Vec<u32>,
+    /// Hash of the open items that are born in each section.
+    born_hash: Vec<u64>,
+    /// Items placed so far, with their offsets.
+    placed: Vec<(u32, u64)>,
+    pub(super) trail: Vec<Change>,
+    pub(super) uncovered: Vec<u32>,
+    raised: Vec<(u32, u64)>,
+    /// For [`State::settle`]: by how many more or less kinds stand on the floor of each section
+    /// than on that of the one before.
+    standing: Vec<u32>,
+    pub(super) sums: SubsetSums,
+    pub(super) chains: ChainedIntervals,
+    /// Area of all open items, grains × sections.
+    pub(super) left: u128,
+    /// Open items looked at so far.
+    pub(super) work: usize,
+    /// Whether sizes alone matter: no alignments, pins or pads.
+    pub(super) plain: bool,
+    pub(super) tuning: ExactTuning,
+}
+
+impl State {
+    /// Returns the state in which nothing is placed, or nothing if it would have more
+    /// than `largest` entries.
+    pub(super) fn new(
+        model: &Model,
+        chains: &[ChainedInterval],
+        clock: &Clock<'_>,
+    ) -> Result<Option<Self>> {
+        let sections = model.loads.len();
+        let tuning = clock.tuning().exact;
+        let mut kinds = kinds(model, clock.methods().identical_items)?;
+        let mut entries = 0;
+        for kind in &mut kinds {
+            kind.first_position = entries;
+            entries += kind.sections().len();
+            if entries > tuning.largest {
+                return Ok(None);
+            }
+        }
+        let plain = model.is_plain();
+        let mut first_member = filled(0_usize, sections + 1, "sections")?;
+        for section in kinds.iter().flat_map(Kind::sections) {
+            first_member[section + 1] += 1;
+        }
+        for section in 0..sections {
+            first_member[section + 1] += first_member[section];
+        }
+        // Kinds are in the order of their births.
+        let mut first_born = with_capacity(sections + 1, "sections")?;
+        first_born.extend(
+            (0..=sections).map(|section| kinds.partition_point(|it| index(it.left) < section)),
+        );
+        let mut open = filled(0_u32, sections, "sections")?;
+        let mut crossing = filled(0_u32, sections, "sections")?;
+        let mut members = filled(0_u32, entries, "open items")?;
+        let mut positions = filled(0_u32, entries, "open items")?;
+        for (number_of, kind) in kinds.iter().enumerate() {
+            for (step, section) in kind.sections().enumerate() {
+                members[first_member[section] + index(open[section])] = number(number_of);
+                positions[kind.first_position + step] = open[section];
+                open[section] += 1;
+                crossing[section] += u32::from(section + 1 < index(kind.right));
+            }
+        }
+        let mut kind_of = filled(None, model.items.len(), "open items")?;
+        for (kind, it) in kinds.iter().enumerate() {
+            if let [item] = it.copies[..] {
+                kind_of[index(item)] = Some(number(kind));
+            }
+        }
+        let mut left_over = with_capacity(kinds.len(), "open items")?;
+        left_over.extend(kinds.iter().map(|kind| number(kind.copies.len())));
+        let mut born_hash = filled(0, sections, "sections")?;
+        for (position, kind) in kinds.iter().enumerate() {
+            for copy in 1..=number(kind.copies.len()) {
+                born_hash[index(kind.left)] ^= copy_hash(number(position), copy);
+            }
+        }
+        let state = Self {
+            low: filled(0, kinds.len(), "open items")?,
+            floor: filled(0, sections, "sections")?,
+            total: model.loads.iter().map(|load| load.grains).collect(),
+            roof: filled(0, sections, "sections")?,
+            count: filled(0, sections, "sections")?,
+            born_hash,
+            placed: with_capacity(model.items.len(), "open items")?,
+            trail: Vec::new(),
+            uncovered: Vec::new(),
+            raised: Vec::new(),
+            standing: filled(0, sections + 1, "sections")?,
+            first_born,
+            sums: SubsetSums::new(sections)?,
+            chains: ChainedIntervals::new(chains, &kind_of, &kinds)?,
+            high: filled(u64::MAX, kinds.len(), "open items")?,
+            left: kinds.iter().map(Kind::whole_area).sum(),
+            work: 0,
+            kinds,
+            left_over,
+            crossing,
+            members,
+            first_member,
+            open,
+            positions,
+            plain,
+            tuning,
+        };
+        Ok(Some(state))
+    }
+
+    /// Starts over, with all items to end at byte `target` or before.
+    pub(super) fn restart(&mut self, model: &Model, target: u64) -> Result<(), Conflict> {
+        self.undo(Mark { trail: 0, placed: 0 });
+        for kind in 0..self.kinds.len() {
+            let item = index(self.kinds[kind].copies[0]);
+            let section = self.kinds[kind].left;
+            let ceiling = model.ceiling(item, target).ok_or(Conflict { section })?;
+            let pin = model.pin(&model.items[item]);
+            if pin.is_some_and(|pin| pin > ceiling) {
+                return Err(Conflict { section });
+            }
+            self.kinds[kind].ceiling = pin.unwrap_or(ceiling);
+            self.low[kind] = pin.unwrap_or(0);
+        }
+        for section in 0..self.floor.len() {
+            self.floor[section] = 0;
+            self.roof[section] = (target + model.loads[section].pad) / model.grain;
+            if self.total[section] > self.roof[section] {
+                return Err(Conflict { section: number(section) });
+            }
+            self.count_again(section)?;
+        }
+        self.sums.forget();
+        self.chains.forget();
+        Ok(())
+    }
+
+    /// Returns the open kinds of a section.
+    pub(super) fn open_in(&self, section: usize) -> &[u32] {
+        let first = self.first_member[section];
+        &self.members[first..first + index(self.open[section])]
+    }
+
+    /// Returns whether a section has open kinds.
+    pub(super) fn is_open(&self, section: usize) -> bool {
+        self.open[section] > 0
+    }
+
+    /// Returns the grains of a section that may still be given up.
+    pub(super) fn slack(&self, section: usize) -> u64 {
+        self.roof[section] - self.floor[section] - self.total[section]
+    }
+
+    /// Returns where the search stands, to come back to it.
+    pub(super) fn mark(&self) -> Mark {
+        Mark { trail: self.trail.len(), placed: self.placed.len() }
+    }
+
+    /// Goes back to a mark.
+    pub(super) fn undo(&mut self, mark: Mark) {
+        while self.trail.len() > mark.trail {
+            match self.trail.pop().expect("the trail is longer than the mark") {
+                Change::Section { section, count, floor } => {
+                    self.count[index(section)] = count;
+                    self.floor[index(section)] = floor;
+                }
+                Change::Low { kind, low } => self.low[index(kind)] = low,
+                Change::Room { link, low, high } => self.chains.reset(link, low, high),
+                Change::High { kind, high } => self.high[index(kind)] = high,
+                Change::Placed { kind, at_roof } => self.reopen(kind, at_roof),
+            }
+        }
+        self.placed.truncate(mark.placed);
+    }
+
+    /// Returns at how many sections the floor is not that of the section before, while some
+    /// open item is live in both.
+    pub(super) fn steps(&self, sections: Range<usize>) -> u32 {
+        let floors = self.floor[sections.clone()].windows(2);
+        let steps = floors.zip(&self.crossing[sections]);
+        steps.map(|(pair, &crossing)| u32::from(crossing > 0 && pair[0] != pair[1])).sum()
+    }
+
+    /// Stores the offset of an item of each kind, and `u64::MAX` for open kinds.
+    pub(super) fn record(&self, offsets: &mut Vec<u64>) -> Result<()> {
+        *offsets = filled(u64::MAX, self.kinds.len(), "offsets")?;
+        for &(kind, offset) in &self.placed {
+            offsets[index(kind)] = offset;
+        }
+        Ok(())
+    }
+
+    /// Returns the offset of every item once all are placed.
+    pub(super) fn offsets(&self, items: usize) -> Result<Vec<u64>> {
+        let mut offsets = filled(0, items, "offsets")?;
+        let mut used = filled(0_usize, self.kinds.len(), "open items")?;
+        for &(kind, offset) in &self.placed {
+            let kind = index(kind);
+            offsets[index(self.kinds[kind].copies[used[kind]])] = offset;
+            used[kind] += 1;
+        }
+        Ok(offsets)
+    }
+
+    /// Takes one copy of a kind out of those left.
+    pub(super) fn close(&mut self, kind: u32, at_roof: bool) {
+        let at = index(kind);
+        let it = &self.kinds[at];
+        let offset = if at_roof { self.roof[index(it.left)] - it.size } else { self.low[at] };
+        self.placed.push((kind, offset));
+        self.trail.push(Change::Placed { kind, at_roof });
+        self.left -= it.area();
+        let copies = self.left_over[at];
+        self.born_hash[index(it.left)] ^= copy_hash(kind, copies);
+        self.left_over[at] = copies - 1;
+        if copies > 1 {
+            return;
+        }
+        if self.chains.has(kind) {
+            self.trail.push(Change::High { kind, high: self.high[at] });
+            self.trail.push(Change::Low { kind, low: self.low[at] });
+            (self.low[at], self.high[at]) = (offset, offset);
+            self.chains.note(kind);
+        }
+        for (step, section) in it.sections().enumerate() {
+            // Swap it with the last open one: undoing just counts it in again.
+            let first = self.first_member[section];
+            let last = self.open[section] - 1;
+            self.open[section] = last;
+            let position = self.positions[it.first_position + step];
+            let moved = self.members[first + index(last)];
+            self.members.swap(first + index(position), first + index(last));
+            let other = &self.kinds[index(moved)];
+            self.positions[other.first_position + section - index(other.left)] = position;
+            self.positions[it.first_position + step] = last;
+        }
+        for section in index(it.left)..index(it.right) - 1 {
+            self.crossing[section] -= 1;
+        }
+    }
+
+    /// Undoes [`State::close`].
+    fn reopen(&mut self, kind: u32, at_roof: bool) {
+        let at = index(kind);
+        let it = &self.kinds[at];
+        self.left += it.area();
+        for section in it.sections() {
+            self.total[section] += it.size;
+            if at_roof {
+                self.roof[section] += it.size;
+            }
+        }
+        if self.left_over[at] == 0 {
+            for section in it.sections() {
+                self.open[section] += 1;
+            }
+            for section in index(it.left)..index(it.right) - 1 {
+                self.crossing[section] += 1;
+            }
+        }
+        self.left_over[at] += 1;
+        self.born_hash[index(it.left)] ^= copy_hash(kind, self.left_over[at]);
+    }
+
+    /// Changes a floor, for [`State::settle`] to follow.
+    pub(super) fn set_floor(&mut self, section: usize, floor: u64) {
+        self.trail.push(Change::Section {
+            section: number(section),
+            count: self.count[section],
+            floor: self.floor[section],
+        });
+        self.floor[section] = floor;
+    }
+
+    /// Restores the invariants after the floors of `sections` were raised to `floor`.
+    pub(super) fn settle(&mut self, sections: Range<usize>, floor: u64) -> Result<f64, Conflict> {
+        self.uncovered.clear();
+        self.raised.clear();
+        // A kind of these sections is live in the first one, or born in a later one.
+        for position in 0..index(self.open[sections.start]) {
+            let kind = self.members[self.first_member[sections.start] + position];
+            self.stand_on(kind, &sections, floor);
+        }
+        let born = self.first_born[sections.start + 1]..self.first_born[sections.end];
+        self.work += born.len() + sections.len();
+        for kind in born.map(number) {
+            if self.left_over[index(kind)] > 0 {
+                self.stand_on(kind, &sections, floor);
+            }
+        }
+        let mut count = 0_u32;
+        for section in sections.clone() {
+            count = count.wrapping_add(core::mem::take(&mut self.standing[section]));
+            self.count[section] = count;
+            self.sums.suspect(section);
+            if count == 0 && self.is_open(section) {
+                self.uncovered.push(number(section));
+            }
+        }
+        self.standing[sections.end] = 0;
+        // Where a raised item could have been on the floor, it no longer can.
+        for position in 0..self.raised.len() {
+            let (kind, low) = self.raised[position];
+            let it = &self.kinds[index(kind)];
+            let own = it.sections();
+            if self.low[index(kind)] > self.ceiling(it).min(self.high[index(kind)]) {
+                return Err(Conflict { section: number(own.start.max(sections.start)) });
+            }
+            for section in (own.start..sections.start).chain(sections.end..own.end) {
+                if self.floor[section] == low {
+                    self.drop_count(section);
+                }
+            }
+        }
+        self.cover()
+    }
+
+    /// Raises the low of an open kind to the floor of some of its sections, and notes where among
+    /// these it stands on the floor.
+    fn stand_on(&mut self, kind: u32, sections: &Range<usize>, floor: u64) {
+        self.work += 1;
+        let it = &self.kinds[index(kind)];
+        let low = self.low[index(kind)];
+        if low < floor {
+            self.trail.push(Change::Low { kind, low });
+            self.raised.push((kind, low));
+            self.chains.note(kind);
+            self.low[index(kind)] = align_up(floor, it.mask);
+        }
+        if self.low[index(kind)] == floor {
+            // The count of a section is the sum of all entries up to its own.
+            let start = sections.start.max(index(it.left));
+            let end = sections.end.min(index(it.right));
+            self.standing[start] = self.standing[start].wrapping_add(1);
+            self.standing[end] = self.standing[end].wrapping_sub(1);
+        }
+    }
+
+    /// Returns the highest offset of an item.
+    pub(super) fn ceiling(&self, kind: &Kind) -> u64 {
+        if self.plain {
+            // All sections of a component have one roof, which the dominance rule lowers.
+            self.roof[index(kind.left)].saturating_sub(kind.size)
+        } else {
+            kind.ceiling
+        }
+    }
+
+    /// Counts one kind less on the floor of a section.
+    pub(super) fn drop_count(&mut self, section: usize) {
+        let (count, floor) = (self.count[section], self.floor[section]);
+        if count == 0 {
+            return; // It is waiting to be covered already.
+        }
+        self.trail.push(Change::Section { section: number(section), count, floor });
+        self.count[section] = count - 1;
+        self.sums.suspect(section);
+        if count == 1 {
+            self.uncovered.push(number(section));
+        }
+    }
+
+    /// Lifts the floors on which no open item can stand.
+    pub(super) fn cover(&mut self) -> Result<f64, Conflict> {
+        let mut loss = 0.0;
+        for position in 0..self.uncovered.len() {
+            let section = index(self.uncovered[position]);
+            let (floor, slack) = (self.floor[section], self.slack(section));
+            self.count_again(section)?;
+            let given_up = self.floor[section] - floor;
+            if given_up > 0 {
+                loss += real(given_up) / real(slack);
+            }
+        }
+        Ok(loss)
+    }
+
+    /// Lifts the floor of a section to the least low, and counts the kinds that have it.
+    fn count_again(&mut self, section: usize) -> Result<(), Conflict> {
+        let (mut least, mut count) = (u64::MAX, 0);
+        for &kind in self.open_in(section) {
+            let low = self.low[index(kind)];
+            if low < least {
+                (least, count) = (low, 0);
+            }
+            count += u32::from(low == least);
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        if least > self.roof[section] || least + self.total[section] > self.roof[section] {
+            return Err(Conflict { section: number(section) });
+        }
+        self.set_floor(section, least);
+        self.count[section] = count;
+        self.sums.suspect(section);
+        Ok(())
+    }
+
+    /// Returns the hash of the sections and open items of a component.
+    ///
+    /// Only the distance between floor and roof of a section matters.
+    pub(super) fn component_hash(&self, sections: Range<usize>) -> u64 {
+        let mut hash = 0;
+        for section in sections {
+            hash ^= mix(section, self.roof[section] - self.floor[section]);
+            hash ^= self.born_hash[section];
+        }
+        hash
+    }
+}
+
+/// Returns the hash of one open item of a kind: all together are the hash of how many.
+fn copy_hash(kind: u32, copy: u32) -> u64 {
+    mix(!index(kind), copy.into())
+}
+
+/// How long the trail was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    trail: usize,
+    placed: usize,
+}

@@ -1,0 +1,104 @@
+//! Disjunctive searches of a core for one target after the other.
+
+use super::incumbent::Incumbent;
+use crate::base::Result;
+use crate::solve::budget::Stage;
+use crate::solve::disjunctive::conflicts::Conflicts;
+use crate::solve::disjunctive::search::Disjunctive;
+use crate::solve::disjunctive::stacks::least_stack;
+use crate::solve::exact::outcome::Outcome;
+use crate::solve::model::Model;
+use crate::solve::model::clock::Clock;
+
+/// Two searches of one core: one for packings below the best one, and one for bounds.
+///
+/// The first keeps its clauses, since its targets only fall. The second bisects: its target is
+/// halfway between the bound and the best peak, and closer to the bound after each search that ends
+/// undecided.
+#[derive(Debug)]
+pub(crate) struct Disjunctions {
+    tables: Option<Tables>,
+    too_large: bool,
+}
+
+#[derive(Debug)]
+struct Tables {
+    conflicts: Conflicts,
+    down: Search,
+    up: Search,
+    /// The part of the gap below the target of the search for bounds is 1 / 2^closer.
+    closer: u32,
+}
+
+/// A search, and the effort that it has taken.
+#[derive(Debug)]
+struct Search {
+    search: Disjunctive,
+    spent: usize,
+}
+
+/// Most halvings of the gap.
+const MOST_CLOSER: u32 = 6;
+
+impl Disjunctions {
+    /// Returns searches that have not begun.
+    pub(crate) const fn new() -> Self {
+        Self { tables: None, too_large: false }
+    }
+
+    /// Returns whether the core has rules that make these searches worthwhile.
+    pub(crate) fn can(&self, core: &Model) -> bool {
+        !self.too_large && core.is_rigid()
+    }
+
+    /// Runs one search, for a peak of at least `goal` bytes.
+    pub(crate) fn step(
+        &mut self,
+        core: &Model,
+        goal: u64,
+        best: &mut Incumbent<'_>,
+        clock: &Clock<'_>,
+    ) -> Result<()> {
+        if self.tables.is_none() && !self.too_large {
+            self.tables = begin(core, best, clock)?;
+            self.too_large = self.tables.is_none();
+        }
+        let Some(Tables { conflicts, down, up, closer }) = &mut self.tables else { return Ok(()) };
+        if best.is_proven() {
+            return Ok(());
+        }
+        let low = best.bound().max(goal);
+        let highest = if goal == 0 { best.peak() - 1 } else { low };
+        let bisects = goal == 0 && up.spent < down.spent;
+        let (search, target) = if bisects {
+            (up, core.peak_from(low + ((best.peak() - low) >> (*closer + 1).min(63))))
+        } else {
+            (down, highest)
+        };
+        let before = clock.effort();
+        let target = target.min(highest);
+        let outcome = search.search.step(conflicts, target, clock);
+        search.spent += clock.effort() - before;
+        match outcome {
+            Outcome::Found => best.offer(Some(search.search.offsets()), Stage::Disjunctive),
+            Outcome::Impossible => {
+                best.raise_bound(core.peak_from(target + 1), Stage::Disjunctive);
+            }
+            Outcome::Undecided if bisects => *closer = (*closer + 1) % MOST_CLOSER,
+            Outcome::Undecided => {}
+        }
+        Ok(())
+    }
+}
+
+/// Returns the tables for a core, unless it is too large, and raises the bound to that of single
+/// sections.
+fn begin(core: &Model, best: &mut Incumbent<'_>, clock: &Clock<'_>) -> Result<Option<Tables>> {
+    let tuning = clock.tuning().disjunctive;
+    let Some(conflicts) = Conflicts::of_model(core, tuning.most_pairs)? else { return Ok(None) };
+    let stack = least_stack(&conflicts, tuning.stack_tasks, clock)?;
+    best.raise_bound(core.peak_from(stack), Stage::Disjunctive);
+    let search = || Ok(Search { search: Disjunctive::new(&conflicts, clock)?, spent: 0 });
+    let (down, up) = (search()?, search()?);
+    Ok(Some(Tables { conflicts, down, up, closer: 0 }))
+}

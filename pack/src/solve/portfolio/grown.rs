@@ -1,0 +1,136 @@
+//! Searches of a core whose items have grown a little, so that their sizes add up.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use super::incumbent::Incumbent;
+use super::searches::Searches;
+use crate::base::Result;
+use crate::solve::assume::grow::{NearCuts, grown};
+use crate::solve::budget::Stage;
+use crate::solve::model::Model;
+use crate::solve::model::arith::index;
+use crate::solve::model::clock::Clock;
+
+/// All items of a space, and those of them that are the core.
+///
+/// Sums add up over all items. Without those that kernelization took out, they would not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole<'m> {
+    pub(crate) model: &'m Model,
+    /// The items of the core, ascending.
+    pub(crate) core: &'m [u32],
+}
+
+/// Exact searches of grown items, for several tolerances by turns.
+///
+/// Growth raises the load, so the searches of a tolerance end where the best packing of the items
+/// themselves needs no more bytes than the grown items can do with. The first way gets half of
+/// the effort, the second one half of the rest, and so on.
+#[derive(Debug)]
+pub(crate) struct GrownSizes<'m> {
+    whole: Whole<'m>,
+    slots: Vec<Slot>,
+}
+
+/// One way of growth.
+#[derive(Debug)]
+struct Slot {
+    near: NearCuts,
+    state: State,
+    /// Effort so far, in memory accesses.
+    spent: usize,
+}
+
+/// State of the searches of one way of growth.
+#[derive(Debug)]
+enum State {
+    /// The items have not grown.
+    New,
+    /// The grown items are searched.
+    Open(Box<Grown>),
+    /// Nothing is left to gain, or nothing has grown.
+    Closed,
+}
+
+/// Grown items, and what is known of them.
+#[derive(Debug)]
+struct Grown {
+    model: Model,
+    searches: Searches,
+    peak: u64,
+    bound: u64,
+}
+
+impl<'m> GrownSizes<'m> {
+    pub(crate) fn new(whole: Whole<'m>, clock: &Clock<'_>) -> Self {
+        let tolerances = clock.tuning().assume.growth_tolerances.into_iter();
+        let ways = tolerances
+            .flat_map(|tolerance| [false, true].map(|parts| NearCuts { tolerance, parts }));
+        let slots = ways.map(|near| Slot { near, state: State::New, spent: 0 }).collect();
+        Self { whole, slots }
+    }
+
+    /// Returns whether there is something left to try.
+    pub(crate) fn can(&self) -> bool {
+        self.slots.iter().any(|slot| !matches!(slot.state, State::Closed))
+    }
+
+    /// Runs one search, for a peak of at least `goal` bytes.
+    pub(crate) fn step(
+        &mut self,
+        goal: u64,
+        best: &mut Incumbent<'_>,
+        clock: &Clock<'_>,
+    ) -> Result<()> {
+        let open = self.slots.iter_mut().enumerate();
+        let open = open.filter(|(_, slot)| !matches!(slot.state, State::Closed));
+        let next = open.min_by_key(|(place, slot)| slot.spent << place);
+        let Some((_, slot)) = next else { return Ok(()) };
+        let before = clock.effort();
+        slot.step(self.whole, goal, best, clock)?;
+        slot.spent += clock.effort() - before;
+        Ok(())
+    }
+}
+
+impl Slot {
+    fn step(
+        &mut self,
+        whole: Whole<'_>,
+        goal: u64,
+        best: &mut Incumbent<'_>,
+        clock: &Clock<'_>,
+    ) -> Result<()> {
+        if let State::New = self.state {
+            let grown = Grown::new(whole.model, self.near, clock)?;
+            self.state = grown.map(Box::new).map_or(State::Closed, State::Open);
+        }
+        let State::Open(grown) = &mut self.state else { return Ok(()) };
+        let grown = &mut **grown;
+        let is_over = grown.bound >= best.peak() || grown.peak <= grown.bound;
+        if is_over || grown.searches.are_closed() {
+            self.state = State::Closed;
+            return Ok(());
+        }
+        let mut of_grown = best.of_grown(&grown.model, grown.peak, grown.bound, clock);
+        grown.searches.step(&grown.model, goal, &mut of_grown, clock)?;
+        (grown.peak, grown.bound) = (of_grown.peak(), of_grown.bound());
+        let of_core = |all: &[u64]| whole.core.iter().map(|&item| all[index(item)]).collect();
+        let offsets = of_grown.offsets().map(of_core);
+        best.offer(offsets, Stage::Grown);
+        Ok(())
+    }
+}
+
+impl Grown {
+    fn new(items: &Model, near: NearCuts, clock: &Clock<'_>) -> Result<Option<Self>> {
+        let is_small = items.items.len() <= clock.tuning().portfolio.large_core;
+        if !is_small || !items.is_plain() {
+            return Ok(None);
+        }
+        let Some(model) = grown(items, near, clock)? else { return Ok(None) };
+        let searches = Searches::new(&model, clock)?;
+        let bound = model.bound;
+        Ok(searches.map(|searches| Self { model, searches, peak: u64::MAX, bound }))
+    }
+}

@@ -1,0 +1,290 @@
+//! Lending a step its operands, without `unsafe`: the arena is cut into disjoint slices.
+
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+use crate::run::arena::Region;
+use crate::run::arena::raw::LentRest;
+use crate::run::arena::spans::{Holder, Reading, StepSpans, Stretch, Writing};
+
+/// The memory of one node: shared slices of its inputs, exclusive slices of its outputs.
+///
+/// No byte that is lent to be written is lent a second time.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct NodeMemory<'a> {
+    /// Inputs of the node, by position.
+    pub inputs: Vec<Input<'a>>,
+    /// Outputs of the node, by position.
+    pub outputs: Vec<Output<'a>>,
+    /// Scratch bytes, by slot.
+    pub workspaces: Vec<&'a mut [u8]>,
+}
+
+impl<'a> NodeMemory<'a> {
+    /// Returns the memory of a node without scratch bytes.
+    #[must_use]
+    pub const fn new(inputs: Vec<Input<'a>>, outputs: Vec<Output<'a>>) -> Self {
+        Self { inputs, outputs, workspaces: Vec::new() }
+    }
+}
+
+/// Memory of an operand that a step reads: bytes, or elements of type `T`.
+#[derive(Debug, Default)]
+pub enum Input<'a, T = u8> {
+    /// The operand is left out, or its bytes are never read.
+    #[default]
+    Absent,
+    /// The operand is not in the arena: it is a constant.
+    External,
+    /// Elements of the input.
+    Shared(&'a [T]),
+    /// Its elements are part of an output: the step works in place, or the output is a
+    /// concatenation that already holds them, or both overlap. In the last case the step must
+    /// make the output in order, and read each element before it writes there: see
+    /// [`Graph::overlaps`](crate::Graph::overlaps).
+    Within {
+        /// Position of the output.
+        output: usize,
+        /// First element of the operand in the output.
+        offset: usize,
+    },
+    /// Elements of the input, to read and to write: it is a state that the step
+    /// [mutates](crate::Effects::mutates).
+    State(&'a mut [T]),
+    /// Its elements are part of a state that the step mutates.
+    WithinState {
+        /// Position of the state among the inputs.
+        input: usize,
+        /// First element of the operand in the state.
+        offset: usize,
+    },
+}
+
+/// Memory of an operand that a step writes: bytes, or elements of type `T`.
+#[derive(Debug, Default)]
+pub enum Output<'a, T = u8> {
+    /// The operand is left out.
+    #[default]
+    Absent,
+    /// Elements of the output. If the step works in place they hold the input, and may be more
+    /// than
+    /// the output needs where the input is larger; so they are, too, where both overlap.
+    Exclusive(&'a mut [T]),
+    /// Its elements are part of an input and already have their final content.
+    Within {
+        /// Position of the input.
+        input: usize,
+        /// First element of the operand in the input.
+        offset: usize,
+    },
+}
+
+/// Slots for the slices that are cut off an arena.
+#[derive(Debug)]
+pub(crate) struct Slots<'s, 'm> {
+    pub(crate) inputs: &'s mut [Input<'m>],
+    pub(crate) outputs: &'s mut [Output<'m>],
+    pub(crate) workspaces: &'s mut [&'m mut [u8]],
+}
+
+/// One stretch of bytes to write, and others to read.
+#[derive(Debug)]
+pub(crate) struct Around<'m> {
+    pub(crate) bytes: &'m mut [u8],
+    pub(crate) rest: Rest<'m>,
+}
+
+/// The bytes beside one stretch that is lent for writing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rest<'m> {
+    /// All bytes of the arena.
+    Arena {
+        /// The stretch that is lent for writing.
+        written: Stretch,
+        /// The regions before that of the stretch.
+        left: &'m [Region<'m>],
+        /// The bytes before the stretch.
+        before: &'m [u8],
+        /// The bytes behind the stretch.
+        after: &'m [u8],
+        /// The regions behind that of the stretch.
+        right: &'m [Region<'m>],
+    },
+    /// The bytes of one step.
+    Step(LentRest<'m>),
+}
+
+impl<'m> Rest<'m> {
+    /// Returns bytes outside of those that are lent for writing, or `None` if there are no such
+    /// bytes.
+    pub(crate) fn bytes(&self, place: Stretch) -> Option<&'m [u8]> {
+        if place.is_empty() {
+            return Some(&[]);
+        }
+        match *self {
+            Self::Step(rest) => rest.bytes(place),
+            Self::Arena { written, left, .. } if place.region < written.region => {
+                left.get(place.region)?.bytes().get(place.range())
+            }
+            Self::Arena { written, right, .. } if place.region > written.region => {
+                right.get(place.region - written.region - 1)?.bytes().get(place.range())
+            }
+            Self::Arena { written, before, after, .. } => {
+                match place.start.checked_sub(written.end) {
+                    Some(start) => after.get(start..start + place.len()),
+                    None => before.get(place.range()),
+                }
+            }
+        }
+    }
+}
+
+/// A source of disjoint slices, which are asked for in ascending order.
+pub(super) trait Cut<'m> {
+    /// Returns bytes to write, or `None` if there are no such bytes.
+    fn to_write(&mut self, place: Stretch) -> Option<&'m mut [u8]>;
+
+    /// Returns bytes to read, or `None` if there are no such bytes.
+    fn to_read(&mut self, place: Stretch) -> Option<&'m [u8]>;
+}
+
+/// Fills those slots that there are with the pieces of a step; `None` if the arena is too small.
+pub(super) fn fill<'m>(
+    spans: &StepSpans,
+    slots: Slots<'_, 'm>,
+    cut: &mut impl Cut<'m>,
+) -> Option<()> {
+    let Slots { inputs, outputs, workspaces } = slots;
+    for (slot, input) in inputs.iter_mut().zip(&spans.inputs) {
+        *slot = match input.access {
+            Reading::Absent => Input::Absent,
+            Reading::External => Input::External,
+            Reading::Shared => Input::Shared(&[]),
+            Reading::Within { output, offset } => Input::Within { output, offset },
+            Reading::State => Input::State(&mut []),
+            Reading::WithinState { input, offset } => Input::WithinState { input, offset },
+        };
+    }
+    for (slot, output) in outputs.iter_mut().zip(&spans.outputs) {
+        *slot = match output.access {
+            Writing::Absent => Output::Absent,
+            Writing::Exclusive => Output::Exclusive(&mut []),
+            Writing::Within { input, offset } => Output::Within { input, offset },
+        };
+    }
+    for piece in &spans.pieces {
+        match &piece.holder {
+            &Holder::Output(position) => {
+                let bytes = cut.to_write(piece.place)?;
+                if let Some(slot) = outputs.get_mut(position) {
+                    *slot = Output::Exclusive(bytes);
+                }
+            }
+            &Holder::Workspace(position) => {
+                let bytes = cut.to_write(piece.place)?;
+                if let Some(slot) = workspaces.get_mut(position) {
+                    *slot = bytes;
+                }
+            }
+            &Holder::State(position) => {
+                let bytes = cut.to_write(piece.place)?;
+                if let Some(slot) = inputs.get_mut(position) {
+                    *slot = Input::State(bytes);
+                }
+            }
+            Holder::Readers(readers) => {
+                let bytes = cut.to_read(piece.place)?;
+                for reader in spans.readers.get(readers.clone())? {
+                    if let Some(slot) = inputs.get_mut(reader.input) {
+                        *slot = Input::Shared(bytes.get(reader.start..reader.end)?);
+                    }
+                }
+            }
+        }
+    }
+    Some(())
+}
+
+/// Regions that are cut from their start to their end.
+struct Regions<'m, 'r> {
+    rest: core::slice::IterMut<'m, Region<'r>>,
+    /// Number of regions that were begun.
+    begun: usize,
+    /// The bytes of the last of these behind the last piece.
+    bytes: &'m mut [u8],
+    /// Position of the first of those bytes.
+    at: usize,
+}
+
+impl<'m> Cut<'m> for Regions<'m, '_> {
+    fn to_write(&mut self, place: Stretch) -> Option<&'m mut [u8]> {
+        while self.begun <= place.region {
+            self.bytes = self.rest.next()?.bytes_mut();
+            (self.begun, self.at) = (self.begun + 1, 0);
+        }
+        let rest = core::mem::take(&mut self.bytes);
+        // The pieces are disjoint and sorted, so none begins before the last one ended.
+        let (_, rest) = rest.split_at_mut_checked(place.start.checked_sub(self.at)?)?;
+        let (bytes, rest) = rest.split_at_mut_checked(place.len())?;
+        (self.bytes, self.at) = (rest, place.end);
+        Some(bytes)
+    }
+
+    fn to_read(&mut self, place: Stretch) -> Option<&'m [u8]> {
+        self.to_write(place).map(|bytes| &*bytes)
+    }
+}
+
+/// The bytes of an arena, owned or borrowed. Hides the lifetime of the caller's bytes.
+pub(crate) trait Memory: Debug + Send + Sync {
+    /// Returns bytes to read, or `None` if there are no such bytes.
+    fn bytes(&self, place: Stretch) -> Option<&[u8]>;
+
+    /// Returns bytes to write, or `None` if there are no such bytes.
+    fn bytes_mut(&mut self, place: Stretch) -> Option<&mut [u8]>;
+
+    /// Cuts the arena along the pieces of a step, and fills those slots that there are; `None`
+    /// if the arena is too small.
+    fn lend<'m>(&'m mut self, spans: &StepSpans, slots: Slots<'_, 'm>) -> Option<()>;
+
+    /// Returns one stretch to write and the rest to read, or `None` if there is no such stretch.
+    fn around(&mut self, place: Stretch) -> Option<Around<'_>>;
+}
+
+impl Memory for Vec<Region<'_>> {
+    fn bytes(&self, place: Stretch) -> Option<&[u8]> {
+        self.get(place.region)?.bytes().get(place.range())
+    }
+
+    fn bytes_mut(&mut self, place: Stretch) -> Option<&mut [u8]> {
+        self.get_mut(place.region)?.bytes_mut().get_mut(place.range())
+    }
+
+    fn lend<'m>(&'m mut self, spans: &StepSpans, slots: Slots<'_, 'm>) -> Option<()> {
+        let mut regions = Regions { rest: self.iter_mut(), begun: 0, bytes: &mut [], at: 0 };
+        fill(spans, slots, &mut regions)
+    }
+
+    fn around(&mut self, place: Stretch) -> Option<Around<'_>> {
+        let (left, rest) = self.split_at_mut_checked(place.region)?;
+        let (memory, right) = rest.split_first_mut()?;
+        let (before, rest) = memory.bytes_mut().split_at_mut_checked(place.start)?;
+        let (bytes, after) = rest.split_at_mut_checked(place.len())?;
+        Some(Around { bytes, rest: Rest::Arena { written: place, left, before, after, right } })
+    }
+}
+
+impl<'a> NodeMemory<'a> {
+    /// Lends a step its operands; `None` if the memory is too small.
+    pub(super) fn of(memory: &'a mut dyn Memory, spans: &StepSpans) -> Option<Self> {
+        let mut lent = Self {
+            inputs: spans.inputs.iter().map(|_| Input::Absent).collect(),
+            outputs: spans.outputs.iter().map(|_| Output::Absent).collect(),
+            workspaces: spans.workspaces.iter().map(|_| Default::default()).collect(),
+        };
+        let Self { inputs, outputs, workspaces } = &mut lent;
+        memory.lend(spans, Slots { inputs, outputs, workspaces })?;
+        Some(lent)
+    }
+}

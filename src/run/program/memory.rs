@@ -1,0 +1,513 @@
+//! The memory of one step, lent without allocating.
+
+use alloc::{
+    format,
+    string::{String, ToString as _},
+};
+use core::array;
+
+use bytemuck::Pod;
+
+use crate::base::{Error, Result, ValueId, quoted};
+use crate::run::arena::{
+    Arena, Input, Memory, Output, Slots, Stretch, Writing, cast, cast_mut, count, mismatch,
+};
+use crate::run::program::operands::{Inputs, Operands, OutputAndInputs, whole};
+use crate::run::program::{Program, ProgramStep};
+
+impl Arena<'_> {
+    /// Lends the memory of one step, and allocates nothing: see [`StepMemory`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ArenaMismatch`] if the arena was made for another plan than the program, or the
+    /// step is one of another program.
+    pub fn step<'a>(
+        &'a mut self,
+        program: &Program,
+        step: ProgramStep<'a>,
+    ) -> Result<StepMemory<'a>> {
+        if !self.belongs_to(program.layout) {
+            return Err(mismatch(&program.plan));
+        }
+        if step.program.layout != program.layout {
+            return Err(mismatch(&step.program.plan));
+        }
+        Ok(StepMemory { memory: &mut self.regions, step })
+    }
+
+    /// Runs a program: calls `kernel` with every step and its memory, in order.
+    ///
+    /// # Errors
+    ///
+    /// As [`step`](Self::step), and the first error of `kernel`.
+    pub fn run<E: From<Error>>(
+        &mut self,
+        program: &Program,
+        mut kernel: impl FnMut(ProgramStep<'_>, &mut StepMemory<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for step in program.steps() {
+            kernel(step, &mut self.step(program, step)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// The memory of one step, for as long as the arena is borrowed.
+///
+/// There are several ways to it, from the simplest to the most general; none allocates.
+///
+/// - [`elementwise`](Self::elementwise) computes one output from inputs of its size, wherever
+///   they are.
+/// - [`input`](Self::input), [`output`](Self::output) and [`workspace`](Self::workspace) lend
+///   one operand.
+/// - [`split`](Self::split) lends all operands at once, where their numbers are known when
+///   the kernel is compiled.
+/// - [`output_and_inputs`](Self::output_and_inputs) lends one output with any number of inputs.
+/// - [`lend`](Self::lend) fills slots of the caller's, any number of them.
+///
+/// All but the first return typed slices, too: [`input_as`](Self::input_as),
+/// [`split_as`](Self::split_as).
+#[derive(Debug)]
+pub struct StepMemory<'a> {
+    pub(super) memory: &'a mut (dyn Memory + 'a),
+    pub(super) step: ProgramStep<'a>,
+}
+
+/// The kind of operand that an error is about.
+#[derive(Clone, Copy)]
+enum Kind {
+    Input,
+    Output,
+    Workspace,
+}
+
+impl<'a> StepMemory<'a> {
+    /// Returns the step whose memory it is.
+    pub const fn step(&self) -> ProgramStep<'a> {
+        self.step
+    }
+
+    /// Returns the bytes of the input at `position`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOperand`] if there is no such input, or it is not in the arena.
+    pub fn input(&self, position: usize) -> Result<&[u8]> {
+        let place = self.step.spans.inputs.get(position).and_then(|input| input.place);
+        let bytes = place.and_then(|place| self.memory.bytes(place));
+        bytes.ok_or_else(|| self.missing(Kind::Input, position))
+    }
+
+    /// Returns the input at `position` as elements of type `T`: `memory.input_as::<f32>(0)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`input`](Self::input), and if its size is no multiple of that of an element, or its
+    /// address none of an element's alignment.
+    pub fn input_as<T: Pod>(&self, position: usize) -> Result<&[T]> {
+        cast(self.input(position)?).map_err(|reason| self.refuse(Kind::Input, position, reason))
+    }
+
+    /// Returns the bytes of the output at `position`: those of its value, no more.
+    ///
+    /// If the step works in place they hold an input: see [`split`](Self::split).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOperand`] if there is no such output, or it is a
+    /// [view](ProgramStep::is_view) of an input, and not to be written.
+    pub fn output(&mut self, position: usize) -> Result<&mut [u8]> {
+        let step = self.step;
+        let output = step.spans.outputs.get(position);
+        let place = output.filter(|it| it.access == Writing::Exclusive).and_then(|it| it.place);
+        let bytes = place.and_then(|place| self.memory.bytes_mut(place));
+        bytes.ok_or_else(|| missing(step, Kind::Output, position))
+    }
+
+    /// Returns the output at `position` as elements of type `T`.
+    ///
+    /// # Errors
+    ///
+    /// As [`output`](Self::output), and if its size is no multiple of that of an element, or
+    /// its address none of an element's alignment.
+    pub fn output_as<T: Pod>(&mut self, position: usize) -> Result<&mut [T]> {
+        let step = self.step;
+        cast_mut(self.output(position)?)
+            .map_err(|reason| invalid(step, Kind::Output, position, reason))
+    }
+
+    /// Returns the scratch bytes at `position`; the workspaces of nodes that run as one follow
+    /// each other.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOperand`] if the plan has no such workspace.
+    pub fn workspace(&mut self, position: usize) -> Result<&mut [u8]> {
+        let step = self.step;
+        let place = step.spans.workspaces.get(position).map(|scratch| scratch.place);
+        let bytes = place.and_then(|place| self.memory.bytes_mut(place));
+        bytes.ok_or_else(|| missing(step, Kind::Workspace, position))
+    }
+
+    /// Returns the scratch memory at `position` as elements of type `T`.
+    ///
+    /// # Errors
+    ///
+    /// As [`workspace`](Self::workspace), and if its size is no multiple of that of an element,
+    /// or its address none of an element's alignment.
+    pub fn workspace_as<T: Pod>(&mut self, position: usize) -> Result<&mut [T]> {
+        let step = self.step;
+        cast_mut(self.workspace(position)?)
+            .map_err(|reason| invalid(step, Kind::Workspace, position, reason))
+    }
+
+    /// Lends all operands: `I` inputs, `O` outputs, `W` workspaces.
+    ///
+    /// ```
+    /// use arenaplan::arena::{Input, Output};
+    /// use arenaplan::program::{Operands, StepMemory};
+    /// use arenaplan::Result;
+    ///
+    /// /// Adds up bytes, modulo 256, from the last to the first.
+    /// fn suffix_sums(mut memory: StepMemory<'_>) -> Result<()> {
+    ///     let Operands { inputs: [x], outputs: [y], workspaces: [] } = memory.split()?;
+    ///     let Output::Exclusive(y) = y else { return Ok(()) };
+    ///     if let Input::Shared(x) = x {
+    ///         y[..x.len()].copy_from_slice(x);
+    ///     } // Otherwise the step works in place.
+    ///     for at in (1..y.len()).rev() {
+    ///         y[at - 1] = y[at - 1].wrapping_add(y[at]);
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOperand`] if the step has not exactly as many.
+    pub fn split<const I: usize, const O: usize, const W: usize>(
+        &mut self,
+    ) -> Result<Operands<'_, I, O, W>> {
+        let step = self.step;
+        let found =
+            [step.spans.inputs.len(), step.spans.outputs.len(), step.spans.workspaces.len()];
+        if found != [I, O, W] {
+            return Err(counts(step, "asked for were", [I, O, W]));
+        }
+        let mut inputs = [const { Input::Absent }; I];
+        let mut outputs = [const { Output::Absent }; O];
+        let mut workspaces = array::from_fn(|_| Default::default());
+        let slots =
+            Slots { inputs: &mut inputs, outputs: &mut outputs, workspaces: &mut workspaces };
+        match self.memory.lend(step.spans, slots) {
+            Some(()) => Ok(Operands { inputs, outputs, workspaces }),
+            None => Err(mismatch(&step.program.plan)),
+        }
+    }
+
+    /// Lends all operands as elements of type `T`, and workspaces as bytes:
+    /// `memory.split_as::<f32, 2, 1, 0>()`.
+    ///
+    /// Of bytes that an output and an input share, and that are more than either needs, those
+    /// at the end that are no whole element are left out.
+    ///
+    /// # Errors
+    ///
+    /// As [`split`](Self::split), and if an operand's size is no multiple of that of an
+    /// element, or its address none of an element's alignment.
+    pub fn split_as<T: Pod, const I: usize, const O: usize, const W: usize>(
+        &mut self,
+    ) -> Result<Operands<'_, I, O, W, T>> {
+        let step = self.step;
+        for (position, input) in step.spans.inputs.iter().enumerate() {
+            check_size::<T>(step, Kind::Input, position, input.place)?;
+        }
+        for (position, output) in step.spans.outputs.iter().enumerate() {
+            check_size::<T>(step, Kind::Output, position, output.place)?;
+        }
+        let Operands { inputs, outputs, workspaces } = self.split()?;
+        let mut error = None;
+        let mut position = 0;
+        let inputs = inputs.map(|input| {
+            let typed = input.elements();
+            position += 1;
+            typed.unwrap_or_else(|reason| {
+                error.get_or_insert_with(|| invalid(step, Kind::Input, position - 1, reason));
+                Input::Absent
+            })
+        });
+        position = 0;
+        let outputs = outputs.map(|output| {
+            let typed = output.elements();
+            position += 1;
+            typed.unwrap_or_else(|reason| {
+                error.get_or_insert_with(|| invalid(step, Kind::Output, position - 1, reason));
+                Output::Absent
+            })
+        });
+        match error {
+            None => Ok(Operands { inputs, outputs, workspaces }),
+            Some(error) => Err(error),
+        }
+    }
+
+    /// Lends one output together with all inputs, of which there may be any number.
+    ///
+    /// States that the step mutates are lent to be read.
+    ///
+    /// ```
+    /// use arenaplan::arena::{Input, Output};
+    /// use arenaplan::program::{OutputAndInputs, StepMemory};
+    /// use arenaplan::Result;
+    ///
+    /// /// Joins any number of inputs, except those that the plan put in their place.
+    /// fn concatenate(mut memory: StepMemory<'_>) -> Result<()> {
+    ///     let sizes = memory.step().inputs().map(|input| input.span.map_or(0, |span| span.bytes));
+    ///     let OutputAndInputs { output, inputs } = memory.output_and_inputs(0)?;
+    ///     let Output::Exclusive(output) = output else { return Ok(()) };
+    ///     let mut rest = output;
+    ///     for (input, bytes) in inputs.iter().zip(sizes) {
+    ///         let (piece, behind) = rest.split_at_mut(usize::try_from(bytes).unwrap());
+    ///         if let Input::Shared(bytes) = input {
+    ///             piece.copy_from_slice(bytes);
+    ///         }
+    ///         rest = behind;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOperand`] if there is no such output.
+    pub fn output_and_inputs(&mut self, position: usize) -> Result<OutputAndInputs<'_>> {
+        let step = self.step;
+        let Some(output) = step.spans.outputs.get(position) else {
+            return Err(missing(step, Kind::Output, position));
+        };
+        // An operand that is not written takes nothing away.
+        let nothing = Stretch { region: 0, start: 0, end: 0 };
+        let written = step.spans.written(position).unwrap_or(nothing);
+        let access = output.access;
+        match self.memory.around(written) {
+            Some(around) => Ok(OutputAndInputs {
+                output: match access {
+                    Writing::Absent => Output::Absent,
+                    Writing::Exclusive => Output::Exclusive(around.bytes),
+                    Writing::Within { input, offset } => Output::Within { input, offset },
+                },
+                inputs: Inputs { step, output: position, rest: around.rest },
+            }),
+            None => Err(mismatch(&step.program.plan)),
+        }
+    }
+
+    /// Lends all operands into slots of the caller's, by position; there may be more slots
+    /// than operands, and those are left as they are.
+    ///
+    /// ```
+    /// use arenaplan::arena::{Input, Output};
+    /// use arenaplan::program::StepMemory;
+    /// use arenaplan::Result;
+    ///
+    /// /// Returns how many bytes a step reads, of up to eight operands.
+    /// fn bytes_read(mut memory: StepMemory<'_>) -> Result<usize> {
+    ///     let mut inputs = [const { Input::Absent }; 8];
+    ///     let mut outputs = [const { Output::Absent }; 1];
+    ///     memory.lend(&mut inputs, &mut outputs, &mut [])?;
+    ///     Ok(inputs.iter().map(|it| if let Input::Shared(bytes) = it { bytes.len() } else { 0 }).sum())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOperand`] if there are fewer slots than operands.
+    pub fn lend<'m>(
+        &'m mut self,
+        inputs: &mut [Input<'m>],
+        outputs: &mut [Output<'m>],
+        workspaces: &mut [&'m mut [u8]],
+    ) -> Result<()> {
+        let step = self.step;
+        let spans = step.spans;
+        if inputs.len() < spans.inputs.len()
+            || outputs.len() < spans.outputs.len()
+            || workspaces.len() < spans.workspaces.len()
+        {
+            let slots = [inputs.len(), outputs.len(), workspaces.len()];
+            return Err(counts(step, "there are slots for", slots));
+        }
+        let lent = self.memory.lend(spans, Slots { inputs, outputs, workspaces });
+        lent.ok_or_else(|| mismatch(&step.program.plan))
+    }
+
+    /// Computes each element of the only output from the elements at the same place of all `I`
+    /// inputs, in order: whether the step works in place, or the output overlaps an input, makes
+    /// no difference. An output that is a view of an input is left as it is.
+    ///
+    /// ```
+    /// # use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
+    /// # let mut builder = Graph::builder("sum");
+    /// # let array = |name, kind| Value::new(name, kind, DType::FLOAT32, [4]);
+    /// # let a = builder.add_value(array("a", ValueKind::Input)?);
+    /// # let b = builder.add_value(array("b", ValueKind::Input)?);
+    /// # let c = builder.add_value(array("c", ValueKind::Activation)?);
+    /// # builder.add_node(Node::new("sum", "Add").reads([a, b]).writes([c]).in_place(1, 0));
+    /// # builder.add_output(c);
+    /// # let graph = builder.build()?;
+    /// # let plan = Planner::new().plan(&graph)?;
+    /// # let program = plan.program(&graph)?;
+    /// # let mut arena = plan.commit()?;
+    /// # arena.value_as_mut::<f32>(&plan, a)?.fill(1.0);
+    /// # arena.value_as_mut::<f32>(&plan, b)?.fill(2.0);
+    /// # for step in program.steps() {
+    /// let mut memory = arena.step(&program, step)?;
+    /// memory.elementwise(|[a, b]: [f32; 2]| a + b)?;
+    /// # }
+    /// # assert_eq!(arena.value_as::<f32>(&plan, c)?, [3.0; 4]);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOperand`] if the step has not one output and `I` inputs, one of them is
+    /// not in the arena, or has another size, or an address that is no multiple of an element's
+    /// alignment.
+    pub fn elementwise<T: Pod, const I: usize>(
+        &mut self,
+        mut compute: impl FnMut([T; I]) -> T,
+    ) -> Result<()> {
+        let step = self.step;
+        let &[output] = &*step.spans.outputs else {
+            return Err(counts(step, "asked for were", [I, 1, 0]));
+        };
+        if step.spans.inputs.len() != I {
+            return Err(counts(step, "asked for were", [I, 1, 0]));
+        }
+        let bytes = output.place.map_or(0, |place| place.len());
+        let elements = count::<T>(bytes);
+        let elements = elements.map_err(|reason| invalid(step, Kind::Output, 0, reason))?;
+        for (position, input) in step.spans.inputs.iter().enumerate() {
+            let Some(place) = input.place else {
+                return Err(missing(step, Kind::Input, position));
+            };
+            if place.len() != bytes {
+                let reason = format!("it has {} bytes, and the output {bytes}", place.len());
+                return Err(invalid(step, Kind::Input, position, reason));
+            }
+        }
+        let mut inputs = [const { Input::Absent }; I];
+        let mut outputs = [Output::Absent];
+        let slots = Slots { inputs: &mut inputs, outputs: &mut outputs, workspaces: &mut [] };
+        if self.memory.lend(step.spans, slots).is_none() {
+            return Err(mismatch(&step.program.plan));
+        }
+        let [output] = outputs;
+        let Output::Exclusive(output) = output else { return Ok(()) };
+        let output = whole::<T>(output);
+        let output = output.map_err(|reason| invalid(step, Kind::Output, 0, reason))?;
+        let mut sources = [const { Source::Behind(0) }; I];
+        for (position, (source, input)) in sources.iter_mut().zip(inputs).enumerate() {
+            let found = match input.elements() {
+                Ok(Input::Shared(elements)) => Ok(Source::Apart(elements)),
+                Ok(Input::Within { offset, .. }) => Ok(Source::Behind(offset)),
+                Ok(_) => Err("it is a state that the step mutates".into()),
+                Err(reason) => Err(reason),
+            };
+            *source = found.map_err(|reason| invalid(step, Kind::Input, position, reason))?;
+        }
+        for at in 0..elements {
+            // An input within the output begins at `at` or behind it, and was not yet written.
+            let operands = array::from_fn(|position| match &sources[position] {
+                Source::Apart(elements) => elements[at],
+                Source::Behind(offset) => output[at + offset],
+            });
+            output[at] = compute(operands);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn missing(&self, kind: Kind, position: usize) -> Error {
+        missing(self.step, kind, position)
+    }
+
+    #[cold]
+    fn refuse(&self, kind: Kind, position: usize, reason: String) -> Error {
+        invalid(self.step, kind, position, reason)
+    }
+}
+
+/// The place of the elements of an operand.
+enum Source<'m, T> {
+    Apart(&'m [T]),
+    /// In the output, so many elements behind its start.
+    Behind(usize),
+}
+
+/// Refuses an operand that is no whole number of elements of `T`.
+fn check_size<T>(
+    step: ProgramStep<'_>,
+    kind: Kind,
+    position: usize,
+    place: Option<Stretch>,
+) -> Result<()> {
+    let bytes = place.map_or(0, |place| place.len());
+    match count::<T>(bytes) {
+        Ok(_) => Ok(()),
+        Err(reason) => Err(invalid(step, kind, position, reason)),
+    }
+}
+
+#[cold]
+fn counts(
+    step: ProgramStep<'_>,
+    context: &str,
+    [inputs, outputs, workspaces]: [usize; 3],
+) -> Error {
+    let spans = step.spans;
+    let found = [spans.inputs.len(), spans.outputs.len(), spans.workspaces.len()];
+    let [i, o, w] = found;
+    Error::InvalidOperand {
+        step: quoted(step.name()),
+        operand: "all operands".into(),
+        reason: format!(
+            "there are {i} inputs, {o} outputs and {w} workspaces; {context} {inputs}, {outputs} and {workspaces}"
+        ),
+    }
+}
+
+#[cold]
+fn missing(step: ProgramStep<'_>, kind: Kind, position: usize) -> Error {
+    let spans = step.spans;
+    let value = match kind {
+        Kind::Input => spans.inputs.get(position).map(|input| input.value),
+        Kind::Output => spans.outputs.get(position).map(|output| output.value),
+        Kind::Workspace => None,
+    };
+    let reason = match value {
+        None => "there is no such operand",
+        Some(None) => "it is left out, or not read",
+        Some(Some(_)) if step.is_view(position) && matches!(kind, Kind::Output) => {
+            "it is a view of an input, and already what it should be"
+        }
+        Some(Some(_)) => "it is not in the arena",
+    };
+    invalid(step, kind, position, reason.into())
+}
+
+#[cold]
+fn invalid(step: ProgramStep<'_>, kind: Kind, position: usize, reason: String) -> Error {
+    let (word, value) = match kind {
+        Kind::Input => ("input", step.inputs().nth(position).and_then(|input| input.value)),
+        Kind::Output => ("output", step.outputs().nth(position).and_then(|output| output.value)),
+        Kind::Workspace => ("workspace", None),
+    };
+    let named = |value: ValueId| Some(quoted(&step.program.plan.placement(value)?.name));
+    let operand = match value.map(|value| named(value).unwrap_or_else(|| value.to_string())) {
+        Some(name) => format!("{word} {position} (value {name})"),
+        None => format!("{word} {position}"),
+    };
+    Error::InvalidOperand { step: quoted(step.name()), operand, reason }
+}

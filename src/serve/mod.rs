@@ -1,0 +1,6 @@
+//! What servers need: the plans of a model for many shapes, and arenas leased under one cap.
+
+#[cfg(feature = "serde")]
+pub mod model;
+#[cfg(feature = "std")]
+pub mod pool;
