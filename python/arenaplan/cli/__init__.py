@@ -16,18 +16,10 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from arenaplan import __version__, _start
-from arenaplan.cli.parser import (
-    COMMANDS,
-    Parser,
-    add_general,
-    command_at,
-    overview,
-    parse,
-)
-from arenaplan.cli.voice import Voice, detail, paint, set_voice, voice
-from arenaplan.close import did_you_mean
-from arenaplan.errors import (
+from arenaplan import __version__
+from arenaplan.base import start as _start
+from arenaplan.base.close import did_you_mean
+from arenaplan.base.errors import (
     CapacityExceeded,
     DeviceUnavailable,
     InternalError,
@@ -40,6 +32,15 @@ from arenaplan.errors import (
     UnsupportedModel,
     VerificationError,
 )
+from arenaplan.cli.parser import (
+    COMMANDS,
+    Parser,
+    add_general,
+    command_at,
+    overview,
+    parse,
+)
+from arenaplan.cli.voice import Voice, detail, paint, set_voice, voice
 
 if TYPE_CHECKING:
     from arenaplan.cli.syntax.common import Commands
@@ -100,8 +101,8 @@ def _execute(options: argparse.Namespace) -> None:
     if "model" not in options or "max_nodes" not in options:
         execute(options)
         return
+    from arenaplan.base.limits import applied
     from arenaplan.cli.inputs import limits_of, read_model
-    from arenaplan.limits import applied
 
     with applied(limits_of(options)):
         options.model = read_model(options.model)
@@ -171,7 +172,7 @@ def _report(error: Exception) -> int:
 
         print(f"{name} {worded(error)}", file=sys.stderr)
     if voice.verbose:
-        from arenaplan.cures import CURES
+        from arenaplan.base.cures import CURES
 
         detail(f"cure: {CURES.get(type(error).__name__, 'see docs/errors.md')}")
     return code

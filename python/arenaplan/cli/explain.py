@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.ahead import Ahead, load_ahead, tell_flow
 from arenaplan.cli.common import print_json, shown, size
 from arenaplan.cli.options import plan_options, seen_by
@@ -13,14 +14,13 @@ from arenaplan.cli.plan import step_label, summarize
 from arenaplan.cli.proofs import proof_of
 from arenaplan.cli.recompute import curve_document, print_curve
 from arenaplan.cli.watch import watching
-from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
 from arenaplan.report import report_of
 
 if TYPE_CHECKING:
     from arenaplan import Explanation, WhatIfs
-    from arenaplan.planning import TimedExplanation
-    from arenaplan.tradeoff import Point
+    from arenaplan.planner.planning import TimedExplanation
+    from arenaplan.planner.tradeoff import Point
 
 
 def execute(options: argparse.Namespace) -> None:
