@@ -10,7 +10,8 @@ from arenaplan.base.errors import PlannerError
 from arenaplan.cli.common import command, is_tflite, model_word, shown, size
 from arenaplan.cli.options import build_of
 from arenaplan.deploy.export.operator_order import better_order, reordered
-from arenaplan.deploy.export.tflm import own_arena, plan_inside, plan_tflm
+from arenaplan.deploy.export.tflm import plan_inside, plan_tflm
+from arenaplan.tflite.files import own_arena
 from arenaplan.tflite.reader.tflite_model import Model, parse, read_bytes
 from arenaplan.tflite.reader.timeline import timeline_of
 from arenaplan.tflite.runtime.arena import ArenaTotal, total
