@@ -8,7 +8,7 @@ from typing import Final
 
 from arenaplan import __version__, _core
 from arenaplan.base.errors import InvalidOption
-from arenaplan.cli import whole_parser
+from arenaplan.cli.commands import whole_parser
 from arenaplan.cli.common import say
 from arenaplan.cli.parser import COMMANDS, EXAMPLES, GROUPS
 
