@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
 
 HEAD = """# Errors: causes and cures
 
-Every error that arenaplan raises on purpose is a class of `arenaplan.base.errors`, derives from
+Every error that arenaplan raises on purpose is a class of `ap.errors`, derives from
 `PlannerError`, and names the value, node or field at fault in its message. The Rust core has a
 variant of the same name for each of its errors. The command line prints class and message on
 stderr, with `--verbose` also the cure, and exits with the code in the last column. A class catches
