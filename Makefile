@@ -164,6 +164,7 @@ check-generated: develop
 	$(BIN)/python tools/maps.py --check
 	$(BIN)/python tools/tutorial_models.py --check
 	$(BIN)/python tools/errors.py --check
+	$(BIN)/python tools/wings.py --check
 	$(MAKE) --no-print-directory stubs STUB=$(VENV)/_core.pyi
 	diff -u python/arenaplan/_core.pyi $(VENV)/_core.pyi || { echo "run 'make stubs'" >&2; exit 1; }
 	cargo test $(CHECKED) --test it header
@@ -187,6 +188,10 @@ readme: develop ## regenerate the table of arenas in README.md
 .PHONY: operators
 operators: develop ## regenerate the table of operators in docs/operators.md
 	$(BIN)/python tools/operators.py
+
+.PHONY: wings
+wings: $(VENV)/.ready ## regenerate the table of wings in DESIGN.md
+	$(BIN)/python tools/wings.py
 
 .PHONY: errors
 errors: develop ## regenerate docs/errors.md

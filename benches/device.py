@@ -172,7 +172,7 @@ def measured(name: str, network: Network, options: argparse.Namespace) -> Row:
 
     import arenaplan as ap
     from arenaplan._core import step_times
-    from arenaplan.device.backend import BACKEND
+    from arenaplan.run.cuda.cuda_backend import BACKEND
 
     rounds, streams = options.rounds, options.streams
     module, inputs = _calibrated(network), network.inputs

@@ -1,242 +1,78 @@
 # The names of the package, which `__init__.py` imports from here at their first use.
 
-from . import backend as backend
-from . import errors as errors
-from ._core import (
-    Allocation,
-    Arena,
-    ArenaBytes,
-    Assign,
-    Block,
-    CallerBuffer,
-    Estimate,
-    Hazard,
-    Hazards,
-    IncrementalArena,
-    IncrementalPlacement,
-    IncrementalPlanner,
-    Lease,
-    Level,
-    LineBuffer,
-    Live,
-    MoveCost,
-    Packing,
-    Paging,
-    PlacedWorkspace,
-    Placement,
-    Plan,
-    PlannedSpace,
-    RecomputeCurve,
-    RecomputePoint,
-    RowsInPlace,
-    Share,
-    SharedPlan,
-    SimpleArena,
-    StepOperands,
-    StoragePlan,
-    Strips,
-    Target,
-    Timetable,
-    Transfer,
-    __version__,
-    graph_schema,
-    hazards_schema,
-    model_schema,
-    plan_schema,
-    techniques,
+from . import classic as classic
+from . import formats as formats
+from . import graph as graph
+from . import planner as planner
+from . import report as report
+from . import run as run
+from . import tflite as tflite
+from . import train as train
+from ._core import Arena, LineBuffer, Live, Paging, Plan, Strips, Target, Transfer, __version__
+from .base import errors as errors
+from .base.errors import PlannerError
+from .formats import from_exported_program, from_jaxpr, from_train_step, load
+from .graph import Effects, Graph, Window
+from .graph.model import Model
+from .planner import (
+    Buffer,
+    PlanOptions,
+    Problem,
+    Space,
+    diff,
+    explain,
+    pack,
+    plan,
+    plan_together,
+    recompute_curve,
+    spilled,
+    targets,
 )
-from .batch import Outcome, plan_many
-from .changes import Change, Diff, Place, SpaceChange, diff
-from .dynamic import (
-    DynamicExecutor,
-    PlanFamily,
-    StagedExecutor,
-    StageReport,
-    plan_family,
-)
-from .errors import PlannerError
-from .executor import Executor
-from .gating import Gate, GateRow, GrowthCause, gate
-from .gradients import TrainingGraph, adam, gradient, sgd
-from .graph import (
-    Choice,
-    Effects,
-    Flow,
-    Graph,
-    InPlace,
-    Node,
-    Origin,
-    Overlap,
-    Value,
-    View,
-    Window,
-)
-from .importers import load
-from .importers.document import from_runtime_json
-from .importers.live import from_exported_program, from_jaxpr, from_joint_graph, from_train_step
-from .model import Model
-from .options import PlanOptions, targets
-from .packing import Buffer, Problem, Repacking, pack
-from .places import place_nodes
-from .planning import Explanation, explain, plan, plan_together, recompute_curve
-from .proving import Proof, check_proof, proof_schema, prove
-from .report import map_page, map_svg, map_trace, plot, report_of, report_schema
-from .server import Server, ServerStatistics, Session
-from .sharing import (
-    Coloring,
-    color_nodes,
-    find_assigns,
-    fuse,
-    order_mutations,
-    share_storage,
-)
-from .spaces import Space
-from .spill import Spilled, spilled
-from .storage import (
-    StorageEntry,
-    StorageNode,
-    StorageOperand,
-    StoragePool,
-    load_params,
-    runtime_json,
-    save_params,
-)
-from .symbols import Symbol, group, op, variable
-from .training import StepReport, Trainer
-from .whatif import WhatIf, WhatIfs, what_if
+from .run import DynamicExecutor, Executor, Server, StagedExecutor, plan_family
 
 __all__ = [
-    "Allocation",
     "Arena",
-    "ArenaBytes",
-    "Assign",
-    "Block",
     "Buffer",
-    "CallerBuffer",
-    "Change",
-    "Choice",
-    "Coloring",
-    "Diff",
     "DynamicExecutor",
     "Effects",
-    "Estimate",
     "Executor",
-    "Explanation",
-    "Flow",
-    "Gate",
-    "GateRow",
     "Graph",
-    "GrowthCause",
-    "Hazard",
-    "Hazards",
-    "InPlace",
-    "IncrementalArena",
-    "IncrementalPlacement",
-    "IncrementalPlanner",
-    "Lease",
-    "Level",
     "LineBuffer",
     "Live",
     "Model",
-    "MoveCost",
-    "Node",
-    "Origin",
-    "Outcome",
-    "Overlap",
-    "Packing",
     "Paging",
-    "Place",
-    "PlacedWorkspace",
-    "Placement",
     "Plan",
-    "PlanFamily",
     "PlanOptions",
-    "PlannedSpace",
     "PlannerError",
     "Problem",
-    "Proof",
-    "RecomputeCurve",
-    "RecomputePoint",
-    "Repacking",
-    "RowsInPlace",
     "Server",
-    "ServerStatistics",
-    "Session",
-    "Share",
-    "SharedPlan",
-    "SimpleArena",
     "Space",
-    "SpaceChange",
-    "Spilled",
-    "StageReport",
     "StagedExecutor",
-    "StepOperands",
-    "StepReport",
-    "StorageEntry",
-    "StorageNode",
-    "StorageOperand",
-    "StoragePlan",
-    "StoragePool",
     "Strips",
-    "Symbol",
     "Target",
-    "Timetable",
-    "Trainer",
-    "TrainingGraph",
     "Transfer",
-    "Value",
-    "View",
-    "WhatIf",
-    "WhatIfs",
     "Window",
     "__version__",
-    "adam",
-    "backend",
-    "check_proof",
-    "color_nodes",
+    "classic",
     "diff",
     "errors",
     "explain",
-    "find_assigns",
+    "formats",
     "from_exported_program",
     "from_jaxpr",
-    "from_joint_graph",
-    "from_runtime_json",
     "from_train_step",
-    "fuse",
-    "gate",
-    "gradient",
-    "graph_schema",
-    "group",
-    "hazards_schema",
+    "graph",
     "load",
-    "load_params",
-    "map_page",
-    "map_svg",
-    "map_trace",
-    "model_schema",
-    "op",
-    "order_mutations",
     "pack",
-    "place_nodes",
     "plan",
     "plan_family",
-    "plan_many",
-    "plan_schema",
     "plan_together",
-    "plot",
-    "proof_schema",
-    "prove",
+    "planner",
     "recompute_curve",
-    "report_of",
-    "report_schema",
-    "runtime_json",
-    "save_params",
-    "sgd",
-    "share_storage",
+    "report",
+    "run",
     "spilled",
     "targets",
-    "techniques",
-    "variable",
-    "what_if",
+    "tflite",
+    "train",
 ]

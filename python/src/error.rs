@@ -42,7 +42,7 @@ impl Named for arenaplan_classic::Error {
     }
 }
 
-/// Returns the exception of `arenaplan.errors` that stands for `error`.
+/// Returns the exception of `arenaplan.base.errors` that stands for `error`.
 pub(crate) fn raise(py: Python<'_>, error: &impl Named) -> PyErr {
     error.core().map_or_else(
         || raise_named(py, error.kind(), error.to_string()),
@@ -70,13 +70,13 @@ fn raise_core(py: Python<'_>, error: &Error) -> PyErr {
     exception
 }
 
-/// Returns an exception of `arenaplan.errors` by name.
+/// Returns an exception of `arenaplan.base.errors` by name.
 pub(crate) fn raise_named(py: Python<'_>, name: &str, message: String) -> PyErr {
     if name == "Interrupted" {
         return PyErr::new::<pyo3::exceptions::PyKeyboardInterrupt, _>(message);
     }
     let exception = py
-        .import("arenaplan.errors")
+        .import("arenaplan.base.errors")
         .and_then(|errors| errors.getattr(name).or_else(|_| errors.getattr("InternalError")))
         .and_then(|class| class.call1((message,)));
     match exception {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from arenaplan.executor import BACKEND
+
 import arenaplan as ap
 from arenaplan import _core
-from arenaplan.executor import BACKEND
 
 Slots = Sequence[Sequence[ap.Choice]]
 

@@ -12,8 +12,8 @@ import pytest
 
 import arenaplan as ap
 import light_models
+from arenaplan.base.errors import InputMismatch, InvalidBuffer, InvalidOption, TargetMismatch
 from arenaplan.cli import main
-from arenaplan.errors import InputMismatch, InvalidBuffer, InvalidOption, TargetMismatch
 from networks import F32, noise, small_network
 
 
@@ -123,7 +123,7 @@ def test_plan_files_say_which_buffers_are_the_callers(tmp_path: Path) -> None:
     assert names == {"x": 96, "c": 96, "d": 96}
     assert [plan.space_name(i) for i in range(4)] == ["arena", "caller:x", "caller:c", "caller:d"]
     document = json.loads(plan.to_json())
-    jsonschema.validate(document, json.loads(ap.plan_schema()))
+    jsonschema.validate(document, json.loads(ap.planner.plan_schema()))
     plan.save(tmp_path / "plan.json")
     again = ap.Plan.load(tmp_path / "plan.json")
     again.check(graph)
@@ -143,7 +143,7 @@ def test_a_family_of_plans_leaves_outputs_to_the_caller() -> None:
         model, bind={"n": range(1, 40)}, outputs="caller", alignment=1, target="ideal"
     )
     assert family.arena_bytes == 4 * 39  # The largest input; what is behind it is outside.
-    assert family.at(n=7).caller_buffers == [ap.CallerBuffer(2, "z", 28)]
+    assert family.at(n=7).caller_buffers == [ap.planner.CallerBuffer(2, "z", 28)]
     with ap.DynamicExecutor(family) as executor:
         np.testing.assert_array_equal(executor.run({"x": np.full(5, -2, np.float32)})["z"], 2)
 
@@ -156,7 +156,7 @@ def test_what_knows_no_memory_of_the_caller_refuses_it(tmp_path: Path) -> None:
         ap.plan(graph, outputs="caller", spaces="sram=1KiB,psram=1MiB", target="ideal")
     with pytest.raises(InvalidOption):
         ap.plan_together([graph], "concurrent", outputs="caller", target="ideal")
-    from arenaplan.export.c import header_of
+    from arenaplan.deploy.export.c import header_of
 
     with pytest.raises(TargetMismatch):
         header_of(graph, ap.plan(graph, outputs="caller", target="ideal"))

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import arenaplan as ap
 import light_models
-from arenaplan.executor import compiled
+from arenaplan.run.numpy import compiled
 from flow_graphs import Builder
 from group_runs import check, same_bytes, scratch_of, sizes_of
 from step_costs import workspace_choices
@@ -257,7 +257,7 @@ class Model:
         feed = {"x": self.rng.standard_normal(self.shape).astype(np.float32)}
         (wanted,) = light_models.onnx_runtime(model).run(None, feed)
         loaded = ap.load(path)
-        rest = [name for name in ap.techniques() if name not in ("streaming", "overlap")]
+        rest = [name for name in ap.planner.techniques() if name not in ("streaming", "overlap")]
         plain, plan = (
             ap.plan(loaded, optimize=rest, target="numpy", workspace="none"),
             ap.plan(loaded, target="numpy", workspace="none"),

@@ -145,8 +145,21 @@ def test_rows_of_the_comparison_are_what_the_planners_give(
 
 def test_every_public_name_is_on_one_page_of_the_reference() -> None:
     pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
-    names = re.findall(r"^::: arenaplan\.(\w+)$", pages, re.MULTILINE)
-    assert sorted(names) == sorted(set(arenaplan.__all__) - {"__version__"})
+    names = re.findall(r"^::: arenaplan\.([\w.]+)$", pages, re.MULTILINE)
+    top = set(arenaplan.__all__) - {"__version__"}
+    wings = {name for name in top if hasattr(getattr(arenaplan, name), "__path__")}
+    assert {"classic", "report", "train"} <= wings
+    below = {
+        f"{wing}.{name}"
+        for wing in wings
+        for name in getattr(arenaplan, wing).__all__
+        if name not in top
+    }
+    assert sorted(names) == sorted((top - wings) | below)
+
+
+def test_the_package_has_few_names() -> None:
+    assert len(arenaplan.__all__) <= 45
 
 
 TRAINING = (ROOT / "docs" / "training.md").read_text().partition("\n## Import a training step")
@@ -179,7 +192,7 @@ def test_the_recipes_for_other_runtimes_run(recipe: str) -> None:
 
 
 def test_every_exception_is_a_planner_error_and_is_documented() -> None:
-    from arenaplan import errors
+    from arenaplan.base import errors
 
     for name, value in vars(errors).items():
         if isinstance(value, type) and value.__module__ == errors.__name__:
@@ -188,8 +201,8 @@ def test_every_exception_is_a_planner_error_and_is_documented() -> None:
 
 
 def test_every_exception_has_a_cure_on_its_page() -> None:
-    from arenaplan import errors
-    from arenaplan.cures import CURES
+    from arenaplan.base import errors
+    from arenaplan.base.cures import CURES
 
     page = (ROOT / "docs" / "errors.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \|(.*)$", page, re.MULTILINE))
@@ -211,4 +224,4 @@ def test_every_error_of_the_core_has_an_exception() -> None:
     assert len(kinds) > 20
     # These are KeyboardInterrupt and OSError.
     for kind in set(kinds) - {"Interrupted", "FileUnreadable"}:
-        assert issubclass(getattr(arenaplan.errors, kind), arenaplan.PlannerError)
+        assert issubclass(getattr(arenaplan.base.errors, kind), arenaplan.PlannerError)

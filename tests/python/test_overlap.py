@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 import arenaplan as ap
 import light_models
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.executor.signatures import group_of
-from arenaplan.executor.staging import staged_run
-from arenaplan.executor.steps import aligned_bytes, arena_arrays
-from arenaplan.ops.windows import Side, lead
+from arenaplan.graph.ops.window_ops import Side, lead
+from arenaplan.run.numpy.signatures import group_of
+from arenaplan.run.numpy.staging import staged_run
+from arenaplan.run.numpy.steps import aligned_bytes, arena_arrays
 from flow_graphs import Builder
 from group_runs import inputs_of, run_with_choice
 from step_costs import staging_choices
@@ -218,12 +218,12 @@ def test_files_and_reports_name_the_rule_and_the_bytes(
     plan = alone(graph)
     plan.save(tmp_path / "plan.json")
     document = json.loads((tmp_path / "plan.json").read_text())
-    jsonschema.validate(document, json.loads(ap.plan_schema()))
+    jsonschema.validate(document, json.loads(ap.planner.plan_schema()))
     assert document["options"]["optimize"] == ["overlap"]
     again = ap.Plan.load(tmp_path / "plan.json")
     again.check(graph)
     assert [share.rule for share in again.shares] == ["overlap"]
-    (why,) = ap.report_of(again, graph)["why"]
+    (why,) = ap.report.report_of(again, graph)["why"]
     assert why["rule"] == "overlap"
     assert why["bytes"] == 64 * 32 * 4
     # The last row is still needed when all but one are written: 63 differences of 64 bytes.

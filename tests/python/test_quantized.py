@@ -12,11 +12,11 @@ import pytest
 from onnx import TensorProto, helper
 
 import arenaplan as ap
-from arenaplan.errors import TargetMismatch, UnknownShape
-from arenaplan.executor import compiled
-from arenaplan.executor.chained import in_chains
-from arenaplan.executor.signatures import group_of
-from arenaplan.executor.streaming import tilings
+from arenaplan.base.errors import TargetMismatch, UnknownShape
+from arenaplan.run.numpy import compiled
+from arenaplan.run.numpy.chained import in_chains
+from arenaplan.run.numpy.signatures import group_of
+from arenaplan.run.numpy.streaming import tilings
 from quantized_models import MICROSOFT, RNG, Model, integers, narrow_weights, node, scale
 
 # -- bytes that live ---------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def residual(folder: Path, dtype: Any) -> Model:
 def test_values_of_a_quantized_model_live_as_small_integers(tmp_path: Path, dtype: Any) -> None:
     model = residual(tmp_path, dtype)
     graph = ap.load(model.path)
-    names = [name for name in ap.techniques() if name != "recompute"]
+    names = [name for name in ap.planner.techniques() if name != "recompute"]
     small = ap.plan(graph, target="ideal")
     wide = ap.plan(graph, target="ideal", optimize=names)
     image = 16 * 12 * 12

@@ -12,12 +12,12 @@ import pytest
 
 import arenaplan as ap
 from arenaplan._core import nodes_in_strips
-from arenaplan.errors import InvalidGroup, PlanMismatch, PlannerError, UnsupportedOp
-from arenaplan.executor import BACKEND
-from arenaplan.executor.groups import NotAGroup
-from arenaplan.executor.stages import Former
-from arenaplan.ops import ROWS
-from arenaplan.ops.boxes import Uncuttable, whole
+from arenaplan.base.errors import InvalidGroup, PlanMismatch, PlannerError, UnsupportedOp
+from arenaplan.graph.ops import ROWS
+from arenaplan.graph.ops.boxes import Uncuttable, whole
+from arenaplan.run.numpy import BACKEND
+from arenaplan.run.numpy.groups import NotAGroup
+from arenaplan.run.numpy.stages import Former
 from cnn_models import Network, random_cnn
 from networks import noise
 
@@ -314,7 +314,7 @@ def corrupted(strips: ap.Strips, chosen: random.Random) -> ap.Strips:
     if kind == "pair" and pairs:
         at = chosen.randrange(len(pairs))
         others = [line.value for line in buffers] + [pair.value for pair in pairs]
-        pairs[at] = ap.RowsInPlace(pairs[at].value, chosen.choice(others))
+        pairs[at] = ap.planner.RowsInPlace(pairs[at].value, chosen.choice(others))
     elif kind == "drop" and buffers:
         del buffers[chosen.randrange(len(buffers))]
     elif buffers:

@@ -13,10 +13,10 @@ import onnx
 import pytest
 
 import arenaplan as ap
-from arenaplan import backend
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli import main
-from arenaplan.errors import InvalidOption
-from arenaplan.options import PlanOptions
+from arenaplan.graph import costs
+from arenaplan.planner.plan_options import PlanOptions
 from networks import noise
 from step_costs import step_seconds, step_ways
 
@@ -89,7 +89,7 @@ def test_of_equal_bytes_the_fastest_plan_is_taken() -> None:
     graph = perceptron(rows=128, layers=3)
     plan = ap.plan(graph, max_slowdown=1e9)
     for left_out in SLOW:
-        names = [name for name in ap.techniques() if name != left_out]
+        names = [name for name in ap.planner.techniques() if name != left_out]
         other = ap.plan(graph, optimize=names, max_slowdown=1e9)
         if other.arena_bytes == plan.arena_bytes:
             assert seconds(graph, plan) <= seconds(graph, other) * (1 + 1e-9)
@@ -194,10 +194,10 @@ class Machine:
     def costs(self, graph: ap.Graph) -> Machine:
         return self
 
-    def step(self, nodes: Sequence[int], staged: bool) -> backend.StepCost:
+    def step(self, nodes: Sequence[int], staged: bool) -> costs.StepCost:
         seconds = 1 if len(nodes) == 1 else 2 * len(nodes)
-        slot = (ap.Choice(64 * len(nodes), 1.0),)
-        return backend.StepCost((slot,), [backend.Way(64 * len(nodes), seconds * 10**9)])
+        slot = (ap.graph.Choice(64 * len(nodes), 1.0),)
+        return costs.StepCost((slot,), [costs.Way(64 * len(nodes), seconds * 10**9)])
 
     def step_in_strips(self, nodes: Sequence[int], strips: ap.Strips) -> None:
         return None
@@ -205,7 +205,7 @@ class Machine:
     def groupings(self) -> list[list[list[int]]]:
         return []
 
-    def row_kernels(self, nodes: Sequence[int]) -> list[backend.RowKernel]:
+    def row_kernels(self, nodes: Sequence[int]) -> list[costs.RowKernel]:
         return []
 
     def runs_in_strips(self, nodes: Sequence[int], strips: ap.Strips) -> bool:
@@ -214,9 +214,9 @@ class Machine:
 
 @pytest.fixture
 def machine() -> Iterator[ap.Target]:
-    backend.register("machine", Machine)
-    yield ap.Target("machine", ap.techniques())
-    backend._BACKENDS.pop("machine")
+    costs.register("machine", Machine().costs)
+    yield ap.Target("machine", ap.planner.techniques())
+    costs._RUNTIMES.pop("machine")
 
 
 def test_a_second_backend_makes_checks_and_saves_plans(machine: ap.Target, tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_explain_tells_bytes_and_time_of_every_technique(
 ) -> None:
     assert main(["explain", str(model), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found["levels"]) == set(found["switched"]) == set(ap.techniques())
+    assert set(found["levels"]) == set(found["switched"]) == set(ap.planner.techniques())
     assert found["levels"]["streaming"]["bytes"] <= found["levels"]["order"]["bytes"]
     points = [(point["bytes"], point["seconds"]) for point in found["points"]]
     assert len(points) > 1
@@ -303,7 +303,7 @@ def test_each_row_of_explain_is_the_plan_that_it_names(
     graph = perceptron(**LAYERS)
     options = PlanOptions(max_slowdown=limit, workspace=workspace)
     found = ap.explain(graph, options)
-    known = ap.techniques()
+    known = ap.planner.techniques()
     assert found.plan.to_json() == ap.plan(graph, options).to_json()
     assert found.without.bytes == ap.plan(graph, options, optimize="none").arena_bytes
     for at, name in enumerate(known):
@@ -315,10 +315,10 @@ def test_each_row_of_explain_is_the_plan_that_it_names(
 
 def test_the_core_asks_a_backend_and_raises_its_errors(machine: ap.Target) -> None:
     class Broken(Machine):
-        def step(self, nodes: Sequence[int], staged: bool) -> backend.StepCost:
+        def step(self, nodes: Sequence[int], staged: bool) -> costs.StepCost:
             raise ValueError("no clock")
 
-    backend.register("machine", Broken)
+    costs.register("machine", Broken().costs)
     with pytest.raises(ValueError, match="no clock"):
         ap.plan(perceptron(), target=machine)
 

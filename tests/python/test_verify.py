@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import arenaplan as ap
-from arenaplan.errors import VerificationError
-from arenaplan.executor.registry import Step
-from arenaplan.importers.onnx import load_onnx
+from arenaplan.base.errors import VerificationError
+from arenaplan.formats.onnx import load_onnx
+from arenaplan.run.numpy.registry import Step
 from networks import F32, noise, small_network
 
 
@@ -109,7 +109,7 @@ def test_verification_finds_a_kernel_that_remembers(custom: Any) -> None:
 class TamperedPlan:
     """A plan with some of its placements changed, that claims to be valid."""
 
-    def __init__(self, plan: ap.Plan, changes: dict[int, ap.Placement | None]) -> None:
+    def __init__(self, plan: ap.Plan, changes: dict[int, ap.planner.Placement | None]) -> None:
         self._plan = plan
         self.placements = list(plan.placements)
         for index, placement in changes.items():

@@ -17,12 +17,14 @@ class PlacedPlan:
     def __init__(self, plan: ap.Plan, offsets: dict[int, int], arena_bytes: int) -> None:
         self._plan = plan
         self.arena_bytes = arena_bytes
-        self.spaces = [ap.PlannedSpace("arena", arena_bytes, arena_bytes, "feasible", 64, None, 1)]
+        self.spaces = [
+            ap.planner.PlannedSpace("arena", arena_bytes, arena_bytes, "feasible", 64, None, 1)
+        ]
         self.placements = list(plan.placements)
         for index, offset in offsets.items():
             place = plan.placements[index]
             assert place is not None
-            self.placements[index] = ap.Placement(0, offset, place.bytes, place.live)
+            self.placements[index] = ap.planner.Placement(0, offset, place.bytes, place.live)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._plan, name)
@@ -78,8 +80,8 @@ def test_operands_of_a_concatenation_may_lie_in_it(copied: tuple[int, ...]) -> N
 
 
 def test_a_concatenation_copies_only_what_lies_elsewhere() -> None:
-    from arenaplan.executor.groups import Unit
-    from arenaplan.executor.steps import prepare
+    from arenaplan.run.numpy.groups import Unit
+    from arenaplan.run.numpy.steps import prepare
 
     graph, offsets, size = concatenation((1,))
     memory = np.empty(size, np.uint8)

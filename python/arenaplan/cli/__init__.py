@@ -12,22 +12,12 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from arenaplan import __version__, _start
-from arenaplan.cli.parser import (
-    COMMANDS,
-    Parser,
-    add_general,
-    command_at,
-    overview,
-    parse,
-)
-from arenaplan.cli.voice import Voice, detail, paint, set_voice, voice
-from arenaplan.close import did_you_mean
-from arenaplan.errors import (
+from arenaplan.base import start as _start
+from arenaplan.base.close import did_you_mean
+from arenaplan.base.errors import (
     CapacityExceeded,
     DeviceUnavailable,
     InternalError,
@@ -40,9 +30,9 @@ from arenaplan.errors import (
     UnsupportedModel,
     VerificationError,
 )
-
-if TYPE_CHECKING:
-    from arenaplan.cli.syntax.common import Commands
+from arenaplan.cli.commands import add_command_to, make_parser, whole_commands
+from arenaplan.cli.parser import COMMANDS, command_at, parse
+from arenaplan.cli.voice import Voice, detail, paint, set_voice, voice
 
 CHECK_FAILED, BAD_INPUT, UNSUPPORTED, INTERNAL, INTERRUPTED = 1, 2, 3, 4, 130
 
@@ -100,52 +90,12 @@ def _execute(options: argparse.Namespace) -> None:
     if "model" not in options or "max_nodes" not in options:
         execute(options)
         return
+    from arenaplan.base.limits import applied
     from arenaplan.cli.inputs import limits_of, read_model
-    from arenaplan.limits import applied
 
     with applied(limits_of(options)):
         options.model = read_model(options.model)
         execute(options)
-
-
-def make_parser() -> tuple[Parser, Commands]:
-    """Return the parser, and the place where commands are added."""
-    parser = Parser(
-        prog="arenaplan",
-        usage="arenaplan [OPTION]… COMMAND …",
-        description="Plan where every tensor of a neural network lives in one arena.",
-        epilog=overview(),
-    )
-    add_general(parser, is_root=True)
-    parser.add_argument("--version", action="version", version=f"arenaplan {__version__}")
-    commands = parser.add_subparsers(
-        required=True, metavar="COMMAND", prog="arenaplan", help=argparse.SUPPRESS
-    )
-    return parser, commands
-
-
-def add_command_to(commands: Commands, name: str) -> None:
-    """Add a command with its options."""
-    import_module(f"arenaplan.cli.syntax.{name}").add_to(commands)
-    add_general(commands.choices[name])
-
-
-def whole_parser() -> Parser:
-    """Return the parser of the command line with all commands, which imports them all."""
-    return _whole()[0]
-
-
-def whole_commands() -> Mapping[str, Parser]:
-    """Return the parser of each command, by name, which imports them all."""
-    return _whole()[1].choices
-
-
-def _whole() -> tuple[Parser, Commands]:
-    parser, commands = make_parser()
-    commands.help = "command"  # Left out of the help, which lists commands by group.
-    for name in COMMANDS:
-        add_command_to(commands, name)
-    return parser, commands
 
 
 def _discard_output() -> None:
@@ -171,7 +121,7 @@ def _report(error: Exception) -> int:
 
         print(f"{name} {worded(error)}", file=sys.stderr)
     if voice.verbose:
-        from arenaplan.cures import CURES
+        from arenaplan.base.cures import CURES
 
         detail(f"cure: {CURES.get(type(error).__name__, 'see docs/errors.md')}")
     return code

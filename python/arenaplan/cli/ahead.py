@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any, NamedTuple
 
-from arenaplan.bodies import bodies_of, describe
+from arenaplan.base.errors import UnboundDim, UnknownShape, UnsupportedSubgraph
 from arenaplan.cli.common import is_onnx, load_model, say, shown
-from arenaplan.errors import UnboundDim, UnknownShape, UnsupportedSubgraph
+from arenaplan.formats import open_partial
+from arenaplan.formats.partial import DECIDING, NOTHING_KNOWN
 from arenaplan.graph import Graph
-from arenaplan.importers import open_partial
-from arenaplan.importers.partial import DECIDING, NOTHING_KNOWN
+from arenaplan.planner.bodies import bodies_of, describe
 
 
 class Ahead(NamedTuple):
@@ -48,7 +48,10 @@ def load_ahead(options: argparse.Namespace) -> Ahead:
     except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
         if not is_onnx(options):
             raise
-        from arenaplan.dynamic.stages import NOTHING_DONE, stage_graph  # Few models need them.
+        from arenaplan.run.dynamic.model_stages import (  # Few models need them.
+            NOTHING_DONE,
+            stage_graph,
+        )
 
         found = open_partial(options.model, dict(options.bind))(NOTHING_KNOWN)
         if found.is_complete:

@@ -7,13 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import arenaplan
-from arenaplan.cli.ahead import load_ahead
-from arenaplan.cli.common import is_tflite, load_model, print_json, say, shown, size
-from arenaplan.cli.inputs import read_model, read_plan
-from arenaplan.cli.options import seen_by
-from arenaplan.cli.prove import report, summary
-from arenaplan.cli.share import describe_shared, is_shared
-from arenaplan.errors import (
+from arenaplan.base.errors import (
     InvalidOption,
     PlanError,
     PlanMismatch,
@@ -21,20 +15,26 @@ from arenaplan.errors import (
     UnsupportedDtype,
     UnsupportedModel,
 )
-from arenaplan.export.tflm import check_offsets
+from arenaplan.cli.ahead import load_ahead
+from arenaplan.cli.common import is_tflite, load_model, print_json, say, shown, size
+from arenaplan.cli.inputs import read_model, read_plan
+from arenaplan.cli.options import seen_by
+from arenaplan.cli.prove import report, summary
+from arenaplan.cli.share import describe_shared, is_shared
+from arenaplan.deploy.export.tflm import check_offsets
+from arenaplan.formats import open_model, suffix_of
+from arenaplan.formats.json_document import format_of, format_or_none, is_model, read_document
 from arenaplan.graph import Graph
-from arenaplan.importers import open_model, suffix_of
-from arenaplan.importers.document import format_of, format_or_none, is_model, read_document
-from arenaplan.importers.tflite.micro.aliases import aliased_timeline
-from arenaplan.importers.tflite.micro.build import KERNEL_SETS, Build
-from arenaplan.importers.tflite.micro.greedy import ONLINE, head_bytes
-from arenaplan.importers.tflite.model import Model as LiteModel
-from arenaplan.importers.tflite.model import parse, read_bytes
-from arenaplan.importers.tflite.offline import read_offsets
-from arenaplan.importers.tflite.timeline import timeline_of
-from arenaplan.model import Model, nested_sizes
-from arenaplan.options import PlanOptions
-from arenaplan.proving import check_proof, replay_plan
+from arenaplan.graph.model import Model, nested_sizes
+from arenaplan.planner.plan_options import PlanOptions
+from arenaplan.tflite.proving import check_proof, replay_plan
+from arenaplan.tflite.reader.offline import read_offsets
+from arenaplan.tflite.reader.tflite_model import Model as LiteModel
+from arenaplan.tflite.reader.tflite_model import parse, read_bytes
+from arenaplan.tflite.reader.timeline import timeline_of
+from arenaplan.tflite.runtime.aliases import aliased_timeline
+from arenaplan.tflite.runtime.build import KERNEL_SETS, Build
+from arenaplan.tflite.runtime.greedy import ONLINE, head_bytes
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -66,7 +66,7 @@ def execute(options: argparse.Namespace) -> None:
     verdict = plan.check(graph)
     hazards = None
     if options.hazards is not None:
-        hazards = arenaplan.Hazards.from_json(read_plan(options.hazards))
+        hazards = arenaplan.planner.Hazards.from_json(read_plan(options.hazards))
         plan.check_hazards(graph, hazards)
     if options.json:
         print_json(
@@ -196,7 +196,7 @@ def _check_proof(options: argparse.Namespace) -> None:
 def _check_shared(options: argparse.Namespace, others: list[Path], text: bytes) -> None:
     """Check the plans of several models that share an arena."""
     graphs = [load_model(options), *(load_model(options, path) for path in others)]
-    shared = arenaplan.SharedPlan.from_json(text)
+    shared = arenaplan.planner.SharedPlan.from_json(text)
     verdict = shared.check(graphs)
     if options.json:
         proofs = {"lower_bound": verdict.lower_bound, "status": verdict.status}

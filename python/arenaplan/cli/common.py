@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arenaplan import load
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.inputs import read_model
 from arenaplan.cli.parser import Parser
 from arenaplan.cli.voice import say as say
-from arenaplan.errors import InvalidOption
+from arenaplan.formats import suffix_of
 from arenaplan.graph import Graph
-from arenaplan.importers import suffix_of
 
 if TYPE_CHECKING:
     Commands: TypeAlias = argparse._SubParsersAction[Parser]

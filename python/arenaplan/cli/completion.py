@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from arenaplan.cli import whole_parser
+from arenaplan.cli.commands import whole_parser
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -17,8 +17,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from arenaplan.close import closest
-from arenaplan.errors import InvalidConfig
+from arenaplan.base.close import closest
+from arenaplan.base.errors import InvalidConfig
 
 FILE, PROJECT, VARIABLE = "arenaplan.toml", "pyproject.toml", "ARENAPLAN_CONFIG"
 

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.ahead import Ahead, load_ahead, tell_flow
 from arenaplan.cli.common import print_json, shown, size
 from arenaplan.cli.options import plan_options, seen_by
@@ -13,13 +14,13 @@ from arenaplan.cli.plan import step_label, summarize
 from arenaplan.cli.proofs import proof_of
 from arenaplan.cli.recompute import curve_document, print_curve
 from arenaplan.cli.watch import watching
-from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
-from arenaplan.planning import Point
+from arenaplan.planner.planning import Point
 from arenaplan.report import report_of
 
 if TYPE_CHECKING:
-    from arenaplan import Explanation, WhatIfs
+    from arenaplan.planner import Explanation
+    from arenaplan.report import WhatIfs
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -34,7 +35,7 @@ def execute(options: argparse.Namespace) -> None:
         explanation = arenaplan.explain(graph, chosen, time_limit=limit, on_progress=watch)
         changes = None
         if options.top is not None or options.by is not None:
-            changes = arenaplan.what_if(
+            changes = arenaplan.report.what_if(
                 options.model,
                 chosen,
                 bind=dict(options.bind),

@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan import Target
+from arenaplan.base.errors import (
+    CapacityExceeded,
+    InvalidOption,
+    NotAModel,
+    TargetMismatch,
+    UndefinedValue,
+    UnsupportedSubgraph,
+)
 from arenaplan.cli.common import (
     command,
     is_tflite,
@@ -25,16 +33,7 @@ from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.cli.proofs import proof_of
 from arenaplan.cli.syntax.options import PerSpace
 from arenaplan.cli.watch import watching
-from arenaplan.dynamic.shapes import MAX_SHAPES, Shapes
-from arenaplan.errors import (
-    CapacityExceeded,
-    InvalidOption,
-    NotAModel,
-    TargetMismatch,
-    UndefinedValue,
-    UnsupportedSubgraph,
-)
-from arenaplan.export import (
+from arenaplan.deploy.export import (
     EXPORTERS,
     Firmware,
     TflmPlan,
@@ -43,13 +42,14 @@ from arenaplan.export import (
     plan_in_best_order,
     plan_tflm,
 )
+from arenaplan.formats import open_model
 from arenaplan.graph import Graph
-from arenaplan.importers import open_model
-from arenaplan.importers.tflite.micro.arena import total
-from arenaplan.importers.tflite.micro.build import Build
-from arenaplan.importers.tflite.model import Model, parse, read_bytes
-from arenaplan.model import flat_sizes
-from arenaplan.options import PlanOptions
+from arenaplan.graph.model import flat_sizes
+from arenaplan.planner.plan_options import PlanOptions
+from arenaplan.run.dynamic.shapes import MAX_SHAPES, Shapes
+from arenaplan.tflite.reader.tflite_model import Model, parse, read_bytes
+from arenaplan.tflite.runtime.arena import total
+from arenaplan.tflite.runtime.build import Build
 
 if TYPE_CHECKING:
     from arenaplan import Plan

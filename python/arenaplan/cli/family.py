@@ -7,16 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
+from arenaplan.base.errors import CapacityExceeded, InvalidOption
 from arenaplan.cli.common import print_json, say, shown, size
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.proofs import proof_of_several
 from arenaplan.cli.watch import Watch, watching
-from arenaplan.dynamic.shapes import Size, sizes_text
-from arenaplan.errors import CapacityExceeded, InvalidOption
-from arenaplan.options import PlanOptions
+from arenaplan.planner.plan_options import PlanOptions
+from arenaplan.run.dynamic.shapes import Size, sizes_text
 
 if TYPE_CHECKING:
-    from arenaplan import PlanFamily
+    from arenaplan.run import PlanFamily
 
 _LISTED = 64
 """Most shapes whose bytes are all listed, since each is planned for that."""
@@ -44,7 +44,7 @@ def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
                 options=chosen,
             )
         except CapacityExceeded as error:
-            if isinstance(error.family, arenaplan.PlanFamily):
+            if isinstance(error.family, arenaplan.run.PlanFamily):
                 report(error.family, as_json=options.json, watch=watch)
             raise
         for warning in family.warnings:

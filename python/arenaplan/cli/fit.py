@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from arenaplan.base.errors import CapacityExceeded, InvalidOption, NotAModel
 from arenaplan.cli.common import is_tflite, print_json, say, shown, size
 from arenaplan.cli.outputs import goes_to_stdout, write_result
 from arenaplan.cli.watch import watching
-from arenaplan.errors import CapacityExceeded, InvalidOption, NotAModel
-from arenaplan.fitting import Fit, FitOptions, fit, fits
-from arenaplan.importers.tflite.model import read_bytes
+from arenaplan.deploy.fitting import Fit, FitOptions, fit, fits
+from arenaplan.tflite.reader.tflite_model import read_bytes
 
 if TYPE_CHECKING:
-    from arenaplan.rewrite.regions import Region
+    from arenaplan.tflite.rewrite.strip_regions import Region
 
 
 def execute(options: argparse.Namespace) -> None:

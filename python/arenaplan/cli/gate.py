@@ -6,6 +6,13 @@ import argparse
 from pathlib import Path
 
 from arenaplan import Plan, _core
+from arenaplan.base.errors import (
+    BaselineError,
+    GateFailed,
+    InvalidOption,
+    PlannerError,
+)
+from arenaplan.base.limits import applied
 from arenaplan.cli.ahead import load_ahead
 from arenaplan.cli.common import print_json, say, shown, size
 from arenaplan.cli.inputs import is_stream, limits_of, read_model, read_plan
@@ -13,15 +20,8 @@ from arenaplan.cli.micro import arena_of
 from arenaplan.cli.options import build_of, plan_options, seen_by
 from arenaplan.cli.outputs import write_result
 from arenaplan.cli.watch import watching
-from arenaplan.errors import (
-    BaselineError,
-    GateFailed,
-    InvalidOption,
-    PlannerError,
-)
-from arenaplan.gating import Gate, judged, junit, markdown, read_baseline, table
-from arenaplan.gating.gate import Growth, Limits, whole_arena
-from arenaplan.limits import applied
+from arenaplan.report.gating import Gate, judged, junit, markdown, read_baseline, table
+from arenaplan.report.gating.gating import Growth, Limits, whole_arena
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from arenaplan import __version__, _core
-from arenaplan.cli import whole_parser
+from arenaplan.base.errors import InvalidOption
+from arenaplan.cli.commands import whole_parser
 from arenaplan.cli.common import say
 from arenaplan.cli.parser import COMMANDS, EXAMPLES, GROUPS
-from arenaplan.errors import InvalidOption
 
 _CODES: Final = (
     ("0", "everything is well"),

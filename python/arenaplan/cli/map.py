@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import arenaplan
-from arenaplan import Plan, SharedPlan
-from arenaplan.changes import Diff, diff
+from arenaplan import Plan
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.ahead import load_ahead, tell_flow
 from arenaplan.cli.common import load_model
 from arenaplan.cli.inputs import is_stream, read_plan
@@ -20,10 +20,11 @@ from arenaplan.cli.options import plan_options, seen_by
 from arenaplan.cli.outputs import write_result
 from arenaplan.cli.share import is_shared
 from arenaplan.cli.watch import watching
-from arenaplan.errors import InvalidOption
+from arenaplan.formats.json_document import format_or_none, is_model
 from arenaplan.graph import Graph
-from arenaplan.importers.document import format_or_none, is_model
-from arenaplan.model import Model, flat_sizes
+from arenaplan.graph.model import Model, flat_sizes
+from arenaplan.planner import SharedPlan
+from arenaplan.planner.changes import Diff, diff
 from arenaplan.report import map_page, map_svg, map_trace, report_of
 
 _PLANS = ("arenaplan", "arenaplan-shared", "arenaplan-model")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import argparse
 
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.common import is_tflite
 from arenaplan.cli.inputs import read_plan
 from arenaplan.cli.syntax.options import PerSpace
-from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
-from arenaplan.importers.tflite import graph_for_tflm
-from arenaplan.importers.tflite.micro.build import Build
-from arenaplan.importers.tflite.micro.profile import Profile
-from arenaplan.importers.tflite.model import parse, read_bytes
-from arenaplan.options import (
+from arenaplan.planner.plan_options import (
     PlanOptions,
     target_of,
 )
-from arenaplan.spaces import Space, aligned
+from arenaplan.planner.spaces import Space, aligned
+from arenaplan.tflite.files import graph_for_tflm
+from arenaplan.tflite.reader.tflite_model import parse, read_bytes
+from arenaplan.tflite.runtime.build import Build
+from arenaplan.tflite.runtime.profile import Profile
 
 
 def plan_options(options: argparse.Namespace) -> PlanOptions:

@@ -6,18 +6,18 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from arenaplan import _core
+from arenaplan.base.errors import CapacityExceeded, InvalidOption
 from arenaplan.cli.common import print_json, size
 from arenaplan.cli.inputs import read_table
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.watch import gap, watching
-from arenaplan.errors import CapacityExceeded, InvalidOption
-from arenaplan.packing import check_limits, describe
-from arenaplan.spaces import ARENA, Space
+from arenaplan.planner.packing import check_limits, describe
+from arenaplan.planner.spaces import ARENA, Space
 
 if TYPE_CHECKING:
-    from arenaplan import Packing
     from arenaplan.cli.syntax.options import PerSpace
-    from arenaplan.packing import Described
+    from arenaplan.planner import Packing
+    from arenaplan.planner.packing import Described
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from arenaplan.close import closest
+from arenaplan.base.close import closest
 
 COMMANDS: Final[Mapping[str, str]] = {
     "plan": "plan a model's arena and prove its size",

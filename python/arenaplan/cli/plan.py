@@ -7,6 +7,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
+from arenaplan.base.errors import CapacityExceeded, InvalidOption, SpacesExceeded
+from arenaplan.classic.incremental import report_incremental
+from arenaplan.classic.sharing import report_storage_sharing
 from arenaplan.cli.ahead import Ahead, flow_facts, load_ahead, tell_flow
 from arenaplan.cli.common import has_ranges, load_model, print_json, say, shown, size
 from arenaplan.cli.family import plan_shapes
@@ -18,12 +21,9 @@ from arenaplan.cli.proofs import MOVE_SCOPE, gap_text, proof_of
 from arenaplan.cli.share import share
 from arenaplan.cli.syntax.plan import INCREMENTAL, MATCH_RANGE, NUM_TEMP, SHARING
 from arenaplan.cli.watch import watching
-from arenaplan.errors import CapacityExceeded, InvalidOption, SpacesExceeded
 from arenaplan.graph import Graph
-from arenaplan.incremental import report_incremental
-from arenaplan.model import Model, flat_sizes
-from arenaplan.sharing import report_storage_sharing
-from arenaplan.spill import spilled
+from arenaplan.graph.model import Model, flat_sizes
+from arenaplan.planner.spill import spilled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

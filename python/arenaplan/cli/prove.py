@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from arenaplan.base.errors import InvalidOption
+from arenaplan.base.limits import applied
 from arenaplan.cli.common import print_json, say, shown, size
 from arenaplan.cli.inputs import limits_of, read_model
 from arenaplan.cli.outputs import goes_to_stdout, write_result
-from arenaplan.errors import InvalidOption
-from arenaplan.limits import applied
-from arenaplan.proving import Proof, prove
-from arenaplan.proving.differential import Run, compared
+from arenaplan.tflite.proving import Proof, prove
+from arenaplan.tflite.proving.differential import Run, compared
 
 PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert"}
 """Packages by runtime."""

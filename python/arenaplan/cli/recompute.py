@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan._core import Transfer
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.ahead import load_ahead
 from arenaplan.cli.common import print_json, say, shown, size
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.watch import watching
-from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph
 
 if TYPE_CHECKING:
-    from arenaplan import Plan, RecomputeCurve
+    from arenaplan import Plan
+    from arenaplan.planner import RecomputeCurve
 
 _MOST_LINES = 20
 

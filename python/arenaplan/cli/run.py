@@ -14,11 +14,8 @@ import numpy as np
 
 import arenaplan
 from arenaplan import _core
-from arenaplan.cli.common import is_onnx, is_tflite, load_model, print_json, say, shown, size
-from arenaplan.cli.inputs import load_plan
-from arenaplan.close import did_you_mean
-from arenaplan.dynamic import StagedExecutor
-from arenaplan.errors import (
+from arenaplan.base.close import did_you_mean
+from arenaplan.base.errors import (
     InputMismatch,
     InvalidOption,
     PlannerError,
@@ -27,10 +24,13 @@ from arenaplan.errors import (
     UnsupportedModel,
     UnsupportedSubgraph,
 )
+from arenaplan.base.quoting import listed
+from arenaplan.cli.common import is_onnx, is_tflite, load_model, print_json, say, shown, size
+from arenaplan.cli.inputs import load_plan
+from arenaplan.deploy.adapters.interpreter import Interpreter
+from arenaplan.formats.partial import DECIDING
 from arenaplan.graph import Graph, Value
-from arenaplan.importers.common import listed
-from arenaplan.importers.partial import DECIDING
-from arenaplan.integrations.interpreter import Interpreter
+from arenaplan.run.dynamic import StagedExecutor
 
 if TYPE_CHECKING:
     from arenaplan import Executor

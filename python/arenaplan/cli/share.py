@@ -6,13 +6,13 @@ import argparse
 from typing import Any
 
 import arenaplan
-from arenaplan import SharedPlan
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.common import load_model, print_json, shown, size
 from arenaplan.cli.options import plan_options
 from arenaplan.cli.outputs import delivering, goes_to_stdout
 from arenaplan.cli.proofs import proof_of_several
 from arenaplan.cli.watch import watching
-from arenaplan.errors import InvalidOption
+from arenaplan.planner import SharedPlan
 
 _MARK = b'{"format":"arenaplan-shared"'
 

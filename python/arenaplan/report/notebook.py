@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from arenaplan._core import Plan
 from arenaplan.graph import Graph
-from arenaplan.report.document import report_of
+from arenaplan.report.report_document import report_of
 from arenaplan.report.svg import COLORS, kind_of, map_svg
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def plot(plan: Plan, graph: Graph | None = None, *, ax: Axes | None = None) -> A
     Examples
     --------
     >>> import arenaplan as ap
-    >>> ap.plot(ap.plan(ap.load("model.onnx"))).figure.savefig("map.pdf")  # doctest: +SKIP
+    >>> ap.report.plot(ap.plan(ap.load("model.onnx"))).figure.savefig("map.pdf")  # doctest: +SKIP
     """
     from matplotlib import pyplot
     from matplotlib.collections import PatchCollection

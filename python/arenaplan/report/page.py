@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
-from arenaplan.changes import Change, Diff
+from arenaplan.planner.changes import Change, Diff
 from arenaplan.report.svg import recompute_svg
 
 MODULES: Final = (
@@ -60,7 +60,7 @@ def map_page(
     >>> import arenaplan as ap
     >>> graph = ap.Graph("one")
     >>> graph.output(graph.input("x", (64,)))
-    >>> page = ap.map_page([ap.report_of(ap.plan(graph), graph)])
+    >>> page = ap.report.map_page([ap.report.report_of(ap.plan(graph), graph)])
     >>> page.startswith("<!doctype html>"), "</script><script>" in page
     (True, False)
     """

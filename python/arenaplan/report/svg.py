@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
-from arenaplan.report.recompute import HEIGHT, curve_lines, unit
+from arenaplan.report.recompute_report import HEIGHT, curve_lines, unit
 
 WIDTH: Final = 760
 _LEFT, _RIGHT, _TOP = 70, 10, 26
@@ -43,7 +43,7 @@ def map_svg(report: Mapping[str, Any], most: int | None = None) -> str:
     >>> import arenaplan as ap
     >>> graph = ap.Graph("one")
     >>> graph.output(graph.input("x <1>", (64,)))
-    >>> drawing = ap.map_svg(ap.report_of(ap.plan(graph), graph))
+    >>> drawing = ap.report.map_svg(ap.report.report_of(ap.plan(graph), graph))
     >>> drawing.startswith("<svg "), "x &lt;1&gt;" in drawing
     (True, True)
     """

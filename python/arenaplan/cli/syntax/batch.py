@@ -15,7 +15,7 @@ from arenaplan.cli.syntax.common import (
     seconds,
     whole,
 )
-from arenaplan.options import option_choices, option_help, targets
+from arenaplan.planner.plan_options import option_choices, option_help, targets
 
 if TYPE_CHECKING:
     from arenaplan.cli.syntax.common import Commands

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from arenaplan.base.errors import InvalidSize
 from arenaplan.cli.parser import COMMANDS, Parser, examples
-from arenaplan.errors import InvalidSize
-from arenaplan.spaces import parse_size
+from arenaplan.planner.spaces import parse_size
 
 if TYPE_CHECKING:
     Commands: TypeAlias = argparse._SubParsersAction[Parser]

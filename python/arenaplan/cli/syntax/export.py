@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arenaplan.choices import FORMS
+from arenaplan.base.choices import FORMS
 from arenaplan.cli.syntax.common import add_json, add_model_command, byte_count, group
 from arenaplan.cli.syntax.options import add_plan_options, add_time_limit
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arenaplan.choices import KERNELS
+from arenaplan.base.choices import KERNELS
 from arenaplan.cli.syntax.common import add_json, add_model_command, byte_count, group, whole
 from arenaplan.cli.syntax.options import add_time_limit
 

@@ -6,6 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arenaplan.base.errors import (
+    InvalidOption,
+    InvalidSize,
+)
 from arenaplan.cli.syntax.common import (
     add_bind,
     add_command,
@@ -15,14 +19,10 @@ from arenaplan.cli.syntax.common import (
     group,
 )
 from arenaplan.cli.syntax.options import add_plan_options, add_time_limit
-from arenaplan.errors import (
-    InvalidOption,
-    InvalidSize,
-)
 
 if TYPE_CHECKING:
     from arenaplan.cli.syntax.common import Commands
-    from arenaplan.gating.gate import Growth
+    from arenaplan.report.gating.gating import Growth
 
 
 def add_to(commands: Commands) -> None:
@@ -73,7 +73,7 @@ def add_to(commands: Commands) -> None:
 
 def _growth(text: str) -> Growth:
     """Read ``1KiB`` or ``2%``."""
-    from arenaplan.gating.gate import Growth  # The help needs none of it.
+    from arenaplan.report.gating.gating import Growth  # The help needs none of it.
 
     try:
         return Growth.of(text)

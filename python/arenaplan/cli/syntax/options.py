@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
-from arenaplan.choices import KERNELS
+from arenaplan.base.choices import KERNELS
+from arenaplan.base.errors import InvalidOption, InvalidSize
 from arenaplan.cli.syntax.common import byte_count, group, seconds, whole
-from arenaplan.errors import InvalidOption, InvalidSize
-from arenaplan.options import (
+from arenaplan.planner.plan_options import (
     PlanOptions,
     option_choices,
     option_help,
     targets,
 )
-from arenaplan.spaces import Space, parse_spaces
+from arenaplan.planner.spaces import Space, parse_spaces
 
 
 @dataclass(frozen=True, slots=True)

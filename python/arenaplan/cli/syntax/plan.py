@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arenaplan.choices import MAX_SHAPES
+from arenaplan.base.choices import MAX_SHAPES
 from arenaplan.cli.syntax.common import add_json, add_model_command, byte_count, group, whole
 from arenaplan.cli.syntax.options import add_plan_options, add_time_limit
 from arenaplan.cli.syntax.share import add_share
 
 if TYPE_CHECKING:
+    from arenaplan.classic.incremental import IncrementalMode
+    from arenaplan.classic.sharing import SharingMode, SizeRule
     from arenaplan.cli.syntax.common import Commands
-    from arenaplan.incremental import IncrementalMode
-    from arenaplan.sharing import SharingMode, SizeRule
 
 SHARING: dict[str, tuple[SharingMode, SizeRule]] = {
     "storage-sharing": ("default", "bytes"),

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arenaplan.choices import RUNTIMES
+from arenaplan.base.choices import RUNTIMES
 from arenaplan.cli.syntax.common import add_command, add_json, add_limits, group, whole
 
 if TYPE_CHECKING:

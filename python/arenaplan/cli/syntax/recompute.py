@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.syntax.common import add_json, add_model_command, byte_count, group
 from arenaplan.cli.syntax.options import add_time_limit
-from arenaplan.errors import InvalidOption
 
 if TYPE_CHECKING:
     from arenaplan.cli.syntax.common import Commands
@@ -58,7 +58,7 @@ def add_to(commands: Commands) -> None:
 
 def _percent(text: str) -> str:
     """Read a part of the work, such as ``5%`` or ``5``."""
-    from arenaplan.planning import goal_of  # The help needs none of it.
+    from arenaplan.planner.planning import goal_of  # The help needs none of it.
 
     part = text if text.endswith("%") else f"{text}%"
     try:

@@ -1,0 +1,512 @@
+"""From a graph to a checked plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Literal, NamedTuple, TypeAlias, Unpack
+
+from arenaplan import _core
+from arenaplan._core import Paging, Plan, RecomputeCurve, SharedPlan, Strips, Target
+from arenaplan.base.errors import CapacityExceeded, InvalidOption
+from arenaplan.base.progress import Progress, Watch, checked_seconds
+from arenaplan.graph import Graph
+from arenaplan.graph.costs import Costs, costs_of, has_costs
+from arenaplan.planner.plan_options import (
+    PlanKeywords,
+    PlanOptions,
+    checked_alignment,
+    core_options,
+    memory_rows,
+    resolve,
+    slowdown_of,
+    target_of,
+    whole_number,
+)
+from arenaplan.planner.spaces import Space, homes_of, parse_size, parse_spaces
+
+_ANY_SLOWDOWN = 10**9
+"""Thousandths of the shortest timetable that no timetable takes."""
+
+Together: TypeAlias = Literal["never-together", "concurrent"]
+
+
+def plan(
+    graph: Graph,
+    options: PlanOptions | None = None,
+    *,
+    steps: Sequence[Sequence[int]] | None = None,
+    strips: Sequence[Strips] = (),
+    node_times: Sequence[int] | None = None,
+    recompute: str | int | None = None,
+    page_to: str | Space | None = None,
+    time_limit: float | None = None,
+    on_progress: Progress | None = None,
+    **overrides: Unpack[PlanKeywords],
+) -> Plan:
+    """
+    Decide where every value of ``graph`` lives in one arena, or one per memory.
+
+    Parameters
+    ----------
+    graph : Graph
+        The model: from :func:`load`, or built by hand.
+    options : PlanOptions, optional
+        Options of the plan.
+    steps : sequence of sequence of int, optional
+        Steps to run, in order: per step the indices of the nodes that run as one, usually one.
+        Values inside of a step get no memory.
+    strips : sequence of Strips
+        How steps of ``steps`` run strip by strip, for those that do.
+    node_times : sequence of int, optional
+        Time of each node, in any unit, for the timetable of several ``workers``. By default a node
+        takes as long as it touches bytes.
+    recompute : str or int, optional
+        Lets nodes that are pure run again. Bytes of the arena, such as ``"512MiB"``: the least
+        extra work within them. A part of the work, such as ``"5%"``: the fewest bytes at so much
+        extra work. ``"sqrt-n"`` or ``"mxnet-mirror"``: what the strategy of this name repeats.
+        Bytes include scratch memory if the plan has it. The steps then run one node each, and
+        :attr:`Plan.schedule`, :attr:`Plan.extra_cost` and :attr:`Plan.extra_bound` tell about the
+        extra work.
+    page_to : str or Space, optional
+        With ``recompute``: a slow memory such as ``"host=64GiB@480"`` that values may be copied to
+        and back from, wherever that costs less than running their nodes again. Copying a byte in
+        one direction costs the units of the nodes' costs behind ``@``. The bytes of
+        ``recompute`` are those of the other spaces. :attr:`Plan.schedule` has the copies, too.
+    time_limit : float, optional
+        Seconds after which the best plan so far is returned; techniques for which no time was
+        left are in ``search.skipped`` of the plan file. Without a limit, equal graphs and
+        options give equal plans.
+    on_progress : callable, optional
+        Called with dictionaries of ``stage`` (``"fusion"``, ``"order"``, then those of the
+        packer; ``"start"`` before any), ``seconds``, ``peak`` (``None`` before there is one),
+        ``lower_bound`` and ``nodes``: at each progress, and about 20 times a second in between. If
+        it returns ``False``, the best plan so far is returned.
+    **overrides
+        Single options by name, such as ``target="tflm"``: the fields of :class:`PlanOptions`.
+
+    Returns
+    -------
+    Plan
+        The plan, checked. ``arena_bytes`` is its size; ``lower_bound``, ``gap`` and
+        ``status`` are the proofs about that size for the plan's target.
+
+    Raises
+    ------
+    CapacityExceeded
+        If the arena does not fit ``capacity``; the exception's ``plan`` is the best found.
+    SpacesExceeded
+        If the values do not fit ``spaces``; the exception says which ones, and at which step.
+    RecomputeExceeded
+        If no schedule was found in the bytes of ``recompute``; the message has the fewest that were
+        found, and those that none goes below.
+    InvalidAlignment, InvalidOption, SizeOverflow, GraphError
+        If options contradict each other, the graph or the target.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x = graph.input("x", (1000,))
+    >>> (y,) = graph.node("Conv", [x], [("y", (1000,), "float32")])
+    >>> (z,) = graph.node("Relu", [y], [("z", (1000,), "float32")], in_place=[(0, 0)])
+    >>> graph.output(z)
+    >>> ap.plan(graph)
+    Plan('', 8064 bytes, optimal)
+    >>> ap.plan(graph, outputs="caller")  # y is where z is going to be
+    Plan('', 4032 bytes, optimal)
+    >>> timed = ap.plan(graph, workers=2, node_times=[30, 10])
+    >>> timed.timetable.starts, timed.timetable.span
+    ([0, 30], 40)
+    """
+    options = resolve(options, overrides)
+    target = target_of(options, graph.target)
+    graph = graph.for_target(target.name)
+    arguments = core_options(options, target)
+    times = None
+    if node_times is not None:
+        if options.workers == 1:
+            raise InvalidOption("option node_times: a plan for one worker has no timetable")
+        times = [whole_number(time, "node_times") for time in node_times]
+        if not all(0 <= time < 1 << 64 for time in times):
+            raise InvalidOption("option node_times: times must be integers from 0 to 2^64 - 1")
+    memories = _memories(graph, options, target)
+    if memories.rows is not None:
+        arguments["alignment"] = min(row[2] for row in memories.rows)
+    wanted = None if steps is None else [list(step) for step in steps]
+    costs = _costs(graph, options, target)
+    if options.workers > 1 or (costs is not None and memories.rows is None and wanted is None):
+        arguments["max_slowdown"] = _thousandths(options)
+    watch = Watch(on_progress, checked_seconds(time_limit))
+    if recompute is not None:
+        goal = goal_of(recompute)
+        if memories.rows is not None or wanted is not None or options.workers != 1 or strips:
+            raise InvalidOption(
+                "option recompute: steps, strips, spaces and workers are not chosen together with "
+                "recompute; leave them out"
+            )
+        return _core.recompute(
+            graph.core,
+            arguments,
+            (goal.kind, goal.number),
+            strategy=goal.name,
+            paging=paging_of(page_to),
+            costs=costs,
+            on_progress=watch.tell,
+            time_limit=watch.seconds_left,
+        )
+    if page_to is not None:
+        raise InvalidOption("option page_to: it needs a goal, which is the option recompute")
+
+    def made() -> Plan:
+        return _core.plan(
+            graph.core,
+            arguments,
+            steps=wanted,
+            spaces=memories.rows,
+            homes=memories.homes,
+            strips=strips,
+            node_times=times,
+            costs=costs,
+            on_progress=watch.tell,
+            time_limit=watch.seconds_left,
+        )
+
+    result = made()
+    if watch.was_ended:
+        # A search that is ended in a packing has not even placed everything once.
+        result = min(result, made(), key=lambda plan: plan.arena_bytes)
+    try:
+        result.fits()
+    except CapacityExceeded as error:
+        error.plan = result
+        raise
+    return result
+
+
+def recompute_curve(
+    graph: Graph,
+    options: PlanOptions | None = None,
+    *,
+    page_to: str | Space | None = None,
+    time_limit: float | None = None,
+    on_progress: Progress | None = None,
+    **overrides: Unpack[PlanKeywords],
+) -> RecomputeCurve:
+    """
+    Return the fewest bytes of an arena over the extra work of nodes that run again.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph, whose nodes have costs and say which of them are pure.
+    options : PlanOptions, optional
+        Options of every plan.
+    page_to : str or Space, optional
+        As for :func:`plan`: no point is dearer than without.
+    time_limit : float, optional
+        Seconds after which the search ends.
+    on_progress : callable, optional
+        As for :func:`plan`.
+    **overrides
+        Single options by name.
+
+    Returns
+    -------
+    RecomputeCurve
+        ``points`` with ``arena_bytes``, ``extra`` and the proven ``bound`` of ``extra``, from the
+        plan without repetitions down; each is of a plan that was made and checked. ``floor`` is the
+        number of bytes that no schedule goes below.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> values = [graph.input("x", (256,))]
+    >>> for layer in range(4):
+    ...     spec = [(f"a{layer}", (256,), "float32")]
+    ...     values += graph.node("Layer", values[-1:], spec, pure=True, cost=1)
+    >>> last = values[-1]
+    >>> for layer in reversed(range(4)):
+    ...     spec = [(f"g{layer}", (256,), "float32")]
+    ...     read = [last, values[layer]]
+    ...     (last,) = graph.node("Back", read, spec, in_place=[(0, 0)], pure=True, cost=1)
+    >>> graph.output(last)
+    >>> [(point.arena_bytes, point.extra) for point in ap.recompute_curve(graph).points]
+    [(5120, 0.0), (4096, 0.125)]
+    """
+    options = resolve(options, overrides)
+    target = target_of(options, graph.target)
+    graph = graph.for_target(target.name)
+    arguments = {**core_options(options, target), "workspace": "none"}
+    watch = Watch(on_progress, checked_seconds(time_limit))
+    return _core.recompute_curve(
+        graph.core,
+        arguments,
+        on_progress=watch.tell,
+        time_limit=watch.seconds_left,
+        paging=paging_of(page_to),
+    )
+
+
+def paging_of(page_to: str | Space | None) -> Paging | None:
+    """Return the slow memory that values may be copied to, as the core takes it."""
+    if page_to is None:
+        return None
+    if isinstance(page_to, str):
+        spaces = parse_spaces(page_to)
+        if len(spaces) != 1:
+            raise InvalidOption("option page_to: values are copied to one memory, not to several")
+        page_to = spaces[0]
+    if page_to.cost is None:
+        raise InvalidOption(
+            f"option page_to: memory {page_to.name!r} needs the cost of copying a byte, such as "
+            f"{page_to.name}=64GiB@480"
+        )
+    return Paging(page_to.name, page_to.cost, page_to.capacity)
+
+
+class Goal(NamedTuple):
+    """The aim of a recomputation."""
+
+    kind: Literal["bytes", "extra", "strategy"]
+    number: int = 0
+    """Bytes, or millionths of the work."""
+    name: str = ""
+    """Name of the strategy."""
+
+
+def goal_of(recompute: str | int) -> Goal:
+    """Return the aim that an option describes."""
+    text = str(recompute).strip()
+    if text in ("sqrt-n", "mxnet-mirror"):
+        return Goal("strategy", name=text)
+    if text.endswith("%"):
+        try:
+            part = float(text[:-1])
+        except ValueError:
+            part = -1.0
+        if not 0 <= part < 1e9:
+            raise InvalidOption(f"option recompute: {text!r} is no part such as '5%'")
+        return Goal("extra", round(part * 10_000))
+    return Goal("bytes", parse_size(text))
+
+
+class Point(NamedTuple):
+    """Bytes and seconds of a plan."""
+
+    bytes: int
+    """Bytes of the arena."""
+    seconds: float | None
+    """Estimated seconds of one run; ``None`` without a backend."""
+
+
+class _Memories(NamedTuple):
+    """Several memories as the core takes them."""
+
+    rows: list[tuple[str, int | None, int, int]] | None
+    homes: list[tuple[int, int]]
+
+
+def plan_together(
+    graphs: Sequence[Graph],
+    together: Together,
+    options: PlanOptions | None = None,
+    *,
+    time_limit: float | None = None,
+    on_progress: Progress | None = None,
+    **overrides: Unpack[PlanKeywords],
+) -> SharedPlan:
+    """
+    Plan several graphs for one arena.
+
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        Models, or branches of which only one is taken.
+    together : {"never-together", "concurrent"}
+        Whether the graphs run one after the other, in any order, or at the same time. Of
+        graphs that never run together only the states survive the run of another one: take
+        the outputs away before, and write the inputs afterwards.
+    options : PlanOptions, optional
+        Options of every plan; the capacity is that of the shared arena. The default target is
+        that of the graphs, or ``"nodes"`` if they differ. With workspaces, every node runs by
+        itself.
+    time_limit, on_progress
+        As for :func:`plan`.
+    **overrides
+        Single options by name.
+
+    Returns
+    -------
+    SharedPlan
+        The plans, checked, with the base of each in the arena.
+
+    Raises
+    ------
+    CapacityExceeded
+        If the arena does not fit ``capacity``.
+    InvalidOption
+        If there are several spaces, or values of the caller.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> def layer(size):
+    ...     graph = ap.Graph("layer")
+    ...     x = graph.input("x", (size,), "uint8")
+    ...     (y,) = graph.node("Op", [x], [("y", (size,), "uint8")])
+    ...     graph.output(y)
+    ...     return graph
+    >>> ap.plan_together([layer(64), layer(640)], "never-together")
+    SharedPlan(2 graphs, never-together, 1280 bytes, optimal)
+    >>> ap.plan_together([layer(64), layer(640)], "concurrent").bases
+    [0, 128]
+    """
+    options = resolve(options, overrides)
+    if options.spaces is not None or options.pins:
+        raise InvalidOption("option spaces: graphs share one arena, not several spaces")
+    defaults = {graph.target for graph in graphs}
+    target = target_of(options, defaults.pop() if len(defaults) == 1 else "nodes")
+    arguments = core_options(options, target)
+    counted = options.workspace != "none" and has_costs(target.name)
+    if counted:
+        # Workspaces of a fused group are known only once it is known which nodes run as one.
+        names = str(arguments["optimize"] or ",".join(_core.techniques())).split(",")
+        names = [name for name in names if name not in ("fusion", "streaming", "recompute")]
+        arguments["optimize"] = ",".join(names) or "none"
+    seen = [graph.for_target(target.name) for graph in graphs]
+    policy = "auto" if counted else "none"
+    cores = [graph.core_for(policy, target=target.name) for graph in seen]
+    watch = Watch(on_progress, checked_seconds(time_limit))
+    result = _core.plan_together(
+        cores, together, arguments, on_progress=watch.tell, time_limit=watch.seconds_left
+    )
+    result.fits()
+    return result
+
+
+class Explanation(NamedTuple):
+    """The worth of each technique: every point is that of a plan which :func:`plan` makes."""
+
+    plan: Plan
+    """The plan that the given options make."""
+    without: Point
+    """Without any technique."""
+    levels: dict[str, Point]
+    """With each technique added to those before it."""
+    switched: dict[str, Point]
+    """For each technique, if it alone were switched the other way."""
+    points: tuple[Point, ...]
+    """The plans tried for ``plan`` that no other plan beats in both bytes and time."""
+
+
+def explain(
+    graph: Graph,
+    options: PlanOptions | None = None,
+    *,
+    time_limit: float | None = None,
+    on_progress: Progress | None = None,
+    **overrides: Unpack[PlanKeywords],
+) -> Explanation:
+    """
+    Return the worth of each technique for ``graph``.
+
+    Parameters
+    ----------
+    graph : Graph
+        The model.
+    options : PlanOptions, optional
+        Options of the plans, as for :func:`plan`; the capacity is left out of the comparison, and
+        spaces are refused.
+    time_limit : float, optional
+        Seconds after which searches end; the figures are then those of the best plans so far.
+    on_progress : callable, optional
+        As for :func:`plan`.
+    **overrides
+        Single options by name.
+
+    Returns
+    -------
+    Explanation
+        A plan, and the bytes and times of other choices of techniques. ``plan.floor`` is a lower
+        bound for all orders of any steps that were tried.
+
+    Raises
+    ------
+    InvalidAlignment, InvalidOption, SizeOverflow, GraphError
+        If options contradict each other, the graph or the target.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x = graph.input("x", (64,))
+    >>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")])
+    >>> (z,) = graph.node("Relu", [y], [("z", (64,), "float32")], in_place=[(0, 0)])
+    >>> graph.output(z)
+    >>> explanation = ap.explain(graph, preserve_inputs=True)
+    >>> explanation.without.bytes, explanation.levels["in-place"].bytes
+    (768, 512)
+    """
+    options = resolve(options, overrides)
+    target = target_of(options, graph.target)
+    graph = graph.for_target(target.name)
+    if options.spaces is not None:
+        raise InvalidOption("option spaces: explain compares plans for one arena")
+    arguments = {**core_options(options, target), "capacity": None}
+    costs = _costs(graph, options, target)
+    if options.workers > 1 or costs is not None:
+        arguments["max_slowdown"] = _thousandths(options)
+    watch = Watch(on_progress, checked_seconds(time_limit))
+    found = _core.explain(
+        graph.core,
+        arguments,
+        costs=costs,
+        on_progress=watch.tell,
+        time_limit=watch.seconds_left,
+    )
+
+    def point(row: _core.PlanPoint) -> Point:
+        return Point(row.bytes, row.nanoseconds * 1e-9 if row.nanoseconds else None)
+
+    levels, switched = (
+        {level.technique: point(level.point) for level in rows}
+        for rows in (found.levels, found.switched)
+    )
+    points = tuple(map(point, found.points))
+    return Explanation(found.plan, point(found.without), levels, switched, points)
+
+
+def _costs(graph: Graph, options: PlanOptions, target: Target) -> Costs | None:
+    """
+    Return the costs that the runtime of a target states of a graph, if there are any.
+
+    A plan without scratch memory is compared with the steps of the plan with scratch memory, unless
+    the graph has no weights that kernels could be asked about.
+    """
+    if not has_costs(target.name) or (options.workspace == "none" and not graph.has_weights):
+        return None
+    graph.require_weights(target.name)
+    return costs_of(target.name, graph)
+
+
+def _thousandths(options: PlanOptions) -> int | None:
+    """Return the limit of the time as the core takes it."""
+    slowdown = slowdown_of(options)
+    if slowdown < inf:
+        return round(slowdown * 1000)
+    return _ANY_SLOWDOWN if options.workers > 1 else None
+
+
+def _memories(graph: Graph, options: PlanOptions, target: Target) -> _Memories:
+    """Return memories and homes as the core takes them."""
+    if options.spaces is None:
+        if options.pins:
+            raise InvalidOption("option pins: there are no spaces to pin values to")
+        return _Memories(None, [])
+    given = options.spaces
+    spaces = parse_spaces(given) if isinstance(given, str) else list(given)
+    alignment = target.alignment if options.alignment is None else options.alignment
+    rows = memory_rows(spaces, checked_alignment(alignment))
+    return _Memories(rows, homes_of(graph, spaces, options.pins or {}))

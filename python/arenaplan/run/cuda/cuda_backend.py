@@ -1,0 +1,135 @@
+"""
+The CUDA executor as a backend for planning: scratch memory and estimated times of steps.
+
+Times are estimates by the bytes that move and the operations of products, with the rates of
+:mod:`arenaplan.run.cuda.rates`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from arenaplan.graph import Graph
+from arenaplan.graph.costs import RowKernel, StepCost, Way
+from arenaplan.run.cuda.lowering import StepLowering
+from arenaplan.run.cuda.lowering.site import Kind
+from arenaplan.run.cuda.rates import BYTES, LAUNCH, OPERATIONS, PRODUCT
+from arenaplan.run.numpy.registry import Signature
+from arenaplan.run.numpy.signatures import NOT_RUN
+
+if TYPE_CHECKING:
+    from arenaplan._core import Strips
+
+_ALIGNMENT: Final = 256
+
+
+class CupyCosts:
+    """Scratch memory and times of the kernels in :mod:`arenaplan.device.lowering`, for a graph."""
+
+    row_moves: Final = None
+
+    def __init__(self, backend: CupyBackend, graph: Graph) -> None:
+        self._backend, self._graph = backend, graph
+
+    def step(self, nodes: Sequence[int], staged: bool) -> StepCost | None:
+        """Return the cost of a step; ``None`` if some node has no kernel."""
+        # Outputs never overlap inputs in part.
+        lowering = None if staged else self._backend.lowering(self._graph, nodes)
+        if lowering is None:
+            return None
+        nanoseconds = _seconds(lowering) * 1e9
+        widest = max(lowering.slots, key=len, default=())
+        if not widest:
+            return StepCost((), [Way(0, round(nanoseconds))])
+        others = sum(_padded(slot[0].bytes) for slot in lowering.slots if slot is not widest)
+        ways = [
+            Way(others + _padded(choice.bytes), round(nanoseconds + choice.cost))
+            for choice in widest
+        ]
+        return StepCost(lowering.slots, ways)
+
+    def step_in_strips(self, nodes: Sequence[int], strips: Strips) -> None:
+        """Return nothing: steps never run strip by strip."""
+        return
+
+    def groupings(self) -> list[list[list[int]]]:
+        """Return nothing: the core's own search knows all steps."""
+        return []
+
+    def row_kernels(self, nodes: Sequence[int]) -> list[RowKernel]:
+        """Return nothing."""
+        return []
+
+    def runs_in_strips(self, nodes: Sequence[int], strips: Strips) -> bool:
+        """Return false."""
+        return False
+
+
+class CupyBackend:
+    """The CUDA executor: its only state is a cache of facts about graphs."""
+
+    name = "cupy"
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Graph, dict[tuple[int, ...], StepLowering | None]]
+        self._known = WeakKeyDictionary()
+
+    def costs(self, graph: Graph) -> CupyCosts:
+        """Return the costs of the steps of a graph."""
+        return CupyCosts(self, graph)
+
+    def lowering(self, graph: Graph, nodes: Sequence[int]) -> StepLowering | None:
+        """Return the work of a step; ``None`` if some node has no kernel."""
+        known = self._known.setdefault(graph, {})
+        key = tuple(nodes)
+        if key not in known:
+            is_of_graph = all(0 <= node < len(graph.nodes) for node in key)
+            try:
+                known[key] = StepLowering(graph, key) if is_of_graph else None
+            except NOT_RUN:
+                known[key] = None  # It can be planned; an executor will refuse it.
+        return known[key]
+
+
+BACKEND: Final = CupyBackend()
+"""The registered backend."""
+
+
+def _padded(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _seconds(lowering: StepLowering) -> float:
+    """Return the estimated seconds of a step, without those that a choice of scratch adds."""
+    total = 0.0
+    for member in lowering.members:
+        signature = member.signature
+        if all(value in lowering.inline for value in member.outputs if value is not None):
+            continue
+        tensors = [tensor for tensor in (*signature.inputs, *signature.outputs) if tensor]
+        total += LAUNCH + sum(tensor.bytes for tensor in tensors) / BYTES
+        inner = _inner(signature)
+        made = signature.outputs[0]
+        if inner and made:
+            if member.rule.kind is Kind.WORK:
+                total += PRODUCT - (0 if signature.input(2) else LAUNCH)  # A bias is a launch.
+            total += (
+                2 * prod(made.shape) * inner / OPERATIONS.get(made.dtype.itemsize, OPERATIONS[4])
+            )
+    return total
+
+
+def _inner(signature: Signature) -> int:
+    """Return the length of the sums of a product of matrices; 0 for other operators."""
+    weights = signature.input(1)
+    if weights is None or not weights.shape:
+        return 0
+    if signature.op in ("MatMul", "Gemm"):
+        is_flipped = signature.op == "Gemm" and signature.attributes.get("transB", 0)
+        return weights.shape[-1 if is_flipped or len(weights.shape) == 1 else -2]
+    if signature.op in ("Conv", "ConvTranspose"):
+        return prod(weights.shape[1:])
+    return 0

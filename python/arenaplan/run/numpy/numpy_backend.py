@@ -1,0 +1,234 @@
+"""
+The NumPy executor as a backend: the scratch memory and the time of steps.
+
+A network repeats layers, and planning asks for the same steps several times. So the ways to
+run a step are kept per graph, and steps that differ in nothing but names share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from arenaplan.graph import Choice, Graph, Node
+from arenaplan.graph.costs import RowKernel, StepCost, Way
+from arenaplan.run.numpy.groups import Group, NotAGroup
+from arenaplan.run.numpy.narrow_steps import narrow_steps
+from arenaplan.run.numpy.regions import ROW_MOVES, RowKernels, region_of
+from arenaplan.run.numpy.registry import Signature, Tensor, attributed, find_kernel
+from arenaplan.run.numpy.signatures import NOT_RUN, group_of, is_in_order, signature_of
+from arenaplan.run.numpy.stages import LIMITS
+from arenaplan.run.numpy.staging import staged_ways
+from arenaplan.run.numpy.steps import Workspaces
+from arenaplan.run.numpy.streaming import group_ways, needed
+from arenaplan.run.numpy.timing import nanoseconds
+
+if TYPE_CHECKING:
+    from arenaplan._core import Plan, Strips
+
+_FEW = 64
+"""Elements of a constant that are looked at, since kernels may depend on them: axes, sizes."""
+
+
+class NumpyCosts:
+    """Scratch memory and times of the kernels in :mod:`arenaplan.executor.kernels`, for a graph."""
+
+    row_moves = ROW_MOVES
+
+    def __init__(self, graph: Graph, alike: dict[object, StepCost]) -> None:
+        self._graph = graph
+        self._alike = alike
+        self._rows: RowKernels | None = None
+
+    def step(self, nodes: Sequence[int], staged: bool) -> StepCost | None:
+        """Return the cost of a step; ``None`` if no kernel runs it, or it is no group."""
+        graph = self._graph
+        if not all(0 <= node < len(graph.nodes) for node in nodes):
+            return None  # The core will refuse it.
+        try:
+            key = _key(graph, nodes, staged)
+            known = self._alike.get(key)
+            if known is None:
+                is_group = len(nodes) > 1 or (staged and not is_in_order(graph, nodes))
+                single = graph.nodes[nodes[0]]
+                known = _grouped(graph, nodes, staged) if is_group else _alone(graph, single)
+                self._alike[key] = known
+        except (*NOT_RUN, NotAGroup):
+            return None  # Such a graph can be planned; an executor, or the core, will refuse it.
+        return known
+
+    def step_in_strips(self, nodes: Sequence[int], strips: Strips) -> StepCost | None:
+        """Return the cost of nodes that run strip by strip."""
+        lines, kernels = 0, []
+        try:
+            for limit in LIMITS:
+                region = region_of(self._rows_of().former, nodes, strips, limit)
+                lines = _padded(max(region.line_bytes, 1))
+                kernels.append(Choice(region.scratch, region.seconds * 1e9))
+        except NotAGroup:
+            return None  # The core, or an executor, will refuse it.
+        kernels = [each for at, each in enumerate(kernels) if each not in kernels[:at]]
+        slots: tuple[tuple[Choice, ...], ...] = ((Choice(lines, 0.0),),)
+        if any(each.bytes for each in kernels):
+            slots += (tuple(sorted(kernels)),)
+        return StepCost(slots, _ways(Choice(lines + _padded(c.bytes), c.cost) for c in kernels))
+
+    def groupings(self) -> list[list[list[int]]]:
+        """Return steps of a quantized graph in which each makes bytes of bytes."""
+        found = (narrow_steps(self._graph, joined=joined) for joined in (True, False))
+        return [steps for steps in found if steps is not None]
+
+    def row_kernels(self, nodes: Sequence[int]) -> Sequence[RowKernel]:
+        """Return the kernels that perform nodes on some rows."""
+        return self._rows_of().of(nodes)
+
+    def runs_in_strips(self, nodes: Sequence[int], strips: Strips) -> bool:
+        """Return whether nodes can run in these strips."""
+        return self._rows_of().can_run(nodes, strips)
+
+    def _rows_of(self) -> RowKernels:
+        if self._rows is None:
+            self._rows = RowKernels(self._graph)
+        return self._rows
+
+
+class NumpyBackend:
+    """The NumPy executor: its only state is a cache of facts about graphs."""
+
+    name = "numpy"
+
+    def __init__(self) -> None:
+        self._alike: WeakKeyDictionary[Graph, dict[object, StepCost]] = WeakKeyDictionary()
+
+    def costs(self, graph: Graph) -> NumpyCosts:
+        """Return the costs of the steps of a graph."""
+        return NumpyCosts(graph, self._alike.setdefault(graph, {}))
+
+
+BACKEND = NumpyBackend()
+"""The registered backend."""
+
+
+def missing_workspaces(graph: Graph, plan: Plan, planned: Workspaces) -> dict[int, list[int]]:
+    """
+    Return the sizes of the workspaces that are not planned, at least cost.
+
+    A plan without scratch memory has line buffers all the same, which are the first workspace of a
+    step in strips.
+    """
+    costs = BACKEND.costs(graph)
+    overlapped = set(plan.overlapped)
+    strips = {each.node: each for each in plan.strips}
+    has_lines_only = plan.options["workspace"] == "none"
+    missing = {}
+    for nodes in plan.steps:
+        last = nodes[-1]
+        if last in planned and not (last in strips and has_lines_only):
+            continue
+        if last in strips:
+            cost = costs.step_in_strips(nodes, strips[last])
+        else:
+            cost = costs.step(nodes, last in overlapped)
+        if cost is not None and cost.workspaces:
+            missing[last] = [
+                min(slot, key=lambda choice: (choice.cost, choice.bytes)).bytes
+                for slot in cost.workspaces[len(planned.get(last, ())) :]
+            ]
+    return missing
+
+
+def _grouped(graph: Graph, nodes: Sequence[int], staged: bool) -> StepCost:
+    """Return the cost of several nodes as one, or of one node with an overlapping output."""
+    group: Group = group_of(graph, nodes)
+    ways = staged_ways(group) if staged else group_ways(group)
+    together = needed(ways)
+    return StepCost((together,) if together or staged else (), _ways(ways))
+
+
+def _ways(choices: Iterable[Choice]) -> list[Way]:
+    """Return choices of scratch memory as the core takes them."""
+    return [Way(_padded(choice.bytes), round(choice.cost)) for choice in sorted(choices)]
+
+
+def _alone(graph: Graph, node: Node) -> StepCost:
+    """Return the cost of a node that runs by itself."""
+    signature = signature_of(graph, node)
+    kernel = find_kernel(signature)
+    declared = (
+        () if kernel.workspace is None else attributed(kernel.workspace, signature, signature)
+    )
+    slots = tuple(tuple(Choice(*choice) for choice in slot) for slot in declared)
+    if graph.is_exact:
+        # Tiles of another size add products up in another order.
+        slots = tuple((min(slot),) for slot in slots)
+    if not slots:
+        return StepCost((), _ways([Choice(0, nanoseconds(signature, kernel))]))
+    # At most one of the buffers comes in several sizes.
+    widest = max(slots, key=len)
+    ways = []
+    for size in widest:
+        chosen = [(slot, size if slot is widest else slot[0]) for slot in slots]
+        total = sum(_padded(choice.bytes) for _, choice in chosen)
+        ways.append(Choice(total, nanoseconds(signature, kernel, chosen)))
+    return StepCost(slots, _ways(ways))
+
+
+def _padded(size: int) -> int:
+    return -(-size // 64) * 64
+
+
+# -- which steps are alike --------------------------------------------------------------------
+
+
+def _key(graph: Graph, nodes: Sequence[int], staged: bool) -> object:
+    """Return the key of the cost of a step."""
+    position: dict[int, int] = {}
+    rows = []
+    for index in nodes:
+        node = graph.nodes[index]
+        signature = signature_of(graph, node)
+        for value in (*node.inputs, *node.outputs):
+            if value is not None:
+                position.setdefault(value, len(position))
+        rows.append(
+            (
+                (node.op, node.domain, node.version, _frozen(node.attributes, node)),
+                tuple(map(_tensor, signature.inputs)),
+                tuple(map(_tensor, signature.outputs)),
+                tuple(_constant(graph, signature, at, v) for at, v in enumerate(node.inputs)),
+                tuple(None if v is None else position[v] for v in (*node.inputs, *node.outputs)),
+                node.effects,
+            )
+        )
+    return staged, tuple(rows)
+
+
+def _tensor(tensor: Tensor | None) -> object:
+    return None if tensor is None else (tensor.shape, tensor.dtype.str)
+
+
+def _constant(graph: Graph, signature: Signature, position: int, value: int | None) -> object:
+    """Return the data of a constant for a kernel: the numbers, if they are few or whole ones."""
+    if value is None or graph.values[value].kind != "constant":
+        return None
+    tensor = signature.inputs[position]
+    if signature.constant[position] is None or tensor is None:
+        return "no data"
+    if prod(tensor.shape) <= _FEW:
+        return graph.data(value).tobytes()
+    return "weights" if tensor.dtype.kind == "f" else value
+
+
+def _frozen(attribute: Any, node: Node) -> object:
+    """Return an attribute as something that can be compared and hashed."""
+    if isinstance(attribute, Mapping):
+        return tuple(
+            (name, _frozen(each, node)) for name, each in sorted(attribute.items(), key=repr)
+        )
+    if isinstance(attribute, (list, tuple)):
+        return tuple(_frozen(each, node) for each in attribute)
+    if isinstance(attribute, (int, float, str, bytes, type(None))):
+        return type(attribute), attribute
+    return "unlike any other", node.index
