@@ -5,6 +5,7 @@
 //! Rust.
 
 pub mod arena;
+pub mod costs;
 pub mod error;
 pub mod exports;
 pub mod hazards;

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arenaplan::base::{Alignment, MAX_BYTES, NodeId, ValueId, quoted};
+use arenaplan::choose::declared;
 use arenaplan::plan::{
-    Effort, InputMemory, OutputMemory, Placement, PlanStep as CoreStep, SpacePlan,
+    Effort, InputMemory, OutputMemory, Placement, PlanStep as CoreStep, SpacePlan, WorkspacePolicy,
 };
 use arenaplan::{Graph, Planner, Target};
 
+use crate::costs::ProgramCosts;
 use crate::error::{Code, Failure, Result};
 use crate::problem::no_flags;
 use crate::types::{
@@ -90,6 +92,7 @@ impl Plan {
         graph: &[u8],
         options: PlanOptions,
         target: Option<&str>,
+        costs: Option<&ProgramCosts<'_>>,
         watch: &Watch<'_>,
     ) -> Result<Self> {
         let known =
@@ -128,6 +131,12 @@ impl Plan {
         if options.capacity > 0 {
             planner = planner.capacity(options.capacity);
         }
+        if options.max_slowdown > 0 {
+            planner = planner.max_slowdown(Some(options.max_slowdown));
+        }
+        if let Some(costs) = costs {
+            planner = planner.costs(costs);
+        }
         let plan = watch.during(|mut budget| {
             if options.time_limit_ms > 0 {
                 let limit = Duration::from_millis(options.time_limit_ms);
@@ -135,6 +144,14 @@ impl Plan {
             }
             planner.budget(budget).plan(&graph)
         })?;
+        let graph = match costs {
+            Some(costs) if plan.options().workspace == WorkspacePolicy::Auto => {
+                let steps: Vec<Vec<NodeId>> =
+                    plan.steps().iter().map(|step| step.nodes().collect()).collect();
+                declared(&graph, costs, &steps, &plan.overlapped(), &plan.strips())?
+            }
+            _ => graph,
+        };
         Self::new(plan, Some(&graph))
     }
 

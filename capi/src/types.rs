@@ -95,6 +95,35 @@ pub struct Progress {
     pub nodes: u64,
 }
 
+/// A way to run a step.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// Bytes of scratch memory.
+    pub bytes: u64,
+    /// Nanoseconds of a run.
+    pub nanoseconds: u64,
+}
+
+/// Most ways that a step can run in.
+pub const MOST_WAYS: usize = 16;
+
+/// States the cost of running `count` nodes, by position in the graph, as one step in this order:
+/// writes the ways to run the step, ascending bytes, to `ways`, an array of `AP_MOST_WAYS`, and
+/// returns how many ways there are; 0 if the program has no kernel for the step.
+///
+/// Equal nodes must have equal costs. The function must return, so it throws no exception, and must
+/// not use the handles of the search. Outputs that overlap an input at a distance, and steps that run
+/// strip by strip, have no costs in C: the plan has none.
+pub type CostFunction = Option<
+    unsafe extern "C" fn(
+        context: *mut c_void,
+        nodes: *const u32,
+        count: usize,
+        ways: *mut Way,
+    ) -> usize,
+>;
+
 /// Options of a plan. All zeros, but for `size`, are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -117,10 +146,16 @@ pub struct PlanOptions {
     pub effort: u32,
     /// Called now and then; or null.
     pub progress: ProgressFunction,
-    /// First argument of `progress`.
+    /// First argument of `progress` and of `costs`.
     pub context: *mut c_void,
     /// Ends the search when it is requested; or null. Read until the search ends.
     pub cancel: *const Cancel,
+    /// States the scratch memory and the time of steps, which the plan then has and weighs, for a
+    /// target whose kernels have scratch memory, such as "numpy"; or null.
+    pub costs: CostFunction,
+    /// With `costs`: how slow the plan may be, in thousandths of the time of the fastest plan; 0 is no
+    /// limit.
+    pub max_slowdown: u64,
 }
 
 /// Flag of a plan: it is safe in every order that the graph permits.
@@ -279,6 +314,8 @@ impl Default for PlanOptions {
             progress: None,
             context: std::ptr::null_mut(),
             cancel: std::ptr::null(),
+            costs: None,
+            max_slowdown: 0,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
 use super::raw::{array, input, make, output, path, string};
-use super::searches::watch;
+use super::searches::{costs, watch};
 use crate::error::{Code, Failure, guarded, required};
 use crate::plan::{self, Plan};
 use crate::types::{PlanInfo, PlanOptions, PlanSpace, PlanStep, PlanValue};
@@ -40,7 +40,9 @@ pub unsafe extern "C" fn ap_plan_make(
         };
         // SAFETY: the contract of C programs (rules 3 and 6), of the pointers in the struct.
         let watch = unsafe { watch(options.progress, options.context, options.cancel) };
-        Plan::make(graph, options, target, &watch)
+        // SAFETY: the contract of C programs (rule 6), of the function in the struct.
+        let costs = unsafe { costs(options.costs, options.context) };
+        Plan::make(graph, options, target, costs.as_ref(), &watch)
     })
 }
 

@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use crate::types::{Progress, ProgressFunction};
+use crate::costs::{Ask, ProgramCosts};
+use crate::types::{CostFunction, MOST_WAYS, Progress, ProgressFunction, Way};
 use crate::watch::{Cancel, Hear, Watch};
 
 /// Returns a request to end searches, which has not been made yet, for the caller to free with
@@ -45,6 +46,24 @@ pub(super) unsafe fn watch<'a>(
     });
     // SAFETY: null, or a request that lives during `'a` (rules 1 and 3), which locks its state.
     Watch::new(listener, unsafe { cancel.as_ref() })
+}
+
+/// Returns the costs that a program states, if it does.
+///
+/// # Safety
+///
+/// The function follows rule 6 during `'a`.
+pub(super) unsafe fn costs<'a>(
+    function: CostFunction,
+    context: *mut c_void,
+) -> Option<ProgramCosts<'a>> {
+    let function = function?;
+    let ask: Box<Ask<'a>> = Box::new(move |nodes: &[u32], ways: &mut [Way; MOST_WAYS]| {
+        // SAFETY: the program passed both for this call (rule 6); the arrays live during the call, and
+        // have as many elements as it is told.
+        unsafe { function(context, nodes.as_ptr(), nodes.len(), ways.as_mut_ptr()) }
+    });
+    Some(ProgramCosts(ask))
 }
 
 /// A function of the program.

@@ -4,13 +4,15 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use arenaplan::base::Alignment;
+use arenaplan::choose::{Costs, StepCost, StepForm, Way};
 use arenaplan::format::CsvProblem;
-use arenaplan::graph::Choice;
+use arenaplan::graph::{Choice, Workspace};
 use arenaplan::pack::Space;
 use arenaplan::plan::{Effort, HazardKind, WorkspacePolicy};
 use arenaplan::{
-    Budget, DType, Graph, Model, Node, Packing, Plan, Planner, Status, Target, Value, ValueKind,
-    solve,
+    Budget, DType, Graph, Model, Node, NodeId, Packing, Plan, Planner, Status, Target, Value,
+    ValueKind, solve,
 };
 
 use crate::toolchain::{Link, compile, root, run, run_checked};
@@ -49,6 +51,67 @@ fn random_csv(count: u64, seed: u64, aligned: bool) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Products with a wide value between them.
+fn perceptron() -> Graph {
+    let mut builder = Graph::builder("perceptron");
+    let mut value = |name: &str, kind, width| {
+        builder.add_value(Value::new(name, kind, DType::FLOAT32, [64, width]).unwrap())
+    };
+    let x = value("x", ValueKind::Input, 64);
+    let p = value("p", ValueKind::Activation, 512);
+    let r = value("r", ValueKind::Activation, 512);
+    let y = value("y", ValueKind::Activation, 64);
+    builder.add_node(Node::new("first", "MatMul").reads([x]).writes([p]).flow(0, 64, [0]));
+    let relu = Node::new("relu", "Relu").reads([p]).writes([r]).in_place(0, 0);
+    builder.add_node(relu.flow(0, 64 * 512, [0]));
+    builder.add_node(Node::new("second", "MatMul").reads([r]).writes([y]).flow(0, 64, [0]));
+    builder.add_output(y);
+    builder.build().unwrap()
+}
+
+/// The costs of `examples/costs.c`.
+#[derive(Debug)]
+struct Microseconds;
+
+impl Costs for Microseconds {
+    fn step(&self, nodes: &[NodeId], form: StepForm<'_>) -> Option<StepCost> {
+        let StepForm::Whole = form else { return None };
+        let count = u64::try_from(nodes.len()).unwrap();
+        if count == 1 {
+            return Some(StepCost::of_time(1000));
+        }
+        let way = |at: u32| Way { bytes: 4096 << (2 * at), time: (500 * count) << (3 - at) };
+        let ways: Vec<Way> = (0..3).map(way).collect();
+        let cost = |way: &Way| -> f64 { u32::try_from(way.time).unwrap().into() };
+        let choices = ways.iter().map(|way| Choice { bytes: way.bytes, cost: cost(way) });
+        let workspace = Workspace { choices: choices.collect(), alignment: Alignment::BYTE };
+        Some(StepCost { workspaces: vec![workspace], ways })
+    }
+}
+
+#[test]
+fn a_program_with_costs_of_its_own_has_the_plan_of_the_core() {
+    let folder = tempfile::tempdir().unwrap();
+    let compiled = compile(&example("costs.c"), "c99", Link::Shared, folder.path());
+    let Some(program) = compiled else { return };
+    let (graph, path) = (perceptron(), folder.path().join("graph.json"));
+    fs::write(&path, graph.to_json()).unwrap();
+    let mut sizes = Vec::new();
+    for limit in [None, Some(1000), Some(1500), Some(3000)] {
+        let planner = Planner::new().target(&Target::NUMPY).costs(&Microseconds);
+        let plan = planner.max_slowdown(limit).plan(&graph).unwrap();
+        let expected = format!("{} bytes, {} steps\n", plan.arena_bytes(), plan.steps().len());
+        let mut arguments = vec![path.to_str().unwrap().to_owned()];
+        arguments.extend(limit.map(|limit| limit.to_string()));
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        assert_eq!(run(&program, &arguments), (0, expected), "at {limit:?}");
+        sizes.push(plan.arena_bytes());
+    }
+    assert!(sizes[0] < sizes[1], "time costs bytes: {sizes:?}");
+    let checked = run_checked(&program, &[path.to_str().unwrap()]);
+    assert!(checked.is_none_or(|(code, _)| code == 0));
 }
 
 #[test]
