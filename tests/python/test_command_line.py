@@ -22,8 +22,8 @@ from onnx import TensorProto, helper
 
 import arenaplan as ap
 import flat
-from arenaplan import formats as importers
 from arenaplan.cli import main, parser
+from arenaplan.formats import opening as importers
 from test_cli import model
 
 CSV = "id,lower,upper,size\na,0,3,4\nb,0,9,8\n"
@@ -501,7 +501,8 @@ def test_help_imports_neither_arrays_nor_models() -> None:
         "from arenaplan.cli import main\n"
         "from arenaplan.cli.parser import COMMANDS\n"
         "unused = 'numpy onnx asyncio'.split() + ['arenaplan.' + name for name in "
-        "'deploy formats graph.graph graph.ops planner.planning report run tflite train'.split()]\n"
+        "'deploy formats graph.graph graph.ops planner.planning report run.numpy tflite train'"
+        ".split()]\n"
         "def found(*words):\n"
         "    out = io.StringIO()\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(out):\n"
