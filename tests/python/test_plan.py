@@ -93,7 +93,7 @@ def test_g05_c21_a_plan_can_be_pickled_and_is_read_like_a_file(plan: ap.Plan) ->
 
 def test_e01_the_best_plan_is_kept_when_the_capacity_is_too_small() -> None:
     with pytest.raises(errors.CapacityExceeded, match="383") as caught:
-        ap.plan(chain(100, 300, 50), capacity=383, target="ideal")
+        ap.plan(chain(100, 300, 50), budget=383, target="ideal")
     assert caught.value.plan is not None
     assert caught.value.plan.arena_bytes > 383
 
@@ -101,7 +101,7 @@ def test_e01_the_best_plan_is_kept_when_the_capacity_is_too_small() -> None:
 @pytest.mark.parametrize("capacity", [-1, 1 << 64])
 def test_a14_capacities_are_numbers_of_bytes(capacity: int) -> None:
     with pytest.raises(errors.InvalidSize):
-        ap.plan(chain(1, 1), capacity=capacity, target="ideal")
+        ap.plan(chain(1, 1), budget=capacity, target="ideal")
 
 
 def test_an_unknown_workspace_policy_is_refused() -> None:

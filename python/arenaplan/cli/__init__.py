@@ -1,5 +1,5 @@
 """
-The command line: a module per command, and in `syntax` one that says what the command takes.
+The command line: a module per command, and in `syntax` the tables of what commands take.
 
 Results go to stdout, and with ``--json`` nothing but JSON does; everything said to
 people besides goes to stderr. Exit codes: 0 ok, 1 a check failed, 2 usage or input
@@ -12,20 +12,13 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from arenaplan import __version__, _start
-from arenaplan.cli.parser import (
-    COMMANDS,
-    Parser,
-    add_general,
-    command_at,
-    overview,
-    parse,
-)
-from arenaplan.cli.voice import Voice, detail, paint, set_voice, voice
+from arenaplan import _start
+from arenaplan.cli.parser import command_at, make_parser, parse
+from arenaplan.cli.syntax import COMMANDS
+from arenaplan.cli.text import Voice, detail, in_words, paint, set_voice, voice
 from arenaplan.close import did_you_mean
 from arenaplan.errors import (
     CapacityExceeded,
@@ -40,9 +33,6 @@ from arenaplan.errors import (
     UnsupportedModel,
     VerificationError,
 )
-
-if TYPE_CHECKING:
-    from arenaplan.cli.syntax.common import Commands
 
 CHECK_FAILED, BAD_INPUT, UNSUPPORTED, INTERNAL, INTERRUPTED = 1, 2, 3, 4, 130
 
@@ -78,18 +68,16 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     """Return the options of the command, of all their sources."""
     position = command_at(arguments)
     chosen = None if position is None else arguments[position]
-    parser, commands = make_parser()
-    if chosen is not None and chosen in COMMANDS:
-        add_command_to(commands, chosen)
-    elif chosen is not None:
+    parser, _ = make_parser(() if chosen is None else {chosen} & COMMANDS.keys())
+    if chosen is not None and chosen not in COMMANDS:
         parser.error(f"there is no command {chosen!r}{did_you_mean(chosen, COMMANDS)}")
-    options = parse(parser, arguments, whole_commands)
+    options = parse(parser, arguments, lambda: make_parser()[1])
     # Before Ctrl-C raises: neither can be imported by halves.
     import_module("numpy")
     import_module(f"arenaplan.cli.{options.command}")
     _start.raise_again()
     assert position is not None  # The parser has refused a line without a command.
-    from arenaplan.cli.settings import with_settings  # The help needs none of it.
+    from arenaplan.cli.config import with_settings  # The help needs none of it.
 
     return with_settings(parser, arguments, position, options)
 
@@ -100,52 +88,12 @@ def _execute(options: argparse.Namespace) -> None:
     if "model" not in options or "max_nodes" not in options:
         execute(options)
         return
-    from arenaplan.cli.inputs import limits_of, read_model
+    from arenaplan.cli.files import limits_of, read_model
     from arenaplan.limits import applied
 
     with applied(limits_of(options)):
         options.model = read_model(options.model)
         execute(options)
-
-
-def make_parser() -> tuple[Parser, Commands]:
-    """Return the parser, and the place where commands are added."""
-    parser = Parser(
-        prog="arenaplan",
-        usage="arenaplan [OPTION]… COMMAND …",
-        description="Plan where every tensor of a neural network lives in one arena.",
-        epilog=overview(),
-    )
-    add_general(parser, is_root=True)
-    parser.add_argument("--version", action="version", version=f"arenaplan {__version__}")
-    commands = parser.add_subparsers(
-        required=True, metavar="COMMAND", prog="arenaplan", help=argparse.SUPPRESS
-    )
-    return parser, commands
-
-
-def add_command_to(commands: Commands, name: str) -> None:
-    """Add a command with its options."""
-    import_module(f"arenaplan.cli.syntax.{name}").add_to(commands)
-    add_general(commands.choices[name])
-
-
-def whole_parser() -> Parser:
-    """Return the parser of the command line with all commands, which imports them all."""
-    return _whole()[0]
-
-
-def whole_commands() -> Mapping[str, Parser]:
-    """Return the parser of each command, by name, which imports them all."""
-    return _whole()[1].choices
-
-
-def _whole() -> tuple[Parser, Commands]:
-    parser, commands = make_parser()
-    commands.help = "command"  # Left out of the help, which lists commands by group.
-    for name in COMMANDS:
-        add_command_to(commands, name)
-    return parser, commands
 
 
 def _discard_output() -> None:
@@ -167,9 +115,7 @@ def _report(error: Exception) -> int:
         print("arenaplan: this is a bug; please report it", file=sys.stderr)
     else:
         name = paint(f"arenaplan: {type(error).__name__}:", "error", sys.stderr)
-        from arenaplan.cli.wording import worded
-
-        print(f"{name} {worded(error)}", file=sys.stderr)
+        print(f"{name} {in_words(str(error))}", file=sys.stderr)
     if voice.verbose:
         from arenaplan.cures import CURES
 

@@ -17,10 +17,10 @@ from arenaplan.batch.jobs import Job, Outcome
 from arenaplan.batch.journal import run_with_journal
 from arenaplan.batch.report import page, summary, writer_of
 from arenaplan.batch.run import run_jobs
-from arenaplan.cli.common import has_ranges, print_json, say, shown, size
-from arenaplan.cli.inputs import limits_of
+from arenaplan.cli.files import limits_of
+from arenaplan.cli.models import has_ranges
+from arenaplan.cli.text import in_words, print_json, say, shown, size
 from arenaplan.cli.watch import form_of
-from arenaplan.cli.wording import in_words
 from arenaplan.errors import BatchIncomplete, InvalidOption
 from arenaplan.importers import SUFFIXES
 
@@ -42,7 +42,7 @@ def execute(options: argparse.Namespace) -> None:
     outcomes: list[Outcome] = []
     address = options.executor
     with nullcontext() if address is None else executor_at(address) as executor:
-        how: dict[str, Any] = {"workers": options.workers, "executor": executor}
+        how: dict[str, Any] = {"workers": options.processes, "executor": executor}
         rows = run_jobs(jobs, **how) if journal is None else run_with_journal(jobs, journal, **how)
         for outcome in rows:
             outcomes.append(outcome)

@@ -8,8 +8,8 @@ from typing import Any
 
 from arenaplan import Plan
 from arenaplan.changes import Diff, Place, diff
-from arenaplan.cli.common import print_json, shown
-from arenaplan.cli.inputs import limits_of, load_plan
+from arenaplan.cli.files import limits_of, load_plan
+from arenaplan.cli.text import print_json, shown
 from arenaplan.errors import ArenaGrew
 
 _MOST_LINES = 40

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan._core import Transfer
-from arenaplan.cli.ahead import load_ahead
-from arenaplan.cli.common import print_json, say, shown, size
-from arenaplan.cli.outputs import delivering, goes_to_stdout
+from arenaplan.cli.files import delivering, goes_to_stdout
+from arenaplan.cli.models import load_ahead
+from arenaplan.cli.text import print_json, say, shown, size
 from arenaplan.cli.watch import watching
 from arenaplan.errors import InvalidOption
 from arenaplan.graph import Graph

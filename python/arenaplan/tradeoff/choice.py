@@ -22,7 +22,7 @@ from arenaplan.tradeoff.maker import Maker, Point, Timed
 from arenaplan.tradeoff.twice import storing
 from arenaplan.tradeoff.ways import steps_of
 
-_SLOW = ("overlap", "streaming", "fusion", "recompute")
+_SLOW = ("overlap", "streaming", "fusion", "duplicate")
 """Techniques that may cost time."""
 
 
@@ -111,7 +111,7 @@ def _others(maker: Maker, first: Timed, limit: float) -> list[Timed]:
     found: list[Timed] = []
     known = [first.draft.steps]
     left: list[tuple[str, ...]] = [("overlap",)] if first.draft.overlapped else []
-    left += [("recompute",)] if first.draft.repeated else []
+    left += [("duplicate",)] if first.draft.repeated else []
     left += [("streaming",), _SLOW]
     for left_out in left:
         names = [name for name in maker.names if name not in left_out]
@@ -128,7 +128,7 @@ def _others(maker: Maker, first: Timed, limit: float) -> list[Timed]:
 
 def _narrow(maker: Maker) -> list[Timed]:
     """Return plans of a quantized graph in which steps pass on small integers, if it is one."""
-    if not {"fusion", "recompute"} <= set(maker.names):
+    if not {"fusion", "duplicate"} <= set(maker.names):
         return []
     ways: list[list[list[int]]] = []
     for steps in maker.backend.narrow_steps(maker.graph):
