@@ -126,3 +126,12 @@ def test_a_word_means_the_same_in_every_command() -> None:
     gone = {"capacity", "no-in-place", "preserve-inputs", "order", "match-range"}
     assert not gone & set(COMMANDS["plan"].names)
     assert not any("capacity" in command.names for command in COMMANDS.values())
+
+
+def test_the_page_of_commands_has_every_option(whole: Parser) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
+    for name, parser in commands_of(whole).items():
+        (section,) = re.findall(rf"^### {name}$(.*?)(?=^##|\Z)", page, re.M | re.S)
+        own = set(options_of(parser)) - {"--help", "--help-all"}
+        own -= {f"--{option}" for option in GENERAL}
+        assert set(re.findall(r"^\| .*?`(--[a-z-]+)", section, re.M)) == own, name
