@@ -171,7 +171,7 @@ def measured(name: str, network: Network, options: argparse.Namespace) -> Row:
     import torch
 
     import arenaplan as ap
-    from arenaplan.device.backend import BACKEND
+    from arenaplan.run.cuda.cuda_backend import BACKEND
 
     rounds, streams = options.rounds, options.streams
     module, inputs = _calibrated(network), network.inputs

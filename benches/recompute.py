@@ -17,7 +17,7 @@ from pathlib import Path
 
 import arenaplan as ap
 from arenaplan import _core
-from arenaplan.options import PlanOptions, core_options, target_of
+from arenaplan.planner.plan_options import PlanOptions, core_options, target_of
 
 
 def training_graph(path: Path) -> ap.Graph:

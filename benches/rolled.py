@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from arenaplan.export.flat import (
+from arenaplan.deploy.export.flat import (
     Content,
     Item,
     Numbers,
@@ -35,11 +35,9 @@ from arenaplan.export.flat import (
     copied,
     written_before,
 )
-from arenaplan.importers.tflite.flatbuffer import FlatBuffer
-from arenaplan.importers.tflite.micro import total
-from arenaplan.importers.tflite.model import parse
-from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
-from arenaplan.importers.tflite.schema import (
+from arenaplan.tflite.reader.flatbuffer import FlatBuffer
+from arenaplan.tflite.reader.offline import METADATA_NAME, read_offsets
+from arenaplan.tflite.reader.schema import (
     IDENTIFIER,
     OPERATORS,
     BufferField,
@@ -50,6 +48,8 @@ from arenaplan.importers.tflite.schema import (
     SubgraphField,
     TensorField,
 )
+from arenaplan.tflite.reader.tflite_model import parse
+from arenaplan.tflite.runtime import total
 
 LEAST, MOST = -128, 127
 INT8, INT32, BOOL = 9, 2, 6

@@ -235,7 +235,7 @@ def server_side(options: argparse.Namespace, paths: dict[str, str]):
         return lambda name, given: list(executors[name].run(given).values())
 
     def close():
-        from arenaplan.executor.constants import shared_bytes
+        from arenaplan.run.numpy.constants import shared_bytes
 
         numbers = server.statistics()
         transformed = shared_bytes()

@@ -158,7 +158,7 @@ def measure(name: str, options: argparse.Namespace) -> Row:
         del model
         graph = ap.load(path)
         if options.numpy:
-            from arenaplan.executor import compiled
+            from arenaplan.run.numpy import compiled
 
             stack.enter_context(compiled.disabled())
         optimize = options.optimize

@@ -57,7 +57,8 @@ def _table(parser: argparse.ArgumentParser, *titles: str) -> Iterator[str]:
     yield "| option | of | meaning |\n| --- | --- | --- |"
     for title, action in rows:
         if action.help != argparse.SUPPRESS:
-            yield f"| {_form(action)} | {_cell(title.removeprefix('positional '))} | {_cell(_meaning(parser, action))} |"
+            kind = _cell(title.removeprefix("positional "))
+            yield f"| {_form(action)} | {kind} | {_cell(_meaning(parser, action))} |"
 
 
 def _form(action: argparse.Action) -> str:

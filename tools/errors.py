@@ -4,7 +4,7 @@ Regenerate docs/errors.md: every error with its cause, its cure and its exit cod
 Usage: python tools/errors.py [--check]
 
 With --check nothing is written; the exit code is 1 if the page is out of date. Causes are the
-docstrings of the classes, cures those of arenaplan.cures.
+docstrings of the classes, cures those of arenaplan.base.cures.
 """
 
 import inspect
@@ -12,15 +12,15 @@ import re
 import sys
 from pathlib import Path
 
-from arenaplan import errors
+from arenaplan.base import errors
+from arenaplan.base.cures import CURES
 from arenaplan.cli import exit_code
-from arenaplan.cures import CURES
 
 PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
 
 HEAD = """# Errors: causes and cures
 
-Every error that arenaplan raises on purpose is a class of `arenaplan.errors`, derives from
+Every error that arenaplan raises on purpose is a class of `arenaplan.base.errors`, derives from
 `PlannerError`, and names the value, node or field at fault in its message. The Rust core has a
 variant of the same name for each of its errors. The command line prints class and message on
 stderr, with `--verbose` also the cure, and exits with the code in the last column. A class catches

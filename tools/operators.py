@@ -18,10 +18,10 @@ import onnx
 from onnx import defs
 from onnx.backend.test.loader import load_model_tests
 
-import arenaplan.executor
-from arenaplan.executor.registry import supported_ops
-from arenaplan.importers.onnx.bodies import INLINED
-from arenaplan.importers.onnx.walk import SEQUENCES
+import arenaplan.run.numpy
+from arenaplan.formats.onnx.function_bodies import INLINED
+from arenaplan.formats.onnx.walk import SEQUENCES
+from arenaplan.run.numpy.registry import supported_ops
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "operators.md"
@@ -113,5 +113,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    assert arenaplan.executor  # Importing it registers the kernels.
+    assert arenaplan.run.numpy  # Importing it registers the kernels.
     main()

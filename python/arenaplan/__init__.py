@@ -15,19 +15,22 @@ from importlib import import_module
 
 import lazy_loader
 
-from arenaplan import _start as _start  # The first: see there.
-from arenaplan import backend
+from arenaplan.base import start as _start  # noqa: F401  The first: see there.
+
+# isort: split
 from arenaplan._core import __version__ as __version__
 from arenaplan._core import set_views
+from arenaplan.base import errors as errors
+from arenaplan.graph import backend
 
 # `__init__.pyi` says where each name is. A module is imported when one of its names is first used,
 # so that a program pays for what it needs.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-backend.register("numpy", lambda: import_module("arenaplan.executor").BACKEND)
-backend.register("cupy", lambda: import_module("arenaplan.device.backend").BACKEND)
-backend.register_reader(lambda: import_module("arenaplan.importers").load)
-backend.register_composer(lambda: import_module("arenaplan.symbols").Operators)
+backend.register("numpy", lambda: import_module("arenaplan.run.numpy").BACKEND)
+backend.register("cupy", lambda: import_module("arenaplan.run.cuda.cuda_backend").BACKEND)
+backend.register_reader(lambda: import_module("arenaplan.formats").load)
+backend.register_composer(lambda: import_module("arenaplan.train.symbols").Operators)
 set_views(
     html=lambda plan: import_module("arenaplan.report").html_of(plan),
     frame=lambda plan: import_module("arenaplan.report").frame_of(plan),

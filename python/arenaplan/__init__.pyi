@@ -1,7 +1,5 @@
 # The names of the package, which `__init__.py` imports from here at their first use.
 
-from . import backend as backend
-from . import errors as errors
 from ._core import (
     Allocation,
     Arena,
@@ -45,20 +43,36 @@ from ._core import (
     plan_schema,
     techniques,
 )
-from .batch import Outcome, plan_many
-from .changes import Change, Diff, Place, SpaceChange, diff
-from .dynamic import (
-    DynamicExecutor,
-    PlanFamily,
-    StagedExecutor,
-    StageReport,
-    plan_family,
+from .base import errors as errors
+from .base.errors import PlannerError
+from .classic.places import place_nodes
+from .classic.sharing import (
+    Coloring,
+    color_nodes,
+    find_assigns,
+    fuse,
+    order_mutations,
+    share_storage,
 )
-from .errors import PlannerError
-from .executor import Executor
-from .gating import Gate, GateRow, GrowthCause, gate
-from .gradients import TrainingGraph, adam, gradient, sgd
-from .graph import (
+from .classic.storage import (
+    StorageEntry,
+    StorageNode,
+    StorageOperand,
+    StoragePool,
+    load_params,
+    runtime_json,
+    save_params,
+)
+from .formats import load
+from .formats.json_document import from_runtime_json
+from .formats.live_programs import (
+    from_exported_program,
+    from_jaxpr,
+    from_joint_graph,
+    from_train_step,
+)
+from .graph import backend as backend
+from .graph.graph import (
     Choice,
     Effects,
     Flow,
@@ -71,39 +85,30 @@ from .graph import (
     View,
     Window,
 )
-from .importers import load
-from .importers.document import from_runtime_json
-from .importers.live import from_exported_program, from_jaxpr, from_joint_graph, from_train_step
-from .model import Model
-from .options import PlanOptions, targets
-from .packing import Buffer, Problem, Repacking, pack
-from .places import place_nodes
-from .planning import Explanation, explain, plan, plan_together, recompute_curve
-from .proving import Proof, check_proof, proof_schema, prove
+from .graph.model import Model
+from .planner.changes import Change, Diff, Place, SpaceChange, diff
+from .planner.packing import Buffer, Problem, Repacking, pack
+from .planner.plan_options import PlanOptions, targets
+from .planner.planning import Explanation, explain, plan, plan_together, recompute_curve
+from .planner.spaces import Space
+from .planner.spill import Spilled, spilled
 from .report import map_page, map_svg, map_trace, plot, report_of, report_schema
-from .server import Server, ServerStatistics, Session
-from .sharing import (
-    Coloring,
-    color_nodes,
-    find_assigns,
-    fuse,
-    order_mutations,
-    share_storage,
+from .report.batch import Outcome, plan_many
+from .report.gating import Gate, GateRow, GrowthCause, gate
+from .report.whatif import WhatIf, WhatIfs, what_if
+from .run.dynamic import (
+    DynamicExecutor,
+    PlanFamily,
+    StagedExecutor,
+    StageReport,
+    plan_family,
 )
-from .spaces import Space
-from .spill import Spilled, spilled
-from .storage import (
-    StorageEntry,
-    StorageNode,
-    StorageOperand,
-    StoragePool,
-    load_params,
-    runtime_json,
-    save_params,
-)
-from .symbols import Symbol, group, op, variable
-from .training import StepReport, Trainer
-from .whatif import WhatIf, WhatIfs, what_if
+from .run.numpy import Executor
+from .run.server import Server, ServerStatistics, Session
+from .tflite.proving import Proof, check_proof, proof_schema, prove
+from .train.gradients import TrainingGraph, adam, gradient, sgd
+from .train.symbols import Symbol, group, op, variable
+from .train.training import StepReport, Trainer
 
 __all__ = [
     "Allocation",

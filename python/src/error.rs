@@ -5,7 +5,7 @@ use std::path::Path;
 use arenaplan::Error;
 use pyo3::prelude::*;
 
-/// Returns the exception of `arenaplan.errors` that stands for `error`.
+/// Returns the exception of `arenaplan.base.errors` that stands for `error`.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     if let Error::FileUnreadable { code: Some(code), .. } = error {
         return std::io::Error::from_raw_os_error(*code).into();
@@ -25,13 +25,13 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     exception
 }
 
-/// Returns an exception of `arenaplan.errors` by name.
+/// Returns an exception of `arenaplan.base.errors` by name.
 pub(crate) fn raise_named(py: Python<'_>, name: &str, message: String) -> PyErr {
     if name == "Interrupted" {
         return PyErr::new::<pyo3::exceptions::PyKeyboardInterrupt, _>(message);
     }
     let exception = py
-        .import("arenaplan.errors")
+        .import("arenaplan.base.errors")
         .and_then(|errors| errors.getattr(name).or_else(|_| errors.getattr("InternalError")))
         .and_then(|class| class.call1((message,)));
     match exception {

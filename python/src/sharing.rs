@@ -267,8 +267,8 @@ impl StoragePlan {
     /// Return the plan with blocks for inputs, constants and states, assignments tied to
     /// their states.
     ///
-    /// ``assigns`` is what :func:`arenaplan.find_assigns` returns, for this graph or for the one
-    /// that :func:`arenaplan.order_mutations` made this graph from. Without it the assignments
+    /// ``assigns`` is what :func:`arenaplan.classic.find_assigns` returns, for this graph or for the one
+    /// that :func:`arenaplan.classic.order_mutations` made this graph from. Without it the assignments
     /// are found, where nodes in ``elementwise`` may write an assignment's state themselves;
     /// effects of the nodes decide if that is None.
     ///

@@ -19,7 +19,7 @@ import numpy as np
 import arenaplan as ap
 import light_models
 import operator_cases
-from arenaplan.executor.executor import quiet_arithmetic
+from arenaplan.run.numpy.executor import quiet_arithmetic
 from flow_graphs import large_groups
 
 SHIM = r"""

@@ -29,8 +29,8 @@ def shared() -> Path:
 @pytest.fixture
 def custom() -> Iterator[Any]:
     """Return a decorator that registers kernels of the domain "test" for one test."""
-    from arenaplan.executor import kernel
-    from arenaplan.executor.registry import _KERNELS
+    from arenaplan.run.numpy import kernel
+    from arenaplan.run.numpy.registry import _KERNELS
 
     yield lambda op, **options: kernel(op, domain="test", **options)
     for key in [key for key in _KERNELS if key[0] == "test"]:

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from arenaplan.device.cublas import WORKSPACE
-from arenaplan.device.text import CUDA_PRELUDE, Kernel
+from arenaplan.run.cuda.cublas import WORKSPACE
+from arenaplan.run.cuda.text import CUDA_PRELUDE, Kernel
 from host_device import _gemm, compiled
 
 _HEAD = re.compile(r"^KERNEL (\w+)_[0-9a-f]{16}\((.*)\) \{$", re.MULTILINE)

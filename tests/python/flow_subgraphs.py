@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import flat
-from arenaplan.importers.tflite.model import Model, parse
+from arenaplan.tflite.reader.tflite_model import Model, parse
 
 NAMES = ("IF", "WHILE", "LESS", "ABS", "NEG", "SQUARE", "ADD", "MUL")
 _UNARY = ("ABS", "NEG", "SQUARE")

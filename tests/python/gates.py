@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import arenaplan as ap
-from arenaplan.executor import kernel
-from arenaplan.executor.registry import Run, Step
+from arenaplan.run.numpy import kernel
+from arenaplan.run.numpy.registry import Run, Step
 
 F32 = "float32"
 _CALLS: dict[str, Callable[[], object]] = {}

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 import arenaplan as ap
-from arenaplan.executor import staging_choices, workspace_choices
-from arenaplan.executor.executor import quiet_arithmetic
-from arenaplan.executor.steps import (
+from arenaplan.run.numpy import staging_choices, workspace_choices
+from arenaplan.run.numpy.executor import quiet_arithmetic
+from arenaplan.run.numpy.steps import (
     aligned_bytes,
     arena_arrays,
     own_workspaces,
     prepare,
     run_all,
 )
-from arenaplan.executor.units import find_units
+from arenaplan.run.numpy.units import find_units
 from networks import noise
 
 Steps = Sequence[Sequence[int]]

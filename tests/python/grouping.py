@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import arenaplan as ap
-from arenaplan.errors import PlannerError
+from arenaplan.base.errors import PlannerError
 
 ANCHORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 Wanted = Callable[[ap.Graph, Sequence[int]], bool]

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arenaplan.device.blas import column_major
-from arenaplan.device.device import Run
-from arenaplan.device.text import Kernel
-from arenaplan.device.work import Product
-from arenaplan.errors import InvalidBuffer
+from arenaplan.base.errors import InvalidBuffer
+from arenaplan.run.cuda.blas import column_major
+from arenaplan.run.cuda.device import Run
+from arenaplan.run.cuda.device_work import Product
+from arenaplan.run.cuda.text import Kernel
 
 COMPILER = shutil.which("c++") or shutil.which("g++")
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 import arenaplan as ap
-from arenaplan.importers import jaxpr as importer
-from arenaplan.importers.jaxpr.program import Equation, Line, Number, Tensor
-from arenaplan.importers.jaxpr.step import traced_step
-from arenaplan.importers.jaxpr.walk import Walk
-from arenaplan.importers.trees import Donate
+from arenaplan.formats import jaxpr as importer
+from arenaplan.formats.jaxpr.jaxpr_program import Equation, Line, Number, Tensor
+from arenaplan.formats.jaxpr.jaxpr_step import traced_step
+from arenaplan.formats.jaxpr.jaxpr_walk import Walk
+from arenaplan.formats.trees import Donate
 
 
 class InArena:

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-import arenaplan.executor.kernels  # noqa: F401  (registers them)
-from arenaplan.executor.registry import Run, Signature, Step, Tensor, find_kernel
+import arenaplan.run.numpy.kernels  # noqa: F401  (registers them)
+from arenaplan.run.numpy.registry import Run, Signature, Step, Tensor, find_kernel
 
 Array: TypeAlias = np.ndarray
 

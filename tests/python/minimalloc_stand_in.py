@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import arenaplan as ap
-from arenaplan import _core, errors
+from arenaplan import _core
+from arenaplan.base import errors
 
 
 @dataclass(frozen=True)

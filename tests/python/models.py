@@ -20,8 +20,8 @@ from onnx import (
 )
 
 import arenaplan as ap
-from arenaplan import errors
-from arenaplan.importers.onnx import load_onnx
+from arenaplan.base import errors
+from arenaplan.formats.onnx import load_onnx
 
 Dims = Sequence[int | str | None]
 Types = Mapping[str, Dims | tuple[Dims, int]]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import arenaplan as ap
-from arenaplan.importers.onnx import load_onnx
+from arenaplan.formats.onnx import load_onnx
 from single_node import node_model
 
 RNG = np.random.default_rng(20261122)

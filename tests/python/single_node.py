@@ -10,11 +10,11 @@ import onnx
 from onnx import helper, numpy_helper
 
 import arenaplan as ap
-from arenaplan.executor import workspace_choices
-from arenaplan.executor.executor import quiet_arithmetic
-from arenaplan.executor.groups import Unit
-from arenaplan.executor.signatures import byte_size
-from arenaplan.executor.steps import (
+from arenaplan.run.numpy import workspace_choices
+from arenaplan.run.numpy.executor import quiet_arithmetic
+from arenaplan.run.numpy.groups import Unit
+from arenaplan.run.numpy.signatures import byte_size
+from arenaplan.run.numpy.steps import (
     aligned_bytes,
     array_at,
     own_workspaces,

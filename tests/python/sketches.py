@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import flat
-from arenaplan.importers.tflite.schema import OPERATORS
+from arenaplan.tflite.reader.schema import OPERATORS
 
 SAME, VALID = 0, 1
 UNIT = 16

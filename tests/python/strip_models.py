@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import flat
-from arenaplan.importers.tflite.model import Model, Operator
+from arenaplan.tflite.reader.tflite_model import Model, Operator
 
 _SCALE = struct.unpack("<I", struct.pack("<f", 0.05))[0]
 _WEIGHT_SCALE = struct.unpack("<I", struct.pack("<f", 0.01))[0]

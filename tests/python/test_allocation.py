@@ -13,7 +13,7 @@ import pytest
 
 import allocation_probe
 import operator_cases
-from arenaplan.executor.registry import supported_ops
+from arenaplan.run.numpy.registry import supported_ops
 
 ALLOWED = 256 << 10
 PROBE = Path(allocation_probe.__file__)

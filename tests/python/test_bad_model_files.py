@@ -16,8 +16,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import arenaplan as ap
-from arenaplan import errors
-from arenaplan.importers.onnx import load_onnx
+from arenaplan.base import errors
+from arenaplan.formats.onnx import load_onnx
 from models import external, function, graph, int64, model, node, refused, shapes, tensor
 
 INT64 = TensorProto.INT64

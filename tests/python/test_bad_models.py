@@ -19,8 +19,8 @@ from onnx import TensorProto, helper
 
 import arenaplan as ap
 import light_models
-from arenaplan import errors
-from arenaplan.importers.onnx import load_onnx
+from arenaplan.base import errors
+from arenaplan.formats.onnx import load_onnx
 from models import (
     external,
     function,
@@ -507,7 +507,7 @@ def test_models_with_many_random_bytes_are_refused_or_read() -> None:
 def test_importing_needs_no_deep_stack() -> None:
     code = (
         "import sys, threading, arenaplan as ap\n"
-        "import arenaplan.importers.onnx\n"
+        "import arenaplan.formats.onnx\n"
         "threading.stack_size(256 * 1024)\n"
         "thread = threading.Thread(target=lambda: print(ap.load(sys.argv[1])))\n"
         "thread.start(); thread.join()"

@@ -13,13 +13,13 @@ import pytest
 
 import arenaplan as ap
 import flat
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.export.tflm import check_offsets, embed, plan_tflm, read_offsets
-from arenaplan.importers.tflite import load_tflite
-from arenaplan.importers.tflite.flatbuffer import WORK_PER_BYTE
-from arenaplan.importers.tflite.model import parse
-from arenaplan.importers.tflite.timeline import Timeline, timeline_of
+from arenaplan.deploy.export.tflm import check_offsets, embed, plan_tflm, read_offsets
+from arenaplan.tflite.files import load_tflite
+from arenaplan.tflite.reader.flatbuffer import WORK_PER_BYTE
+from arenaplan.tflite.reader.tflite_model import parse
+from arenaplan.tflite.reader.timeline import Timeline, timeline_of
 
 SMALL = flat.write(flat.fragmented(reshape=True))
 

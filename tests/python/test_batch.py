@@ -19,14 +19,15 @@ import pytest
 from onnx import helper
 
 import arenaplan as ap
-from arenaplan.batch import clusters, jobs, run
-from arenaplan.batch.jobs import Job, run_job
-from arenaplan.batch.journal import run_with_journal
-from arenaplan.batch.report import page, summary, table
+from arenaplan.base.errors import InvalidOption
+from arenaplan.base.limits import Limits
 from arenaplan.cli import main
-from arenaplan.errors import InvalidOption
-from arenaplan.importers import open_model
-from arenaplan.limits import Limits
+from arenaplan.formats import open_model
+from arenaplan.report.batch import clusters, jobs
+from arenaplan.report.batch import job_runs as run
+from arenaplan.report.batch.batch_report import page, summary, table
+from arenaplan.report.batch.jobs import Job, run_job
+from arenaplan.report.batch.journal import run_with_journal
 from random_models import random_model
 
 MODELS = 8

@@ -12,8 +12,8 @@ import pytest
 
 import arenaplan as ap
 import light_models
+from arenaplan.base.errors import InputMismatch, InvalidBuffer, InvalidOption, TargetMismatch
 from arenaplan.cli import main
-from arenaplan.errors import InputMismatch, InvalidBuffer, InvalidOption, TargetMismatch
 from networks import F32, noise, small_network
 
 
@@ -154,7 +154,7 @@ def test_what_knows_no_memory_of_the_caller_refuses_it(tmp_path: Path) -> None:
         ap.plan(graph, outputs="caller", spaces="sram=1KiB,psram=1MiB", target="ideal")
     with pytest.raises(InvalidOption):
         ap.plan_together([graph], "concurrent", outputs="caller", target="ideal")
-    from arenaplan.export.c import header_of
+    from arenaplan.deploy.export.c import header_of
 
     with pytest.raises(TargetMismatch):
         header_of(graph, ap.plan(graph, outputs="caller", target="ideal"))

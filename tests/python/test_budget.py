@@ -10,9 +10,9 @@ import pytest
 
 import arenaplan as ap
 import flat
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli import main
 from arenaplan.cli.syntax import COMMANDS
-from arenaplan.errors import InvalidOption
 from test_cli import model
 from test_gate import graph, saved
 from test_recompute import training_step

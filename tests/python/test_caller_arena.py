@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
+from arenaplan.base import errors
 
 
 def two_layers() -> ap.Graph:

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import arenaplan as ap
 import light_models
-from arenaplan.executor import compiled, workspace_choices
+from arenaplan.run.numpy import compiled, workspace_choices
 from flow_graphs import Builder
 from group_runs import check, same_bytes, scratch_of, sizes_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import arenaplan as ap
-from arenaplan.errors import (
+from arenaplan.base.errors import (
     ArenaCommitError,
     ArenaState,
     GraphCycle,

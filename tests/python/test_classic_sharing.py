@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan.errors import ArenaBusy, ArenaInUse, InvalidOption, PlanOverlap
-from arenaplan.sharing import report_storage_sharing
+from arenaplan.base.errors import ArenaBusy, ArenaInUse, InvalidOption, PlanOverlap
+from arenaplan.classic.sharing import report_storage_sharing
 
 
 def chain(sizes: list[int], dtype: str = "float32") -> ap.Graph:

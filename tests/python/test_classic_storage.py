@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import arenaplan as ap
-from arenaplan.errors import StorageError, UndefinedValue
+from arenaplan.base.errors import StorageError, UndefinedValue
 
 UPSTREAM_IDS = [3, 4, 0, 1, 5, 2]
 

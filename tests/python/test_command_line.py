@@ -22,7 +22,7 @@ from onnx import TensorProto, helper
 
 import arenaplan as ap
 import flat
-from arenaplan import importers
+from arenaplan import formats as importers
 from arenaplan.cli import main, parser
 from arenaplan.cli.syntax import COMMANDS
 from test_cli import model
@@ -430,7 +430,7 @@ def test_ctrl_c_waits_until_an_importer_is_whole(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with pytest.raises(KeyboardInterrupt):
         importers.load(small)
-    assert whole == ["arenaplan.importers.onnx"]
+    assert whole == ["arenaplan.formats.onnx"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -502,7 +502,7 @@ def test_help_imports_neither_arrays_nor_models() -> None:
         "from arenaplan.cli import main\n"
         "from arenaplan.cli.syntax import COMMANDS\n"
         "unused = 'numpy onnx asyncio'.split() + ['arenaplan.' + name for name in "
-        "'executor export graph importers ops planning report'.split()]\n"
+        "'deploy formats graph.graph graph.ops planner.planning report run tflite train'.split()]\n"
         "def found(*words):\n"
         "    out = io.StringIO()\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(out):\n"

@@ -10,8 +10,8 @@ import pytest
 
 import arenaplan as ap
 from arenaplan._core import CompiledKernel, WindowSide, quantized_way
-from arenaplan.executor import compiled
-from arenaplan.executor.chains import RECIPES
+from arenaplan.run.numpy import compiled
+from arenaplan.run.numpy.chains import RECIPES
 
 F32 = "float32"
 

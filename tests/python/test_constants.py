@@ -11,8 +11,8 @@ import pytest
 from numpy.lib import stride_tricks
 
 import arenaplan as ap
-from arenaplan.executor.constants import shared, shared_bytes
-from arenaplan.executor.strided import as_strided
+from arenaplan.run.numpy.constants import shared, shared_bytes
+from arenaplan.run.numpy.strided import as_strided
 from networks import noise
 
 WEIGHTS = np.random.default_rng(0).standard_normal((16, 8, 3, 3)).astype(np.float32)

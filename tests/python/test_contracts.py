@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 
 import arenaplan as ap
 import flat
+from arenaplan.formats.jaxpr.jaxpr_operators import node_effects as jax_effects
+from arenaplan.formats.named import Op
+from arenaplan.formats.onnx import load_onnx
+from arenaplan.formats.onnx.operators import OPERATORS
+from arenaplan.formats.pt2.pt2_operators import OPERATORS as ATEN
 from arenaplan.graph import Flow, InPlace, Overlap, View
-from arenaplan.importers.jaxpr.operators import node_effects as jax_effects
-from arenaplan.importers.named import Op
-from arenaplan.importers.onnx import load_onnx
-from arenaplan.importers.onnx.operators import OPERATORS
-from arenaplan.importers.pt2.operators import OPERATORS as ATEN
-from arenaplan.importers.tflite import load_tflite
-from arenaplan.ops import Array, Operands, effects_of, lookup
+from arenaplan.graph.ops import Array, Operands, effects_of, lookup
+from arenaplan.tflite.files import load_tflite
 from light_models import onnx_runtime
 from single_node import node_graph, node_model, run_with_choice
 

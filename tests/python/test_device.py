@@ -20,14 +20,7 @@ import pytest
 from onnx import helper
 
 import arenaplan as ap
-from arenaplan.device.device import Device
-from arenaplan.device.executor import DeviceExecutor, open_device
-from arenaplan.device.lowering import StepLowering, supported_ops
-from arenaplan.device.program import ARENA, DeviceProgram, device_program
-from arenaplan.device.streams import Schedule
-from arenaplan.device.text import Kernel, literal, strided_index
-from arenaplan.device.work import Launch
-from arenaplan.errors import (
+from arenaplan.base.errors import (
     ArenaState,
     CapacityExceeded,
     DeviceUnavailable,
@@ -39,7 +32,14 @@ from arenaplan.errors import (
     UnsupportedOp,
     VerificationError,
 )
-from arenaplan.importers.onnx import load_onnx
+from arenaplan.formats.onnx import load_onnx
+from arenaplan.run.cuda.device import Device
+from arenaplan.run.cuda.device_executor import DeviceExecutor, open_device
+from arenaplan.run.cuda.device_program import ARENA, DeviceProgram, device_program
+from arenaplan.run.cuda.device_work import Launch
+from arenaplan.run.cuda.lowering import StepLowering, supported_ops
+from arenaplan.run.cuda.streams import Schedule
+from arenaplan.run.cuda.text import Kernel, literal, strided_index
 from host_device import COMPILER, HostDevice, compiled
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
@@ -693,6 +693,6 @@ def test_plans_for_others_and_options_without_meaning_are_refused() -> None:
 def test_a_result_that_differs_from_numpy_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = chain(1)
     with ap.Executor(graph, device=HostDevice()) as executor:
-        monkeypatch.setattr("arenaplan.device.executor._CLOSE", {4: -1.0})
+        monkeypatch.setattr("arenaplan.run.cuda.device_executor._CLOSE", {4: -1.0})
         with pytest.raises(VerificationError, match="output 'y'"):
             executor.run({"x": numbers(64, 50)}, verify=True)

@@ -17,11 +17,11 @@ import pytest
 
 import arenaplan as ap
 import fake_cupy
+from arenaplan.base.errors import DeviceUnavailable, InternalError, InvalidBuffer, InvalidOption
 from arenaplan.cli import main
-from arenaplan.device.cuda import CudaMemory, adopted, cuda_source
-from arenaplan.device.executor import open_device
-from arenaplan.device.program import device_program
-from arenaplan.errors import DeviceUnavailable, InternalError, InvalidBuffer, InvalidOption
+from arenaplan.run.cuda.cuda import CudaMemory, adopted, cuda_source
+from arenaplan.run.cuda.device_executor import open_device
+from arenaplan.run.cuda.device_program import device_program
 from host_device import COMPILER
 from test_device import MODELS, assert_equal, expected, model_kernels, prepared
 
@@ -34,7 +34,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
         setattr(module, name, getattr(fake_cupy, name))
     monkeypatch.setitem(sys.modules, "cupy", module)
     for place in ("cuda", "cublas"):
-        monkeypatch.setattr(f"arenaplan.device.{place}.load_cublas", fake_cupy.load_cublas)
+        monkeypatch.setattr(f"arenaplan.run.cuda.{place}.load_cublas", fake_cupy.load_cublas)
 
 
 def cupy() -> Any:

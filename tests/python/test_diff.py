@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import arenaplan as ap
-from arenaplan.changes import diff
 from arenaplan.cli import main
+from arenaplan.planner.changes import diff
 
 
 def plan(*sizes: int, extra: bool = False, model: str = "m") -> ap.Plan:

@@ -179,7 +179,7 @@ def test_the_recipes_for_other_runtimes_run(recipe: str) -> None:
 
 
 def test_every_exception_is_a_planner_error_and_is_documented() -> None:
-    from arenaplan import errors
+    from arenaplan.base import errors
 
     for name, value in vars(errors).items():
         if isinstance(value, type) and value.__module__ == errors.__name__:
@@ -188,8 +188,8 @@ def test_every_exception_is_a_planner_error_and_is_documented() -> None:
 
 
 def test_every_exception_has_a_cure_on_its_page() -> None:
-    from arenaplan import errors
-    from arenaplan.cures import CURES
+    from arenaplan.base import errors
+    from arenaplan.base.cures import CURES
 
     page = (ROOT / "docs" / "errors.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \|(.*)$", page, re.MULTILINE))
@@ -211,4 +211,4 @@ def test_every_error_of_the_core_has_an_exception() -> None:
     assert len(kinds) > 20
     # These are KeyboardInterrupt and OSError.
     for kind in set(kinds) - {"Interrupted", "FileUnreadable"}:
-        assert issubclass(getattr(arenaplan.errors, kind), arenaplan.PlannerError)
+        assert issubclass(getattr(arenaplan.base.errors, kind), arenaplan.PlannerError)

@@ -13,10 +13,10 @@ import onnx
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
-from arenaplan.dynamic import executor as executor_module
-from arenaplan.dynamic import family as family_module
-from arenaplan.importers.onnx import open_onnx
+from arenaplan.base import errors
+from arenaplan.formats.onnx import open_onnx
+from arenaplan.run.dynamic import dynamic_executor as executor_module
+from arenaplan.run.dynamic import families as family_module
 from dynamic_models import (
     array,
     attention,

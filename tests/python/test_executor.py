@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan.errors import (
+from arenaplan.base.errors import (
     ArenaBusy,
     ArenaInUse,
     ArenaState,
@@ -24,8 +24,8 @@ from arenaplan.errors import (
     UnsupportedOp,
     WorkspaceOverrun,
 )
-from arenaplan.executor import workspace_choices
-from arenaplan.executor.registry import Step
+from arenaplan.run.numpy import workspace_choices
+from arenaplan.run.numpy.registry import Step
 from networks import F32, noise, small_network
 
 

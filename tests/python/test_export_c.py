@@ -12,14 +12,14 @@ import pytest
 
 import arenaplan as ap
 import flat
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.export.c import header_of, shim_of
-from arenaplan.export.placed import identifiers, rows_of
-from arenaplan.export.table import csv_of
-from arenaplan.export.tflm import plan_tflm
-from arenaplan.importers.tflite.micro import total
-from arenaplan.importers.tflite.model import parse
+from arenaplan.deploy.export.c import header_of, shim_of
+from arenaplan.deploy.export.placed import identifiers, rows_of
+from arenaplan.deploy.export.table import csv_of
+from arenaplan.deploy.export.tflm import plan_tflm
+from arenaplan.tflite.reader.tflite_model import parse
+from arenaplan.tflite.runtime import total
 from tflm_models import running_sum
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import flat
-from arenaplan.errors import UnsupportedModel
-from arenaplan.export.patched import order_of_tensors, patched
-from arenaplan.importers.tflite.model import Model, parse
-from arenaplan.importers.tflite.offline import METADATA_NAME
-from arenaplan.importers.tflite.rows import program_of
-from arenaplan.rewrite.patch import (
+from arenaplan.base.errors import UnsupportedModel
+from arenaplan.deploy.export.patched import order_of_tensors, patched
+from arenaplan.tflite.reader.offline import METADATA_NAME
+from arenaplan.tflite.reader.tflite_model import Model, parse
+from arenaplan.tflite.reader.tflite_rows import program_of
+from arenaplan.tflite.rewrite.patch import (
     Kept,
     Moved,
     NewConstant,
@@ -24,8 +24,8 @@ from arenaplan.rewrite.patch import (
     Repeated,
     identity,
 )
-from arenaplan.rewrite.regions import Region
-from arenaplan.rewrite.strips import patch_of
+from arenaplan.tflite.rewrite.strip_patches import patch_of
+from arenaplan.tflite.rewrite.strip_regions import Region
 from strip_models import Network, evaluate, pyramid, random_network
 
 MODELS = ("ad01_int8", "kws_ref_model", "micro_speech_quantized", "person_detect", "vww_96_int8")

@@ -10,9 +10,9 @@ import pytest
 
 import arenaplan as ap
 import flat
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.export.tflm import (
+from arenaplan.deploy.export.tflm import (
     METADATA_NAME,
     ONLINE,
     check_offsets,
@@ -22,9 +22,9 @@ from arenaplan.export.tflm import (
     plan_tflm,
     read_offsets,
 )
-from arenaplan.importers.tflite.micro.greedy import greedy_offsets, head_bytes
-from arenaplan.importers.tflite.model import parse
-from arenaplan.importers.tflite.timeline import Box, timeline_of
+from arenaplan.tflite.reader.tflite_model import parse
+from arenaplan.tflite.reader.timeline import Box, timeline_of
+from arenaplan.tflite.runtime.greedy import greedy_offsets, head_bytes
 from tflm_models import branches
 from tflm_oracle import Tflm, assert_same, random_inputs, tflm_or_skip
 

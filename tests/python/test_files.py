@@ -17,7 +17,8 @@ import pytest
 
 import arenaplan as ap
 import flat
-from arenaplan import _core, errors
+from arenaplan import _core
+from arenaplan.base import errors
 from arenaplan.cli import main
 from test_cli import model
 

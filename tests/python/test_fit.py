@@ -15,20 +15,20 @@ import numpy as np
 import pytest
 
 import flat
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.export.flat import Numbers, Old, copied, written_before
-from arenaplan.export.rewrite import with_metadata
-from arenaplan.fitting import Fit, FitOptions, fit, fits, rewritten
-from arenaplan.importers.tflite.flatbuffer import FlatBuffer
-from arenaplan.importers.tflite.micro import total
-from arenaplan.importers.tflite.model import parse
-from arenaplan.importers.tflite.offline import METADATA_NAME, read_offsets
-from arenaplan.importers.tflite.rows import program_of
-from arenaplan.importers.tflite.schema import IDENTIFIER, ModelField, SubgraphField
-from arenaplan.proving import replay_plan
-from arenaplan.rewrite.place import Placed, place
-from arenaplan.rewrite.regions import Region
+from arenaplan.deploy.export.flat import Numbers, Old, copied, written_before
+from arenaplan.deploy.export.rewritten_file import with_metadata
+from arenaplan.deploy.fitting import Fit, FitOptions, fit, fits, rewritten
+from arenaplan.tflite.proving import replay_plan
+from arenaplan.tflite.reader.flatbuffer import FlatBuffer
+from arenaplan.tflite.reader.offline import METADATA_NAME, read_offsets
+from arenaplan.tflite.reader.schema import IDENTIFIER, ModelField, SubgraphField
+from arenaplan.tflite.reader.tflite_model import parse
+from arenaplan.tflite.reader.tflite_rows import program_of
+from arenaplan.tflite.rewrite.place import Placed, place
+from arenaplan.tflite.rewrite.strip_regions import Region
+from arenaplan.tflite.runtime import total
 from strip_models import VALID, Network, evaluate, image, pyramid, random_network
 from tflm_models import running_sum
 from tflm_oracle import tflm_or_skip
@@ -527,7 +527,7 @@ def test_a_model_that_no_rewrite_helps_has_its_bound_in_the_report(
 
 
 DEATHS = {
-    "before the proof": "arenaplan.fitting.fit.proven_plan",
+    "before the proof": "arenaplan.deploy.fitting.fitting.proven_plan",
     "after the proof": "arenaplan.cli.fit.write_result",
 }
 
@@ -576,7 +576,7 @@ def test_a_file_that_is_not_proven_is_not_returned(
         offsets = [offset if offset < 0 else offset // 2 // 16 * 16 for offset in placed.offsets]
         return Placed(tuple(offsets), placed.head, placed.bound)
 
-    monkeypatch.setattr(sys.modules["arenaplan.fitting.fit"], "place", shifted)
+    monkeypatch.setattr(sys.modules["arenaplan.deploy.fitting.fitting"], "place", shifted)
     out = tmp_path / "out.tflite"
     assert main(["fit", str(path), "-o", str(out)]) != 0
     assert not out.exists()

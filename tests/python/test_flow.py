@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
-from arenaplan.bodies import bodies_of
+from arenaplan.base import errors
+from arenaplan.planner.bodies import bodies_of
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
@@ -440,7 +440,7 @@ def test_warm_runs_allocate_nothing_of_note() -> None:
 
 
 def test_a_wrong_sharing_inside_a_body_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    import arenaplan.bodies as planned
+    import arenaplan.planner.bodies as planned
 
     nodes = [
         helper.make_node("Neg", ["s"], ["t"]),

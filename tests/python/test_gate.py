@@ -14,8 +14,8 @@ import pytest
 
 import arenaplan as ap
 import flat
+from arenaplan.base.errors import BaselineError, InvalidOption
 from arenaplan.cli import main
-from arenaplan.errors import BaselineError, InvalidOption
 
 
 def graph(*sizes: int, name: str = "m", skip: bool = False) -> ap.Graph:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan.errors import InvalidOption, NotDifferentiable, ShapeMismatch
-from arenaplan.gradients import RULES
+from arenaplan.base.errors import InvalidOption, NotDifferentiable, ShapeMismatch
+from arenaplan.train.gradients import RULES
 from gradient_cases import CASES, Case, Differentiated
 
 DRAWS = int(os.environ.get("ARENAPLAN_GRADIENT_DRAWS", "2"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
+from arenaplan.base import errors
 
 
 def chain(*sizes: int) -> ap.Graph:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import arenaplan as ap
-from arenaplan.errors import InvalidGroup, UnsupportedOp, WorkspaceOverrun
-from arenaplan.executor.units import find_units
+from arenaplan.base.errors import InvalidGroup, UnsupportedOp, WorkspaceOverrun
+from arenaplan.run.numpy.units import find_units
 from flow_graphs import Builder, attention
 from group_runs import check, inputs_of, run_with_choice, same_bytes, scratch_of, sizes_of
 from grouping import greedy
@@ -396,7 +396,7 @@ def test_a_group_with_an_unknown_operator_is_refused_when_it_is_prepared() -> No
 
 
 def test_a_kernel_that_cannot_be_cut_runs_on_everything(custom: Any) -> None:
-    from arenaplan.executor.registry import Step
+    from arenaplan.run.numpy.registry import Step
 
     @custom("Twice")
     def twice(step: Step) -> Any:
@@ -427,7 +427,7 @@ def test_a_value_whose_shape_is_asked_for_is_not_inside_of_a_group() -> None:
 def test_too_little_scratch_memory_is_an_error() -> None:
     graph = attention()
     plan = ap.plan(graph, steps=[[0, 1, 2, 3, 4]], workspace="auto", target="numpy")
-    from arenaplan.executor.streaming import group_run
+    from arenaplan.run.numpy.streaming import group_run
 
     (unit,) = find_units(graph, plan)
     assert unit.group is not None

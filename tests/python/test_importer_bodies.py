@@ -8,10 +8,10 @@ import pytest
 from onnx import defs, helper
 
 import arenaplan as ap
-from arenaplan.errors import KernelError, UnsupportedOp
-from arenaplan.executor.registry import supported_ops
-from arenaplan.importers.onnx import load_onnx
-from arenaplan.importers.onnx.bodies import INLINED
+from arenaplan.base.errors import KernelError, UnsupportedOp
+from arenaplan.formats.onnx import load_onnx
+from arenaplan.formats.onnx.function_bodies import INLINED
+from arenaplan.run.numpy.registry import supported_ops
 from single_node import expected, node_model
 
 RNG = np.random.default_rng(20261122)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
-from arenaplan.importers.jaxpr import walk
-from arenaplan.importers.jaxpr.operators import BODIES, CALLS, OPERATORS
-from arenaplan.ops import ELEMENTWISE, FIRST_OPERAND
+from arenaplan.base import errors
+from arenaplan.formats.jaxpr import jaxpr_walk as walk
+from arenaplan.formats.jaxpr.jaxpr_operators import BODIES, CALLS, OPERATORS
+from arenaplan.graph.ops import ELEMENTWISE, FIRST_OPERAND
 from jax_arena import InArena
 
 jax = pytest.importorskip("jax")

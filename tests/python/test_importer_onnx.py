@@ -11,8 +11,9 @@ from onnx import TensorProto, helper
 
 import arenaplan as ap
 import light_models
-from arenaplan import InPlace, View, errors
-from arenaplan.importers.onnx import load_onnx
+from arenaplan import InPlace, View
+from arenaplan.base import errors
+from arenaplan.formats.onnx import load_onnx
 from models import (
     Types,
     external,

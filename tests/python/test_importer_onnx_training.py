@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import arenaplan as ap
-from arenaplan import errors
+from arenaplan.base import errors
 
 MICROSOFT = "com.microsoft"
 

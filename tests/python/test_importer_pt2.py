@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
-from arenaplan.importers.named import Op
-from arenaplan.importers.pt2 import load_pt2, open_pt2
-from arenaplan.importers.pt2.archive import read_graph
-from arenaplan.importers.pt2.document import read_program
-from arenaplan.importers.pt2.operators import OPERATORS
-from arenaplan.importers.pt2.walk import graph_of
-from arenaplan.ops import Array, Operands, effects_of, lookup
+from arenaplan.base import errors
+from arenaplan.formats.named import Op
+from arenaplan.formats.pt2 import load_pt2, open_pt2
+from arenaplan.formats.pt2.archive import read_graph
+from arenaplan.formats.pt2.pt2_document import read_program
+from arenaplan.formats.pt2.pt2_operators import OPERATORS
+from arenaplan.formats.pt2.pt2_walk import graph_of
+from arenaplan.graph.ops import Array, Operands, effects_of, lookup
 
 FLOAT, LONG = 7, 5
 

@@ -10,8 +10,8 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import arenaplan as ap
-from arenaplan.importers.onnx.op import Operand
-from arenaplan.importers.onnx.remembered import Facts, facts_of
+from arenaplan.formats.onnx.op import Operand
+from arenaplan.formats.onnx.remembered import Facts, facts_of
 
 FLOAT = TensorProto.FLOAT
 

@@ -8,9 +8,9 @@ import pytest
 
 import arenaplan as ap
 import flat
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.importers.tflite import load_tflite, open_tflite
+from arenaplan.tflite.files import load_tflite, open_tflite
 from tflm_operators import Case, Operand, model_of
 
 

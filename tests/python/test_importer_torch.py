@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
-from arenaplan.importers.pt2 import load_pt2
+from arenaplan.base import errors
+from arenaplan.formats.pt2 import load_pt2
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -161,7 +161,7 @@ def test_what_is_updated_stays_where_it_is() -> None:
 
 
 def test_the_table_names_what_torch_has() -> None:
-    from arenaplan.importers.pt2.operators import ALIASES, OPERATORS
+    from arenaplan.formats.pt2.pt2_operators import ALIASES, OPERATORS
 
     names = [name for name in {*OPERATORS, *ALIASES} if not hasattr(torch.ops.aten, name)]
     assert names == []
@@ -169,8 +169,8 @@ def test_the_table_names_what_torch_has() -> None:
 
 def test_what_may_be_overwritten_is_read_element_by_element() -> None:
     """Another number at one place changes the result there and nowhere else."""
-    from arenaplan.importers.pt2.operators import OPERATORS
-    from arenaplan.ops import ELEMENTWISE, FIRST_OPERAND
+    from arenaplan.formats.pt2.pt2_operators import OPERATORS
+    from arenaplan.graph.ops import ELEMENTWISE, FIRST_OPERAND
 
     names = [name for name, op in OPERATORS.items() if op in (ELEMENTWISE, FIRST_OPERAND)]
     floats = [torch.rand(2, 5) * 0.8 + 0.1 for _ in range(3)]

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import arenaplan as ap
-from arenaplan import errors
-from arenaplan.integrations.banks import Bank, Buffer, assign
-from arenaplan.integrations.executorch import objects_of
+from arenaplan.base import errors
+from arenaplan.deploy.adapters.banks import Bank, Buffer, assign
+from arenaplan.deploy.adapters.executorch import objects_of
 
 FAST, SLOW = Bank("sram", 256, 1), Bank("psram", 1 << 20, 2)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from arenaplan import errors
-from arenaplan.integrations import executorch as ours
+from arenaplan.base import errors
+from arenaplan.deploy.adapters import executorch as ours
 
 torch = pytest.importorskip("torch")
 with warnings.catch_warnings():

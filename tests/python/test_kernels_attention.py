@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan.errors import InvalidAttribute, ShapeMismatch
+from arenaplan.base.errors import InvalidAttribute, ShapeMismatch
 from single_node import check_node, node_graph
 
 RNG = np.random.default_rng(7)

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import arenaplan as ap
-from arenaplan.errors import (
+from arenaplan.base.errors import (
     InvalidAttribute,
     ShapeMismatch,
     WorkspaceOverrun,
 )
-from arenaplan.executor import workspace_choices
-from arenaplan.importers.onnx import load_onnx
+from arenaplan.formats.onnx import load_onnx
+from arenaplan.run.numpy import workspace_choices
 from single_node import check_node, node_graph
 
 RNG = np.random.default_rng(7)
@@ -561,7 +561,7 @@ def test_an_empty_batch_gives_an_empty_result(
 
 
 def test_a_kernel_that_takes_more_than_its_workspace_is_stopped() -> None:
-    from arenaplan.executor.registry import Scratch
+    from arenaplan.run.numpy.registry import Scratch
 
     scratch = Scratch(np.empty(128, np.uint8), "greedy")
     scratch.array((16,))

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arenaplan.errors import InvalidAttribute, InvalidOperand
-from arenaplan.executor import compiled
-from arenaplan.executor.kernels.pieces import boxes
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand
+from arenaplan.run.numpy import compiled
+from arenaplan.run.numpy.kernels.pieces import boxes
 from light_node import (
     BINARY,
     FLOATS,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arenaplan.errors import (
+from arenaplan.base.errors import (
     IndexOutOfRange,
     InvalidAttribute,
     ShapeMismatch,

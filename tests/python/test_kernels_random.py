@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 import arenaplan as ap
-from arenaplan.importers.onnx import load_onnx
+from arenaplan.formats.onnx import load_onnx
 from single_node import node_model
 
 SHAPE = (200, 300)

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import arenaplan as ap
-from arenaplan.errors import IndexOutOfRange, InvalidAttribute, KernelError
-from arenaplan.executor.kernels import sampling
-from arenaplan.importers.onnx import load_onnx
+from arenaplan.base.errors import IndexOutOfRange, InvalidAttribute, KernelError
+from arenaplan.formats.onnx import load_onnx
+from arenaplan.run.numpy.kernels import sampling
 from light_node import Node, blank, ints
 from single_node import check_node, node_model
 

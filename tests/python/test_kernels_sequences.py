@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan.errors import InvalidAttribute, KernelError
-from arenaplan.importers.onnx import load_onnx
+from arenaplan.base.errors import InvalidAttribute, KernelError
+from arenaplan.formats.onnx import load_onnx
 from single_node import check_node, node_model
 
 RNG = np.random.default_rng(20261122)

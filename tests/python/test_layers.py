@@ -15,33 +15,26 @@ PACKAGE = Path(arenaplan.__file__).parent
 BINDINGS = PACKAGE.parent / "src"
 
 FLOORS = (
-    ("_core", "_start", "choices", "close", "cures", "errors"),
-    ("backend", "effects", "limits", "origin"),
-    ("values",),
-    ("building",),
+    ("_core", "base"),
     ("graph",),
-    ("ops",),
-    ("model", "places", "spaces", "spill", "storage", "sharing", "watch"),
-    ("options", "tradeoff"),
-    ("planning",),
-    ("bodies", "packing", "incremental", "changes"),
-    ("device", "executor", "importers", "rewrite"),
-    ("batch", "dynamic", "export", "integrations", "proving", "report", "symbols", "whatif"),
-    ("fitting", "gating", "gradients", "server"),
-    ("training",),
+    ("classic", "planner"),
+    ("tflite",),
+    ("deploy", "formats"),
+    ("report", "run"),
+    ("train",),
     ("",),
     ("cli",),
     ("__main__",),
 )
-"""Rooms of the package, the lowest floor first; the empty name is the package itself."""
+"""Wings of the package, the lowest floor first; the empty name is the package itself."""
 INSIDE = {
-    "executor": ("importers", "rewrite"),
-    "importers": ("executor",),
-    "rewrite": ("executor", "importers"),
-    "fitting": ("server",),
-    "server": ("fitting",),
+    "classic": ("planner",),
+    "formats": ("deploy",),
+    "deploy": ("formats",),
+    "report": ("run",),
+    "run": ("report",),
 }
-"""Rooms of one floor that do not import each other either."""
+"""Wings of one floor that do not import each other either."""
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 
@@ -125,7 +118,7 @@ def test_no_modules_import_each_other_in_a_circle(arrows: dict[str, set[str]]) -
 
 
 def test_canonical_operators_import_no_numpy() -> None:
-    found = {path.name: path.read_text() for path in (PACKAGE / "ops").glob("*.py")}
+    found = {path.name: path.read_text() for path in (PACKAGE / "graph" / "ops").glob("*.py")}
     assert len(found) > 5
     assert [name for name, text in found.items() if re.search(r"(import|from) numpy", text)] == []
 
@@ -137,8 +130,8 @@ def test_the_extension_imports_nothing_of_the_package_but_its_errors() -> None:
         for path in BINDINGS.rglob("*.rs")
         for module in pattern.findall(path.read_text())
     }
-    assert ("error.rs", "arenaplan.errors") in found  # The pattern finds what there is.
-    assert {module for _, module in found} <= {"arenaplan.errors", "numpy"}
+    assert ("error.rs", "arenaplan.base.errors") in found  # The pattern finds what there is.
+    assert {module for _, module in found} <= {"arenaplan.base.errors", "numpy"}
     for path in BINDINGS.rglob("*.rs"):
         named = set(re.findall(r'"(arenaplan\.\w[\w.]*)"', path.read_text()))
-        assert named <= {"arenaplan.errors", "arenaplan._core"}, path
+        assert named <= {"arenaplan.base.errors", "arenaplan._core"}, path

@@ -13,11 +13,11 @@ import pytest
 
 import arenaplan as ap
 import flat
-from arenaplan.batch import Job
+from arenaplan.base.errors import InvalidOption, ModelTooLarge, UnboundDim
+from arenaplan.base.limits import Limits, applied
 from arenaplan.cli import main
-from arenaplan.errors import InvalidOption, ModelTooLarge, UnboundDim
-from arenaplan.importers import open_model
-from arenaplan.limits import Limits, applied
+from arenaplan.formats import open_model
+from arenaplan.report.batch import Job
 from models import function, graph, model, node
 
 

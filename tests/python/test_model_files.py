@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan.cli import main
-from arenaplan.errors import (
+from arenaplan.base.errors import (
     GraphCorrupt,
     InvalidOption,
     ModelCorrupt,
@@ -27,6 +26,7 @@ from arenaplan.errors import (
     UnboundDim,
     UnknownDim,
 )
+from arenaplan.cli import main
 from dynamic_models import attention, convolutions
 from models import model as onnx_model
 from models import node

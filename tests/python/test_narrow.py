@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import arenaplan as ap
-from arenaplan.errors import InvalidBuffer, UnsupportedDtype
-from arenaplan.executor.narrow import pack, unpack
-from arenaplan.importers.onnx import load_onnx
+from arenaplan.base.errors import InvalidBuffer, UnsupportedDtype
+from arenaplan.formats.onnx import load_onnx
+from arenaplan.run.numpy.narrow import pack, unpack
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 RNG = np.random.default_rng(20261122)

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan.errors import (
+from arenaplan.base.errors import (
     KernelError,
     PlannerError,
     UnboundDim,

@@ -11,16 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arenaplan import ops
-from arenaplan.executor.cuts import cut_operands
-from arenaplan.executor.registry import find_kernel
-from arenaplan.executor.signatures import signature_of
-from arenaplan.graph import NO_EFFECTS, Effects, Flow, InPlace, View
-from arenaplan.importers.jaxpr.operators import node_effects as jax_effects
-from arenaplan.importers.named import Op
-from arenaplan.importers.pt2.operators import OPERATORS as ATEN
-from arenaplan.importers.tflite import operators as tflite
-from arenaplan.ops.boxes import Box, Uncuttable, box_shape, reshaped
+from arenaplan.formats.jaxpr.jaxpr_operators import node_effects as jax_effects
+from arenaplan.formats.named import Op
+from arenaplan.formats.pt2.pt2_operators import OPERATORS as ATEN
+from arenaplan.graph import NO_EFFECTS, Effects, Flow, InPlace, View, ops
+from arenaplan.graph.ops.boxes import Box, Uncuttable, box_shape, reshaped
+from arenaplan.run.numpy.cuts import cut_operands
+from arenaplan.run.numpy.registry import find_kernel
+from arenaplan.run.numpy.signatures import signature_of
+from arenaplan.tflite.reader import tflite_operators as tflite
 from single_node import check_node
 from test_contracts import CASES, Case, _imported
 

@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import arenaplan as ap
-from arenaplan.importers.pt2.document import _origin as origin_of_document
-from arenaplan.origin import layer_of, origin_of
+from arenaplan.formats.pt2.pt2_document import _origin as origin_of_document
+from arenaplan.graph.origin import layer_of, origin_of
 
 TRACE = """File "/home/me/net.py", line 12, in forward
     return self.body(x)

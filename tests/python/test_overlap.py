@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 import arenaplan as ap
 import light_models
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.executor import staging_choices
-from arenaplan.executor.signatures import group_of
-from arenaplan.executor.staging import staged_run
-from arenaplan.executor.steps import aligned_bytes, arena_arrays
-from arenaplan.ops.windows import Side, lead
+from arenaplan.graph.ops.window_ops import Side, lead
+from arenaplan.run.numpy import staging_choices
+from arenaplan.run.numpy.signatures import group_of
+from arenaplan.run.numpy.staging import staged_run
+from arenaplan.run.numpy.steps import aligned_bytes, arena_arrays
 from flow_graphs import Builder
 from group_runs import inputs_of, run_with_choice
 

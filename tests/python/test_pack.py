@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan import _core, errors
+from arenaplan import _core
+from arenaplan.base import errors
 from arenaplan.cli import main
 
 ABOVE_LOAD = [(4, 0, 3), (2, 0, 1), (1, 1, 2), (3, 2, 5), (2, 3, 4), (3, 4, 6)]

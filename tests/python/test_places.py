@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan.errors import InvalidOption
+from arenaplan.base.errors import InvalidOption
 
 
 def branches() -> ap.Graph:

@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
+from arenaplan.base import errors
 from test_graph import chain
 
 

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import arenaplan as ap
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.importers.onnx import load_onnx, open_onnx
+from arenaplan.formats.onnx import load_onnx, open_onnx
 from dynamic_models import attention, branching, convolutions, hidden, shrinking, unnamed
 
 BATCHES = {"batch": range(1, 13)}

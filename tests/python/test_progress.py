@@ -114,7 +114,7 @@ def test_a_family_serves_every_shape_although_its_search_was_ended() -> None:
 
 
 def test_a_rewrite_ends_with_the_best_so_far() -> None:
-    from arenaplan.fitting import fit
+    from arenaplan.deploy.fitting import fit
     from strip_models import pyramid
 
     data = pyramid()

@@ -16,7 +16,7 @@ import pytest
 import arenaplan as ap
 import corruptions
 import flat
-from arenaplan.errors import (
+from arenaplan.base.errors import (
     NotProven,
     PlanError,
     ProofCorrupt,
@@ -29,7 +29,7 @@ from arenaplan.errors import (
 from sketch_runs import evaluated, inputs_of
 from sketches import SAME, VALID, Network, Operator, Sketch, Strips, Tensor, strips
 
-PROVING = Path(ap.__file__).parent / "proving"
+PROVING = Path(ap.__file__).parent / "tflite" / "proving"
 CORRUPTED = int(os.environ.get("ARENAPLAN_CORRUPTIONS", "16"))
 """Rewritten models that are corrupted; each in every way that there is."""
 
@@ -582,13 +582,13 @@ def test_damaged_files_give_errors_of_their_own() -> None:
 
 def test_the_checker_imports_nothing_of_a_writer() -> None:
     allowed = {
-        "arenaplan.choices",  # Names and figures alone.
-        "arenaplan.errors",
-        "arenaplan.importers.common",
-        "arenaplan.importers.tflite.flatbuffer",
-        "arenaplan.importers.tflite.model",
-        "arenaplan.importers.tflite.schema",
-        "arenaplan.limits",  # Bytes of a file that may be read.
+        "arenaplan.base.choices",  # Names and figures alone.
+        "arenaplan.base.errors",
+        "arenaplan.base.quoting",
+        "arenaplan.tflite.reader.flatbuffer",
+        "arenaplan.tflite.reader.tflite_model",
+        "arenaplan.tflite.reader.schema",
+        "arenaplan.base.limits",  # Bytes of a file that may be read.
     }
     found = set()
     for path in PROVING.glob("*.py"):
@@ -598,14 +598,14 @@ def test_the_checker_imports_nothing_of_a_writer() -> None:
             elif isinstance(node, ast.Import):
                 found.update(alias.name for alias in node.names)
     ours = {name for name in found if name.split(".")[0] == "arenaplan"}
-    assert {name for name in ours if not name.startswith("arenaplan.proving")} == allowed
+    assert {name for name in ours if not name.startswith("arenaplan.tflite.proving")} == allowed
 
 
 def test_the_form_of_options_is_that_of_the_schema() -> None:
     schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
     import re
 
-    from arenaplan.proving.options import _TABLES
+    from arenaplan.tflite.proving.known_options import _TABLES
 
     text = Path(schema.__file__).read_text()
     kinds = {v: k for k, v in vars(schema.BuiltinOptions).items() if isinstance(v, int) and v}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import arenaplan as ap
+from arenaplan.base.errors import VerificationError
 from arenaplan.cli import main
-from arenaplan.errors import VerificationError
-from arenaplan.proving import differential
+from arenaplan.tflite.proving import differential
 from sketch_runs import evaluated
 from sketches import Sketch, strips
 from test_prove_plans import overlapping

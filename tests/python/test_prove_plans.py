@@ -11,10 +11,10 @@ import pytest
 
 import arenaplan as ap
 import flat
-from arenaplan.errors import PlanError, PlanOverlap
-from arenaplan.export.rewrite import with_metadata
-from arenaplan.importers.tflite.model import parse
-from arenaplan.importers.tflite.offline import METADATA_NAME
+from arenaplan.base.errors import PlanError, PlanOverlap
+from arenaplan.deploy.export.rewritten_file import with_metadata
+from arenaplan.tflite.reader.offline import METADATA_NAME
+from arenaplan.tflite.reader.tflite_model import parse
 from sketches import SAME, VALID, Network, Sketch, network, planned
 from test_prove import proof_of, two_strips
 from tflm_operators import Case, Operand, model_of
@@ -80,8 +80,8 @@ def read_in_order(sketch: Sketch, number: int) -> list[int]:
 
 
 def test_the_last_read_of_an_element_is_that_of_the_kernels_loops() -> None:
-    from arenaplan.proving.facts import read_pair
-    from arenaplan.proving.order import last_reads
+    from arenaplan.tflite.proving.facts import read_pair
+    from arenaplan.tflite.proving.kernel_order import last_reads
 
     names: Counter[str] = Counter()
     for seed in range(40):

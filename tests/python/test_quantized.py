@@ -12,11 +12,11 @@ import pytest
 from onnx import TensorProto, helper
 
 import arenaplan as ap
-from arenaplan.errors import TargetMismatch, UnknownShape
-from arenaplan.executor import compiled
-from arenaplan.executor.chained import in_chains
-from arenaplan.executor.signatures import group_of
-from arenaplan.executor.streaming import tilings
+from arenaplan.base.errors import TargetMismatch, UnknownShape
+from arenaplan.run.numpy import compiled
+from arenaplan.run.numpy.chained import in_chains
+from arenaplan.run.numpy.signatures import group_of
+from arenaplan.run.numpy.streaming import tilings
 from quantized_models import MICROSOFT, RNG, Model, integers, narrow_weights, node, scale
 
 # -- bytes that live ---------------------------------------------------------------------------

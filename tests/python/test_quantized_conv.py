@@ -13,15 +13,15 @@ from onnx import helper
 
 import arenaplan as ap
 from arenaplan._core import ByteEncoding, ByteResult, packed_quantized, quantized_conv
-from arenaplan.errors import InvalidDim, InvalidOperand
-from arenaplan.executor import compiled
-from arenaplan.executor.kernels.quantized_conv import QuantizedConv
-from arenaplan.executor.kernels.quantized_product import QuantizedProduct
-from arenaplan.executor.narrow_steps import narrow_steps
-from arenaplan.executor.quantizing import quantized_group
-from arenaplan.executor.registry import Scratch
-from arenaplan.executor.signatures import group_of, signature_of
-from arenaplan.values import Quantized
+from arenaplan.base.errors import InvalidDim, InvalidOperand
+from arenaplan.graph.values import Quantized
+from arenaplan.run.numpy import compiled
+from arenaplan.run.numpy.kernels.quantized_conv import QuantizedConv
+from arenaplan.run.numpy.kernels.quantized_product import QuantizedProduct
+from arenaplan.run.numpy.narrow_steps import narrow_steps
+from arenaplan.run.numpy.quantizing import quantized_group
+from arenaplan.run.numpy.registry import Scratch
+from arenaplan.run.numpy.signatures import group_of, signature_of
 from convolutions import convolved
 from quantized_models import Model, integers, scale
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan import planning
+from arenaplan.base.errors import InvalidOption, InvalidWriteBack, RecomputeExceeded
 from arenaplan.cli import main
-from arenaplan.errors import InvalidOption, InvalidWriteBack, RecomputeExceeded
+from arenaplan.planner import planning
 
 ROWS = 64
 LAYERS = 8

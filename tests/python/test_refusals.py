@@ -12,9 +12,9 @@ import pytest
 from onnx import ModelProto, TensorProto
 
 import arenaplan as ap
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.importers.onnx import load_onnx
+from arenaplan.formats.onnx import load_onnx
 from light_models import onnx_runtime
 from models import model, node
 from single_node import check_node, node_graph

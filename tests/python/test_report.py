@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
 from arenaplan.report.curves import Span, tops, union
 from map_graphs import HOSTILE, chain, planned, residual

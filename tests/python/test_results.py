@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan import _core, errors
-from arenaplan.export import EXPORTERS
+from arenaplan import _core
+from arenaplan.base import errors
+from arenaplan.deploy.export import EXPORTERS
 
 RESULTS: list[tuple[type, dict[str, Any]]] = [
     (ap.Live, {"start": 1, "end": 4}),

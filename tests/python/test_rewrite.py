@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 import strip_models
-from arenaplan.errors import PlanMisaligned, PlanOverlap
-from arenaplan.export.patched import order_of_tensors, patched
-from arenaplan.importers.tflite.micro.views import layout_of
-from arenaplan.importers.tflite.model import Model, parse
-from arenaplan.importers.tflite.rows import program_of
-from arenaplan.proving import replay_plan
-from arenaplan.rewrite.groups import groups_of, live_bytes
-from arenaplan.rewrite.layout import layout_of_patch
-from arenaplan.rewrite.patch import Moved
-from arenaplan.rewrite.place import place
-from arenaplan.rewrite.profile import Costs, Lives, candidate
-from arenaplan.rewrite.program import Program
-from arenaplan.rewrite.regions import Region, Scope, extra_work, scope_of, strips_of
-from arenaplan.rewrite.rows import Window, answers
-from arenaplan.rewrite.strips import patch_of
+from arenaplan.base.errors import PlanMisaligned, PlanOverlap
+from arenaplan.deploy.export.patched import order_of_tensors, patched
+from arenaplan.tflite.proving import replay_plan
+from arenaplan.tflite.reader.tflite_model import Model, parse
+from arenaplan.tflite.reader.tflite_rows import program_of
+from arenaplan.tflite.rewrite.image_rows import Window, answers
+from arenaplan.tflite.rewrite.patch import Moved
+from arenaplan.tflite.rewrite.patch_layout import layout_of_patch
+from arenaplan.tflite.rewrite.place import place
+from arenaplan.tflite.rewrite.program import Program
+from arenaplan.tflite.rewrite.region_costs import Costs, Lives, candidate
+from arenaplan.tflite.rewrite.strip_patches import patch_of
+from arenaplan.tflite.rewrite.strip_regions import Region, Scope, extra_work, scope_of, strips_of
+from arenaplan.tflite.rewrite.tensor_groups import groups_of, live_bytes
+from arenaplan.tflite.runtime.views import layout_of
 from strip_models import SAME, VALID, Network, evaluate, pyramid, random_network
 
 

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
-from arenaplan.server.book import Book, Request
-from arenaplan.server.model import Resident
-from arenaplan.server.pages import Range
+from arenaplan.base import errors
+from arenaplan.run.server.book import Book, Request
+from arenaplan.run.server.pages import Range
+from arenaplan.run.server.served_model import Resident
 from dynamic_models import attention, convolutions
 from gates import Gate, calling, full, started
 from networks import noise, small_network
@@ -216,7 +216,7 @@ def test_plans_from_files_are_used_and_nothing_is_searched(
         raise AssertionError("a search")
 
     for name in ("make_plan", "plan_family"):
-        monkeypatch.setattr(f"arenaplan.server.model.{name}", searched)
+        monkeypatch.setattr(f"arenaplan.run.server.served_model.{name}", searched)
     models: dict[str, Any] = {"all": path, "one": one, "bound": path}
     plans: dict[str, Any] = {
         "all": tmp_path / "model.plan.json",

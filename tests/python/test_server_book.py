@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from arenaplan.errors import ArenaCommitError
-from arenaplan.server.book import Book, Request
-from arenaplan.server.pages import ALIGNMENT, Pages, Range
+from arenaplan.base.errors import ArenaCommitError
+from arenaplan.run.server.book import Book, Request
+from arenaplan.run.server.pages import ALIGNMENT, Pages, Range
 
 LANE, UNIT = 1024, 64
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
+from arenaplan.base import errors
 from gates import Gate, calling, full, started, summing
 
 SIZE = 1024

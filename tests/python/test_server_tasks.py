@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
+from arenaplan.base import errors
 from dynamic_models import convolutions
 from gates import Gate, calling, full, started, summing
 from networks import noise

@@ -10,7 +10,7 @@ import pytest
 
 import arenaplan as ap
 import flat
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.spaces import Space, parse_size, parse_spaces
+from arenaplan.planner.spaces import Space, parse_size, parse_spaces
 from mobilenet import mobilenet_v2_int8
 from networks import noise, small_network
 

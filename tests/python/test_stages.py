@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
+from arenaplan.base import errors
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
@@ -96,7 +96,7 @@ def test_sizes_that_were_seen_are_not_planned_again(monkeypatch: pytest.MonkeyPa
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a known size was planned again")
 
-    monkeypatch.setattr("arenaplan.dynamic.staged.make_plan", refuse)
+    monkeypatch.setattr("arenaplan.run.dynamic.staged.make_plan", refuse)
     for inputs in runs:
         executor.run(inputs)
 
@@ -356,7 +356,7 @@ def test_a_sequence_that_leaves_the_model_is_its_elements() -> None:
 
 
 def test_every_operator_on_sequences_has_a_rule() -> None:
-    from arenaplan.importers.onnx import sequences, walk
+    from arenaplan.formats.onnx import sequences, walk
 
     assert set(sequences._RULES) == walk.SEQUENCES
 

@@ -12,12 +12,12 @@ import pytest
 
 import arenaplan as ap
 from arenaplan._core import StripSearch
-from arenaplan.errors import InvalidGroup, PlanMismatch, PlannerError, UnsupportedOp
-from arenaplan.executor import BACKEND
-from arenaplan.executor.groups import NotAGroup
-from arenaplan.executor.stages import Former
-from arenaplan.ops import ROWS
-from arenaplan.ops.boxes import Uncuttable, whole
+from arenaplan.base.errors import InvalidGroup, PlanMismatch, PlannerError, UnsupportedOp
+from arenaplan.graph.ops import ROWS
+from arenaplan.graph.ops.boxes import Uncuttable, whole
+from arenaplan.run.numpy import BACKEND
+from arenaplan.run.numpy.groups import NotAGroup
+from arenaplan.run.numpy.stages import Former
 from cnn_models import Network, random_cnn
 from networks import noise
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import arenaplan as ap
-from arenaplan.errors import (
+from arenaplan.base.errors import (
     DuplicateName,
     GraphCorrupt,
     InvalidAttribute,
@@ -21,7 +21,7 @@ from arenaplan.errors import (
     UnknownShape,
     UnsupportedOp,
 )
-from arenaplan.symbols import find_schema
+from arenaplan.train.symbols import find_schema
 
 # -- the table of operators -----------------------------------------------------------------------
 

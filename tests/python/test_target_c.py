@@ -22,10 +22,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import arenaplan as ap
 import flat
-from arenaplan.export.c import header_of
+from arenaplan.deploy.export.c import header_of
+from arenaplan.formats.onnx import load_onnx
 from arenaplan.graph import InPlace, Node
-from arenaplan.importers.onnx import load_onnx
-from arenaplan.importers.tflite.model import Operator, parse
+from arenaplan.tflite.reader.tflite_model import Operator, parse
 from light_models import onnx_runtime
 
 Array = np.ndarray[Any, Any]

@@ -13,10 +13,10 @@ import pytest
 from onnx import TensorProto, helper
 
 import arenaplan as ap
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.export.c import header_of
-from arenaplan.options import PlanKeywords
+from arenaplan.deploy.export.c import header_of
+from arenaplan.planner.plan_options import PlanKeywords
 
 
 def residual() -> ap.Graph:

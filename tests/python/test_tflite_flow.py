@@ -10,8 +10,8 @@ import pytest
 import arenaplan as ap
 import flat
 import flow_subgraphs
-from arenaplan import errors
-from arenaplan.bodies import bodies_of
+from arenaplan.base import errors
+from arenaplan.planner.bodies import bodies_of
 
 BOOL = 6
 COUNT = 64

@@ -11,8 +11,8 @@ import pytest
 import arenaplan as ap
 import flat
 import tflite_cases
-from arenaplan import errors
-from arenaplan.executor.executor import quiet_arithmetic
+from arenaplan.base import errors
+from arenaplan.run.numpy.executor import quiet_arithmetic
 from tflite_cases import EXPECTED, INEXACT, RUNS, inputs_of, models, run_cases
 from tflm_operators import Case, Operand, cases, model_of
 
@@ -39,7 +39,7 @@ def test_outputs_are_those_that_the_interpreter_computed(title: str) -> None:
 
 def test_outputs_are_those_of_the_installed_interpreter() -> None:
     pytest.importorskip("tflite_micro")
-    from arenaplan.integrations.interpreter import Interpreter
+    from arenaplan.deploy.adapters.interpreter import Interpreter
 
     for title, case in CASES.items():
         for seed, data in models(case, seeds=4):

@@ -14,9 +14,9 @@ import pytest
 
 import arenaplan as ap
 import flat
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.effects import Overlap
+from arenaplan.graph.effects import Overlap
 from tflite_cases import inputs_of
 from tflm_models import running_sum
 from tflm_operators import Case, Operand, model_of

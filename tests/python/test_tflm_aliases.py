@@ -16,10 +16,10 @@ import pytest
 
 import arenaplan as ap
 import flat
+from arenaplan.base.errors import PlanOverlap
 from arenaplan.cli import main
-from arenaplan.errors import PlanOverlap
-from arenaplan.export.rewrite import with_metadata
-from arenaplan.export.tflm import (
+from arenaplan.deploy.export.rewritten_file import with_metadata
+from arenaplan.deploy.export.tflm import (
     METADATA_NAME,
     ONLINE,
     check_offsets,
@@ -27,10 +27,10 @@ from arenaplan.export.tflm import (
     plan_tflm,
     read_offsets,
 )
-from arenaplan.importers.tflite.micro.aliases import ROWS, aliased_timeline
-from arenaplan.importers.tflite.micro.build import KERNEL_SETS, Build
-from arenaplan.importers.tflite.model import parse
-from arenaplan.importers.tflite.timeline import Timeline, graph_of_timeline, timeline_of
+from arenaplan.tflite.reader.tflite_model import parse
+from arenaplan.tflite.reader.timeline import Timeline, graph_of_timeline, timeline_of
+from arenaplan.tflite.runtime.aliases import ROWS, aliased_timeline
+from arenaplan.tflite.runtime.build import KERNEL_SETS, Build
 from tflm_garbage import ARENA, Garbage
 from tflm_models import random_bytes_model
 from tflm_operators import Case, Operand, cases, model_of

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from arenaplan.importers.tflite.micro import Build, total
-from arenaplan.importers.tflite.micro.build import KERNEL_SETS
-from arenaplan.importers.tflite.micro.custom import CUSTOM
-from arenaplan.importers.tflite.micro.flex import numbers
-from arenaplan.importers.tflite.micro.kernels import KERNELS
-from arenaplan.importers.tflite.micro.layout import struct
-from arenaplan.importers.tflite.model import parse
-from arenaplan.importers.tflite.schema import OPERATORS
+from arenaplan.tflite.reader.schema import OPERATORS
+from arenaplan.tflite.reader.tflite_model import parse
+from arenaplan.tflite.runtime import Build, total
+from arenaplan.tflite.runtime.build import KERNEL_SETS
+from arenaplan.tflite.runtime.custom import CUSTOM
+from arenaplan.tflite.runtime.flex import numbers
+from arenaplan.tflite.runtime.kernels import KERNELS
+from arenaplan.tflite.runtime.struct_layout import struct
 from tflm_operators import Case, cases, flex_map, model_of
 
 CASES = {case.title: case for case in cases()}
@@ -65,7 +65,7 @@ def test_formulas_are_what_was_measured(title: str) -> None:
 
 def test_the_interpreter_says_the_same() -> None:
     pytest.importorskip("tflite_micro")
-    from arenaplan.integrations.tflite_micro import _allocations
+    from arenaplan.deploy.adapters.tflite_micro import _allocations
 
     for title, case in CASES.items():
         head, tail, smallest = MEASURED[title][0]

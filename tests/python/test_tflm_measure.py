@@ -8,13 +8,13 @@ import pytest
 
 import arenaplan as ap
 import flat
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.export.rewrite import isolated, operands_of
-from arenaplan.importers.tflite.micro import Build, total
-from arenaplan.importers.tflite.micro.profile import OperatorProfile, Profile
-from arenaplan.importers.tflite.model import parse
-from arenaplan.importers.tflite.offline import METADATA_NAME
+from arenaplan.deploy.export.rewritten_file import isolated, operands_of
+from arenaplan.tflite.reader.offline import METADATA_NAME
+from arenaplan.tflite.reader.tflite_model import parse
+from arenaplan.tflite.runtime import Build, total
+from arenaplan.tflite.runtime.profile import OperatorProfile, Profile
 from tflm_models import branches, random_bytes_model, running_sum
 from tflm_operators import cases, model_of
 

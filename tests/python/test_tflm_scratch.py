@@ -9,14 +9,14 @@ import pytest
 
 import arenaplan as ap
 import flat
-from arenaplan import errors
+from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.export.c import shim_of
-from arenaplan.export.tflm import embed, own_arena, plan_in_best_order, plan_tflm
-from arenaplan.importers.tflite.micro import Build, total
-from arenaplan.importers.tflite.micro.greedy import ONLINE
-from arenaplan.importers.tflite.model import parse
-from arenaplan.importers.tflite.timeline import timeline_of
+from arenaplan.deploy.export.c import shim_of
+from arenaplan.deploy.export.tflm import embed, own_arena, plan_in_best_order, plan_tflm
+from arenaplan.tflite.reader.tflite_model import parse
+from arenaplan.tflite.reader.timeline import timeline_of
+from arenaplan.tflite.runtime import Build, total
+from arenaplan.tflite.runtime.greedy import ONLINE
 from tflm_models import branches, random_bytes_model, running_sum
 from tflm_operators import cases, model_of
 from tflm_oracle import Tflm, assert_same, tflm_or_skip

@@ -13,7 +13,7 @@ import pytest
 
 import arenaplan as ap
 from arenaplan._core import CompiledKernel, ThreadTeam
-from arenaplan.errors import InvalidOption
+from arenaplan.base.errors import InvalidOption
 from test_compiled import F32, conv, random
 
 

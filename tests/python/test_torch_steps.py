@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import arenaplan as ap
-from arenaplan import errors
+from arenaplan.base import errors
 from torch_arena import InArena
 
 torch = pytest.importorskip("torch")

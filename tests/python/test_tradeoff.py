@@ -12,11 +12,11 @@ import onnx
 import pytest
 
 import arenaplan as ap
-from arenaplan import backend
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli import main
-from arenaplan.errors import InvalidOption
-from arenaplan.executor import BACKEND
-from arenaplan.options import PlanOptions
+from arenaplan.graph import backend
+from arenaplan.planner.plan_options import PlanOptions
+from arenaplan.run.numpy import BACKEND
 from networks import noise
 
 F32 = "float32"

@@ -12,12 +12,12 @@ import pytest
 from onnx import TensorProto
 
 import arenaplan as ap
-from arenaplan.errors import InputMismatch, InvalidOption, ModelCorrupt, RecomputeExceeded
-from arenaplan.executor.backend import missing_workspaces
-from arenaplan.executor.executor import quiet_arithmetic
-from arenaplan.executor.groups import Unit
-from arenaplan.executor.signatures import byte_size, dtype_of
-from arenaplan.executor.steps import aligned_bytes, array_at, own_workspaces, prepare, run_all
+from arenaplan.base.errors import InputMismatch, InvalidOption, ModelCorrupt, RecomputeExceeded
+from arenaplan.run.numpy.executor import quiet_arithmetic
+from arenaplan.run.numpy.groups import Unit
+from arenaplan.run.numpy.numpy_backend import missing_workspaces
+from arenaplan.run.numpy.signatures import byte_size, dtype_of
+from arenaplan.run.numpy.steps import aligned_bytes, array_at, own_workspaces, prepare, run_all
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "training" / "digits.py"
 STEPS = 100

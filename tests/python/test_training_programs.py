@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import arenaplan as ap
-from arenaplan.importers.jaxpr import emitted
-from arenaplan.importers.jaxpr.donation import pairs_of_types
-from arenaplan.importers.jaxpr.program import Tensor
-from arenaplan.importers.jaxpr.walk import Walk
-from arenaplan.importers.trees import Pair, Subtree, pairs_of_trees, subtree
+from arenaplan.formats.jaxpr import emitted
+from arenaplan.formats.jaxpr.jaxpr_donation import pairs_of_types
+from arenaplan.formats.jaxpr.jaxpr_program import Tensor
+from arenaplan.formats.jaxpr.jaxpr_walk import Walk
+from arenaplan.formats.trees import Pair, Subtree, pairs_of_trees, subtree
 from small_jaxprs import CORE, Builder
 
 SIDE = (1024, 1024)

@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import arenaplan as ap
-from arenaplan.errors import VerificationError
-from arenaplan.executor.registry import Step
-from arenaplan.importers.onnx import load_onnx
+from arenaplan.base.errors import VerificationError
+from arenaplan.formats.onnx import load_onnx
+from arenaplan.run.numpy.registry import Step
 from networks import F32, noise, small_network
 
 

@@ -11,9 +11,9 @@ import pytest
 from safetensors.numpy import load, load_file
 
 import arenaplan as ap
+from arenaplan.base.errors import UnsupportedDtype
 from arenaplan.cli import main
-from arenaplan.errors import UnsupportedDtype
-from arenaplan.export import weights_of
+from arenaplan.deploy.export import weights_of
 from dynamic_models import attention
 from models import model, node
 

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 
 import arenaplan as ap
 import flat
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli import main
-from arenaplan.errors import InvalidOption
 
 
 class Net:

@@ -78,8 +78,8 @@ def test_operands_of_a_concatenation_may_lie_in_it(copied: tuple[int, ...]) -> N
 
 
 def test_a_concatenation_copies_only_what_lies_elsewhere() -> None:
-    from arenaplan.executor.groups import Unit
-    from arenaplan.executor.steps import prepare
+    from arenaplan.run.numpy.groups import Unit
+    from arenaplan.run.numpy.steps import prepare
 
     graph, offsets, size = concatenation((1,))
     memory = np.empty(size, np.uint8)

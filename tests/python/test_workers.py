@@ -16,10 +16,10 @@ import onnx
 import pytest
 
 import arenaplan as ap
+from arenaplan.base.errors import HazardMismatch, InvalidOption, KernelError
 from arenaplan.cli import main
-from arenaplan.errors import HazardMismatch, InvalidOption, KernelError
-from arenaplan.executor.signatures import byte_size
-from arenaplan.export import EXPORTERS
+from arenaplan.deploy.export import EXPORTERS
+from arenaplan.run.numpy.signatures import byte_size
 from dynamic_models import attention, convolutions
 from random_models import random_inputs, random_model
 from test_cli import model

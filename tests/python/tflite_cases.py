@@ -148,7 +148,7 @@ def digest(outputs: list[np.ndarray]) -> str:
 
 
 def _write() -> None:
-    from arenaplan.integrations.interpreter import Interpreter
+    from arenaplan.deploy.adapters.interpreter import Interpreter
 
     expected = {}
     for case in run_cases():

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import flat
-from arenaplan.importers.tflite.schema import DTYPES, OPERATORS
+from arenaplan.tflite.reader.schema import DTYPES, OPERATORS
 
 TYPES = {name: code for code, name in reversed(DTYPES.items()) if code != 13}
 _LETTERS = {

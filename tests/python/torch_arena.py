@@ -6,9 +6,9 @@ from operator import getitem
 from typing import Any
 
 import arenaplan as ap
-from arenaplan.importers.pt2 import graph_of_joint
-from arenaplan.importers.pt2.step import traced_step
-from arenaplan.importers.trees import Donate
+from arenaplan.formats.pt2 import graph_of_joint
+from arenaplan.formats.pt2.pt2_step import traced_step
+from arenaplan.formats.trees import Donate
 
 PRODUCTS = ("addbmm", "addmm", "baddbmm", "bmm", "mm")
 TRANSPOSES = ("permute", "t", "transpose")

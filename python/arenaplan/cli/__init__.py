@@ -16,11 +16,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from arenaplan import _start
-from arenaplan.cli.parser import command_at, make_parser, parse
-from arenaplan.cli.syntax import COMMANDS
-from arenaplan.cli.text import Voice, detail, in_words, paint, set_voice, voice
-from arenaplan.close import did_you_mean
-from arenaplan.errors import (
+from arenaplan.base.close import did_you_mean
+from arenaplan.base.errors import (
     CapacityExceeded,
     DeviceUnavailable,
     InternalError,
@@ -33,6 +30,9 @@ from arenaplan.errors import (
     UnsupportedModel,
     VerificationError,
 )
+from arenaplan.cli.parser import command_at, make_parser, parse
+from arenaplan.cli.syntax import COMMANDS
+from arenaplan.cli.text import Voice, detail, in_words, paint, set_voice, voice
 
 CHECK_FAILED, BAD_INPUT, UNSUPPORTED, INTERNAL, INTERRUPTED = 1, 2, 3, 4, 130
 
@@ -88,8 +88,8 @@ def _execute(options: argparse.Namespace) -> None:
     if "model" not in options or "max_nodes" not in options:
         execute(options)
         return
+    from arenaplan.base.limits import applied
     from arenaplan.cli.files import limits_of, read_model
-    from arenaplan.limits import applied
 
     with applied(limits_of(options)):
         options.model = read_model(options.model)
@@ -117,7 +117,7 @@ def _report(error: Exception) -> int:
         name = paint(f"arenaplan: {type(error).__name__}:", "error", sys.stderr)
         print(f"{name} {in_words(str(error))}", file=sys.stderr)
     if voice.verbose:
-        from arenaplan.cures import CURES
+        from arenaplan.base.cures import CURES
 
         detail(f"cure: {CURES.get(type(error).__name__, 'see docs/errors.md')}")
     return code

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from arenaplan import _core
-from arenaplan.batch.clusters import executor_at
-from arenaplan.batch.jobs import Job, Outcome
-from arenaplan.batch.journal import run_with_journal
-from arenaplan.batch.report import page, summary, writer_of
-from arenaplan.batch.run import run_jobs
+from arenaplan.base.errors import BatchIncomplete, InvalidOption
 from arenaplan.cli.files import limits_of
 from arenaplan.cli.models import has_ranges
 from arenaplan.cli.text import in_words, print_json, say, shown, size
 from arenaplan.cli.watch import form_of
-from arenaplan.errors import BatchIncomplete, InvalidOption
-from arenaplan.importers import SUFFIXES
+from arenaplan.formats import SUFFIXES
+from arenaplan.report.batch.batch_report import page, summary, writer_of
+from arenaplan.report.batch.clusters import executor_at
+from arenaplan.report.batch.job_runs import run_jobs
+from arenaplan.report.batch.jobs import Job, Outcome
+from arenaplan.report.batch.journal import run_with_journal
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -7,12 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import arenaplan
-from arenaplan.cli.files import read_model, read_plan
-from arenaplan.cli.models import is_tflite, load_ahead, load_model, seen_by
-from arenaplan.cli.prove import report, summary
-from arenaplan.cli.several import describe_shared, is_shared
-from arenaplan.cli.text import print_json, say, shown, size
-from arenaplan.errors import (
+from arenaplan.base.errors import (
     InvalidOption,
     PlanError,
     PlanMismatch,
@@ -20,20 +15,25 @@ from arenaplan.errors import (
     UnsupportedDtype,
     UnsupportedModel,
 )
-from arenaplan.export.tflm import check_offsets
-from arenaplan.graph import Graph
-from arenaplan.importers import open_model, suffix_of
-from arenaplan.importers.document import format_of, format_or_none, is_model, read_document
-from arenaplan.importers.tflite.micro.aliases import aliased_timeline
-from arenaplan.importers.tflite.micro.build import KERNEL_SETS, Build
-from arenaplan.importers.tflite.micro.greedy import ONLINE, head_bytes
-from arenaplan.importers.tflite.model import Model as LiteModel
-from arenaplan.importers.tflite.model import parse, read_bytes
-from arenaplan.importers.tflite.offline import read_offsets
-from arenaplan.importers.tflite.timeline import timeline_of
-from arenaplan.model import Model, nested_sizes
-from arenaplan.options import PlanOptions
-from arenaplan.proving import check_proof, replay_plan
+from arenaplan.cli.files import read_model, read_plan
+from arenaplan.cli.models import is_tflite, load_ahead, load_model, seen_by
+from arenaplan.cli.prove import report, summary
+from arenaplan.cli.several import describe_shared, is_shared
+from arenaplan.cli.text import print_json, say, shown, size
+from arenaplan.deploy.export.tflm import check_offsets
+from arenaplan.formats import open_model, suffix_of
+from arenaplan.formats.json_document import format_of, format_or_none, is_model, read_document
+from arenaplan.graph.graph import Graph
+from arenaplan.graph.model import Model, nested_sizes
+from arenaplan.planner.plan_options import PlanOptions
+from arenaplan.tflite.proving import check_proof, replay_plan
+from arenaplan.tflite.reader.offline import read_offsets
+from arenaplan.tflite.reader.tflite_model import Model as LiteModel
+from arenaplan.tflite.reader.tflite_model import parse, read_bytes
+from arenaplan.tflite.reader.timeline import timeline_of
+from arenaplan.tflite.runtime.aliases import aliased_timeline
+from arenaplan.tflite.runtime.build import KERNEL_SETS, Build
+from arenaplan.tflite.runtime.greedy import ONLINE, head_bytes
 
 
 def execute(options: argparse.Namespace) -> None:

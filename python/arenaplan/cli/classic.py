@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
+from arenaplan.base.errors import InvalidOption
+from arenaplan.classic.incremental import report_incremental
+from arenaplan.classic.sharing import report_storage_sharing
 from arenaplan.cli.models import load_model
 from arenaplan.cli.syntax import COMMANDS, MATCH_RANGE, NUM_TEMP
 from arenaplan.cli.text import print_json, shown, size
-from arenaplan.errors import InvalidOption
-from arenaplan.incremental import report_incremental
-from arenaplan.sharing import report_storage_sharing
 
 if TYPE_CHECKING:
-    from arenaplan.incremental import IncrementalMode
-    from arenaplan.sharing import SharingMode, SizeRule
+    from arenaplan.classic.incremental import IncrementalMode
+    from arenaplan.classic.sharing import SharingMode, SizeRule
 
 SHARING: Final[dict[str, tuple[SharingMode, SizeRule]]] = {
     "storage-sharing": ("default", "bytes"),

@@ -17,11 +17,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+from arenaplan.base.close import closest
+from arenaplan.base.errors import InvalidConfig
 from arenaplan.cli.parser import Parser, parse
 from arenaplan.cli.syntax import COMMANDS
 from arenaplan.cli.text import Voice, detail, set_voice
-from arenaplan.close import closest
-from arenaplan.errors import InvalidConfig
 
 FILE, PROJECT, VARIABLE = "arenaplan.toml", "pyproject.toml", "ARENAPLAN_CONFIG"
 

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from arenaplan import Plan
-from arenaplan.changes import Diff, Place, diff
+from arenaplan.base.errors import ArenaGrew
 from arenaplan.cli.files import limits_of, load_plan
 from arenaplan.cli.text import print_json, shown
-from arenaplan.errors import ArenaGrew
+from arenaplan.planner.changes import Diff, Place, diff
 
 _MOST_LINES = 40
 

@@ -6,19 +6,19 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.models import Ahead, load_ahead, plan_options, seen_by, tell_flow
 from arenaplan.cli.plan import step_label, summarize
 from arenaplan.cli.recompute import curve_document, print_curve
 from arenaplan.cli.text import print_json, proof_of, shown, size
 from arenaplan.cli.watch import watching
-from arenaplan.errors import InvalidOption
-from arenaplan.graph import Graph
+from arenaplan.graph.graph import Graph
 from arenaplan.report import report_of
 
 if TYPE_CHECKING:
     from arenaplan import Explanation, WhatIfs
-    from arenaplan.planning import TimedExplanation
-    from arenaplan.tradeoff import Point
+    from arenaplan.planner.planning import TimedExplanation
+    from arenaplan.planner.tradeoff import Point
 
 
 def execute(options: argparse.Namespace) -> None:

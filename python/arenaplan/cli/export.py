@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan import Target
+from arenaplan.base.errors import (
+    InvalidOption,
+    NotAModel,
+    TargetMismatch,
+    UndefinedValue,
+    UnsupportedSubgraph,
+)
 from arenaplan.cli.files import goes_to_stdout, load_plan, write_result
 from arenaplan.cli.models import (
     build_of,
@@ -23,15 +30,7 @@ from arenaplan.cli.models import (
 from arenaplan.cli.syntax import PerSpace
 from arenaplan.cli.text import command, print_json, proof_of, say, shown, size
 from arenaplan.cli.tflm import operator_names
-from arenaplan.dynamic.shapes import MAX_SHAPES, Shapes
-from arenaplan.errors import (
-    InvalidOption,
-    NotAModel,
-    TargetMismatch,
-    UndefinedValue,
-    UnsupportedSubgraph,
-)
-from arenaplan.export import (
+from arenaplan.deploy.export import (
     EXPORTERS,
     Firmware,
     TflmPlan,
@@ -40,13 +39,14 @@ from arenaplan.export import (
     plan_in_best_order,
     plan_tflm,
 )
-from arenaplan.graph import Graph
-from arenaplan.importers import open_model
-from arenaplan.importers.tflite.micro.arena import total
-from arenaplan.importers.tflite.micro.build import Build
-from arenaplan.importers.tflite.model import Model, parse, read_bytes
-from arenaplan.model import flat_sizes
-from arenaplan.options import PlanOptions, keeps_order
+from arenaplan.formats import open_model
+from arenaplan.graph.graph import Graph
+from arenaplan.graph.model import flat_sizes
+from arenaplan.planner.plan_options import PlanOptions, keeps_order
+from arenaplan.run.dynamic.shapes import MAX_SHAPES, Shapes
+from arenaplan.tflite.reader.tflite_model import Model, parse, read_bytes
+from arenaplan.tflite.runtime.arena import total
+from arenaplan.tflite.runtime.build import Build
 
 if TYPE_CHECKING:
     from arenaplan import Plan

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from arenaplan import Plan, _core
+from arenaplan.base.errors import InvalidCsv, InvalidOption, ModelTooLarge
+from arenaplan.base.limits import UNLIMITED, Limits, current
 from arenaplan.cli.text import say
-from arenaplan.errors import InvalidCsv, InvalidOption, ModelTooLarge
-from arenaplan.importers import suffix_of
-from arenaplan.limits import UNLIMITED, Limits, current
+from arenaplan.formats import suffix_of
 
 MAX_MODEL: Final = 2**31 - 1
 """Most bytes of a model that comes through a pipe."""

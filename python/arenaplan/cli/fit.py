@@ -6,16 +6,16 @@ import argparse
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from arenaplan.base.errors import CapacityExceeded, InvalidOption, NotAModel
 from arenaplan.cli.files import goes_to_stdout, write_result
 from arenaplan.cli.models import is_tflite
 from arenaplan.cli.text import print_json, say, shown, size
 from arenaplan.cli.watch import watching
-from arenaplan.errors import CapacityExceeded, InvalidOption, NotAModel
-from arenaplan.fitting import Fit, FitOptions, fit, fits
-from arenaplan.importers.tflite.model import read_bytes
+from arenaplan.deploy.fitting import Fit, FitOptions, fit, fits
+from arenaplan.tflite.reader.tflite_model import read_bytes
 
 if TYPE_CHECKING:
-    from arenaplan.rewrite.regions import Region
+    from arenaplan.tflite.rewrite.strip_regions import Region
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -7,21 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from arenaplan import Plan, _core
-from arenaplan.changes import Layout
-from arenaplan.cli.files import is_stream, limits_of, read_model, read_plan, write_result
-from arenaplan.cli.models import load_ahead, needed_by, plan_options, seen_by
-from arenaplan.cli.text import print_json, say, shown, size
-from arenaplan.cli.tflm import arena_of
-from arenaplan.cli.watch import watching
-from arenaplan.errors import (
+from arenaplan.base.errors import (
     BaselineError,
     GateFailed,
     InvalidOption,
     PlannerError,
 )
-from arenaplan.gating import Gate, judged, junit, markdown, read_baseline, table
-from arenaplan.gating.gate import Growth, Limits
-from arenaplan.limits import applied
+from arenaplan.base.limits import applied
+from arenaplan.cli.files import is_stream, limits_of, read_model, read_plan, write_result
+from arenaplan.cli.models import load_ahead, needed_by, plan_options, seen_by
+from arenaplan.cli.text import print_json, say, shown, size
+from arenaplan.cli.tflm import arena_of
+from arenaplan.cli.watch import watching
+from arenaplan.planner.changes import Layout
+from arenaplan.report.gating import Gate, judged, junit, markdown, read_baseline, table
+from arenaplan.report.gating.gating import Growth, Limits
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import arenaplan
 from arenaplan import Plan, SharedPlan
-from arenaplan.changes import Diff, diff
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.files import is_stream, read_model, read_plan, write_result
 from arenaplan.cli.models import load_model, plan_options, planned, tell_flow
 from arenaplan.cli.several import is_shared
 from arenaplan.cli.watch import watching
-from arenaplan.errors import InvalidOption
-from arenaplan.graph import Graph
-from arenaplan.importers.document import format_or_none, is_model
-from arenaplan.model import Model, flat_sizes
+from arenaplan.formats.json_document import format_or_none, is_model
+from arenaplan.graph.graph import Graph
+from arenaplan.graph.model import Model, flat_sizes
+from arenaplan.planner.changes import Diff, diff
 from arenaplan.report import map_page, map_svg, map_trace, report_of
 
 _PLANS = ("arenaplan", "arenaplan-shared", "arenaplan-model")

@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from arenaplan.base.errors import NotAModel
 from arenaplan.cli.files import goes_to_stdout, write_result
 from arenaplan.cli.models import is_tflite
 from arenaplan.cli.text import say, shown, size
-from arenaplan.errors import NotAModel
-from arenaplan.importers.tflite.model import parse, read_bytes
+from arenaplan.tflite.reader.tflite_model import parse, read_bytes
 
 _MOST: Final = 20
 """Most operators of a report."""
@@ -21,7 +21,7 @@ def execute(options: argparse.Namespace) -> None:
     if not is_tflite(options.model):
         raise NotAModel("the model is no .tflite model, which is all that TFLM runs")
     # The interpreter is not needed for any other command.
-    from arenaplan.integrations.tflite_micro import measure, predicted_head
+    from arenaplan.deploy.adapters.tflite_micro import measure, predicted_head
 
     data, path = read_bytes(options.model)
     name = path.stem if path is not None else "model"

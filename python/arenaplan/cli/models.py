@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import arenaplan
 from arenaplan import load
-from arenaplan.bodies import bodies_of, describe
-from arenaplan.cli.files import read_plan
-from arenaplan.cli.syntax import PerSpace
-from arenaplan.cli.text import say, shown
-from arenaplan.cli.watch import Watch, watching
-from arenaplan.errors import (
+from arenaplan.base.errors import (
     CapacityExceeded,
     InvalidOption,
     UnboundDim,
     UnknownShape,
     UnsupportedSubgraph,
 )
-from arenaplan.gating.gate import needed_bytes
-from arenaplan.graph import Graph
-from arenaplan.importers import open_partial, suffix_of
-from arenaplan.importers.partial import DECIDING, NOTHING_KNOWN
-from arenaplan.importers.tflite import graph_for_tflm
-from arenaplan.importers.tflite.micro.build import Build
-from arenaplan.importers.tflite.micro.profile import Profile
-from arenaplan.importers.tflite.model import parse, read_bytes
-from arenaplan.options import PlanOptions, target_of
-from arenaplan.spaces import Space, aligned
+from arenaplan.cli.files import read_plan
+from arenaplan.cli.syntax import PerSpace
+from arenaplan.cli.text import say, shown
+from arenaplan.cli.watch import Watch, watching
+from arenaplan.formats import open_partial, suffix_of
+from arenaplan.formats.partial import DECIDING, NOTHING_KNOWN
+from arenaplan.graph.graph import Graph
+from arenaplan.planner.bodies import bodies_of, describe
+from arenaplan.planner.plan_options import PlanOptions, target_of
+from arenaplan.planner.spaces import Space, aligned
+from arenaplan.report.gating.gating import needed_bytes
+from arenaplan.tflite.files import graph_for_tflm
+from arenaplan.tflite.reader.tflite_model import parse, read_bytes
+from arenaplan.tflite.runtime.build import Build
+from arenaplan.tflite.runtime.profile import Profile
 
 if TYPE_CHECKING:
     from arenaplan import Plan
@@ -231,7 +231,10 @@ def load_ahead(options: argparse.Namespace) -> Ahead:
     except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
         if not is_onnx(options):
             raise
-        from arenaplan.dynamic.stages import NOTHING_DONE, stage_graph  # Few models need them.
+        from arenaplan.run.dynamic.model_stages import (  # Few models need them.
+            NOTHING_DONE,
+            stage_graph,
+        )
 
         found = open_partial(options.model, dict(options.bind))(NOTHING_KNOWN)
         if found.is_complete:

@@ -6,16 +6,16 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from arenaplan import _core
+from arenaplan.base.errors import CapacityExceeded, InvalidOption
 from arenaplan.cli.files import delivering, goes_to_stdout, read_table
 from arenaplan.cli.text import print_json, size
 from arenaplan.cli.watch import gap, watching
-from arenaplan.errors import CapacityExceeded, InvalidOption
-from arenaplan.packing import check_limits, describe
-from arenaplan.spaces import ARENA, Space
+from arenaplan.planner.packing import check_limits, describe
+from arenaplan.planner.spaces import ARENA, Space
 
 if TYPE_CHECKING:
     from arenaplan import Packing
-    from arenaplan.packing import Described
+    from arenaplan.planner.packing import Described
 
 
 def execute(options: argparse.Namespace) -> None:

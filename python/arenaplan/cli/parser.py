@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from arenaplan import __version__
+from arenaplan.base.close import closest
 from arenaplan.cli.syntax import COMMANDS, GENERAL, GROUPS, Command
-from arenaplan.close import closest
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

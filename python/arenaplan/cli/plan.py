@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
+from arenaplan.base.errors import CapacityExceeded, InvalidOption, SpacesExceeded
 from arenaplan.cli.files import delivering, goes_to_stdout
 from arenaplan.cli.models import (
     Ahead,
@@ -31,10 +32,9 @@ from arenaplan.cli.text import (
 )
 from arenaplan.cli.tflm import arena_of, print_arena
 from arenaplan.cli.watch import watching
-from arenaplan.errors import CapacityExceeded, InvalidOption, SpacesExceeded
-from arenaplan.graph import Graph
-from arenaplan.model import Model, flat_sizes
-from arenaplan.spill import spilled
+from arenaplan.graph.graph import Graph
+from arenaplan.graph.model import Model, flat_sizes
+from arenaplan.planner.spill import spilled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

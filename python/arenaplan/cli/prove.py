@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from arenaplan.base.errors import InvalidOption
+from arenaplan.base.limits import applied
 from arenaplan.cli.files import goes_to_stdout, limits_of, read_model, write_result
 from arenaplan.cli.text import print_json, say, shown, size
-from arenaplan.errors import InvalidOption
-from arenaplan.limits import applied
-from arenaplan.proving import Proof, prove
-from arenaplan.proving.differential import Run, compared
+from arenaplan.tflite.proving import Proof, prove
+from arenaplan.tflite.proving.differential import Run, compared
 
 PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert"}
 """Packages by runtime."""

@@ -14,12 +14,8 @@ import numpy as np
 
 import arenaplan
 from arenaplan import _core
-from arenaplan.cli.files import load_plan
-from arenaplan.cli.models import is_onnx, is_tflite, load_model
-from arenaplan.cli.text import print_json, say, shown, size
-from arenaplan.close import did_you_mean
-from arenaplan.dynamic import StagedExecutor
-from arenaplan.errors import (
+from arenaplan.base.close import did_you_mean
+from arenaplan.base.errors import (
     InputMismatch,
     InvalidOption,
     PlannerError,
@@ -28,10 +24,14 @@ from arenaplan.errors import (
     UnsupportedModel,
     UnsupportedSubgraph,
 )
-from arenaplan.graph import Graph, Value
-from arenaplan.importers.common import listed
-from arenaplan.importers.partial import DECIDING
-from arenaplan.integrations.interpreter import Interpreter
+from arenaplan.base.quoting import listed
+from arenaplan.cli.files import load_plan
+from arenaplan.cli.models import is_onnx, is_tflite, load_model
+from arenaplan.cli.text import print_json, say, shown, size
+from arenaplan.deploy.adapters.interpreter import Interpreter
+from arenaplan.formats.partial import DECIDING
+from arenaplan.graph.graph import Graph, Value
+from arenaplan.run.dynamic import StagedExecutor
 
 if TYPE_CHECKING:
     from arenaplan import Executor

@@ -7,14 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
+from arenaplan.base.errors import CapacityExceeded, InvalidOption
 from arenaplan.cli.files import delivering, goes_to_stdout, read_model
 from arenaplan.cli.models import check_budget, load_model, plan_options, with_budget
 from arenaplan.cli.text import print_json, proof_of_several, say, shown, size
 from arenaplan.cli.tflm import shared_total
 from arenaplan.cli.watch import Watch, watching
-from arenaplan.dynamic.shapes import Size, sizes_text
-from arenaplan.errors import CapacityExceeded, InvalidOption
-from arenaplan.options import PlanOptions
+from arenaplan.planner.plan_options import PlanOptions
+from arenaplan.run.dynamic.shapes import Size, sizes_text
 
 if TYPE_CHECKING:
     from arenaplan import PlanFamily, SharedPlan

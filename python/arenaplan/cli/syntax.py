@@ -11,13 +11,13 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from arenaplan.choices import FORMS, KERNELS, MAX_SHAPES, RUNTIMES
-from arenaplan.errors import InvalidOption, InvalidSize
-from arenaplan.options import PlanOptions, option_choices, option_help, targets
-from arenaplan.spaces import Space, parse_size, parse_spaces
+from arenaplan.base.choices import FORMS, KERNELS, MAX_SHAPES, RUNTIMES
+from arenaplan.base.errors import InvalidOption, InvalidSize
+from arenaplan.planner.plan_options import PlanOptions, option_choices, option_help, targets
+from arenaplan.planner.spaces import Space, parse_size, parse_spaces
 
 if TYPE_CHECKING:
-    from arenaplan.gating.gate import Growth
+    from arenaplan.report.gating.gating import Growth
 
 _MAX_DIGITS = 19
 """Most digits of a dimension: those of a number of 64 bits."""
@@ -191,7 +191,7 @@ def _reserved(text: str) -> tuple[str | None, tuple[int, int]]:
 
 def _growth(text: str) -> Growth:
     """Read ``1KiB`` or ``2%``."""
-    from arenaplan.gating.gate import Growth  # The help needs none of it.
+    from arenaplan.report.gating.gating import Growth  # The help needs none of it.
 
     try:
         return Growth.of(text)
@@ -201,7 +201,7 @@ def _growth(text: str) -> Growth:
 
 def _percent(text: str) -> str:
     """Read a part of the work, such as ``5%`` or ``5``."""
-    from arenaplan.planning import goal_of  # The help needs none of it.
+    from arenaplan.planner.planning import goal_of  # The help needs none of it.
 
     part = text if text.endswith("%") else f"{text}%"
     try:

@@ -6,17 +6,17 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from arenaplan.base.errors import PlannerError
 from arenaplan.cli.models import build_of, is_tflite, model_word
 from arenaplan.cli.text import command, shown, size
-from arenaplan.errors import PlannerError
-from arenaplan.export.order import better_order, reordered
-from arenaplan.export.tflm import own_arena, plan_inside, plan_tflm
-from arenaplan.importers.tflite.micro.arena import ArenaTotal, total
-from arenaplan.importers.tflite.micro.build import Build
-from arenaplan.importers.tflite.micro.greedy import ONLINE
-from arenaplan.importers.tflite.model import Model, parse, read_bytes
-from arenaplan.importers.tflite.timeline import timeline_of
-from arenaplan.options import keeps_order
+from arenaplan.deploy.export.operator_order import better_order, reordered
+from arenaplan.deploy.export.tflm import own_arena, plan_inside, plan_tflm
+from arenaplan.planner.plan_options import keeps_order
+from arenaplan.tflite.reader.tflite_model import Model, parse, read_bytes
+from arenaplan.tflite.reader.timeline import timeline_of
+from arenaplan.tflite.runtime.arena import ArenaTotal, total
+from arenaplan.tflite.runtime.build import Build
+from arenaplan.tflite.runtime.greedy import ONLINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

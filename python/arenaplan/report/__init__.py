@@ -5,9 +5,9 @@ Reports of plans, and pictures of them.
 and the tables show what is in this document and compute nothing about memory themselves.
 """
 
-from arenaplan.report.document import report_of, report_schema
 from arenaplan.report.notebook import frame_of, html_of, plot
 from arenaplan.report.page import map_page
+from arenaplan.report.report_document import report_of, report_schema
 from arenaplan.report.svg import map_svg
 from arenaplan.report.trace import map_trace
 

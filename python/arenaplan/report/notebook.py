@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from arenaplan._core import Plan
 from arenaplan.graph import Graph
-from arenaplan.report.document import report_of
+from arenaplan.report.report_document import report_of
 from arenaplan.report.svg import COLORS, kind_of, map_svg
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
-from arenaplan.changes import Change, Diff
+from arenaplan.planner.changes import Change, Diff
 from arenaplan.report.svg import recompute_svg
 
 MODULES: Final = (

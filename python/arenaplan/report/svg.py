@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
-from arenaplan.report.recompute import HEIGHT, curve_lines, unit
+from arenaplan.report.recompute_report import HEIGHT, curve_lines, unit
 
 WIDTH: Final = 760
 _LEFT, _RIGHT, _TOP = 70, 10, 26

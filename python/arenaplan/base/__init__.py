@@ -1,0 +1,1 @@
+"""Errors and their cures, limits, messages, progress: what every other part may import."""

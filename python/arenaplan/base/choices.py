@@ -1,0 +1,31 @@
+"""Names and figures that both options and their implementations use; imports nothing."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+WorkspacePolicy: TypeAlias = Literal["none", "auto"]
+"""Whether a plan has scratch memory: none, or that of the kernels of its target."""
+
+KERNELS: Final = ("reference", "cmsis-nn", "cmsis-nn-mve")
+"""Sets of kernels of TensorFlow Lite Micro."""
+
+RUNTIMES: Final = ("tflm", "litert")
+"""Runtimes in which a rewritten model is compared with its original."""
+
+MAX_SHAPES: Final = 4096
+"""Most shapes that a plan is made for, unless another number is given."""
+
+FORMS: Final = {
+    "tflm": "the same .tflite model with the plan in it, for TensorFlow Lite Micro",
+    "tflm-shim": "a C table for TensorFlow Lite Micro's NonPersistentMemoryPlannerShim",
+    "c": "a C header",
+    "csv": "CSV in minimalloc's columns",
+    "json": "the plan file",
+    "hazards": "the steps that each step waits for, as JSON",
+    "hazards-c": "the steps that each step waits for, as a C table",
+    "graph": "the graph without weights, for Rust programs and other machines",
+    "weights": "the constants that nodes read as a safetensors file, by the names in the graph",
+    "nnvm": "the JSON form of the graph runtimes of NNVM and TVM, with storage ids",
+}
+"""Forms that plans are exported to: what each is, in one line."""

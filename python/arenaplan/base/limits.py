@@ -1,0 +1,151 @@
+"""
+Budgets of models that are not trusted: bytes of a file, and nodes of a graph.
+
+Every format has limits of its own, which say when a file is absurd. A service that takes models
+from strangers knows far smaller ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arenaplan.base.errors import InvalidOption, ModelTooLarge
+
+if TYPE_CHECKING:
+    from arenaplan._core import Plan
+
+__all__ = ["UNLIMITED", "Limits", "applied", "current", "reading", "take_node"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """
+    The most that reading a model may take.
+
+    Parameters
+    ----------
+    max_nodes : int, optional
+        Most nodes of the graph, with those of functions in their place and of branches and loops.
+    max_bytes : int, optional
+        Most bytes of the model's file. Weights in files of their own do not count, since planning
+        opens none.
+
+    Raises
+    ------
+    InvalidOption
+        If a limit is no whole number of at least 0.
+    """
+
+    max_nodes: int | None = None
+    max_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_nodes", "max_bytes"):
+            limit = getattr(self, name)
+            if limit is not None and (type(limit) is not int or limit < 0):
+                raise InvalidOption(f"option {name}: {limit!r} is no whole number of at least 0")
+
+    def admit_plan(self, name: str, plan: Plan) -> None:
+        """
+        Refuse a plan for a graph with too many nodes.
+
+        Raises
+        ------
+        ModelTooLarge
+            If the graph has more than :attr:`max_nodes`.
+        """
+        if self.max_nodes is not None and len(plan.order) > self.max_nodes:
+            raise ModelTooLarge(
+                f"{name!r} is a plan of {len(plan.order):,} nodes; option max_nodes permits "
+                f"{self.max_nodes:,}"
+            )
+
+    def admit(self, source: object) -> None:
+        """
+        Refuse a path or bytes with too many bytes.
+
+        Raises
+        ------
+        ModelTooLarge
+            If there are more than :attr:`max_bytes`.
+        OSError
+            If there is no such file.
+        """
+        if self.max_bytes is None:
+            return
+        if isinstance(source, bytes):
+            size, what = len(source), "the data"
+        elif isinstance(source, (str, os.PathLike)):
+            size, what = Path(source).stat().st_size, repr(str(source))
+        else:
+            return
+        if size > self.max_bytes:
+            raise ModelTooLarge(
+                f"{what} has {size:,} bytes; option max_bytes permits {self.max_bytes:,}"
+            )
+
+
+UNLIMITED = Limits()
+
+
+@dataclass
+class _Reading:
+    """The nodes that the model that is read now may still have."""
+
+    limit: int
+    nodes: int = 0
+
+
+_LIMITS: ContextVar[Limits] = ContextVar("arenaplan_limits", default=UNLIMITED)
+_READING: ContextVar[_Reading | None] = ContextVar("arenaplan_reading", default=None)
+
+
+@contextmanager
+def applied(limits: Limits) -> Iterator[None]:
+    """Apply limits to every model that is opened in a block."""
+    token = _LIMITS.set(limits)
+    try:
+        yield
+    finally:
+        _LIMITS.reset(token)
+
+
+def current() -> Limits:
+    """Return the limits of the block around the caller."""
+    return _LIMITS.get()
+
+
+@contextmanager
+def reading(limits: Limits) -> Iterator[None]:
+    """Count the nodes of one model, which is read in a block."""
+    limit = limits.max_nodes
+    token = _READING.set(None if limit is None else _Reading(limit))
+    try:
+        yield
+    finally:
+        _READING.reset(token)
+
+
+def take_node() -> None:
+    """
+    Count a node of the model that is read.
+
+    Raises
+    ------
+    ModelTooLarge
+        If it has too many.
+    """
+    found = _READING.get()
+    if found is None:
+        return
+    found.nodes += 1
+    if found.nodes > found.limit:
+        raise ModelTooLarge(
+            f"the model has more than {found.limit:,} nodes, which option max_nodes permits"
+        )

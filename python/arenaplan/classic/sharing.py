@@ -1,0 +1,294 @@
+"""Storage sharing: values share whole blocks, as NNVM and MXNet plan memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from arenaplan import _core
+from arenaplan._core import Assign, StoragePlan
+from arenaplan.base.errors import InvalidOption
+from arenaplan.graph import Graph
+
+SizeRule: TypeAlias = Literal["bytes", "elements_x4"]
+SharingMode: TypeAlias = Literal["default", "nnvm"]
+Assignment: TypeAlias = Literal["external", "dynamic"] | int
+FusionKind: TypeAlias = Literal[
+    "elementwise", "anchors", "prologue", "attention", "perceptrons", "channels"
+]
+
+_CODES = {"external": -2, "dynamic": -3}
+
+
+def share_storage(
+    graph: Graph,
+    *,
+    match_range: int = 16,
+    auto_search: bool = False,
+    num_temp: int = 1,
+    size_rule: SizeRule = "bytes",
+    mode: SharingMode = "default",
+    parallel_safe: bool = False,
+    nodes: range | None = None,
+    counts: Sequence[int] | None = None,
+    assigned: Mapping[int, Assignment] | None = None,
+    groups: Iterable[Iterable[int]] = (),
+) -> StoragePlan:
+    """
+    Decide which values of ``graph`` share blocks of memory.
+
+    A block serves one value after another and grows to the largest of them; there are no
+    offsets. :func:`plan` needs fewer bytes; this is for runtimes that work with blocks.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph to plan.
+    match_range : int, default 16
+        How many times larger or smaller than a value its block may be; 0 for a block of its
+        own for every value. NNVM reads it from ``NNVM_EXEC_MATCH_RANGE``.
+    auto_search : bool, default False
+        Whether to try the powers of two up to ``match_range`` and keep the smallest result.
+    num_temp : int, default 1
+        Number of colors; above 1, a block only moves on to a node of the color that freed it.
+    size_rule : {"bytes", "elements_x4"}, default "bytes"
+        Measure of a value's size; NNVM counts four bytes per element of any type.
+    mode : {"default", "nnvm"}, default "default"
+        The rules that decide; ``"nnvm"`` reproduces the original to the byte, with its defects.
+    parallel_safe : bool, default False
+        Whether the result must be safe in every order that the graph permits.
+    nodes : range, optional
+        Positions in the execution order of the nodes to plan.
+    counts : sequence of int, optional
+        How often each value is read.
+    assigned : mapping, optional
+        Storage that is decided, by value: ``"external"``, ``"dynamic"`` or a block number.
+    groups : iterable of iterables of int, optional
+        Nodes that run as one, such as :func:`fuse` returns. A value that never leaves its
+        group gets no block. Node positions in ``nodes`` are those of the grouped graph,
+        ``graph.core.grouped(groups)``, which also is the graph for ``to_plan``.
+
+    Returns
+    -------
+    StoragePlan
+        ``storage_ids``, ``in_place_index``, ``blocks``, ``allocated_bytes``, ``colors``.
+
+    Raises
+    ------
+    InvalidOption
+        If the options contradict each other or the graph.
+    InvalidGroup
+        If nodes of a group cannot run as one.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> last = graph.input("x", (10,))
+    >>> for name in "abc":
+    ...     (last,) = graph.node("Conv", [last], [(name, (10,), "float32")])
+    >>> graph.output(last)
+    >>> plan = ap.share_storage(graph)
+    >>> plan.storage_ids, plan.allocated_bytes
+    ([-1, 0, 1, 0], 80)
+    """
+    if nodes is not None and nodes.step != 1:
+        raise InvalidOption(f"option nodes: {nodes!r} leaves nodes out")
+    codes = None
+    if assigned is not None:
+        codes = [-1] * len(graph.values)
+        for value, storage in assigned.items():
+            if not 0 <= value < len(codes):
+                raise InvalidOption(f"option assigned: there is no value {value}")
+            codes[value] = _CODES[storage] if isinstance(storage, str) else storage
+    listed = [list(group) for group in groups]
+    return _core.share_storage(
+        graph.core.grouped(listed) if listed else graph.core,
+        match_range=match_range,
+        auto_search=auto_search,
+        num_temp=num_temp,
+        size_rule=size_rule,
+        mode=mode,
+        parallel_safe=parallel_safe,
+        nodes=None if nodes is None else (nodes.start, nodes.stop),
+        counts=None if counts is None else list(counts),
+        assigned=codes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Coloring:
+    """A color for every node, as :func:`color_nodes` returns it."""
+
+    colors: list[int]
+    """Color of every node, by index."""
+    count: int
+    """Number of colors: the paths that were found, and one for the rest."""
+
+    @property
+    def rest(self) -> int:
+        """Color of nodes on no path, and of values that no node produces."""
+        return self.count - 1
+
+
+def color_nodes(graph: Graph, num_temp: int) -> Coloring:
+    """
+    Return a color for every node: long paths first, at most ``num_temp`` colors.
+
+    Nodes of one color, but the last, are on one path and can never run at the same time.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> (a,) = graph.node("Op", [], [("a", (1,), "float32")])
+    >>> _ = graph.node("Op", [a], [("b", (1,), "float32")])
+    >>> _ = graph.node("Op", [a], [("c", (1,), "float32")])
+    >>> coloring = ap.color_nodes(graph, 2)
+    >>> coloring, coloring.rest
+    (Coloring(colors=[0, 1, 0], count=2), 1)
+    """
+    return Coloring(*_core.color_nodes(graph.core, num_temp))
+
+
+def fuse(graph: Graph, kinds: Iterable[FusionKind] = ("elementwise", "anchors")) -> list[list[int]]:
+    """
+    Return groups of nodes that can run as one, by index in execution order.
+
+    Only the flows of the nodes decide. A group makes one value, piece by piece; other values
+    of its nodes are never needed whole.
+
+    Parameters
+    ----------
+    graph : Graph
+        What to look at.
+    kinds : iterable of str
+        Which nodes may join the group of their readers: ``"elementwise"`` ones, ``"anchors"``
+        (one other node, such as a convolution, before them), ``"prologue"``, ``"attention"``,
+        ``"perceptrons"``, ``"channels"``; the switches of ``Fusion`` in Rust.
+
+    Raises
+    ------
+    InvalidOption
+        If a kind is none of these.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x, y = graph.input("x", (10,)), graph.input("y", (10,))
+    >>> (s,) = graph.node("Add", [x, y], [("s", (10,), "float32")], flows=[(0, 10, (0, 1))])
+    >>> (e,) = graph.node("Exp", [s], [("e", (10,), "float32")], flows=[(0, 10, (0,))])
+    >>> graph.output(e)
+    >>> groups = ap.fuse(graph)
+    >>> groups, ap.share_storage(graph, groups=groups).storage_ids
+    ([[0, 1]], [-1, -1, -1, 0])
+    """
+    return _core.fuse(graph.core, list(kinds))
+
+
+def find_assigns(graph: Graph, elementwise: Iterable[int] | None = None) -> dict[int, Assign]:
+    """
+    Return the assignments of ``graph``, by node.
+
+    An assignment mutates one state without reading it, and has an in-place *identity* pair
+    from another operand of that size to its result.
+
+    Parameters
+    ----------
+    graph : Graph
+        What to look at.
+    elementwise : iterable of int, optional
+        Nodes that may write into a state that they read: they write directly for an
+        assignment if nothing else needs what they return. By default the effects of a node
+        decide: the node has an in-place pair, or a flow with one element per piece, and a
+        pair for every state that it reads.
+
+    Returns
+    -------
+    dict
+        :class:`Assign`, by the index of the node.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> w = graph.state("w", (4,))
+    >>> (sum_,) = graph.node("AddOne", [w], [("sum", (4,), "float32")], in_place=[(0, 0)])
+    >>> (new,) = graph.node(
+    ...     "Assign",
+    ...     [w, sum_],
+    ...     [("new", (4,), "float32")],
+    ...     in_place=[(1, 0, True)],
+    ...     ignores=[0],
+    ...     mutates=[0],
+    ... )
+    >>> ap.find_assigns(graph)
+    {1: Assign(direct=True, state=0, source=1, result=2)}
+    """
+    found = _core.find_assigns(graph.core, _listed(elementwise))
+    return {node: assign for node, assign in enumerate(found) if assign is not None}
+
+
+def _listed(nodes: Iterable[int] | None) -> list[int] | None:
+    return None if nodes is None else list(nodes)
+
+
+def order_mutations(graph: Graph, elementwise: Iterable[int] | None = None) -> Graph:
+    """
+    Return a copy of ``graph`` in which states change in the order in which nodes were added.
+
+    A node that was added before another one that writes a state sees the state's old bytes,
+    and one that was added later sees the new ones, for any order of execution. For a
+    direct assignment (see :func:`find_assigns`) it is the producer of the right side that
+    waits for the readers of the old bytes. :func:`find_assigns` has the same answer for the copy.
+
+    Parameters
+    ----------
+    graph : Graph
+        What to order.
+    elementwise : iterable of int, optional
+        As in :func:`find_assigns`; with ``()`` no assignment is direct.
+
+    Raises
+    ------
+    GraphCycle
+        If a node would have to run before and after another one; with ``elementwise=()``
+        that happens only if the nodes were added in an order in which they cannot run.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> w, x = graph.state("w", (4,)), graph.input("x", (4,))
+    >>> (old,) = graph.node("Copy", [w], [("old", (4,), "float32")])
+    >>> _ = graph.node("Write", [w, x], [("new", (4,), "float32")], mutates=[0])
+    >>> ap.order_mutations(graph).nodes[1].after
+    (0,)
+    """
+    return graph.with_after(_core.order_mutations(graph.core, _listed(elementwise)))
+
+
+def report_storage_sharing(
+    graph: Graph, *, strategy: str = "storage-sharing", **options: Any
+) -> dict[str, Any]:
+    """Return the document of ``arenaplan plan --strategy storage-sharing --json``."""
+    result = share_storage(graph, **options)
+    return {
+        "model": graph.name,
+        "strategy": strategy,
+        "values": len(graph.values),
+        "nodes": len(graph.nodes),
+        "blocks": [{"bytes": block.bytes, "space": block.space} for block in result.blocks],
+        "allocated_bytes": result.allocated_bytes,
+        "not_allocated": result.not_allocated,
+        "match_range": result.match_range,
+        "storage_ids": {
+            value.name: code
+            for value, code in zip(graph.values, result.storage_ids, strict=True)
+            if code >= 0
+        },
+        "colors": result.colors,
+        "digest": graph.digest,
+    }

@@ -1,0 +1,415 @@
+"""Memory at run time from storage ids: one buffer per id, one view per value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arenaplan import _core
+from arenaplan._core import StoragePlan
+from arenaplan.base.errors import StorageError, UndefinedValue
+from arenaplan.graph import Graph
+
+ALIGNMENT = 64
+"""Alignment of the address of every buffer, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageEntry:
+    """One value: its array, and the block that it is in."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    storage_id: int
+    device: str = "arena"
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return math.prod(self.shape) * _dtype(self.dtype, self.name).itemsize
+
+
+class StorageOperand(NamedTuple):
+    """One result of a node, as an operand of a later node."""
+
+    node: int
+    """Position of the node that makes the value."""
+    output: int
+    """Position among the results of that node."""
+    version: int
+    """Number of times that the value was overwritten, this node included."""
+
+
+class StorageNode(NamedTuple):
+    """A node as a graph runtime runs it."""
+
+    op: str
+    """``"null"`` for a value that no node makes, ``"tvm_op"`` for a call of a function."""
+    name: str
+    """Name of the node: that of its first result, if there is one."""
+    inputs: tuple[StorageOperand, ...]
+    """Operands of earlier nodes."""
+    attributes: Mapping[str, str]
+    """Attributes; ``func_name`` is the operator of a call."""
+    after: tuple[int, ...]
+    """Positions of earlier nodes that must run first, although no operand says so."""
+
+
+class StoragePool:
+    """
+    Buffers and views of a graph that was planned with storage ids.
+
+    Sizes are not needed: a buffer is as large as its largest value.
+
+    Parameters
+    ----------
+    entries : iterable of StorageEntry
+        Every value, with a storage id of 0 or more.
+    inputs, outputs : iterable of str
+        Names of the values that the caller supplies and receives.
+    reuse : StoragePool, optional
+        A pool whose buffers are used where they are large enough, so that the two
+        together need no more than the larger one; their values must not be live together.
+
+    Raises
+    ------
+    StorageError
+        If a value has no storage id, or one id is on two devices.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> pool = ap.StoragePool(
+    ...     [ap.StorageEntry("a", (2, 3), "float32", 0), ap.StorageEntry("b", (4,), "int8", 0)]
+    ... )
+    >>> pool.nbytes, pool["a"].shape
+    (24, (2, 3))
+    """
+
+    def __init__(
+        self,
+        entries: Iterable[StorageEntry],
+        inputs: Iterable[str] = (),
+        outputs: Iterable[str] = (),
+        *,
+        reuse: StoragePool | None = None,
+    ) -> None:
+        entries = tuple(entries)
+        devices = sorted({entry.device for entry in entries})
+        rows = [
+            (it.name, it.shape, _dtype(it.dtype, it.name).name, it.storage_id, number)
+            for it in entries
+            for number in (devices.index(it.device),)
+        ]
+        layout = _core.StorageLayout(rows, list(inputs), list(outputs))
+        self._set_up(layout, dict(enumerate(devices)), reuse)
+
+    def _set_up(
+        self, layout: _core.StorageLayout, devices: Mapping[int, str], reuse: StoragePool | None
+    ) -> None:
+        """Allocate the blocks of ``layout``, whose devices have these names."""
+        self._layout = layout
+        self.entries = tuple(
+            StorageEntry(name, tuple(shape), dtype, number, devices[device])
+            for name, shape, dtype, number, device in layout.entries
+        )
+        self.inputs = tuple(layout.inputs)
+        self.outputs = tuple(layout.outputs)
+        self.nodes = tuple(
+            StorageNode(
+                op, name, tuple(StorageOperand(*it) for it in read), attributes, tuple(after)
+            )
+            for op, name, read, attributes, after in layout.nodes
+        )
+        """Nodes in execution order, with one for each value that no node makes."""
+        numbers = {name: number for number, name in devices.items()}
+        free, known = [], []
+        if reuse is not None:
+            for key, buffer in reuse.buffers.items():
+                number = numbers.get(reuse.devices[key])
+                if number is not None:
+                    free.append(buffer)
+                    known.append((buffer.nbytes, number))
+        self.devices: dict[int, str] = {}
+        """Device of every storage id."""
+        self.buffers: dict[int, np.ndarray] = {}
+        """One array of bytes per storage id."""
+        for number, device, memory in layout.allocate(known):
+            self.devices[number] = devices[device]
+            self.buffers[number] = (
+                free[memory]
+                if isinstance(memory, int)
+                else np.frombuffer(memoryview(memory), np.uint8)
+            )
+        self._own = {entry.name: self._view(entry) for entry in self.entries}
+        self._wired = dict(self._own)
+
+    # -- sources -------------------------------------------------------------
+
+    @classmethod
+    def from_plan(
+        cls, graph: Graph, plan: StoragePlan, *, reuse: StoragePool | None = None
+    ) -> StoragePool:
+        """
+        Return the pool of ``graph`` under ``plan``.
+
+        Values that the plan leaves to others, such as graph inputs, get buffers of their own.
+        The inputs of the pool are all values that no node makes: graph inputs, constants and
+        states.
+        """
+        layout = _core.StorageLayout.from_plan(graph.core, plan)
+        rows = zip(layout.entries, graph.values, strict=True)
+        devices = {row[4]: value.space or "arena" for row, value in rows}
+        return cls._of(layout, devices, reuse)
+
+    @classmethod
+    def from_json(cls, text: str, *, reuse: StoragePool | None = None) -> StoragePool:
+        """
+        Return the pool of a graph in the JSON form of the graph runtimes of NNVM and TVM.
+
+        It holds nodes, storage ids, shapes and types, but no sizes. A result of a node with
+        several is called ``node:1`` and so on, the first one ``node``, unless the node has an
+        attribute ``output_names``. A device is called by its number.
+        """
+        layout = _core.StorageLayout.from_json(text)
+        return cls._of(layout, {row[4]: str(row[4]) for row in layout.entries}, reuse)
+
+    @classmethod
+    def _of(
+        cls, layout: _core.StorageLayout, devices: Mapping[int, str], reuse: StoragePool | None
+    ) -> StoragePool:
+        pool = cls.__new__(cls)
+        pool._set_up(layout, devices, reuse)
+        return pool
+
+    def to_json(self) -> str:
+        """
+        Return the JSON form that :meth:`from_json` and graph runtimes read.
+
+        A node that no operator makes has op ``"null"``; other nodes are ``"tvm_op"``, with the
+        operator as the attribute ``func_name``. Operands are ``[node, output, version]``.
+
+        Examples
+        --------
+        >>> import json
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph()
+        >>> x = graph.input("x", (4,))
+        >>> (y,) = graph.node("Relu", [x], [("y", (4,), "float32")])
+        >>> graph.output(y)
+        >>> pool = ap.StoragePool.from_plan(graph, ap.share_storage(graph))
+        >>> [node["inputs"] for node in json.loads(pool.to_json())["nodes"]]
+        [[], [[0, 0, 0]]]
+        """
+        return self._layout.to_json()
+
+    # -- values --------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Return the array that nodes work on."""
+        try:
+            return self._wired[name]
+        except KeyError:
+            raise UndefinedValue(f"the pool has no value {name!r}") from None
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers."""
+        return sum(buffer.nbytes for buffer in self.buffers.values())
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of values that the caller receives."""
+        return len(self.outputs)
+
+    def set_input(self, name: str, array: np.ndarray) -> None:
+        """
+        Copy ``array`` into an input.
+
+        Raises
+        ------
+        UndefinedValue
+            If there is no such input.
+        StorageError
+            If the shape or type differs.
+        """
+        self._check(name, array)
+        np.copyto(self._wired[name], array, casting="no")
+
+    def set_input_zero_copy(self, name: str, array: np.ndarray) -> None:
+        """
+        Make nodes read an input from ``array`` itself.
+
+        Only the inputs of nodes are rewired: :meth:`get_input` still returns the pool's array.
+
+        Raises
+        ------
+        StorageError
+            If shape or type differ, or ``array`` is not contiguous at a multiple of 64.
+        """
+        self._check(name, array)
+        if not array.flags.c_contiguous:
+            raise StorageError(f"input {name!r}: the array is not contiguous")
+        if array.ctypes.data % ALIGNMENT:
+            raise StorageError(f"input {name!r}: the array is not aligned to {ALIGNMENT} bytes")
+        self._wired[name] = array
+
+    def get_input(self, name: str) -> np.ndarray:
+        """Return the pool's array of an input."""
+        if name not in self.inputs:
+            raise UndefinedValue(f"the pool has no input {name!r}")
+        return self._own[name]
+
+    def get_output(self, index: int) -> np.ndarray:
+        """Return the array of output number ``index``."""
+        if not 0 <= index < len(self.outputs):
+            raise UndefinedValue(f"there is no output {index}, but {len(self.outputs)} outputs")
+        return self._wired[self.outputs[index]]
+
+    # -- parameters ----------------------------------------------------------
+
+    def load_params(self, blob: bytes) -> None:
+        """
+        Copy the arrays of a parameter blob into the inputs of the same names.
+
+        Nothing is changed unless all of them fit.
+        """
+        params = load_params(blob)
+        for name, array in params.items():
+            self._check(name, array)
+        for name, array in params.items():
+            np.copyto(self._wired[name], array, casting="no")
+
+    def share_params(self, other: StoragePool, names: Iterable[str]) -> None:
+        """
+        Use the arrays of ``other`` for some inputs, instead of the pool's own.
+
+        Raises
+        ------
+        StorageError
+            If the shape or type of one differs; nothing is shared then.
+        """
+        shared = {}
+        for name in names:
+            other.get_input(name)
+            self._check(name, other[name])
+            shared[name] = other[name]
+        self._own.update(shared)
+        self._wired.update(shared)
+        used = {entry.storage_id for entry in self.entries if entry.name not in shared}
+        self.buffers = {key: buffer for key, buffer in self.buffers.items() if key in used}
+
+    # -- helpers -------------------------------------------------------------
+
+    def _check(self, name: str, array: np.ndarray) -> None:
+        """Refuse an array of another type or shape than the input called ``name``."""
+        if not array.dtype.isnative:
+            raise StorageError(f"input {name!r}: the array has the byte order of other machines")
+        self._layout.check_input(name, array.dtype.name, array.shape)
+
+    def _view(self, entry: StorageEntry) -> np.ndarray:
+        buffer = self.buffers[entry.storage_id]
+        dtype = _dtype(entry.dtype, entry.name)
+        return buffer[: entry.nbytes].view(dtype).reshape(entry.shape)
+
+
+def runtime_json(graph: Graph, plan: StoragePlan) -> str:
+    """
+    Return a planned graph in the JSON form of the graph runtimes of NNVM and TVM.
+
+    As :meth:`StoragePool.to_json`, with the attributes of nodes that are text, numbers, or lists of
+    numbers; no memory is allocated.
+
+    Examples
+    --------
+    >>> import json
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x = graph.input("x", (4,))
+    >>> (y,) = graph.node("Sum", [x], [("y", (1,), "float32")], attributes={"axis": (0,)})
+    >>> graph.output(y)
+    >>> document = json.loads(ap.runtime_json(graph, ap.share_storage(graph)))
+    >>> attributes = document["nodes"][1]["attrs"]
+    >>> attributes["func_name"], attributes["axis"]
+    ('Sum', '(0,)')
+    """
+    layout = _core.StorageLayout.from_plan(graph.core, plan)
+    attributes = []
+    for node in graph.nodes:
+        written = [index for index in node.outputs if index is not None]
+        name = graph.values[written[0]].name if written else node.name
+        texts = {key: _attribute(value) for key, value in node.attributes.items()}
+        kept = {key: text for key, text in texts.items() if text is not None}
+        if kept:
+            attributes.append((name, kept))
+    return layout.with_attributes(attributes).to_json()
+
+
+def _attribute(value: object) -> str | None:
+    """Return the text of an attribute; ``None`` if it has none in a runtime's form."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (bool, int, float)):
+        return repr(value)
+    if isinstance(value, (tuple, list)) and all(isinstance(it, (int, float)) for it in value):
+        return repr(tuple(value))
+    return None
+
+
+def save_params(params: Mapping[str, np.ndarray]) -> bytes:
+    """
+    Return a parameter blob: names and arrays, in NNVM's form.
+
+    Raises
+    ------
+    StorageError
+        If an array has a type that has no code in this form.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> blob = save_params({"w": np.arange(3, dtype="float32")})
+    >>> load_params(blob)["w"]
+    array([0., 1., 2.], dtype=float32)
+    """
+    rows = []
+    for name, value in params.items():
+        array = np.asarray(value)
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        rows.append((name, array.dtype.name, array.shape, little.tobytes()))
+    return _core.save_params(rows)
+
+
+def load_params(blob: bytes) -> dict[str, np.ndarray]:
+    """
+    Return the arrays of a parameter blob, by name.
+
+    Raises
+    ------
+    StorageError
+        If the blob is cut short, or is none.
+    """
+    params = {}
+    for name, dtype, shape, data in _core.load_params(bytes(blob)):
+        little = _dtype(dtype, name).newbyteorder("<")
+        try:
+            params[name] = np.frombuffer(data, little).reshape(shape)
+        except ValueError as error:
+            raise StorageError(f"parameter {name!r} is no array of NumPy: {error}") from error
+    return params
+
+
+def _dtype(name: str, value: str) -> np.dtype[Any]:
+    """Return the type called ``name``."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        raise StorageError(f"value {value!r} has type {name!r}, which NumPy lacks") from None

@@ -1,0 +1,1 @@
+"""Plans for the runtimes of other projects: exported files, rewritten models, adapters."""

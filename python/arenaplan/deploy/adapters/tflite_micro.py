@@ -1,0 +1,226 @@
+"""
+Measuring a model in the interpreter of the Python package ``tflite-micro``.
+
+The interpreter prints the sizes of the parts of its arena and no more. The scratch memory of one
+kernel is found with a model that has its operator alone and all tensors at the same offset: the
+bytes of the head above the largest tensor are scratch memory. Each start of the interpreter runs
+in a process of its own, for a kernel that lacks memory may end the process.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import re
+import struct
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from importlib import metadata
+from math import prod
+from typing import Any, Final, NamedTuple
+
+from arenaplan.base.errors import PlannerError, UnsupportedModel
+from arenaplan.deploy.export.rewritten_file import isolated, operands_of, with_metadata
+from arenaplan.graph.ops import BITS
+from arenaplan.tflite.reader.offline import METADATA_NAME, read_offsets
+from arenaplan.tflite.reader.schema import DTYPES
+from arenaplan.tflite.reader.tflite_model import Model, parse
+from arenaplan.tflite.reader.timeline import ALIGNMENT, Timeline, timeline_of
+from arenaplan.tflite.runtime.arena import (
+    ArenaTotal,
+    OperatorCost,
+    head_of,
+    total,
+    with_scratch,
+)
+from arenaplan.tflite.runtime.greedy import ONLINE
+from arenaplan.tflite.runtime.profile import OperatorProfile, Profile
+
+_FIRST: Final = 1 << 20
+_LARGEST: Final = 1 << 30
+"""Most bytes of an arena that is tried."""
+_CALLS: Final = frozenset({"CALL_ONCE", "IF", "WHILE"})
+"""Operators that cannot stand alone; their kernels ask for no scratch memory."""
+
+
+class Allocations(NamedTuple):
+    """What the interpreter prints of its arena, in bytes."""
+
+    head: int
+    tail: int
+
+
+def measure(data: bytes, name: str = "model") -> Profile:
+    """
+    Return the memory of a model in the installed interpreter.
+
+    Parameters
+    ----------
+    data : bytes
+        A TFLite file. A plan that is in it is obeyed, as the interpreter does.
+    name : str, optional
+        Name of the model in the profile.
+
+    Raises
+    ------
+    ImportError
+        If ``tflite-micro`` is not installed.
+    UnsupportedModel
+        If the interpreter does not run the model.
+    """
+    model = parse(data)
+    estimate = total(model, read_offsets(model))
+    found = _allocations(data, estimate.total)
+    timeline = timeline_of(model)
+    costs = tuple(_scratch(model, cost) for cost in estimate.operators)
+    return Profile(
+        name=name,
+        runtime=_runtime(),
+        kernels="reference",
+        pointer=8 * struct.calcsize("P"),
+        head=found.head,
+        tail=found.tail,
+        startup=_startup(model, timeline, estimate, found),
+        smallest_arena=_smallest(data, estimate.total),
+        operators=costs,
+    )
+
+
+def predicted_head(model: Model, profile: Profile) -> int:
+    """Return the head that the scratch memory in a profile leads to."""
+    timeline = timeline_of(model)
+    boxes = with_scratch(timeline, profile.costs_of(model))
+    return head_of(timeline, boxes, read_offsets(model))
+
+
+def _runtime() -> str:
+    return f"tflite-micro {metadata.version('tflite-micro')} on {sys.platform}"
+
+
+def _interpreter() -> Any:
+    """Return the module of the interpreter."""
+    try:
+        from tflite_micro import runtime
+    except ImportError as error:
+        raise ImportError(
+            "measuring needs the interpreter of TensorFlow Lite Micro: pip install --pre "
+            f"tflite-micro (Linux on x86-64) ({error})"
+        ) from None
+    return runtime
+
+
+def _started(data: bytes, size: int) -> tuple[bool, str]:
+    """Start the interpreter in another process; return whether it did, and what it printed."""
+    runtime = _interpreter()
+    with tempfile.TemporaryFile() as file:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                faulthandler.disable()
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
+                started = runtime.Interpreter.from_bytes(data, arena_size=size)
+                started.print_allocations()
+                sys.stdout.flush()
+                status = 0
+            finally:
+                os._exit(status)
+        _, status = os.waitpid(child, 0)
+        file.seek(0)
+        return status == 0, file.read().decode("utf-8", "replace")
+
+
+def _allocations(data: bytes, estimate: int) -> Allocations:
+    """Return the parts of the arena, with as much memory as it takes."""
+    size = max(_FIRST, 2 * estimate)
+    while True:
+        is_started, said = _started(data, size)
+        head = re.search(r"Arena allocation head (\d+) bytes", said)
+        tail = re.search(r"Arena allocation tail (\d+) bytes", said)
+        if is_started and head and tail:
+            return Allocations(int(head[1]), int(tail[1]))
+        if size >= _LARGEST:
+            reason = next((line for line in said.splitlines() if line.strip()), "no reason given")
+            raise UnsupportedModel(f"TensorFlow Lite Micro does not run the model: {reason}")
+        size = min(_LARGEST, 16 * size)
+
+
+def _smallest(data: bytes, estimate: int) -> int:
+    """Return the smallest arena, a multiple of 16, with which the interpreter starts."""
+    starts: Callable[[int], bool] = lambda blocks: _started(data, blocks * ALIGNMENT)[0]  # noqa: E731
+    middle = max(1, estimate // ALIGNMENT)
+    step, low, high = 1, 0, middle
+    if starts(middle):
+        while high - step > 0 and starts(high - step):
+            high, step = high - step, 2 * step
+        low = max(0, high - step)
+    else:
+        low, high = middle, middle + step
+        while not starts(high):
+            low, step = high, 2 * step
+            high += step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if starts(middle) else (middle, high)
+    return high * ALIGNMENT
+
+
+def _plan_of(offsets: list[int], subgraphs: int) -> bytes:
+    return struct.pack(f"<3i{len(offsets)}i", 1, subgraphs, len(offsets), *offsets)
+
+
+def _startup(model: Model, timeline: Timeline, estimate: ArenaTotal, found: Allocations) -> int:
+    """
+    Return the least arena with which the runtime prepares and plans.
+
+    With all tensors at one offset the head is as small as it can be, and no tensor is computed.
+    """
+    offsets = [ONLINE] * timeline.tensors
+    for box in timeline.boxes:
+        offsets[box.tensor] = 0
+    try:
+        data = with_metadata(model, METADATA_NAME, _plan_of(offsets, len(model.subgraphs)))
+        least = _allocations(data, estimate.total)
+        smallest = _smallest(data, estimate.startup)
+    except PlannerError:
+        return min(estimate.startup, found.head + found.tail)
+    if smallest > least.head + least.tail + ALIGNMENT:
+        return smallest
+    return min(smallest, estimate.startup)
+
+
+def _scratch(model: Model, cost: OperatorCost) -> OperatorProfile:
+    """Return the scratch memory of an operator."""
+    profile = partial(OperatorProfile, cost.subgraph, cost.position, cost.name)
+    operator = model.subgraphs[cost.subgraph].operators[cost.position]
+    if not operator.is_custom and operator.name in _CALLS:
+        return profile(cost.scratch)
+    tensors = [model.subgraphs[cost.subgraph].tensors[index] for index in operands_of(operator)]
+    fixed = [
+        0 if not model.is_constant(tensor) and not tensor.is_variable else ONLINE
+        for tensor in tensors
+    ]
+    largest = max(
+        (
+            -(-prod(tensor.shape or ()) * max(8, BITS.get(DTYPES.get(tensor.type, ""), 0)) // 128)
+            * ALIGNMENT
+            for tensor, offset in zip(tensors, fixed, strict=True)
+            if offset != ONLINE
+        ),
+        default=0,
+    )
+    try:
+        data = isolated(model, cost.subgraph, cost.position, METADATA_NAME, _plan_of(fixed, 1))
+        measured = _allocations(data, _FIRST).head - largest
+    except PlannerError:
+        if cost.is_known:
+            return profile(cost.scratch)
+        raise
+    expected = sum(-(-size // ALIGNMENT) * ALIGNMENT for size in cost.scratch)
+    # The sizes of several buffers are known by formula only; their sum is measured.
+    if measured == expected or measured <= 0:
+        return profile(cost.scratch if measured == expected else ())
+    return profile((measured,))

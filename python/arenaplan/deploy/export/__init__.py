@@ -1,0 +1,174 @@
+"""
+Plans in the forms that runtimes and tools read.
+
+:data:`EXPORTERS` has every form by name; ``arenaplan export`` offers them. The functions behind
+them are public here, too: :func:`header_of` writes a C header, :func:`csv_of` a table, and
+:func:`plan_tflm` with :func:`embed` puts a plan into a TFLite model, where TensorFlow Lite Micro
+obeys it.
+
+Examples
+--------
+>>> import arenaplan as ap
+>>> from arenaplan.deploy.export import EXPORTERS
+>>> graph = ap.Graph()
+>>> x = graph.input("x", (64,))
+>>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")])
+>>> graph.output(y)
+>>> table = EXPORTERS["csv"].write(graph, ap.plan(graph, target="c"))
+>>> print(table.decode().splitlines()[1])
+x,0,1,256,16,,0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from arenaplan._core import Plan
+from arenaplan.base.choices import FORMS
+from arenaplan.classic.sharing import share_storage
+from arenaplan.classic.storage import runtime_json
+from arenaplan.deploy.export.c import header_of, shim_of
+from arenaplan.deploy.export.firmware import Firmware, firmware_of
+from arenaplan.deploy.export.hazards import hazards_header_of
+from arenaplan.deploy.export.table import csv_of
+from arenaplan.deploy.export.tflm import TflmPlan, embed, obey, plan_in_best_order, plan_tflm
+from arenaplan.deploy.export.weights import weights_of
+from arenaplan.graph import Graph
+from arenaplan.tflite.reader.tflite_model import Model
+
+__all__ = [
+    "EXPORTERS",
+    "Exporter",
+    "Firmware",
+    "TflmPlan",
+    "csv_of",
+    "embed",
+    "firmware_of",
+    "hazards_header_of",
+    "header_of",
+    "obey",
+    "plan_in_best_order",
+    "plan_tflm",
+    "shim_of",
+    "weights_of",
+]
+
+Source: TypeAlias = Literal["graph", "tflite", "unplanned", "shapes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """A form that plans are written in."""
+
+    name: str
+    """Its name, as ``arenaplan export --to`` takes it."""
+    write: Callable[..., bytes]
+    """
+    Returns the content of the file.
+
+    It takes the graph and its :class:`~arenaplan.Plan` if ``source`` is ``"graph"``; if it is
+    ``"tflite"``, a model of :mod:`arenaplan.tflite.reader.tflite_model`, its :class:`TflmPlan`, and
+    the name of the model; if it is ``"unplanned"``, the graph; if it is ``"shapes"``, an iterable
+    of sizes and graphs of all shapes. Those of ``options`` that are no
+    part of planning follow by name. It raises ``TargetMismatch`` if the reader cannot honor the
+    plan.
+    """
+    reader: str | None = None
+    """Name of the target that reads the form; ``None`` for tools, which run nothing."""
+    source: Source = "graph"
+    """
+    What is written: a plan of any graph, one of a ``.tflite`` file, a graph alone, or the graphs of
+    all shapes.
+    """
+    options: tuple[str, ...] = ()
+    """Names of the options that this form has beside those of planning."""
+
+    @property
+    def help(self) -> str:
+        """What it is, in one line."""
+        return FORMS[self.name]
+
+
+def _header(
+    graph: Graph,
+    plan: Plan,
+    *,
+    sections: Mapping[str, str] | None = None,
+    firmware: Firmware | None = None,
+) -> bytes:
+    return header_of(graph, plan, sections=sections, firmware=firmware).encode()
+
+
+def _table(graph: Graph, plan: Plan, *, space: str | None = None) -> bytes:
+    return csv_of(graph, plan, space=space).encode()
+
+
+def _document(_graph: Graph, plan: Plan) -> bytes:
+    return f"{plan.to_json()}\n".encode()
+
+
+def _hazards(graph: Graph, plan: Plan) -> bytes:
+    return plan.hazards(graph).to_json().encode()
+
+
+def _hazards_header(graph: Graph, plan: Plan) -> bytes:
+    return hazards_header_of(graph, plan).encode()
+
+
+def _graph(graph: Graph) -> bytes:
+    return graph.to_json().encode()
+
+
+def _runtime(graph: Graph) -> bytes:
+    return f"{runtime_json(graph, share_storage(graph))}\n".encode()
+
+
+def _with_plan(model: Model, plan: TflmPlan, _name: str) -> bytes:
+    return embed(model, plan.offsets, plan.build)
+
+
+def _shim(_model: Model, plan: TflmPlan, name: str) -> bytes:
+    return shim_of(plan, name=name).encode()
+
+
+_ALL = (
+    Exporter(
+        "tflm",
+        _with_plan,
+        reader="tflm",
+        source="tflite",
+        options=("always",),
+    ),
+    Exporter(
+        "tflm-shim",
+        _shim,
+        reader="tflm",
+        source="tflite",
+        options=("always",),
+    ),
+    Exporter("c", _header, reader="c", options=("sections", "firmware")),
+    Exporter("csv", _table, options=("space",)),
+    Exporter("json", _document),
+    Exporter("hazards", _hazards),
+    Exporter("hazards-c", _hazards_header),
+    Exporter(
+        "graph",
+        _graph,
+        source="unplanned",
+    ),
+    Exporter(
+        "weights",
+        weights_of,
+        source="shapes",
+    ),
+    Exporter(
+        "nnvm",
+        _runtime,
+        source="unplanned",
+    ),
+)
+
+EXPORTERS: Final[Mapping[str, Exporter]] = {exporter.name: exporter for exporter in _ALL}
+"""Every form, by name."""

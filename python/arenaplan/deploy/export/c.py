@@ -1,0 +1,264 @@
+"""Plans as C headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from arenaplan import _core
+from arenaplan._core import Plan, PlannedSpace, Target
+from arenaplan.base.errors import InvalidName, UnsupportedModel
+from arenaplan.base.quoting import listed
+from arenaplan.deploy.export.firmware import Firmware, firmware_lines, operand_lines
+from arenaplan.deploy.export.placed import Row, has_alias, identifiers, labels_of, rows_of
+from arenaplan.deploy.export.tflm import TflmPlan
+from arenaplan.graph import Graph
+
+_MAX_ENUM: Final = 2**31 - 1
+"""Largest constant of an enumeration: before C23 they are of type int."""
+
+
+def header_of(
+    graph: Graph,
+    plan: Plan,
+    *,
+    name: str = "",
+    sections: Mapping[str, str] | None = None,
+    firmware: Firmware | None = None,
+) -> str:
+    """
+    Return a plan as a header that C11 and C++11 compile without warnings.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph that was planned.
+    plan : Plan
+        The plan.
+    name : str, optional
+        Prefix of every identifier; by default the model's name.
+    sections : mapping of str to str, optional
+        Linker section for the arena of each space, by name of the space.
+    firmware : Firmware, optional
+        Facts about the TFLite file, for firmware with TensorFlow Lite Micro.
+
+    Returns
+    -------
+    str
+        Arena sizes and alignments as macros, offsets and sizes as enumerations, with
+        several spaces also the space of each value, the places of inputs and outputs by their
+        number, and assertions that they fit together.
+
+    Raises
+    ------
+    InvalidName
+        If ``sections`` names a space that the plan does not have, or a section that no linker
+        would take.
+    TargetMismatch
+        If code that calls one kernel per node cannot run the plan: nodes run as one, outputs
+        overlap inputs at a distance, or values are the caller's.
+    """
+    plan.check_target(Target.known("c"))
+    sections = _checked(sections or {}, plan)
+    prefix = next(identifiers([name or plan.model or "model"]))
+    if prefix[0].isdigit():
+        prefix = f"MODEL_{prefix}"
+    rows = rows_of(graph, plan)
+    names = labels_of(rows)
+    spaces = list(identifiers(space.name for space in plan.spaces))
+    # The only space needs no name of its own. With others, it stands where the name of no
+    # value can: no two macros are the same, for any names of values and spaces.
+    arenas = [f"{prefix}_ARENA"] if len(spaces) == 1 else [f"{prefix}_ARENA_{s}" for s in spaces]
+    lines = [
+        f"/* Where the values of {_plain(plan.model) or 'a model'} live in memory.",
+        f"   Written by arenaplan {_core.__version__}; do not edit. Sizes are in bytes. */",
+        f"#ifndef {prefix}_PLAN_H",
+        f"#define {prefix}_PLAN_H",
+        "",
+        "#include <stdint.h>",
+        "",
+        *_portability(prefix),
+    ]
+    for arena, space in zip(arenas, plan.spaces, strict=True):
+        lines += ["", *_arena(prefix, arena, space, sections.get(space.name))]
+    lines += ["", *_legend(prefix, names, rows), *_constants(prefix, names, rows)]
+    labels = {row.value: label for row, label in zip(rows, names, strict=True)}
+    lines += operand_lines(prefix, labels, graph, firmware)
+    if firmware is not None:
+        lines += ["", *firmware_lines(prefix, firmware)]
+    if len(spaces) > 1:
+        lines += ["", *_homes(prefix, arenas, names, rows)]
+    lines += ["", *_assertions(prefix, arenas, names, rows, plan)]
+    return "\n".join([*lines, "", f"#endif /* {prefix}_PLAN_H */", ""])
+
+
+def shim_of(result: TflmPlan, *, name: str = "model") -> str:
+    """
+    Return a plan as the table that TFLite Micro's ``NonPersistentMemoryPlannerShim`` takes.
+
+    The shim asks for the tensors that need memory, in their order, and then for scratch
+    memory, which it cannot place.
+
+    Raises
+    ------
+    UnsupportedModel
+        If kernels may ask for scratch memory.
+    """
+    if result.scratch:
+        raise UnsupportedModel(
+            f"kernels of {listed(result.scratch)} may ask for scratch memory, which "
+            "NonPersistentMemoryPlannerShim cannot place; use --to tflm"
+        )
+    prefix = next(identifiers([name or "model"]))
+    prefix = f"MODEL_{prefix}" if prefix[0].isdigit() else prefix
+    offsets = result.offsets_of_boxes
+    numbers = [f"    {', '.join(map(str, offsets[i : i + 8]))}," for i in range(0, len(offsets), 8)]
+    return "\n".join(
+        [
+            "/* A plan for NonPersistentMemoryPlannerShim.",
+            f"   Written by arenaplan {_core.__version__}; do not edit.",
+            "   It has the layout of tflite::BufferPlan:",
+            "     NonPersistentMemoryPlannerShim planner(",
+            f"         reinterpret_cast<const tflite::BufferPlan*>(&{prefix.lower()}_plan));",
+            "     MicroAllocator::Create(arena, arena_bytes, &planner); */",
+            f"#ifndef {prefix}_SHIM_H",
+            f"#define {prefix}_SHIM_H",
+            "",
+            "#include <stdint.h>",
+            "",
+            *_portability(prefix),
+            "",
+            "/* The runtime's part of the arena, and the whole arena with",
+            f"   {result.build.kernels} kernels and {result.build.pointer}-bit pointers. */",
+            f"#define {prefix}_HEAD_BYTES INT32_C({result.head_after})",
+            f"#define {prefix}_TOTAL_BYTES INT32_C({result.after.total})",
+            f"#define {prefix}_BUFFER_COUNT {len(offsets)}",
+            "",
+            "static const struct {",
+            "  int32_t buffer_count;",
+            f"  int32_t offsets[{max(1, len(offsets))}];",
+            f"}} {prefix.lower()}_plan = {{",
+            f"  {prefix}_BUFFER_COUNT,",
+            "  {",
+            *(numbers or ["    0,"]),
+            "  },",
+            "};",
+            "",
+            f"{prefix}_STATIC_ASSERT(sizeof({prefix.lower()}_plan) ==",
+            f'    sizeof(int32_t) * (1 + {max(1, len(offsets))}), "no padding");',
+            "",
+            f"#endif /* {prefix}_SHIM_H */",
+            "",
+        ]
+    )
+
+
+def _checked(sections: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
+    """Refuse sections of unknown spaces, and names that could end the string they stand in."""
+    known = [space.name for space in plan.spaces]
+    for space, section in sections.items():
+        if space not in known:
+            raise InvalidName(f"the plan has no space {space!r}; it has {', '.join(known)}")
+        if not section or not all(c.isascii() and (c.isalnum() or c in "._$,-") for c in section):
+            raise InvalidName(f"{section!r} is no name of a linker section")
+    return sections
+
+
+def _plain(name: str, longest: int | None = 80) -> str:
+    """Return a name that cannot end the comment it stands in."""
+    plain = (c if c.isascii() and (c.isalnum() or c in " ._-:/;") else "_" for c in name)
+    return "".join(plain).replace("//", "_/")[:longest]
+
+
+def _portability(prefix: str) -> Iterator[str]:
+    """Yield the spellings that differ between C and C++."""
+    yield "#if defined(__cplusplus)"
+    yield f"#define {prefix}_STATIC_ASSERT(condition, why) static_assert(condition, why)"
+    yield f"#define {prefix}_ALIGNAS(bytes) alignas(bytes)"
+    yield "#else"
+    yield f"#define {prefix}_STATIC_ASSERT(condition, why) _Static_assert(condition, why)"
+    yield f"#define {prefix}_ALIGNAS(bytes) _Alignas(bytes)"
+    yield "#endif"
+
+
+def _arena(
+    prefix: str,
+    arena: str,
+    space: PlannedSpace,
+    section: str | None,
+) -> Iterator[str]:
+    """Yield size, alignment and section of one arena, and a macro that defines it."""
+    attribute = f' __attribute__((section("{section}")))' if section else ""
+    yield f"#define {arena}_BYTES UINT64_C({space.arena_bytes})"
+    yield f"#define {arena}_ALIGNMENT {space.alignment}"
+    if space.capacity is not None:
+        yield f"#define {arena}_CAPACITY UINT64_C({space.capacity})"
+    yield f"#ifndef {arena}_SECTION"
+    yield f"#define {arena}_SECTION{attribute}"
+    yield "#endif"
+    # No array has zero elements, but an arena may have zero bytes.
+    size = max(1, space.arena_bytes)
+    yield f"/* For example: {arena}_DEFINE(static, memory); */"
+    yield f"#define {arena}_DEFINE(storage, name) \\"
+    yield f"  {prefix}_ALIGNAS({arena}_ALIGNMENT) storage uint8_t name[{size}] \\"
+    yield f"      {arena}_SECTION"
+
+
+def _legend(prefix: str, names: list[str], rows: list[Row]) -> Iterator[str]:
+    """Yield the full name of every value that is called by a number here."""
+    for name, row in zip(names, rows, strict=True):
+        if has_alias(row):
+            yield f"/* {prefix}_OFFSET_{name}: {_plain(row.name, None)} */"
+
+
+def _constants(prefix: str, names: list[str], rows: list[Row]) -> Iterator[str]:
+    """Yield the offset and size of every value."""
+    for kind, numbers in (
+        ("OFFSET", [row.offset for row in rows]),
+        ("BYTES", [row.size for row in rows]),
+    ):
+        if not rows:
+            continue
+        if max(numbers) > _MAX_ENUM:
+            for name, number in zip(names, numbers, strict=True):
+                yield f"#define {prefix}_{kind}_{name} UINT64_C({number})"
+            continue
+        yield f"enum {prefix.lower()}_{kind.lower()} {{"
+        for name, number in zip(names, numbers, strict=True):
+            yield f"  {prefix}_{kind}_{name} = {number},"
+        yield "};"
+
+
+def _homes(prefix: str, arenas: list[str], names: list[str], rows: list[Row]) -> Iterator[str]:
+    """Yield which arena every value is in, as numbers from 0 on."""
+    yield f"enum {prefix.lower()}_arena {{"
+    for number, arena in enumerate(arenas):
+        yield f"  {arena}_INDEX = {number},"
+    yield f"  {prefix}_ARENA_COUNT = {len(arenas)}"
+    yield "};"
+    if rows:
+        yield f"enum {prefix.lower()}_space {{"
+        for name, row in zip(names, rows, strict=True):
+            yield f"  {prefix}_SPACE_{name} = {arenas[row.space]}_INDEX,"
+        yield "};"
+
+
+def _assertions(
+    prefix: str, arenas: list[str], names: list[str], rows: list[Row], plan: Plan
+) -> Iterator[str]:
+    """Yield assertions about the numbers, so that edits are noticed."""
+    check = f"{prefix}_STATIC_ASSERT"
+    for arena, space in zip(arenas, plan.spaces, strict=True):
+        if space.arena_bytes:  # Compilers warn of comparisons that hold for every number.
+            yield f'{check}({arena}_BYTES <= SIZE_MAX, "the arena can be addressed");'
+        yield (f'{check}(({arena}_ALIGNMENT & ({arena}_ALIGNMENT - 1)) == 0, "a power of two");')
+        if space.capacity is not None:
+            yield f'{check}({arena}_BYTES <= {arena}_CAPACITY, "the arena fits its space");'
+    for name, row in zip(names, rows, strict=True):
+        if not row.size:
+            continue
+        offset, size = f"{prefix}_OFFSET_{name}", f"{prefix}_BYTES_{name}"
+        yield (
+            f"{check}((uint64_t){offset} + (uint64_t){size} <= {arenas[row.space]}_BYTES, "
+            f'"inside the arena");'
+        )

@@ -1,0 +1,632 @@
+"""
+Plans inside TFLite models, for TensorFlow Lite Micro.
+
+The runtime takes offsets from a metadata entry and checks none of them, so everything is
+checked here: that no two tensors that are needed together overlap, by the runtime's own
+clock (:mod:`~arenaplan.tflite.reader.timeline`), and that the written file still says everything
+that the old one did.
+
+A plan fixes tensors only. The runtime places the scratch memory of kernels around them, so the
+bytes of a plan are those of the runtime's planner, replayed on the plan.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from arenaplan import _core
+from arenaplan._core import Plan
+from arenaplan.base.errors import (
+    InternalError,
+    PlanMisaligned,
+    PlanMismatch,
+    PlannerError,
+    PlanOutOfBounds,
+    PlanOverlap,
+    SizeOverflow,
+    UnsupportedModel,
+)
+from arenaplan.base.quoting import quoted
+from arenaplan.deploy.export.operator_order import better_order, reordered
+from arenaplan.deploy.export.rewritten_file import with_metadata
+from arenaplan.planner.planning import plan
+from arenaplan.tflite.reader.offline import METADATA_NAME, read_offsets
+from arenaplan.tflite.reader.tflite_model import Model, Source, parse, read_bytes
+from arenaplan.tflite.reader.tflite_tensors import unique_names
+from arenaplan.tflite.reader.timeline import (
+    ALIGNMENT,
+    Box,
+    Timeline,
+    graph_of_timeline,
+    timeline_of,
+)
+from arenaplan.tflite.runtime.aliases import aliased_timeline
+from arenaplan.tflite.runtime.arena import (
+    ArenaTotal,
+    operator_costs,
+    total,
+    with_scratch,
+)
+from arenaplan.tflite.runtime.build import REFERENCE, Build
+from arenaplan.tflite.runtime.greedy import ONLINE
+
+_VERSION: Final = 1
+_MAX_OFFSET: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TflmPlan:
+    """A plan for TensorFlow Lite Micro."""
+
+    offsets: tuple[int, ...]
+    """Offset of every tensor of every subgraph, in bytes; -1 where the runtime decides."""
+    before: ArenaTotal
+    """The arena if the runtime's own planner decides."""
+    after: ArenaTotal
+    """The arena with this plan."""
+    head_fixed: int
+    """Bytes of tensors and scratch memory with :attr:`offsets_of_boxes`, whether or not the plan
+    decides."""
+    lower_bound: int
+    """Bytes of tensors and scratch memory that no plan with this order can go below."""
+    status: str
+    """Status of ``head_after``: ``"optimal"`` or ``"feasible"``."""
+    pinned: bool
+    """Whether the plan decides; otherwise the runtime's own planner does as well."""
+    offsets_of_boxes: tuple[int, ...]
+    """Offset of every tensor that needs memory, decided in any case."""
+    build: Build = REFERENCE
+    """The build of the runtime that the figures are of."""
+    is_kept: bool = False
+    """Whether the plan is the one that was in the file, than which no better was found."""
+
+    @property
+    def head_before(self) -> int:
+        """Bytes that the runtime's own planner needs for tensors and scratch memory."""
+        return self.before.head
+
+    @property
+    def head_after(self) -> int:
+        """Bytes that it needs for them with this plan."""
+        return self.after.head
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Operators whose kernels are not known, and may ask for scratch memory."""
+        return self.before.unknown
+
+    @property
+    def scratch(self) -> tuple[str, ...]:
+        """Operators whose kernels ask for scratch memory, or may ask."""
+        asking = [o.name for o in self.before.operators if o.scratch or not o.is_known]
+        return tuple(dict.fromkeys(asking))
+
+    @property
+    def already_optimal(self) -> bool:
+        """Whether the runtime's own planner reaches the lower bound."""
+        return self.head_before == self.lower_bound
+
+
+def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -> TflmPlan:
+    """
+    Plan a model for TensorFlow Lite Micro.
+
+    Parameters
+    ----------
+    model : Model
+        Result of :func:`~arenaplan.tflite.reader.tflite_model.parse`.
+    always : bool, default False
+        Whether to decide offsets even if the runtime's own planner needs no more bytes, or a
+        kernel is not known. Otherwise it is left alone: it places scratch memory together with
+        the tensors, and around fixed offsets the two can need more bytes.
+    build : Build, optional
+        The build of the runtime.
+
+    Returns
+    -------
+    TflmPlan
+        Neither the head nor the whole arena is larger than the runtime's own planner makes it,
+        unless ``always`` is set.
+    """
+    timeline = aliased_timeline(model, build)
+    _refuse_accelerators(timeline)
+    boxes = with_scratch(timeline, operator_costs(model, build))
+    before = total(model, build=build)
+    best = _planned(timeline, build, boxes)
+    found = [_replayed(model, timeline, build, best)]
+    if found[0].head > best.arena_bytes and len(boxes) > len(timeline.boxes):
+        # First fit found no room for some scratch memory; tensors packed alone may leave more.
+        alone = _planned(timeline, build)
+        found.append(_replayed(model, timeline, build, alone))
+    if build.shares and min(each.head for each in found) > best.lower_bound:
+        # The search is not complete: shared bytes hold boxes together, which can be in its way.
+        apart = _planned(timeline_of(model), build, boxes)
+        found.append(_replayed(model, timeline, build, apart))
+    own = plan_inside(model, build)
+    if own is not None:
+        placed = [own[box.tensor] for box in timeline.boxes]
+        found.append(_Replayed(total(model, own, build=build), placed))
+    # The first of equals: a plan that was there is kept only if it needs fewer bytes.
+    after, offsets = min(found, key=lambda each: each.head)
+    is_kept = own is not None and after is found[-1].arena
+    bound = best.lower_bound
+    if is_kept and after.head < bound:
+        # Parts of tensors die early in such a plan; one whole tensor is all that is certain.
+        bound = max((box.size for box in boxes), default=0)
+    is_better = after.head < before.head and _saves(
+        model, model, _per_tensor(timeline, offsets), build
+    )
+    pinned = always or (is_better and not before.unknown)
+    if after.head > _MAX_OFFSET:
+        raise SizeOverflow(
+            f"the runtime's offsets have 31 bits; the arena needs {after.head} bytes"
+        )
+    every = _per_tensor(timeline, offsets) if pinned else [ONLINE] * timeline.tensors
+    if not is_kept:
+        check_offsets(timeline, every)
+    _check_variables(timeline, every)
+    chosen = after if pinned else before
+    is_optimal = chosen.head == bound and not before.unknown
+    return TflmPlan(
+        offsets=tuple(every),
+        before=before,
+        after=chosen,
+        head_fixed=after.head,
+        lower_bound=bound,
+        status="optimal" if is_optimal else "feasible",
+        pinned=pinned,
+        offsets_of_boxes=tuple(offsets),
+        build=build,
+        is_kept=is_kept and pinned,
+    )
+
+
+def plan_inside(model: Model, build: Build = REFERENCE) -> tuple[int, ...] | None:
+    """
+    Return the offsets in a file, if the runtime can obey them without corrupting a run.
+
+    Slices in their source and strips in their result, as ``arenaplan fit`` places them, are
+    replayed byte by byte.
+    """
+    offsets = _own_offsets(model)
+    if offsets is None:
+        return None
+    try:
+        _check_variables(timeline_of(model), offsets)
+        check_plan(model, offsets, build, is_own=True)
+    except PlannerError:
+        return None
+    return offsets
+
+
+def _own_offsets(model: Model) -> tuple[int, ...] | None:
+    """Return the plan in a file, if it has one that can be read."""
+    try:
+        return read_offsets(model)
+    except PlannerError:
+        return None
+
+
+def check_plan(model: Model, offsets: Sequence[int], build: Build, *, is_own: bool = False) -> None:
+    """
+    Raise unless the runtime can obey ``offsets`` without corrupting a run.
+
+    Offsets with which parts of tensors share bytes are replayed byte by byte.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    offsets : sequence of int
+        Offset by tensor; -1 where the runtime decides.
+    build : Build
+        The build of the runtime.
+    is_own : bool, default False
+        Whether whoever made the model has chosen the plan, for kernels that share bytes.
+
+    Raises
+    ------
+    PlanMismatch, PlanOutOfBounds, PlanMisaligned, PlanOverlap
+        As :func:`check_offsets`.
+    """
+    try:
+        check_offsets(aliased_timeline(model, build), offsets)
+    except PlanOverlap as overlap:
+        from arenaplan.tflite.proving import replay_plan  # Few models need it.
+
+        try:
+            kernels = replay_plan(model.data, offsets).kernels
+        except PlannerError:
+            raise overlap from None
+        is_known = kernels == "known" or build.kernels == "reference"
+        if kernels != "any" and not ((is_own or build.shares) and is_known):
+            raise
+
+
+def _planned(timeline: Timeline, build: Build, boxes: Sequence[Box] | None = None) -> Plan:
+    """Return the plan of boxes for a build."""
+    graph = graph_of_timeline(timeline, boxes=boxes)
+    graph.target = build.target
+    return plan(graph)
+
+
+class _Replayed(NamedTuple):
+    """The arena that the runtime makes of a plan."""
+
+    arena: ArenaTotal
+    offsets: list[int]
+    """The plan's offsets of boxes."""
+
+    @property
+    def head(self) -> int:
+        return self.arena.head
+
+
+def _replayed(model: Model, timeline: Timeline, build: Build, best: Plan) -> _Replayed:
+    """Return the arena that the runtime makes of a plan."""
+    offsets = _box_offsets(best, timeline)
+    return _Replayed(total(model, _per_tensor(timeline, offsets), build=build), offsets)
+
+
+def _saves(old: Model, new: Model, offsets: Sequence[int], build: Build) -> bool:
+    """
+    Whether the whole arena of ``new`` with offsets is smaller than that of ``old`` without.
+
+    Where the start of the runtime needs more than the tensors do, no plan helps. The figures of
+    the Python package stand for firmware, too, whose structures are smaller.
+    """
+    builds = [build, replace(build, pointer=32)] if build.is_package else [build]
+    return any(
+        total(new, offsets, build=each).total < total(old, build=each).total for each in builds
+    )
+
+
+def _per_tensor(timeline: Timeline, offsets: Sequence[int]) -> list[int]:
+    """Return the offset of every tensor from those of the boxes."""
+    every = [ONLINE] * timeline.tensors
+    for box, offset in zip(timeline.boxes, offsets, strict=True):
+        every[box.tensor] = offset
+    return every
+
+
+def _refuse_accelerators(timeline: Timeline) -> None:
+    """Refuse models in whose memory an accelerator's compiler has settled everything."""
+    for area in timeline.areas:
+        raise UnsupportedModel(
+            f"tensor {quoted(timeline.boxes[area].name)} is read and nothing writes it: it is "
+            "memory of an accelerator, whose compiler has decided the offsets, and no other plan "
+            "may replace them"
+        )
+
+
+def own_arena(model: Model, build: Build = REFERENCE) -> ArenaTotal:
+    """Return the arena that a model needs as it is, with the plan that it brings along, if any."""
+    return total(model, read_offsets(model), build=build)
+
+
+def plan_in_best_order(
+    model: Model, *, always: bool = False, build: Build = REFERENCE
+) -> tuple[Model, TflmPlan]:
+    """
+    Plan a model for TensorFlow Lite Micro, in another order of its operators if that helps.
+
+    Returns
+    -------
+    Model
+        The model, in the order that the plan is for.
+    TflmPlan
+        The plan; ``before`` is the need of the runtime's own planner for the order that the
+        model had.
+    """
+    given = plan_tflm(model, always=always, build=build)
+    order = None if given.unknown and not always else better_order(model, shares=build.shares)
+    if order is None:
+        return model, given
+    other = reordered(model, order)
+    if build.profile is not None:
+        build = replace(build, profile=build.profile.reordered(order))
+    best = plan_tflm(other, always=True, build=build)
+    is_worth = always or _saves(model, other, best.offsets, build)
+    if best.head_after >= given.head_after or not is_worth:
+        return model, given
+    return other, replace(best, before=given.before)
+
+
+def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
+    """
+    Return ``given``, a plan of the model's graph, in the runtime's terms.
+
+    Raises
+    ------
+    PlanOverlap
+        If it shares bytes in a way that the runtime's kernels do not allow for; plan with
+        the target of ``build``.
+    PlanMisaligned
+        If an offset is no multiple of 16.
+    PlanMismatch
+        If a tensor has no place in it.
+    """
+    timeline = aliased_timeline(model, build)
+    _refuse_accelerators(timeline)
+    if len(given.spaces) > 1:
+        raise UnsupportedModel("the runtime has one arena for tensors, and the plan has several")
+    if given.caller_buffers:
+        raise UnsupportedModel("the runtime has every tensor in its arena, the plan has not")
+    if len(model.subgraphs) > 1:
+        raise UnsupportedModel("a plan file is of one graph, and the model has several subgraphs")
+    names = unique_names(model.subgraphs[0])
+    places = dict(_named_places(given))
+    every = [ONLINE] * timeline.tensors
+    for box in timeline.boxes:
+        if names[box.tensor] not in places:
+            raise PlanMismatch(f"the plan has no place for tensor {quoted(box.name)}")
+        every[box.tensor] = places[names[box.tensor]]
+    check_offsets(timeline, every)
+    boxes = with_scratch(timeline, operator_costs(model, build))
+    bound = _planned(timeline, build, boxes).lower_bound
+    before, after = total(model, build=build), total(model, every, build=build)
+    return TflmPlan(
+        offsets=tuple(every),
+        before=before,
+        after=after,
+        head_fixed=after.head,
+        lower_bound=bound,
+        status="optimal" if after.head == bound and not before.unknown else "feasible",
+        pinned=True,
+        offsets_of_boxes=tuple(every[box.tensor] for box in timeline.boxes),
+        build=build,
+    )
+
+
+def embed(model: Model, offsets: Sequence[int], build: Build = REFERENCE) -> bytes:
+    """
+    Return the file of ``model`` with offsets for a build in it, read again and compared.
+
+    Raises
+    ------
+    PlanOverlap, PlanMisaligned, PlanOutOfBounds, PlanMismatch
+        If the offsets would corrupt a run.
+    UnsupportedModel
+        If the file cannot be changed safely.
+    """
+    is_own = tuple(offsets) == _own_offsets(model)
+    check_plan(model, offsets, build, is_own=is_own)
+    timeline = timeline_of(model)
+    _check_variables(timeline, offsets)
+    content = struct.pack(
+        f"<3i{len(offsets)}i", _VERSION, len(model.subgraphs), len(offsets), *offsets
+    )
+    data = with_metadata(model, METADATA_NAME, content)
+    written = parse(data)
+    if not _says_the_same(model, written) or read_offsets(written) != tuple(offsets):
+        raise InternalError("the file with the plan does not say what the model said")
+    check_plan(written, offsets, build, is_own=is_own)
+    return data
+
+
+def export_tflm(
+    source: Source, target: Path, *, always: bool = False, build: Build = REFERENCE
+) -> TflmPlan:
+    """
+    Write the model in ``source``, with a plan in it, to ``target``.
+
+    The file is complete and checked before it takes its place; ``target`` may be
+    ``source``. Everything but the plan is kept byte for byte; where another order of the
+    operators needs fewer bytes, they are in that order.
+
+    Parameters
+    ----------
+    source : path or bytes
+        A TFLite model. A plan that is already in it is replaced.
+    target : Path
+        The file to write.
+    always : bool, default False
+        Whether to decide offsets even if the runtime's own planner needs no more bytes.
+    build : Build, optional
+        The build of the runtime.
+
+    Returns
+    -------
+    TflmPlan
+        The plan that was written, and its gain.
+    """
+    data, _ = read_bytes(source)
+    model = parse(data)
+    model, result = plan_in_best_order(model, always=always, build=build)
+    _core.write_files([(target, embed(model, result.offsets, build))])
+    return result
+
+
+def check_offsets(timeline: Timeline, offsets: Sequence[int]) -> None:
+    """
+    Raise unless the runtime can obey ``offsets`` without corrupting a run.
+
+    Raises
+    ------
+    PlanMismatch
+        If there are more or fewer offsets than tensors, or one for a tensor without memory.
+    PlanOutOfBounds, PlanMisaligned
+        If an offset is negative, or no multiple of 16.
+    PlanOverlap
+        If tensors that are needed at the same time share bytes.
+    """
+    if len(offsets) != timeline.tensors:
+        raise PlanMismatch(f"there are {len(offsets)} offsets for {timeline.tensors} tensors")
+    planned = {box.tensor: position for position, box in enumerate(timeline.boxes)}
+    for tensor, offset in enumerate(offsets):
+        if offset == ONLINE:
+            continue
+        if tensor not in planned:
+            raise PlanMismatch(f"tensor {tensor} has an offset, but no memory in the arena")
+        name = quoted(timeline.boxes[planned[tensor]].name)
+        if offset < 0 or offset + timeline.boxes[planned[tensor]].size > _MAX_OFFSET:
+            raise PlanOutOfBounds(f"tensor {name} is at {offset}")
+        if offset % ALIGNMENT:
+            raise PlanMisaligned(f"tensor {name} is at {offset}, no multiple of {ALIGNMENT}")
+    _check_overlaps(timeline, offsets)
+
+
+def _check_overlaps(timeline: Timeline, offsets: Sequence[int]) -> None:
+    """Sweep over the steps and refuse two boxes that are live together and overlap."""
+    contents, areas = _contents(timeline), bool(timeline.areas)
+    over = {(pair.source, pair.result) for pair in timeline.in_place}
+    pinned = [p for p, box in enumerate(timeline.boxes) if offsets[box.tensor] != ONLINE]
+    # By offset: every box that overlaps this one begins below its end.
+    pinned.sort(key=lambda position: offsets[timeline.boxes[position].tensor])
+    for rank, first in enumerate(pinned):
+        a = timeline.boxes[first]
+        low = offsets[a.tensor]
+        for second in pinned[rank + 1 :]:
+            b = timeline.boxes[second]
+            distance = offsets[b.tensor] - low
+            if distance >= a.size:
+                break
+            if a.start >= b.end or b.start >= a.end:
+                continue
+            count = min(a.size - distance, b.size)
+            parts = contents[first].part(distance, count), contents[second].part(0, count)
+            if parts[0] == parts[1]:
+                continue
+            if distance == 0 and ((first, second) in over or (second, first) in over):
+                continue
+            if areas and _is_inside(timeline, first, second):
+                continue
+            raise PlanOverlap(
+                f"tensors {quoted(a.name)} and {quoted(b.name)} are both needed in step "
+                f"{max(a.start, b.start)} and share byte {offsets[b.tensor]}"
+            )
+
+
+def _is_inside(timeline: Timeline, first: int, second: int) -> bool:
+    """Whether two boxes overlap inside of an accelerator, which orders its reads and writes."""
+    areas = timeline.areas
+    if second in areas.get(first, ()) or first in areas.get(second, ()):
+        return True
+    a, b = timeline.boxes[first], timeline.boxes[second]
+    # An operand that ends, and a result that begins, in the accelerator's step.
+    return min(a.end, b.end) - max(a.start, b.start) == 1 and any(
+        first in inside and second in inside for inside in areas.values()
+    )
+
+
+class _Piece(NamedTuple):
+    """Bytes of a box, and the bytes that they were made as."""
+
+    start: int
+    stop: int
+    origin: int
+    """The box that they were made in."""
+    first: int
+    """Position of the first of them there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """The origin of every byte of a box."""
+
+    pieces: tuple[_Piece, ...]
+    """Without gaps, in order; neighbors do not continue each other."""
+
+    def part(self, start: int, size: int) -> tuple[_Piece, ...]:
+        """Return a range of the bytes, counted from its begin."""
+        found = []
+        for piece in self.pieces:
+            low, high = max(piece.start, start), min(piece.stop, start + size)
+            if low < high:
+                first = piece.first + low - piece.start
+                found.append(_Piece(low - start, high - start, piece.origin, first))
+        return tuple(found)
+
+    def replaced(self, start: int, pieces: Sequence[_Piece]) -> _Content:
+        """Return the content with other pieces from ``start`` on."""
+        size, end = pieces[-1].stop, self.pieces[-1].stop
+        moved = [
+            piece._replace(start=start + piece.start, stop=start + piece.stop) for piece in pieces
+        ]
+        behind = [
+            piece._replace(start=start + size + piece.start, stop=start + size + piece.stop)
+            for piece in self.part(start + size, end - start - size)
+        ]
+        joined: list[_Piece] = []
+        for piece in (*self.part(0, start), *moved, *behind):
+            last = joined[-1] if joined else None
+            if (
+                last is not None
+                and last.origin == piece.origin
+                and last.first + last.stop - last.start == piece.first
+            ):
+                joined[-1] = last._replace(stop=piece.stop)
+            else:
+                joined.append(piece)
+        return _Content(tuple(joined))
+
+
+def _contents(timeline: Timeline) -> list[_Content]:
+    """Return the content of every box: bytes of equal origin are equal."""
+    boxes = timeline.boxes
+    found = [_Content((_Piece(0, box.size, index, 0),)) for index, box in enumerate(boxes)]
+    # In order of steps: the source has its content when a result shows it.
+    for pair in sorted(timeline.same):
+        source, result = found[pair.source], found[pair.result]
+        if pair.is_joined:
+            size = boxes[pair.source].size
+            found[pair.result] = result.replaced(pair.distance, source.part(0, size))
+        else:
+            size = boxes[pair.result].size
+            found[pair.result] = _Content(source.part(pair.distance, size))
+    return found
+
+
+def _check_variables(timeline: Timeline, offsets: Sequence[int]) -> None:
+    """Refuse a model in which the runtime leaves a variable without memory."""
+    # It looks up a variable of a later subgraph as if it were one of the first.
+    for subgraph, index in timeline.variables:
+        if offsets[index] != ONLINE:
+            raise UnsupportedModel(
+                f"TensorFlow Lite Micro would mistake variable {index} of subgraph {subgraph} for "
+                "a planned tensor of the first; such models cannot bring a plan"
+            )
+
+
+def _box_offsets(best: Plan, timeline: Timeline) -> list[int]:
+    """Return the offset of every box in a plan of :func:`graph_of_timeline`'s graph."""
+    offsets = []
+    for position, place in enumerate(best.placements[: len(timeline.boxes)]):
+        if place is None:
+            raise InternalError(f"box {position} has no place")
+        offsets.append(place.offset)
+    return offsets
+
+
+def _named_places(given: Plan) -> list[tuple[str, int]]:
+    """Return the names of a plan's values, and their offsets."""
+    return [
+        (value["name"], value["offset"])
+        for value in json.loads(given.to_json())["values"]
+        if value.get("offset") is not None
+    ]
+
+
+def _says_the_same(old: Model, new: Model) -> bool:
+    """Whether two files differ in the plan only."""
+    others = [
+        [(e.name, m.content(e.buffer)) for e in m.metadata if e.name != METADATA_NAME]
+        for m in (old, new)
+    ]
+    plans = {entry.buffer for entry in new.metadata if entry.name == METADATA_NAME}
+    data = all(
+        old.content(index) == new.content(index)
+        for index in range(len(old.buffers))
+        if index not in plans
+    )
+    return (
+        data
+        and others[0] == others[1]
+        and (old.description, old.subgraphs, old.signatures)
+        == (new.description, new.subgraphs, new.signatures)
+    )

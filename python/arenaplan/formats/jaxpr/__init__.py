@@ -1,0 +1,93 @@
+"""
+The importer of JAX programs as ``jax.make_jaxpr`` makes them.
+
+Calls are inlined (:mod:`~arenaplan.formats.jaxpr.jaxpr_walk`), equations whose arrays in between
+need no bytes are joined (:mod:`~arenaplan.formats.jaxpr.fold`), new contents of donated arguments
+get the bytes of the old ones (:mod:`~arenaplan.formats.jaxpr.jaxpr_donation`), and each line
+becomes a node (:mod:`~arenaplan.formats.jaxpr.emit`). The effects of primitives on memory are one
+table (:data:`~arenaplan.formats.jaxpr.jaxpr_operators.OPERATORS`). Loops and branches are nodes,
+and their bodies are planned by themselves (:mod:`arenaplan.planner.nested`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from arenaplan.base.quoting import quoted
+from arenaplan.formats.jaxpr.emit import Emitter
+from arenaplan.formats.jaxpr.fold import fold
+from arenaplan.formats.jaxpr.jaxpr_donation import pairs_of_types, write_back
+from arenaplan.formats.jaxpr.jaxpr_program import Program, Tensor
+from arenaplan.formats.jaxpr.jaxpr_step import donated_inputs, traced_step
+from arenaplan.formats.jaxpr.jaxpr_walk import Walk
+from arenaplan.formats.trees import Donate, Pair
+
+if TYPE_CHECKING:
+    from arenaplan.graph import Graph
+
+__all__ = ["graph_of_jaxpr", "graph_of_step"]
+
+
+def graph_of_jaxpr(jaxpr: Any, name: str, constants: Collection[int]) -> Graph:
+    """Read a jaxpr: see :func:`arenaplan.from_jaxpr`."""
+    from jax.extend import core
+
+    if not isinstance(jaxpr, core.ClosedJaxpr):
+        raise TypeError(f"{type(jaxpr).__name__!r} is no ClosedJaxpr as jax.make_jaxpr returns")
+    count = len(jaxpr.jaxpr.invars)
+    for position in constants:
+        if not 0 <= position < count:
+            raise IndexError(f"there is no input {position} to be constant; there are {count}")
+    program = Walk(core).run(jaxpr, frozenset(constants))
+    donated = [at for at in donated_inputs(jaxpr.jaxpr) if at not in constants]
+    types_in = [None if x is None else (x.shape, x.dtype) for x in program.inputs]
+    types_out = [None if x is None else (x.shape, x.dtype) for x in program.outputs]
+    return emitted(program, pairs_of_types(donated, types_in, types_out), donated, name).graph
+
+
+def graph_of_step(step: Any, args: Sequence[Any], donate: Donate, name: str, unroll: int) -> Graph:
+    """Read a training step: see :func:`arenaplan.from_train_step`."""
+    from jax.extend import core
+
+    traced = traced_step(step, args, donate, unroll)
+    program = Walk(core).run(traced.jaxpr)
+    return emitted(program, traced.pairs, traced.donated, name).graph
+
+
+def emitted(
+    program: Program, pairs: Sequence[Pair], donated: Collection[int], name: str
+) -> Emitter:
+    """
+    Join lines, bind results to donated inputs, and make the graph.
+
+    Parameters
+    ----------
+    program : Program
+        As it was read; changed in place.
+    pairs : sequence of Pair
+        Which output replaces which input.
+    donated : collection of int
+        Positions of all donated inputs.
+    name : str
+        Name of the model.
+    """
+    results = [program.outputs[pair.result] for pair in pairs]
+    olds = [program.inputs[pair.into] for pair in pairs]
+    fold(
+        program,
+        [result for result in results if isinstance(result, Tensor)],
+        [old for old in olds if old is not None],
+    )
+    replaced = write_back(program, pairs)
+    emitter = Emitter(name)
+    states = {pair.into for pair in pairs}
+    emitter.run(program, [x for at in states if (x := program.inputs[at]) is not None], replaced)
+    for at in sorted(set(donated) - states):
+        tensor = program.inputs[at]
+        if tensor is not None:
+            emitter.graph.warnings.append(
+                f"no result replaces the donated argument {quoted(tensor.name)}: it is an input "
+                "like others"
+            )
+    return emitter

@@ -1,0 +1,182 @@
+"""From a program to a graph: one node for each line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from arenaplan.formats.jaxpr.jaxpr_operators import node_effects
+from arenaplan.formats.jaxpr.jaxpr_program import Atom, Line, Program, Tensor
+from arenaplan.formats.jaxpr.jaxpr_work import cost_of
+from arenaplan.formats.named import Op
+from arenaplan.graph import NO_EFFECTS, Effects, Graph, InPlace
+from arenaplan.graph.ops import BITS, Array
+from arenaplan.graph.origin import Origin
+from arenaplan.planner.nested import declare_inner
+
+
+class Emitter:
+    """
+    The graph of a program, while it is made.
+
+    Parameters
+    ----------
+    name : str
+        Name of the model.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.graph = Graph(name)
+        self.values: dict[Tensor, int] = {}
+        """Index of the value of each array that has one."""
+
+    def run(
+        self,
+        program: Program,
+        states: Iterable[Tensor] = (),
+        replaced: Iterable[tuple[Tensor, Tensor]] = (),
+    ) -> None:
+        """
+        Declare operands, append nodes, and declare results.
+
+        Parameters
+        ----------
+        program : Program
+            The program.
+        states : iterable of Tensor
+            Inputs that keep their bytes between runs.
+        replaced : iterable of (Tensor, Tensor)
+            States, and the arrays that replace their contents.
+        """
+        kept = set(states)
+        for tensor in (*program.constants, *program.inputs):
+            if tensor is not None:
+                self._declare(tensor, "", "state" if tensor in kept else tensor.kind)
+        for line in program.lines:
+            self.append(line)
+        for position, atom in enumerate(program.outputs):
+            self._output(position, atom)
+        for into, value in replaced:
+            self.graph.write_back(self.values[value], self.values[into])
+
+    def append(self, line: Line) -> None:
+        """Append the node of a line."""
+        graph = self.graph
+        inputs = tuple(self._operand(atom) for atom in line.inputs)
+        op = line.name or line.main.primitive
+        name = f"{op}:{len(graph.values)}"
+        bodies = [graph_of_body(op, body) for body in line.main.bodies]
+        outputs: list[int | None] = []
+        for position, tensor in enumerate(line.outputs):
+            value_name = f"{name}.{position}" if position else name
+            outputs.append(None if tensor is None else self._declare(tensor, value_name))
+        outputs += declare_inner(graph, name, bodies)
+        effects = effects_of(line)
+        is_pure = all(equation.is_pure for equation in line.equations)
+        node = graph.append(
+            op,
+            inputs,
+            tuple(outputs),
+            name=name,
+            effects=effects._replace(pure=is_pure),
+            domain="jax",
+            cost=cost_of(line),
+        )
+        node.origin = _origin(line.main.source)
+
+    def _output(self, position: int, atom: Atom) -> None:
+        """Declare a result of the program."""
+        if atom is None:
+            return
+        if isinstance(atom, Tensor):
+            value = self._operand(atom)
+            assert value is not None
+        else:
+            value = self.graph.constant(f"result:{position}", atom.shape, atom.dtype)
+        if value not in self.graph.outputs:
+            self.graph.output(value)
+
+    def _operand(self, atom: Atom) -> int | None:
+        """Return the value of an operand; numbers in the program have no bytes."""
+        if not isinstance(atom, Tensor):
+            return None
+        if atom not in self.values:
+            assert atom.kind == "constant", "each line comes after those that make its operands"
+            self._declare(atom, "", "constant")
+        return self.values[atom]
+
+    def _declare(self, tensor: Tensor, name: str, kind: str = "activation") -> int:
+        """Declare the value of an array."""
+        graph = self.graph
+        name = tensor.name or name or f"const:{len(graph.values)}"
+        if kind == "constant":
+            value = graph.constant(name, tensor.shape, tensor.dtype)
+        elif kind == "input":
+            value = graph.input(name, tensor.shape, tensor.dtype)
+        elif kind == "state":
+            value = graph.state(name, tensor.shape, tensor.dtype)
+        else:
+            value = graph.value(name, tensor.shape, tensor.dtype)
+        self.values[tensor] = value
+        return value
+
+
+def graph_of_body(name: str, program: Program) -> Graph:
+    """Return the graph of a program that a node runs, whose operands are elsewhere."""
+    emitter = Emitter(name)
+    emitter.run(program)
+    return emitter.graph
+
+
+def effects_of(line: Line) -> Effects:
+    """Return the effects of a line on memory."""
+    if line.behind:
+        return NO_EFFECTS
+    if line.is_formula:
+        return _formula_effects(line) if line.main.is_elementwise else NO_EFFECTS
+    main = line.main
+    operands: list[Array | None] = []
+    for position, atom in enumerate(main.inputs):
+        if not isinstance(atom, Tensor):
+            operands.append(None)
+        else:
+            operands.append(atom.operand._replace(is_fixed=_is_fixed(line, position, atom)))
+    made = [None if out is None else out.operand for out in main.outputs]
+    return node_effects(main.primitive, Op(operands, made, main.params))
+
+
+def _is_fixed(line: Line, position: int, tensor: Tensor) -> bool:
+    """Whether no result can take over an operand: it never changes, or is read in another order."""
+    return tensor.kind == "constant" or line.through(position)
+
+
+def _formula_effects(line: Line) -> Effects:
+    """Return leave for a result to take over arrays of its shape, read element by element."""
+    result = line.main.result
+    assert result is not None
+    # An operand that an equation reads in another order or repeats is needed at other places too.
+    moved = {x for found in line.before if not found.is_elementwise for x in found.inputs}
+    pairs = [
+        InPlace(position, 0)
+        for position, atom in enumerate(line.inputs)
+        if isinstance(atom, Tensor)
+        and atom.kind != "constant"
+        and atom not in moved
+        and atom.shape == result.shape
+        and BITS[atom.dtype] >= BITS[result.dtype]
+    ]
+    return Effects(in_place=tuple(pairs))
+
+
+def _origin(equation: Any) -> Origin | None:
+    """Return the scope of names and the line outside of JAX that an equation comes from."""
+    info = getattr(equation, "source_info", None)
+    frames = getattr(getattr(info, "traceback", None), "frames", ())
+    inside = ("/site-packages/jax/", "/site-packages/jaxlib/")
+    lines = (
+        f"{frame.file_name}:{frame.line_num}"
+        for frame in frames
+        if not any(part in frame.file_name for part in inside)
+    )
+    layer, source = str(getattr(info, "name_stack", "")) or None, next(lines, None)
+    return Origin(layer, source) if layer or source else None

@@ -1,0 +1,441 @@
+"""
+Passes that join equations of a program: arrays between joined equations need no bytes.
+
+==================  ===============================================================================
+pass                arrays that lose their bytes
+==================  ===============================================================================
+:func:`drop`        those that no result depends on
+:func:`settle`      those that depend on constants alone, and are no larger: they become constants
+:func:`generate`    those that depend on numbers alone: readers compute elements where they need
+                    them, and operators that need a whole array get one that is made just before
+:func:`broadcast`   repeated elements, read by elementwise operators: readers repeat them
+:func:`transpose`   results of matrix products and operands in another order of dimensions: kernels
+                    write or read with other strides
+:func:`sink`        cheap ones that are kept for the backward pass beside their operands: readers
+                    compute them (:mod:`~arenaplan.formats.jaxpr.sink`)
+:func:`reduce`      operands of reductions that nothing else reads
+:func:`update`      steps of the formula of an optimizer: one elementwise loop per new parameter
+==================  ===============================================================================
+
+No pass changes the numbers that a program computes, or the operators that compute them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from heapq import heappop, heappush
+from math import prod
+from typing import Final
+
+from arenaplan.formats.jaxpr.jaxpr_operators import REDUCTIONS
+from arenaplan.formats.jaxpr.jaxpr_program import Equation, Line, Number, Program, Tensor, joined
+from arenaplan.formats.jaxpr.sink import reduce, sink
+from arenaplan.graph.ops import array_bytes
+
+_LONGEST: Final = 12
+"""Most equations that compute an array from numbers at each of its readers. Masks and positions
+need fewer. Longer formulas cost more than their bytes."""
+
+_INDEX_MAPS: Final = frozenset(
+    [
+        *("broadcast_in_dim", "copy", "copy_p", "expand_dims", "reshape", "rev", "slice"),
+        *("squeeze", "stop_gradient", "transpose"),
+    ]
+)
+"""Primitives of which each element is an element of the operand."""
+
+_FREE: Final = ("left", "right")
+"""Sides of a matrix product whose dimensions a kernel can write or read next to each other."""
+
+
+def fold(
+    program: Program, updated: Collection[Tensor] = (), replaced: Collection[Tensor] = ()
+) -> None:
+    """
+    Run all passes.
+
+    Parameters
+    ----------
+    program : Program
+        Changed in place, and so are the bodies of its loops and branches.
+    updated : collection of Tensor
+        New contents of parameters and other states, whose formulas are joined.
+    replaced : collection of Tensor
+        The old contents.
+    """
+    drop(program)
+    settle(program)
+    generate(program)
+    broadcast(program)
+    transpose(program)
+    drop(program)
+    sink(program, replaced)
+    drop(program)
+    reduce(program)
+    drop(program)
+    update(program, updated)
+    for line in program.lines:
+        for equation in line.equations:
+            for body in equation.bodies:
+                fold(body)
+
+
+def drop(program: Program) -> None:
+    """Remove pure lines whose results nothing needs."""
+    needed = {atom for atom in program.outputs if isinstance(atom, Tensor)}
+    kept = []
+    for line in reversed(program.lines):
+        is_pure = all(equation.is_pure for equation in line.equations)
+        if not is_pure or not needed.isdisjoint(out for out in line.outputs if out is not None):
+            kept.append(line)
+            needed.update(atom for atom in line.inputs if isinstance(atom, Tensor))
+    program.lines = kept[::-1]
+
+
+def settle(program: Program) -> None:
+    """
+    Make results constants that depend on constants alone.
+
+    A result that is larger than its operands is computed when it is needed: constants are in no
+    figure, and would hide bytes.
+    """
+    kept = []
+    for line in program.lines:
+        tensors = [atom for atom in line.inputs if isinstance(atom, Tensor)]
+        is_known = tensors and all(x.kind == "constant" and not x.is_outside for x in tensors)
+        outputs = [out for out in line.outputs if out is not None]
+        if is_known and line.main.is_pure and _bytes(outputs) <= _bytes(set(tensors)):
+            program.ahead.append(line)
+            for out in outputs:
+                out.kind = "constant"
+        else:
+            kept.append(line)
+    program.lines = kept
+
+
+# -- arrays made of numbers, and repeated elements ----------------------------------------------
+
+
+def generate(program: Program) -> None:
+    """Let readers compute arrays that depend on numbers alone."""
+    chains: dict[Tensor, list[Equation]] = {}
+    """The equations that compute such an array, in order."""
+    lines = []
+    for line in program.lines:
+        chain = _chain(line.main, chains)
+        result = line.main.result
+        if chain is not None and result is not None:
+            chains[result] = chain
+            continue
+        for position, atom in enumerate(line.main.inputs):
+            if not isinstance(atom, Tensor) or atom not in chains:
+                continue
+            if line.main.is_elementwise or atom.shape == ():
+                line.before = joined(line.before, chains[atom])
+            else:
+                made = _made(chains[atom])
+                lines.append(made)
+                line.main.inputs[position] = made.main.result
+        lines.append(line)
+    for position, atom in enumerate(program.outputs):
+        if isinstance(atom, Tensor) and atom in chains:
+            lines.append(_made(chains[atom]))
+            program.outputs[position] = lines[-1].main.result
+    program.lines = lines
+
+
+def _chain(equation: Equation, chains: dict[Tensor, list[Equation]]) -> list[Equation] | None:
+    """Return the equations that compute a result from numbers alone, ``None`` if none do."""
+    if not (
+        equation.is_elementwise or equation.primitive == "iota" or equation.primitive in _INDEX_MAPS
+    ):
+        return None
+    chain: list[Equation] = []
+    for atom in equation.inputs:
+        if isinstance(atom, Number):
+            continue
+        if atom is None or atom not in chains:
+            return None
+        chain = joined(chain, chains[atom])
+    chain = [*chain, equation]
+    return chain if len(chain) <= _LONGEST and equation.is_pure else None
+
+
+def _made(chain: list[Equation]) -> Line:
+    """Return a line that computes a new array from numbers."""
+    last, result = chain[-1], chain[-1].result
+    assert result is not None
+    fresh = Tensor(result.shape, result.dtype)
+    main = Equation(last.primitive, list(last.inputs), [fresh], last.params, last.source)
+    return Line(main, chain[:-1])
+
+
+def broadcast(program: Program) -> None:
+    """Let elementwise operators repeat the elements of smaller operands."""
+    makers = program.makers()
+    for line in program.lines:
+        if not line.main.is_elementwise:
+            continue
+        for atom in line.main.inputs:
+            chain: list[Equation] = []
+            while isinstance(atom, Tensor) and (maker := makers.get(atom)) and _repeats(maker):
+                chain.insert(0, maker.main)
+                atom = maker.main.inputs[0]
+            line.before = joined(line.before, chain)
+
+
+def _repeats(line: Line) -> bool:
+    """Whether a line makes an array of the repeated elements of a smaller one."""
+    x, y = line.main.inputs[0] if line.main.inputs else None, line.main.result
+    return (
+        line.main.primitive == "broadcast_in_dim"
+        and len(line.main.inputs) == 1
+        and isinstance(x, Tensor)
+        and y is not None
+        and prod(y.shape) > prod(x.shape)
+    )
+
+
+# -- transposes -----------------------------------------------------------------------------------
+
+
+def transpose(program: Program) -> None:
+    """
+    Let kernels write and read in another order of dimensions.
+
+    Products write their results and read their operands with strides, unless elements of one row
+    would lie in several products of a batch. Elementwise operators and reductions read with any
+    strides. Convolutions read their weights backwards.
+    """
+    results = {atom for atom in program.outputs if isinstance(atom, Tensor)}
+    readers = program.readers()
+    gone: set[Equation] = set()
+    for line in program.lines:
+        if line.main.primitive == "dot_general":
+            line.behind = _behind(line, readers, results)
+            gone.update(line.behind)
+    program.lines = [line for line in program.lines if line.main not in gone]
+    readers = program.readers()
+    folded: set[Line] = set()
+    # The last transpose first: one that reads another joins the readers of the other.
+    for line in reversed(program.lines):
+        y, x = line.main.result, line.main.inputs[0] if line.main.inputs else None
+        is_strided = line.main.primitive in ("transpose", "rev")
+        if not is_strided or y is None or not isinstance(x, Tensor):
+            continue
+        found = readers.get(y, [])
+        able = [reader for reader in found if _reads_strided(reader, line.main)]
+        is_gone = len(able) == len(found) and y not in results
+        if not is_gone and x.kind == "activation":
+            continue
+        for reader in able:
+            reader.before = joined([line.main], reader.before)
+        kept = [reader for reader in readers[x] if not (is_gone and reader is line)]
+        readers[x] = list(dict.fromkeys([*kept, *able]))
+        if is_gone:
+            folded.add(line)
+    program.lines = [line for line in program.lines if line not in folded]
+
+
+def _behind(
+    line: Line, readers: dict[Tensor, list[Line]], results: Collection[Tensor]
+) -> list[Equation]:
+    """Return the equations, the last one a transpose, through which a product can write."""
+    (lhs_contracted, rhs_contracted), (lhs_batch, rhs_batch) = line.main.params["dimension_numbers"]
+    lhs, rhs = line.main.inputs
+    result = line.main.result
+    if lhs is None or rhs is None or result is None:
+        return []
+    left = len(lhs.shape) - len(lhs_contracted) - len(lhs_batch)
+    right = len(rhs.shape) - len(rhs_contracted) - len(rhs_batch)
+    sides: list[str | None] = [*["batch"] * len(lhs_batch), *["left"] * left, *["right"] * right]
+    chain: list[Equation] = []
+    best: list[Equation] = []
+    while result is not None and result not in results and len(readers.get(result, ())) == 1:
+        (reader,) = readers[result]
+        after = reader.main.result
+        if after is None or reader.before or reader.behind:
+            break
+        if reader.main.primitive == "transpose":
+            sides = [sides[axis] for axis in reader.main.params["permutation"]]
+        elif reader.main.primitive in ("reshape", "squeeze", "expand_dims"):
+            sides = _reshaped(sides, result.shape, after.shape)
+        else:
+            break
+        chain.append(reader.main)
+        result = after
+        is_writable = _innermost(sides, after.shape) in _FREE
+        if reader.main.primitive == "transpose" and is_writable:
+            best = list(chain)
+    return best
+
+
+def _reads_strided(reader: Line, made: Equation) -> bool:
+    """Whether a kernel of a line can read the operand of a transpose instead of its result."""
+    main = reader.main
+    if made.primitive == "rev":
+        weights = main.inputs[1:]
+        return main.primitive == "conv_general_dilated" and made.result in weights
+    if main.is_elementwise or main.primitive in REDUCTIONS:
+        return not reader.name
+    if main.primitive != "dot_general":
+        return False
+    (source,), result = made.inputs, made.result
+    assert source is not None
+    _, batches = main.params["dimension_numbers"]
+    transposes = {equation.result: equation for equation in reader.before}
+    inner = max((axis for axis, dim in enumerate(source.shape) if dim > 1), default=None)
+    for atom, batch in zip(main.inputs, batches, strict=True):
+        chain: list[Equation] = []
+        while isinstance(atom, Tensor) and atom in transposes:
+            chain.insert(0, transposes[atom])
+            (atom,) = chain[0].inputs
+        if atom is not result or inner is None:
+            continue
+        at = inner
+        for equation in (made, *chain):
+            at = list(equation.params["permutation"]).index(at)
+        if at in batch:
+            return False
+    return True
+
+
+def _reshaped(
+    sides: list[str | None], before: tuple[int, ...], after: tuple[int, ...]
+) -> list[str | None]:
+    """Return the sides of the dimensions of a reshaped array; ``None`` where they are mixed."""
+    if 0 in before:
+        return [None] * len(after)
+    spans, inside = [], prod(before)
+    for dim, side in zip(before, sides, strict=True):
+        spans.append((inside, inside // dim, side))
+        inside //= dim
+    found: list[str | None] = []
+    inside = prod(after)
+    for dim in after:
+        outer, inside = inside, inside // dim
+        # The dimensions of before whose strides lie between those of this one.
+        parts = {side for high, low, side in spans if high > inside and low < outer and high > low}
+        found.append(parts.pop() if len(parts) == 1 else None)
+    return found
+
+
+def _innermost(sides: list[str | None], shape: tuple[int, ...]) -> str | None:
+    """Return the side of the last dimension that is not 1."""
+    found = [side for side, dim in zip(sides, shape, strict=True) if dim != 1]
+    return found[-1] if found else "left"
+
+
+# -- updates --------------------------------------------------------------------------------------
+
+
+def update(program: Program, updated: Collection[Tensor]) -> None:
+    """
+    Join the elementwise formulas that make new contents, as far as they need no more bytes for it.
+
+    An equation joins if the arrays that it needs instead of its result are no larger, not counting
+    those that live anyway: inputs, constants, and results of the program.
+    """
+    results = {atom for atom in program.outputs if isinstance(atom, Tensor)}
+    places = {line: place for place, line in enumerate(program.lines)}
+    makers, readers = program.makers(), program.readers()
+    gone: set[Line] = set()
+    for result in updated:
+        last = makers.get(result)
+        if last is None or last.name or not _can_join(last, result):
+            continue
+        barred: set[Line] = set()
+        while True:
+            members = _cone(last, places, makers, readers, results, barred)
+            refused = _costly(members, results)
+            if not refused:
+                break
+            barred |= refused
+        if len(members) == 1:
+            continue
+        before: list[Equation] = []
+        for line in members:
+            before = joined(before, [*line.before, line.main] if line is not last else line.before)
+        last.before, last.is_formula, last.name = before, True, "update"
+        gone.update(members[:-1])
+        for atom in last.inputs:
+            if isinstance(atom, Tensor):
+                others = (line for line in readers[atom] if line not in gone)
+                readers[atom] = list(dict.fromkeys([*others, last]))
+    program.lines = [line for line in program.lines if line not in gone]
+
+
+def _can_join(line: Line, like: Tensor) -> bool:
+    """Whether a line computes each element from those at the same place, in the shape of others."""
+    result = line.main.result
+    return (
+        line.main.is_elementwise
+        and not line.behind
+        and result is not None
+        and result.shape == like.shape
+        and line.main.is_pure
+    )
+
+
+def _cone(
+    last: Line,
+    places: dict[Line, int],
+    makers: dict[Tensor, Line],
+    readers: dict[Tensor, list[Line]],
+    results: Collection[Tensor],
+    barred: Collection[Line],
+) -> list[Line]:
+    """Return the lines that only ``last`` depends on, itself included, in order."""
+    like = last.main.result
+    assert like is not None
+    found: list[Line] = []
+    members, todo = {last}, [(-places[last], last)]
+    moved: set[Tensor] = set()
+    """Arrays that members read at other places than their own."""
+    while todo:
+        # The last line first: all readers of its result are known to be members or not.
+        _, line = heappop(todo)
+        if line in found[-1:]:
+            continue
+        if line is not last:
+            out = line.main.result
+            if out is None or out in moved or not members.issuperset(readers[out]):
+                continue
+            members.add(line)
+        found.append(line)
+        direct = set(line.main.inputs)
+        moved.update(x for x in line.inputs if isinstance(x, Tensor) and x not in direct)
+        for atom in direct:
+            if not isinstance(atom, Tensor) or atom in results or atom not in makers:
+                continue
+            maker = makers[atom]
+            if maker not in barred and not maker.name and _can_join(maker, like):
+                heappush(todo, (-places[maker], maker))
+    return found[::-1]
+
+
+def _costly(members: list[Line], results: Collection[Tensor]) -> set[Line]:
+    """Return the lines that need more bytes of others than they make."""
+    leaves: dict[Tensor, frozenset[Tensor]] = {}
+    costly = set()
+    for line in members:
+        out = line.main.result
+        assert out is not None
+        found: frozenset[Tensor] = frozenset()
+        for atom in line.inputs:
+            if isinstance(atom, Tensor):
+                found |= leaves.get(atom, frozenset([atom]))
+        lives = (x for x in found if x.kind == "activation" and x not in results)
+        if line is not members[-1] and _bytes(lives) > _bytes([out]):
+            costly.add(line)
+            found = frozenset([out])
+        leaves[out] = found
+    return costly
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    """Return the bytes of arrays."""
+    return sum(array_bytes(tensor.shape, tensor.dtype) for tensor in tensors)

@@ -1,0 +1,191 @@
+"""
+Donation: which results of a training step replace which of its arguments, in their bytes.
+
+Results are found by the structure of trees (:mod:`arenaplan.formats.trees`), since positions
+shift and equal results are one variable. :func:`write_back` then changes a program until each new
+content can be written where the old one was: it adds copies where a content is needed after its
+replacement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple
+
+from arenaplan.formats.jaxpr.emit import effects_of
+from arenaplan.formats.jaxpr.jaxpr_program import Atom, Equation, Line, Number, Program, Tensor
+from arenaplan.formats.trees import Pair
+from arenaplan.graph.ops import array_bytes
+
+
+def pairs_of_types(donated: Iterable[int], inputs: list[Any], outputs: list[Any]) -> list[Pair]:
+    """
+    Return the pairs that JAX makes for a compiled function: results in order, first fit by type.
+
+    Parameters
+    ----------
+    donated : iterable of int
+        Positions of donated inputs.
+    inputs, outputs : list of (shape, dtype)
+        Types of all inputs and outputs.
+    """
+    free: dict[Any, list[int]] = {}
+    for position in donated:
+        free.setdefault(inputs[position], []).append(position)
+    return [
+        Pair(free[kind].pop(0), position) for position, kind in enumerate(outputs) if free.get(kind)
+    ]
+
+
+class WriteBack(NamedTuple):
+    """A state and the array that replaces its content, made by a line of the program."""
+
+    into: Tensor
+    value: Tensor
+
+
+def write_back(program: Program, pairs: Iterable[Pair]) -> list[WriteBack]:
+    """
+    Bind new contents to the bytes of old ones.
+
+    Parameters
+    ----------
+    program : Program
+        Changed in place: copies are added, and lines are put in an order in which each line that
+        replaces a content is behind all lines that read this content.
+    pairs : iterable of Pair
+        Each input and each output at most once.
+
+    Returns
+    -------
+    list of WriteBack
+        Without inputs that stay as they are.
+    """
+    return _Binder(program).run(list(pairs))
+
+
+class _Binder:
+    """One run of :func:`write_back`."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._readers = program.readers()
+        self._makers = program.makers()
+        self._behind: dict[Line, list[Line]] = {}
+        """Lines that replace a content, by lines that read this content."""
+        self._bound: dict[Tensor, Line] = {}
+        """The line that replaces the content of each state."""
+        self._values: set[Tensor] = set()
+        """The new contents."""
+
+    def run(self, pairs: list[Pair]) -> list[WriteBack]:
+        """Bind all pairs, the largest arrays first: theirs are the copies to avoid."""
+        inputs, outputs = self._program.inputs, self._program.outputs
+        changed = [pair for pair in pairs if inputs[pair.into] is not outputs[pair.result]]
+        olds = {inputs[pair.into] for pair in changed}
+        news = {pair.result for pair in pairs}
+        for position, atom in enumerate(outputs):
+            if atom in olds and position not in news:
+                outputs[position] = self._copy(atom)
+        found = []
+        for pair in sorted(changed, key=self._size, reverse=True):
+            into = inputs[pair.into]
+            if into is not None:
+                value = self._bind(into, outputs[pair.result])
+                outputs[pair.result] = value
+                found.append(WriteBack(into, value))
+        self._arrange()
+        return found
+
+    def _size(self, pair: Pair) -> int:
+        into = self._program.inputs[pair.into]
+        return 0 if into is None else array_bytes(into.shape, into.dtype)
+
+    def _bind(self, into: Tensor, result: Atom) -> Tensor:
+        """Return the array that replaces the content of ``into``: the result or a copy of it."""
+        for _ in range(3):
+            if isinstance(result, Tensor) and self._is_bound(into, result):
+                return result
+            result = self._copy(result)
+        raise AssertionError("nothing depends on a copy of a copy")
+
+    def _is_bound(self, into: Tensor, value: Tensor) -> bool:
+        """Bind a result to the bytes of an input, if the line that makes it can write there."""
+        maker = self._makers.get(value)
+        if maker is None or value in self._values:
+            return False
+        readers = self._readers.get(into, [])
+        if maker in readers and not _takes_over(maker, into, value):
+            return False
+        before = [line for line in readers if line is not maker]
+        if not self._below(maker).isdisjoint(before):
+            return False
+        for line in before:
+            self._behind.setdefault(line, []).append(maker)
+        self._bound[into] = maker
+        self._values.add(value)
+        return True
+
+    def _below(self, line: Line) -> set[Line]:
+        """Return the lines that must run after a line, by operands or by replaced contents."""
+        found: set[Line] = set()
+        todo = [line]
+        while todo:
+            for after in self._after(todo.pop()):
+                if after not in found:
+                    found.add(after)
+                    todo.append(after)
+        return found
+
+    def _after(self, line: Line) -> Iterator[Line]:
+        """Yield the lines that must run after a line because of its results and operands."""
+        for out in line.outputs:
+            if out is not None:
+                yield from self._readers.get(out, ())
+        yield from self._behind.get(line, ())
+
+    def _copy(self, atom: Atom) -> Tensor:
+        """Append a line that copies an array or a number, and return the copy."""
+        assert atom is not None
+        made = Tensor(atom.shape, atom.dtype)
+        if isinstance(atom, Number):
+            main = Equation("broadcast_in_dim", [atom], [made], {"shape": atom.shape}, None)
+        else:
+            main = Equation("copy", [atom], [made], {}, None)
+        line = Line(main)
+        self._program.lines.append(line)
+        self._makers[made] = line
+        if isinstance(atom, Tensor):
+            self._readers.setdefault(atom, []).append(line)
+            if atom in self._bound:
+                self._behind[line] = [self._bound[atom]]
+        return made
+
+    def _arrange(self) -> None:
+        """Put lines in the first order, in their old one where possible, that contents allow."""
+        lines = self._program.lines
+        places = {line: place for place, line in enumerate(lines)}
+        waits = dict.fromkeys(lines, 0)
+        for line in lines:
+            for after in self._after(line):
+                waits[after] += 1
+        ready = [places[line] for line, count in waits.items() if count == 0]
+        heapify(ready)
+        ordered = []
+        while ready:
+            line = lines[heappop(ready)]
+            ordered.append(line)
+            for after in self._after(line):
+                waits[after] -= 1
+                if waits[after] == 0:
+                    heappush(ready, places[after])
+        self._program.lines = ordered
+
+
+def _takes_over(line: Line, into: Tensor, value: Tensor) -> bool:
+    """Whether a line that reads ``into`` may write ``value`` over it."""
+    allowed = {(pair.input, pair.output) for pair in effects_of(line).in_place}
+    output = line.outputs.index(value)
+    read = [position for position, atom in enumerate(line.inputs) if atom is into]
+    return bool(read) and all((position, output) in allowed for position in read)

@@ -1,0 +1,185 @@
+"""
+A JAX program as a list of nodes to be: calls are inlined, and equations may be joined.
+
+The walk (:mod:`~arenaplan.formats.jaxpr.jaxpr_walk`) makes one :class:`Line` for each equation.
+Passes (:mod:`~arenaplan.formats.jaxpr.fold`) join equations to lines, and the last step
+(:mod:`~arenaplan.formats.jaxpr.emit`) makes a node of each line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from arenaplan.formats.jaxpr.jaxpr_operators import is_elementwise
+from arenaplan.graph.ops import Array, Shape
+
+RANDOM: Final = frozenset(["rng_uniform"])
+"""Primitives whose results differ from run to run, for any inputs."""
+
+
+@dataclass(slots=True, eq=False)
+class Tensor:
+    """An array of the program; the same object wherever the program mentions it."""
+
+    shape: Shape
+    dtype: str
+    kind: Literal["input", "constant", "activation"] = "activation"
+    name: str = ""
+    """Name of an input; those of other arrays follow from their place in the graph."""
+    is_outside: bool = False
+    """Whether it is an operand of the node that runs this program as its body."""
+    data: Any = None
+    """Content of a constant, if the program has it."""
+
+    @property
+    def operand(self) -> Array:
+        """The array as the table of operators sees it."""
+        return Array(self.shape, self.dtype, self.kind == "constant")
+
+
+@dataclass(slots=True, eq=False)
+class Number:
+    """A number in the text of the program. It has no bytes: its readers contain it."""
+
+    value: Any
+    shape: Shape
+    dtype: str
+
+
+Atom: TypeAlias = "Tensor | Number | None"
+"""An operand; ``None`` for a token, which only orders effects."""
+
+
+@dataclass(slots=True, eq=False)
+class Equation:
+    """One application of a primitive."""
+
+    primitive: str
+    inputs: list[Atom]
+    outputs: list[Tensor | None]
+    params: Mapping[str, Any]
+    source: Any
+    """The equation of JAX; ``None`` for a copy that an importer added."""
+    bodies: tuple[Program, ...] = ()
+    """Programs that it runs one at a time: loops and branches."""
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether equal operands give equal results, and nothing else happens."""
+        if self.primitive in RANDOM or (self.source is not None and self.source.effects):
+            return False
+        lines = (line for body in self.bodies for line in body.lines)
+        return all(equation.is_pure for line in lines for equation in line.equations)
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether each element of the result follows from the elements at the same place."""
+        return is_elementwise(self.primitive)
+
+    @property
+    def result(self) -> Tensor | None:
+        """The only result, if there is only one."""
+        return self.outputs[0] if len(self.outputs) == 1 else None
+
+
+def joined(first: Iterable[Equation], then: Iterable[Equation]) -> list[Equation]:
+    """Return equations of two lists, each once."""
+    return list(dict.fromkeys([*first, *then]))
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """
+    A node to be: equations that run as one, of which one is the operator.
+
+    Arrays between these equations have no bytes. A kernel reads operands through the equations
+    before the operator, and writes results through those behind it.
+    """
+
+    main: Equation
+    before: list[Equation] = field(default_factory=list)
+    behind: list[Equation] = field(default_factory=list)
+    is_formula: bool = False
+    """Whether equations before compute an operand from several arrays."""
+    name: str = ""
+    """Name of the operator, where it is not that of :attr:`main`."""
+
+    @property
+    def equations(self) -> list[Equation]:
+        """All equations, in an order in which they can run."""
+        return [*self.before, self.main, *self.behind]
+
+    @property
+    def outputs(self) -> list[Tensor | None]:
+        """Arrays that get bytes."""
+        return (self.behind[-1] if self.behind else self.main).outputs
+
+    @property
+    def inputs(self) -> list[Atom]:
+        """
+        Operands with bytes; those of the operator at their positions, unless this is a formula.
+
+        An operand that is read through equations is the operand of the first of these. A number
+        stands for operands that are computed from numbers alone.
+        """
+        if not self.before:
+            return list(self.main.inputs)
+        if self.is_formula:
+            return list(self._leaves(self.main.inputs))
+        return [self._leaf(atom) for atom in self.main.inputs]
+
+    def through(self, position: int) -> bool:
+        """Whether the operator reads an operand through equations before it."""
+        return self._maker(self.main.inputs[position]) is not None
+
+    def _maker(self, atom: Atom) -> Equation | None:
+        """Return the equation before the operator that makes an operand."""
+        return next((found for found in self.before if atom in found.outputs), None)
+
+    def _leaf(self, atom: Atom) -> Atom:
+        """Return the array with bytes that an operand shows, or the number that it is."""
+        leaves = list(self._leaves([atom]))
+        if leaves == [] and isinstance(atom, Tensor):
+            return Number(None, atom.shape, atom.dtype)
+        return leaves[0] if leaves else atom
+
+    def _leaves(self, atoms: Iterable[Atom]) -> Iterator[Tensor]:
+        """Yield each array with bytes that operands are computed from, once."""
+        makers = {out: found for found in self.before for out in found.outputs if out is not None}
+        todo, seen = list(atoms)[::-1], set[Tensor]()
+        while todo:
+            atom = todo.pop()
+            if not isinstance(atom, Tensor) or atom in seen:
+                continue
+            seen.add(atom)
+            if atom in makers:
+                todo += makers[atom].inputs[::-1]
+            else:
+                yield atom
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """A program whose calls are inlined."""
+
+    constants: list[Tensor]
+    inputs: list[Tensor | None]
+    lines: list[Line]
+    outputs: list[Atom]
+    ahead: list[Line] = field(default_factory=list)
+    """Lines that make constants, once for all runs."""
+
+    def readers(self) -> dict[Tensor, list[Line]]:
+        """Return the lines that read the bytes of each array, each line once."""
+        readers: dict[Tensor, list[Line]] = {}
+        for line in self.lines:
+            for atom in dict.fromkeys(line.inputs):
+                if isinstance(atom, Tensor):
+                    readers.setdefault(atom, []).append(line)
+        return readers
+
+    def makers(self) -> dict[Tensor, Line]:
+        """Return the line that makes each array."""
+        return {out: line for line in self.lines for out in line.outputs if out is not None}

@@ -1,0 +1,79 @@
+"""From a training step of JAX to a jaxpr, with the arguments that it donates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from arenaplan.formats.jaxpr.jaxpr_operators import CALLS
+from arenaplan.formats.jaxpr.unroll import unrolled
+from arenaplan.formats.trees import Donate, Pair, Subtree, donated_pairs, subtree
+
+
+class TracedStep(NamedTuple):
+    """A training step as a program."""
+
+    jaxpr: Any
+    pairs: list[Pair]
+    """Which result replaces which donated input, both by position among all leaves."""
+    donated: list[int]
+    """Positions of all donated inputs."""
+
+
+def traced_step(step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0) -> TracedStep:
+    """
+    Trace a step.
+
+    Raises
+    ------
+    TypeError
+        If a donated argument or result is no whole number.
+    IndexError
+        If there is no such argument or result.
+    ValueError
+        If a result has another structure or other types than the argument that it is to replace.
+    """
+    import jax
+
+    jaxpr, shapes = jax.make_jaxpr(step, return_shape=True)(*args)
+    types = jax.eval_shape(lambda *trees: trees, *args)
+    arguments = _subtree(types, 0)
+    if len(jaxpr.jaxpr.invars) != arguments.leaves:
+        raise ValueError("the step has static arguments: bind them with functools.partial")
+    results = _subtree(shapes, 0)
+    if donate is None:
+        marked = set(donated_inputs(jaxpr.jaxpr))
+        donate = [
+            at
+            for at, part in enumerate(arguments.parts)
+            if part.leaves and marked.issuperset(range(part.first, part.first + part.leaves))
+        ]
+    pairs, donated = donated_pairs(arguments, results, donate)
+    if unroll:
+        jaxpr = unrolled(jaxpr, unroll)
+    return TracedStep(jaxpr, pairs, donated)
+
+
+def donated_inputs(jaxpr: Any) -> list[int]:
+    """Return the inputs that a jaxpr donates: those that ``jax.jit`` around all of it was told."""
+    if len(jaxpr.eqns) != 1 or jaxpr.eqns[0].primitive.name not in CALLS:
+        return []
+    (call,) = jaxpr.eqns
+    marks = call.params.get("donated_invars") or ()
+    given = {id(atom) for atom, is_donated in zip(call.invars, marks, strict=False) if is_donated}
+    return [at for at, variable in enumerate(jaxpr.invars) if id(variable) in given]
+
+
+def _subtree(tree: Any, first: int) -> Subtree:
+    """Describe a tree of arrays."""
+    from jax import tree_util
+
+    def children(node: Any) -> list[Any]:
+        inside: list[Any] = tree_util.tree_flatten(node, is_leaf=lambda part: part is not node)[0]
+        return inside
+
+    def kind(node: Any) -> Any:
+        leaves, structure = tree_util.tree_flatten(node)
+        return structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
+
+    return subtree(tree, children, kind, first)

@@ -1,0 +1,208 @@
+"""From a jaxpr to a :class:`~arenaplan.formats.jaxpr.jaxpr_program.Program`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final, TypeAlias
+
+from arenaplan.base.errors import (
+    NestingTooDeep,
+    UnboundDim,
+    UnsupportedDtype,
+    UnsupportedOp,
+    UnsupportedSubgraph,
+)
+from arenaplan.base.quoting import quoted
+from arenaplan.formats.jaxpr.jaxpr_operators import BODIES, CALLS
+from arenaplan.formats.jaxpr.jaxpr_program import Atom, Equation, Line, Number, Program, Tensor
+from arenaplan.graph.ops import BITS, Shape
+from arenaplan.graph.sizes import checked_bytes
+
+_DEEPEST: Final = 100
+"""Most jaxprs inside each other."""
+
+_Scope: TypeAlias = "dict[Any, Atom]"
+"""Operand by variable of one jaxpr."""
+
+
+class Walk:
+    """
+    One reading of a jaxpr.
+
+    Parameters
+    ----------
+    core : module
+        ``jax.extend.core``, given because it is imported late.
+    depth : int, default 0
+        How many jaxprs this one is inside of.
+    """
+
+    def __init__(self, core: Any, depth: int = 0) -> None:
+        self._core = core
+        self._depth = depth
+        self._lines: list[Line] = []
+
+    def run(self, jaxpr: Any, constants: Collection[int] = ()) -> Program:
+        """Return the program of a closed jaxpr, some of whose inputs never change."""
+        inputs = [
+            _tensor(name, variable.aval, "constant" if i in constants else "input")
+            for i, (variable, name) in enumerate(
+                zip(jaxpr.jaxpr.invars, _input_names(jaxpr.jaxpr), strict=True)
+            )
+        ]
+        return self._program(jaxpr, inputs)
+
+    def run_body(self, jaxpr: Any) -> Program:
+        """Return the program of a jaxpr whose inputs are somewhere else."""
+        inputs = [
+            _tensor(f"operand:{position}", variable.aval, "constant")
+            for position, variable in enumerate(_open(jaxpr).invars)
+        ]
+        for tensor in inputs:
+            if tensor is not None:
+                tensor.is_outside = True
+        return self._program(jaxpr, inputs)
+
+    def _program(self, jaxpr: Any, inputs: list[Tensor | None]) -> Program:
+        """Read the equations."""
+        scope = self._constants(jaxpr)
+        constants = [atom for atom in scope.values() if isinstance(atom, Tensor)]
+        scope.update(zip(_open(jaxpr).invars, inputs, strict=True))
+        self._equations(_open(jaxpr), scope)
+        outputs = [_atom(atom, scope) for atom in _open(jaxpr).outvars]
+        return Program(constants, inputs, self._lines, outputs)
+
+    def _constants(self, jaxpr: Any) -> _Scope:
+        """Declare the constants that a jaxpr closes over."""
+        variables = _open(jaxpr).constvars
+        data = getattr(jaxpr, "consts", None) or [None] * len(variables)
+        scope: _Scope = {}
+        for variable, content in zip(variables, data, strict=True):
+            scope[variable] = tensor = _tensor("a constant", variable.aval, "constant")
+            if tensor is not None:
+                tensor.name, tensor.data = "", content
+        return scope
+
+    def _equations(self, jaxpr: Any, scope: _Scope) -> None:
+        """Append the lines of a jaxpr."""
+        for equation in jaxpr.eqns:
+            name = equation.primitive.name
+            if name in CALLS:
+                self._call(equation, scope)
+            else:
+                self._append(equation, name, scope)
+
+    def _call(self, equation: Any, scope: _Scope) -> None:
+        """Inline the jaxpr that an equation calls."""
+        name = equation.primitive.name
+        inner = called(equation)
+        if inner is None or len(_open(inner).invars) != len(equation.invars):
+            raise UnsupportedSubgraph(f"primitive {quoted(name)} does not say what it calls")
+        values = [_atom(atom, scope) for atom in equation.invars]
+        inside = self._constants(inner) | dict(zip(_open(inner).invars, values, strict=True))
+        self._deeper(name)
+        self._equations(_open(inner), inside)
+        self._depth -= 1
+        for variable, atom in zip(equation.outvars, _open(inner).outvars, strict=True):
+            scope[variable] = _atom(atom, inside)
+
+    def _deeper(self, name: str) -> None:
+        """Note that something inside is read."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise NestingTooDeep(f"{quoted(name)} is inside more than {_DEEPEST} others")
+
+    def _append(self, equation: Any, name: str, scope: _Scope) -> None:
+        """Append the line of an equation."""
+        inputs = [_atom(atom, scope) for atom in equation.invars]
+        bodies = tuple(self._bodies(equation, name))
+        outputs: list[Tensor | None] = []
+        for variable in equation.outvars:
+            outputs.append(_tensor(f"a result of {name}", variable.aval, "activation"))
+            scope[variable] = outputs[-1]
+        found = Equation(name, inputs, outputs, equation.params, equation, bodies)
+        self._lines.append(Line(found))
+
+    def _bodies(self, equation: Any, name: str) -> Iterator[Program]:
+        """Yield the programs that a node runs, except those that work on single elements."""
+        is_control_flow = name in BODIES
+        for jaxpr in self._jaxprs(equation.params.values()):
+            inner = _open(jaxpr)
+            if is_control_flow:
+                self._deeper(name)
+                yield Walk(self._core, self._depth).run_body(jaxpr)
+                self._depth -= 1
+            elif any(getattr(variable.aval, "shape", None) != () for variable in inner.invars):
+                raise UnsupportedSubgraph(f"primitive {quoted(name)} runs a jaxpr in unknown ways")
+
+    def _jaxprs(self, params: Iterable[Any]) -> Iterator[Any]:
+        """Yield the jaxprs among parameters, and in tuples of them."""
+        for param in params:
+            if isinstance(param, (self._core.ClosedJaxpr, self._core.Jaxpr)):
+                yield param
+            elif isinstance(param, (list, tuple)):
+                yield from self._jaxprs(param)
+
+
+def called(equation: Any) -> Any:
+    """Return the jaxpr that an equation calls, ``None`` if it does not say which."""
+    params = equation.params
+    return next((params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in params), None)
+
+
+def _open(jaxpr: Any) -> Any:
+    """Return a jaxpr without the constants that it closes over."""
+    return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def _atom(atom: Any, scope: _Scope) -> Atom:
+    """Return the operand that a variable or a literal is."""
+    if not hasattr(atom, "val"):
+        return scope[atom]
+    shape, dtype = _type_of("a number", atom.aval)
+    return Number(atom.val, shape, dtype)
+
+
+def _input_names(jaxpr: Any) -> list[str]:
+    """Return the names of the arguments if they are known, and else numbers."""
+    info = getattr(jaxpr, "debug_info", None)
+    names = [str(name) for name in getattr(info, "arg_names", None) or ()]
+    if len(names) == len(jaxpr.invars) == len(set(names)):
+        return names
+    return [f"in{position}" for position in range(len(jaxpr.invars))]
+
+
+def _tensor(name: str, aval: Any, kind: Any) -> Tensor | None:
+    """Return a new array; ``None`` for a token."""
+    if "Token" in type(aval).__name__:
+        return None
+    shape, dtype = _type_of(name, aval)
+    checked_bytes(name, shape, dtype)
+    return Tensor(shape, dtype, kind, "" if kind == "activation" else name)
+
+
+def _type_of(name: str, aval: Any) -> tuple[Shape, str]:
+    """Return shape and element type of an array."""
+    if "Ref" in type(aval).__name__:
+        raise UnsupportedOp(f"{quoted(name)} is a reference that is written in place")
+    sizes, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
+    if sizes is None or dtype is None:
+        raise UnsupportedDtype(f"{quoted(name)} is no array: {quoted(str(aval))}")
+    shape = tuple(_dim(name, dim) for dim in sizes)
+    kind = str(dtype)
+    if kind in BITS:
+        return shape, kind
+    if kind.startswith("key<"):  # A key of random numbers is some bytes.
+        return (*shape, int(dtype.itemsize)), "uint8"
+    raise UnsupportedDtype(f"{quoted(name)} has the unknown type {quoted(kind)}")
+
+
+def _dim(name: str, dim: Any) -> int:
+    """Return a dimension."""
+    try:
+        return int(dim.__index__())
+    except Exception as error:
+        # Symbolic dimensions raise errors of their own.
+        raise UnboundDim(
+            f"a dimension of {quoted(name)} is {quoted(str(dim))}; trace with numbers"
+        ) from error

@@ -1,0 +1,118 @@
+"""
+The ONNX importer.
+
+A model is read in one pass over its nodes (:mod:`~arenaplan.formats.onnx.walk`).
+The facts about operators are in tables, each in a module of its own: the shapes of their
+results (:data:`~arenaplan.formats.onnx.rules.RULES`), their evaluation on constant inputs
+(:data:`~arenaplan.formats.onnx.evaluate.EVALUATORS`), and their canonical operators
+(:data:`~arenaplan.formats.onnx.operators.OPERATORS`).
+
+Models are untrusted. Planning opens no file but the model's own, and allocates nothing
+whose size the model merely claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from arenaplan.base.errors import NotAModel
+from arenaplan.graph.sizes import Bind
+
+try:
+    import onnx  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "reading ONNX models needs the package 'onnx': pip install 'arenaplan[onnx]'"
+    ) from error
+
+from arenaplan.formats.onnx.external import Folder
+from arenaplan.formats.onnx.file import Source, is_text, read_model
+from arenaplan.formats.onnx.onnx_flow import emit_flow
+from arenaplan.formats.onnx.tensors import StoredTensor
+from arenaplan.formats.onnx.walk import Walk
+
+if TYPE_CHECKING:
+    from arenaplan.graph import Graph
+
+__all__ = ["load_onnx", "open_onnx"]
+
+
+def load_onnx(source: Source, *, bind: Bind | None = None) -> Graph:
+    """
+    Read an ONNX model.
+
+    Parameters
+    ----------
+    source : path, bytes or onnx.ModelProto
+        The model. Weights in files of their own are found only beside a path.
+    bind : mapping, optional
+        Numbers for symbolic dimensions by name, ``{"batch": 1}``, and whole shapes for
+        inputs by name, ``{"image": (1, 3, 224, 224)}``. A number or shape for a value whose size
+        data decides is an upper bound, with which the graph is made.
+
+    Returns
+    -------
+    Graph
+        The model without constants: shapes are numbers, nodes that only compute
+        constants are gone, functions and decided branches are in their callers' place. Other
+        branches and loops are nodes with bodies.
+        A graph input that has an initializer is a constant.
+
+    Raises
+    ------
+    PlannerError
+        If the model is malformed or cannot be planned; the message names the place.
+    OSError
+        If the file cannot be read.
+
+    Examples
+    --------
+    >>> from onnx import TensorProto, helper
+    >>> x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 8])
+    >>> y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    >>> relu = helper.make_node("Relu", ["x"], ["y"])
+    >>> model = helper.make_model(helper.make_graph([relu], "one layer", [x], [y]))
+    >>> graph = load_onnx(model, bind={"batch": 4})
+    >>> graph.find("y").shape
+    (4, 8)
+    """
+    return open_onnx(source)(bind)
+
+
+def open_onnx(source: Source) -> Callable[[Bind | None], Graph]:
+    """
+    Read an ONNX model, and return a function that makes its graph for given numbers.
+
+    The graphs share the model's weights.
+
+    Raises
+    ------
+    PlannerError, OSError
+        As :func:`load_onnx`, and so does the function.
+    """
+    model, path = read_model(source)
+    name = model.graph.name or (path.stem if path is not None else "")
+    folder = Folder(None if path is None else path.absolute().parent)
+    tensors: dict[str, StoredTensor] = {}
+
+    def graph_with(bind: Bind | None) -> Graph:
+        try:
+            graph = Walk(model, name, folder, bind, tensors, emit_flow).run()
+            _check_text(graph)
+        except (AttributeError, TypeError, UnicodeDecodeError) as error:
+            # protobuf hands out bytes for text that is not UTF-8, or refuses to.
+            if is_text(model):
+                raise
+            raise NotAModel(f"a name in the model is not UTF-8: {error}") from error
+        graph.target = "numpy"
+        return graph
+
+    return graph_with
+
+
+def _check_text(graph: Graph) -> None:
+    """Raise TypeError if a name is not text."""
+    "".join([value.name for value in graph.values])
+    "".join([text for node in graph.nodes for text in (node.name, node.op, node.domain)])
+    "".join([graph.name])

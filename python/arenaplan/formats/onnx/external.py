@@ -1,0 +1,191 @@
+"""
+External data: weights in files beside the model.
+
+A model names those files, and models are untrusted. So a location is checked twice:
+as text when the model is read, which opens nothing, and against the file system when
+an executor first asks for the weights. Nothing outside the model's folder is read,
+neither through ``..`` nor through links.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from arenaplan.base.errors import (
+    ExternalDataMissing,
+    ExternalDataPath,
+    ExternalDataRange,
+    TensorPayloadMismatch,
+)
+from arenaplan.base.quoting import quoted
+from arenaplan.graph.sizes import MAX_BYTES
+
+_DRIVE = re.compile(r"[A-Za-z]:")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
+
+
+class Span(NamedTuple):
+    """The place of the bytes of a tensor."""
+
+    location: str
+    """Path relative to the model's folder, with ``/`` between its parts."""
+    offset: int
+    length: int
+
+
+def read_span(name: str, entries: Iterable[tuple[str, str]], length: int) -> Span:
+    """
+    Return where tensor ``name`` of ``length`` bytes is stored, without opening anything.
+
+    Raises
+    ------
+    ExternalDataPath, ExternalDataRange, TensorPayloadMismatch
+        If no file in the model's folder could hold it there.
+    """
+    fields = dict(entries)
+    location = fields.get("location", "")
+    offset = _number(name, fields, "offset", 0)
+    stored = _number(name, fields, "length", length)
+    if offset < 0 or stored < 0 or offset + stored > MAX_BYTES // 2:
+        raise ExternalDataRange(
+            f"tensor {quoted(name)}: external data at offset {offset} with length {stored} "
+            "lies in no file"
+        )
+    if stored != length:
+        raise TensorPayloadMismatch(
+            f"tensor {quoted(name)} has {stored} bytes of external data; its shape needs {length}"
+        )
+    _check_text(name, location)
+    return Span(location, offset, length)
+
+
+def _number(name: str, fields: dict[str, str], key: str, default: int) -> int:
+    """Return the number that an entry spells."""
+    text = fields.get(key)
+    if text is None:
+        return default
+    if not _NUMBER.fullmatch(text):
+        raise ExternalDataRange(
+            f"tensor {quoted(name)}: the {key} {quoted(text)} of its external data is no number"
+        )
+    return int(text)
+
+
+def _check_text(name: str, location: str) -> None:
+    """Refuse a location that leads out of the model's folder, on any system."""
+    parts = location.split("/")
+    reason = None
+    if not location:
+        reason = "is empty"
+    elif "\0" in location:
+        reason = "contains a zero byte"
+    elif "\\" in location:
+        reason = "contains a backslash; parts of a path are separated by '/'"
+    elif location.startswith("/") or _DRIVE.match(location):
+        reason = "is absolute"
+    elif ".." in parts:
+        reason = "contains '..'"
+    elif all(part in ("", ".") for part in parts):
+        reason = "names no file"
+    if reason is not None:
+        raise ExternalDataPath(
+            f"tensor {quoted(name)}: the location {quoted(location)} of its external data {reason}"
+        )
+
+
+@dataclass
+class Folder:
+    """The folder of a model, as far as its external data is concerned."""
+
+    path: Path | None
+    """``None`` if the model was not read from a file."""
+
+    def read(self, name: str, span: Span) -> memoryview:
+        """
+        Return the bytes of tensor ``name``, read-only.
+
+        They are read and not mapped: a file that is cut off later would end the process, and
+        one that is changed later would change results.
+
+        Raises
+        ------
+        ExternalDataMissing, ExternalDataPath, ExternalDataRange
+            If the file is not there, is not a plain file of this folder, or is too short.
+        """
+        if not span.length:
+            return memoryview(b"")
+        location = span.location
+        if self.path is None:
+            raise ExternalDataMissing(
+                f"tensor {quoted(name)} is stored in {quoted(location)}, and the model was not "
+                "read from a file, so there is no folder to look in"
+            )
+        path = self.path
+        parts = [part for part in location.split("/") if part not in ("", ".")]
+        try:
+            for part in parts[:-1]:
+                path = path / part
+                if not stat.S_ISDIR(os.lstat(path).st_mode):
+                    raise _refused(name, path, "is a link or no folder")
+            path = path / parts[-1]
+            expected = os.lstat(path)
+            _check_file(name, path, expected)
+            with open(path, "rb", buffering=0) as file:
+                opened = os.fstat(file.fileno())
+                if not os.path.samestat(expected, opened):
+                    raise _refused(name, path, "was replaced while it was opened")
+                return _bytes_of(name, file, span, opened.st_size)
+        except FileNotFoundError:
+            raise ExternalDataMissing(
+                f"tensor {quoted(name)} is stored in {str(path)!r}, which does not exist"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise ExternalDataMissing(
+                f"tensor {quoted(name)} is stored in {str(path)!r}, which cannot be read: {error}"
+            ) from error
+
+
+def _bytes_of(name: str, file: io.FileIO, span: Span, size: int) -> memoryview:
+    """Return the bytes of one tensor."""
+    end = span.offset + span.length
+    # Bytes that the file does not have are not allocated.
+    if end <= size:
+        memory = memoryview(bytearray(span.length))
+        file.seek(span.offset)
+        done = 0
+        while done < span.length:
+            count = file.readinto(memory[done:])
+            if not count:
+                size = span.offset + done
+                break
+            done += count
+        else:
+            return memory.toreadonly()
+    raise ExternalDataRange(
+        f"tensor {quoted(name)} ends at byte {end} of {quoted(span.location)}, which has {size}"
+    )
+
+
+def _check_file(name: str, path: Path, status: os.stat_result) -> None:
+    """Refuse anything but one plain file with one name."""
+    if stat.S_ISLNK(status.st_mode):
+        raise _refused(name, path, "is a symbolic link")
+    if not stat.S_ISREG(status.st_mode):
+        raise _refused(name, path, "is not a plain file")
+    if status.st_nlink > 1:
+        raise _refused(name, path, "has several names (hard links)")
+
+
+def _refused(name: str, path: Path, reason: str) -> ExternalDataPath:
+    """Return the error for a file that external data must not be read from."""
+    return ExternalDataPath(
+        f"tensor {quoted(name)}: its external data {str(path)!r} {reason}; "
+        "copy the file into the model's folder"
+    )

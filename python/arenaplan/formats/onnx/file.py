@@ -1,0 +1,140 @@
+"""Reading the file: bytes to a model, and the versions of its operator sets."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import ModelProto, OperatorSetIdProto, defs
+
+from arenaplan.base.errors import ModelTooLarge, NestingTooDeep, NotAModel, UnsupportedOpset
+from arenaplan.base.quoting import quoted
+from arenaplan.formats.onnx.node_order import MAX_NESTING
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | ModelProto"
+
+MAX_FILE = 2**31 - 1
+"""Largest message that protobuf reads."""
+
+
+def read_model(source: Source) -> tuple[ModelProto, Path | None]:
+    """
+    Return a model, and the path it was read from.
+
+    Raises
+    ------
+    NotAModel, ModelTooLarge, NestingTooDeep
+        If the content is not that of a model, or no reader of the format can take it.
+    OSError
+        If the file cannot be read.
+    """
+    if isinstance(source, ModelProto):
+        return _checked(source, "the model"), None
+    if isinstance(source, bytes):
+        return _parse(source, "the data"), None
+    path = Path(source)
+    with open(path, "rb", opener=_open_at_once) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise NotAModel(f"{str(path)!r} is not a plain file")
+        if status.st_size > MAX_FILE:
+            raise ModelTooLarge(
+                f"{str(path)!r} has {status.st_size} bytes; a model without its weights has "
+                f"at most {MAX_FILE}"
+            )
+        return _parse(file.read(), repr(str(path))), path
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting, as one would for the other end of a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _parse(data: bytes, what: str) -> ModelProto:
+    """Decode a model."""
+    if len(data) > MAX_FILE:
+        raise ModelTooLarge(f"{what} has {len(data)} bytes; a model has at most {MAX_FILE}")
+    try:
+        model = ModelProto.FromString(data)
+    except DecodeError as error:
+        if "depth" in str(error).lower():
+            raise NestingTooDeep(
+                f"{what} nests subgraphs deeper than {MAX_NESTING}, which is as deep as "
+                "readers of the format can follow"
+            ) from error
+        raise NotAModel(f"{what} is no ONNX model: {error}") from error
+    return _checked(model, what)
+
+
+def _checked(model: ModelProto, what: str) -> ModelProto:
+    """Refuse a message that happens to decode."""
+    if not model.HasField("graph") or not (model.ir_version or model.opset_import):
+        raise NotAModel(f"{what} is no ONNX model: it has no graph or no version")
+    return model
+
+
+def is_text(model: ModelProto) -> bool:
+    """Return whether all text in a model is UTF-8; slow."""
+    pending: list[Any] = [model]
+    while pending:
+        message = pending.pop()
+        try:
+            fields = message.ListFields()
+        except UnicodeDecodeError:
+            return False
+        for field, value in fields:
+            if field.type == field.TYPE_MESSAGE:
+                pending.extend([value] if hasattr(value, "ListFields") else value)
+            elif field.type == field.TYPE_STRING:
+                texts = [value] if isinstance(value, (str, bytes)) else value
+                if not all(isinstance(text, str) for text in texts):
+                    return False
+    return True
+
+
+def domain_name(domain: str) -> str:
+    """Return the name of an operator set; the standard one has two."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def read_versions(imports: Iterable[OperatorSetIdProto], what: str) -> dict[str, int]:
+    """
+    Return the versions of operator sets that a model or function uses.
+
+    Raises
+    ------
+    UnsupportedOpset
+        If one is listed twice, or newer than the installed ``onnx`` knows.
+    """
+    versions: dict[str, int] = {}
+    for entry in imports:
+        domain, version = domain_name(entry.domain), entry.version
+        if domain in versions:
+            raise UnsupportedOpset(f"{what} imports operator set {_shown(domain)} twice")
+        newest = defs.onnx_opset_version() if not domain else None
+        if version < 1 or (newest is not None and version > newest):
+            raise UnsupportedOpset(
+                f"{what} imports version {version} of operator set {_shown(domain)}; "
+                f"known are 1 to {newest or 'any'}"
+            )
+        versions[domain] = version
+    return versions
+
+
+def version_of(domain: str, versions: Mapping[str, int], what: str) -> int:
+    """Return the version of ``domain``, which ``what`` uses."""
+    version = versions.get(domain)
+    if version is None:
+        raise UnsupportedOpset(
+            f"{what} is of operator set {_shown(domain)}, of which no version is imported"
+        )
+    return version
+
+
+def _shown(domain: str) -> str:
+    """Return the name of an operator set for a message."""
+    return quoted(domain or "ai.onnx")

@@ -1,0 +1,98 @@
+"""Operators of the standard that are imported as the function that defines them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from onnx import AttributeProto, FunctionProto, NodeProto, defs
+
+from arenaplan.base.errors import UnsupportedOp
+from arenaplan.formats.onnx.op import Op
+from arenaplan.formats.onnx.rules.schema_rules import type_of
+
+INLINED: Final[Mapping[str, frozenset[str]]] = {
+    "": frozenset(
+        [
+            "CausalConvWithState",
+            "NegativeLogLikelihoodLoss",
+            "SoftmaxCrossEntropyLoss",
+        ]
+    ),
+    "ai.onnx.preview": frozenset(["FlexAttention"]),
+}
+"""
+Operators that are replaced by their function, by domain.
+
+They are no more than a short chain of other operators, whose values the planner places better than
+a kernel could that made all of them in scratch memory.
+"""
+
+
+def body_of(
+    op: Op, attributes: Sequence[tuple[str, AttributeProto]], versions: Mapping[str, int]
+) -> FunctionProto:
+    """
+    Return the function that defines an operator of :data:`INLINED`.
+
+    Parameters
+    ----------
+    attributes : sequence
+        Its attributes by name, those of a surrounding call among them.
+    versions : mapping
+        Versions of the operator sets.
+
+    Raises
+    ------
+    UnsupportedOp
+        If it has none in this version of its operator set.
+    """
+    try:
+        # The type stubs of the package lack most of what a schema has.
+        schema: Any = defs.get_schema(op.type, op.version, op.domain)
+    except defs.SchemaError:
+        raise _without(op) from None
+    version = versions.get("", op.version)
+    given = dict(attributes)
+    function = FunctionProto()
+    if schema.has_function:
+        known = [each for each in schema.function_opset_versions if each <= version]
+        # A function of an older operator set holds until a newer one replaces it.
+        data = schema.get_function_with_opset_version(max(known, default=schema.since_version))
+        if data is None:
+            raise _without(op)
+        function.ParseFromString(data)
+    elif schema.has_context_dependent_function:
+        known = [e for e in schema.context_dependent_function_opset_versions if e <= version]
+        inputs = [f"i{slot}" if each else "" for slot, each in enumerate(op.inputs)]
+        node = NodeProto(op_type=op.type, domain=op.domain, input=inputs)
+        node.output.extend(f"o{slot}" if name else "" for slot, name in enumerate(op.outputs))
+        for name, proto in given.items():
+            node.attribute.add().CopyFrom(proto)
+            node.attribute[-1].name = name
+        types = [b"" if each is None else type_of(each).SerializeToString() for each in op.inputs]
+        data = schema.get_context_dependent_function_with_opset_version(
+            max(known, default=schema.since_version), node.SerializeToString(), types
+        )
+        function.ParseFromString(data)
+    else:
+        raise _without(op)
+    if not function.node:
+        raise _without(op)
+    imported = {each.domain for each in function.opset_import}
+    for domain, number in versions.items():
+        if domain not in imported:
+            function.opset_import.add(domain=domain, version=number)
+    stated = {default.name for default in function.attribute_proto}
+    for name, attribute in schema.attributes.items():
+        if name not in stated and attribute.default_value.type:
+            function.attribute_proto.add().CopyFrom(attribute.default_value)
+    return function
+
+
+def _without(op: Op) -> UnsupportedOp:
+    domain = op.domain or "ai.onnx"
+    return UnsupportedOp(
+        f"{op.label}: {domain}::{op.type} version {op.version} is not defined by a function "
+        "that the installed package onnx knows"
+    )

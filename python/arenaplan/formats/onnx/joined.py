@@ -1,0 +1,56 @@
+"""
+Concatenations of concatenations.
+
+A dense block joins the first two of its values, then the first three, and so on. Every value
+is then an operand of many concatenations, and could be a piece of only one of them. But a
+concatenation that begins with all operands of an earlier one begins with that one as a whole:
+written so, each is a piece of the next, and all of them are the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TypeAlias
+
+from arenaplan.formats.onnx.op import Op, Operand, Result
+
+Joined: TypeAlias = dict[tuple[int, int], tuple[list[int], Operand]]
+"""By first operand and axis: the operands of the latest concatenation, and its result."""
+
+
+def nested(op: Op, results: Sequence[Result], joined: Joined) -> list[Operand | None]:
+    """Return the operands of a concatenation, those of an earlier one as its result."""
+    shape, _ = results[0]
+    axis = _axis(op, len(shape))
+    own = _indices(op.inputs)
+    # Where rows of the operands alternate, the earlier one would be copied, not shown.
+    if own is None or prod(shape[:axis]) != 1:
+        return op.inputs
+    known = joined.get((own[0], axis))
+    if known is None:
+        return op.inputs
+    before, whole = known
+    if len(before) < len(own) and own[: len(before)] == before:
+        return [whole, *op.inputs[len(before) :]]
+    return op.inputs
+
+
+def note(
+    op: Op, operands: Sequence[Operand | None], result: Operand | None, joined: Joined
+) -> None:
+    """Remember a concatenation of ``operands``, those that it has in the model."""
+    own = _indices(operands)
+    if own is not None and result is not None and len(own) > 1:
+        joined[own[0], _axis(op, len(result.shape))] = (own, result)
+
+
+def _indices(operands: Sequence[Operand | None]) -> list[int] | None:
+    """Return the values that are joined; ``None`` if some are constants or left out."""
+    found = [known.index for known in operands if known is not None and known.source is None]
+    indices = [index for index in found if index is not None]
+    return indices if len(indices) == len(operands) and indices else None
+
+
+def _axis(op: Op, rank: int) -> int:
+    return op.axis(op.integer("axis", 1), rank)

@@ -1,0 +1,379 @@
+"""Operators and operands, as the importer sees them before they are part of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from onnx import AttributeProto, TensorProto
+
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand, OutOfMemory, PlannerError
+from arenaplan.base.quoting import quoted
+from arenaplan.formats.onnx.external import Folder
+from arenaplan.formats.onnx.folding import Folded, compute, peek, quantized_source
+from arenaplan.formats.onnx.tensors import StoredTensor
+from arenaplan.graph.ops import Shape
+from arenaplan.graph.origin import Origin
+from arenaplan.graph.values import Quantized
+
+if TYPE_CHECKING:
+    from arenaplan.formats.onnx.folding import Budget
+    from arenaplan.formats.onnx.remembered import Facts
+
+Source: TypeAlias = "np.ndarray | StoredTensor | Folded | None"
+Scope: TypeAlias = "MutableMapping[str, Operand | TensorProto | None]"
+"""Meanings of names; a stored tensor is itself until it is used."""
+
+Result: TypeAlias = tuple[Shape, str]
+"""Shape and element type of an output."""
+
+# Looking these up in the class of a message is slow, and there are many attributes.
+_KINDS = AttributeProto.AttributeType.Value
+_UNDEFINED, _FLOAT, _INT, _STRING = map(_KINDS, ("UNDEFINED", "FLOAT", "INT", "STRING"))
+_TENSOR, _GRAPH, _FLOATS, _INTS = map(_KINDS, ("TENSOR", "GRAPH", "FLOATS", "INTS"))
+_STRINGS = _KINDS("STRINGS")
+
+MAX_LIST = 4096
+"""Most numbers that an operand which says a shape, axes or sizes can have."""
+
+
+class DataDependent(Exception):
+    """
+    A result's shape depends on data that is only known when the model runs.
+
+    Parameters
+    ----------
+    operand : Operand, optional
+        The value that decides, if it is a single one.
+    error : PlannerError, optional
+        The refusal of a model in which that is so; a general one if left out.
+    """
+
+    def __init__(self, operand: Operand | None = None, error: PlannerError | None = None) -> None:
+        super().__init__()
+        self.operand = operand
+        self.error = error
+
+
+class Operand:
+    """A value: its shape and type, and where its data comes from if it never changes."""
+
+    __slots__ = ("dtype", "index", "inline", "name", "shape", "source")
+
+    def __init__(
+        self,
+        name: str,
+        shape: Shape,
+        dtype: str,
+        source: Source = None,
+        inline: bool = False,
+        index: int | None = None,
+    ) -> None:
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.source = source
+        """Data of a constant, or how to get it; ``None`` for what is computed at run time.
+        An array is repeated to the operand's shape."""
+        self.inline = inline
+        """Whether this is a constant whose data can be had without opening another file."""
+        self.index = index
+        """The value in the graph, once it is part of it."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether this is a constant."""
+        return self.source is not None
+
+    def __call__(self) -> np.ndarray:
+        """Return a constant's data as executors want it: contiguous and aligned."""
+        try:
+            return np.require(compute(self, None), requirements=["C", "A"])
+        except MemoryError as error:
+            raise OutOfMemory(
+                f"constant {quoted(self.name)} of shape {self.shape} does not fit into memory"
+            ) from error
+
+    def quantized(self) -> Quantized | None:
+        """Return the integers that a constant stands for, if DequantizeLinear makes it of such."""
+        return quantized_source(self)
+
+
+class Pending(Operand):
+    """A value whose size is not known yet: nodes that read it wait, too."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, (), "bool")
+
+
+class Items(Operand):
+    """A sequence of a known number of values, which no memory holds as one."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, name: str, items: Iterable[Operand]) -> None:
+        super().__init__(name, (), "bool")
+        self.items = tuple(items)
+
+
+class Absent(Operand):
+    """An optional value that is not there."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, (), "bool")
+
+
+class Op:
+    """One operator with its operands, and typed access to its attributes."""
+
+    __slots__ = (
+        "attributes",
+        "budget",
+        "domain",
+        "facts",
+        "inputs",
+        "looked",
+        "name",
+        "origin",
+        "outputs",
+        "type",
+        "version",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        type: str,  # noqa: A002
+        domain: str,
+        version: int,
+        inputs: list[Operand | None],
+        outputs: list[str],
+        attributes: Mapping[str, Any],
+        budget: Budget,
+    ) -> None:
+        self.name = name
+        self.origin: Origin | None = None
+        """Layer and line of source, for reports; set after the operator was made."""
+        self.facts: Facts | None = None
+        """What is known of all operators that are alike; set after the operator was made."""
+        self.looked = False
+        """Whether a rule looked at the data of a constant."""
+        self.type = type
+        self.domain = domain
+        self.version = version
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attributes = attributes
+        self.budget = budget
+
+    # -- messages --------------------------------------------------------------
+
+    @property
+    def label(self) -> str:
+        """The name of this operator in a message."""
+        if self.name:
+            return f"node {quoted(self.name)} ({self.type})"
+        made = next((output for output in self.outputs if output), "")
+        return f"the {self.type} node that produces {quoted(made)}"
+
+    def error(self, kind: type[PlannerError], text: str) -> PlannerError:
+        """Return an error with a message that names this operator."""
+        return kind(f"{self.label}: {text}")
+
+    # -- operands --------------------------------------------------------------
+
+    def input(self, position: int) -> Operand:
+        """Return a required operand."""
+        operand = self.inputs[position] if position < len(self.inputs) else None
+        if operand is None:
+            raise self.error(InvalidOperand, f"input {position} is missing")
+        return operand
+
+    def optional(self, position: int) -> Operand | None:
+        """Return an operand that may be left out."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
+    def array(self, position: int) -> np.ndarray:
+        """Return the data of a constant operand."""
+        operand = self.input(position)
+        self.looked = True
+        data = peek(operand, self.budget)
+        if data is None:
+            raise DataDependent(operand)
+        return data
+
+    def numbers(self, position: int) -> Shape:
+        """Return the whole numbers in a constant operand: a shape, axes or sizes."""
+        operand = self.input(position)
+        shape = operand.shape
+        if len(shape) > 1 or (shape and shape[0] > MAX_LIST):
+            raise self.error(
+                InvalidOperand, f"input {position} of shape {operand.shape} is no list"
+            )
+        if operand.dtype not in ("int64", "int32"):
+            raise self.error(InvalidOperand, f"input {position} holds {operand.dtype}, not int64")
+        self.looked = True
+        array = peek(operand, self.budget)
+        if array is None:
+            raise DataDependent(operand)
+        return tuple(array.tolist()) if shape else (array.item(),)
+
+    def scalar(self, position: int) -> int | float:
+        """Return the only element of a constant operand."""
+        operand = self.input(position)
+        if any(dim != 1 for dim in operand.shape) or operand.dtype.startswith("complex"):
+            raise self.error(InvalidOperand, f"input {position} is not a single number")
+        item = self.array(position).item()
+        return item if isinstance(item, int) else float(item)
+
+    # -- attributes ------------------------------------------------------------
+
+    def _attribute(self, name: str, kinds: type | tuple[type, ...], default: Any) -> Any:
+        value = self.attributes.get(name)
+        if value is None:
+            if default is None:
+                raise self.error(InvalidAttribute, f"attribute {name!r} is missing")
+            return default
+        if not isinstance(value, kinds):
+            raise self.error(InvalidAttribute, f"attribute {name!r} is {str(value)[:80]!r}")
+        return value
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """Return a whole number; required if it has no default."""
+        number: int = self._attribute(name, int, default)
+        return number
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """
+        Return whether an attribute is 1.
+
+        Raises
+        ------
+        InvalidAttribute
+            If it is neither 0 nor 1: runtimes do not agree on the meaning of other numbers.
+        """
+        number = self.integer(name, int(default))
+        if number not in (0, 1):
+            raise self.error(InvalidAttribute, f"{name} {number} is out of range")
+        return number == 1
+
+    def flags(self, *names: str) -> None:
+        """Refuse attributes that are neither 0 nor 1, of those that are there."""
+        for name in names:
+            self.flag(name)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return a string; required if it has no default."""
+        text: str = self._attribute(name, str, default)
+        return text
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """Return a list of whole numbers, or ``None`` if it is left out."""
+        value = self.attributes.get(name)
+        if value is None:
+            return None
+        # A list in a model holds elements of one type.
+        if not isinstance(value, tuple) or (value and type(value[0]) is not int):
+            raise self.error(InvalidAttribute, f"attribute {name!r} is not a list of whole numbers")
+        return value
+
+    def either(self, name: str, position: int) -> tuple[int, ...] | None:
+        """
+        Return numbers that older versions have as an attribute and newer ones as an input.
+
+        Raises
+        ------
+        DataDependent
+            If the input is computed at run time.
+        """
+        value = self.integers(name)
+        if value is None and self.optional(position) is not None:
+            return self.numbers(position)
+        return value
+
+    def axis(self, axis: int, rank: int, what: str = "axis") -> int:
+        """Return an axis counted from the front."""
+        if not -rank <= axis < rank:
+            raise self.error(
+                InvalidAttribute, f"{what} {axis} is out of range for {rank} dimensions"
+            )
+        return axis + rank if axis < 0 else axis
+
+    def axes(self, axes: Iterable[int], rank: int) -> tuple[int, ...]:
+        """Return distinct axes counted from the front, in the given order."""
+        result = tuple([self.axis(axis, rank) for axis in axes])
+        if len(set(result)) != len(result):
+            raise self.error(InvalidAttribute, f"an axis is repeated in {tuple(axes)}")
+        return result
+
+
+def decode_attributes(
+    protos: Sequence[AttributeProto],
+    owner: str,
+    folder: Folder,
+    bound: Mapping[str, AttributeProto] | None = None,
+) -> dict[str, Any]:
+    """
+    Return attributes as plain values: numbers, strings, tuples, tensors and graphs.
+
+    Parameters
+    ----------
+    bound : mapping, optional
+        If these are in the body of a function: the attributes of its call.
+    """
+    if bound is not None:
+        pairs = resolved_attributes(protos, bound)
+        return {name: _decode(proto, name, owner, folder) for name, proto in pairs}
+    result = {}
+    # Slicing a repeated field makes a list, which is faster to go through than the field.
+    for proto in protos[:]:
+        name = proto.name
+        result[name] = _decode(proto, name, owner, folder)
+    return result
+
+
+def resolved_attributes(
+    protos: Iterable[AttributeProto], bound: Mapping[str, AttributeProto] | None
+) -> list[tuple[str, AttributeProto]]:
+    """Return attributes by name, with those of the function's call where the body says so."""
+    pairs = []
+    for proto in protos:
+        if not proto.ref_attr_name:
+            pairs.append((proto.name, proto))
+        elif bound and proto.ref_attr_name in bound:
+            pairs.append((proto.name, bound[proto.ref_attr_name]))
+    return pairs
+
+
+def _decode(proto: AttributeProto, name: str, owner: str, folder: Folder) -> Any:
+    """Return the value of an attribute."""
+    kind = proto.type
+    if kind == _INTS:
+        return tuple(proto.ints[:])
+    if kind == _INT:
+        return proto.i
+    if kind == _FLOAT:
+        return proto.f
+    if kind == _STRING:
+        return _text(proto.s)
+    if kind == _TENSOR:
+        return StoredTensor(proto.t, f"{owner}.{name}", folder)
+    if kind == _FLOATS:
+        return tuple(proto.floats[:])
+    if kind == _STRINGS:
+        return tuple(_text(item) for item in proto.strings)
+    if kind == _GRAPH:
+        return proto.g
+    if kind == _UNDEFINED:
+        raise InvalidAttribute(f"node {quoted(owner)}: attribute {quoted(name)} has no type")
+    return proto
+
+
+def _text(data: bytes) -> str:
+    """Return a string attribute; bytes that are not UTF-8 survive as surrogates."""
+    return data.decode("utf-8", "surrogateescape")

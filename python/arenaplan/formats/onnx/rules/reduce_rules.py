@@ -1,0 +1,127 @@
+"""Shapes of operators that sum products, reduce or select."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
+from arenaplan.formats.onnx.op import Op, Operand, Result
+from arenaplan.formats.onnx.rules.elementwise_rules import broadcast
+from arenaplan.graph.ops import Shape
+
+# fmt: off
+REDUCTIONS = (
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
+    "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
+)
+# fmt: on
+
+
+def product_shape(op: Op, a: Shape, b: Shape) -> Shape:
+    """Return the shape of a matrix product."""
+    if not a or not b:
+        raise op.error(ShapeMismatch, f"shapes {a} and {b} have no product")
+    inner = b[-2] if len(b) > 1 else b[0]
+    if a[-1] != inner:
+        raise op.error(ShapeMismatch, f"shapes {a} and {b} have no product")
+    return broadcast(op, a[:-2], b[:-2]) + a[-2:-1] + (b[-1:] if len(b) > 1 else ())
+
+
+def matmul(op: Op) -> Sequence[Result]:
+    """Stacks of matrices."""
+    a, b = op.input(0), op.input(1)
+    if a.dtype != b.dtype:
+        raise op.error(InvalidOperand, f"its inputs are of the types {a.dtype} and {b.dtype}")
+    return ((product_shape(op, a.shape, b.shape), a.dtype),)
+
+
+def matmul_integer(op: Op) -> Sequence[Result]:
+    """Small integers make large ones."""
+    return ((product_shape(op, op.input(0).shape, op.input(1).shape), "int32"),)
+
+
+def qlinear_matmul(op: Op) -> Sequence[Result]:
+    """Operands and result have a scale and a zero point each; that of the result has its type."""
+    return ((product_shape(op, op.input(0).shape, op.input(3).shape), op.input(7).dtype),)
+
+
+def gemm(op: Op) -> Sequence[Result]:
+    """Two matrices, each possibly transposed, and an addend."""
+    a, b = op.input(0), op.input(1)
+    if len(a.shape) != 2 or len(b.shape) != 2:
+        raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} are no matrices")
+    if a.dtype != b.dtype:
+        raise op.error(InvalidOperand, f"its inputs are of the types {a.dtype} and {b.dtype}")
+    rows, inner = a.shape[::-1] if op.flag("transA") else a.shape
+    other, columns = b.shape[::-1] if op.flag("transB") else b.shape
+    if inner != other:
+        raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} have no product")
+    shape = (rows, columns)
+    c = op.optional(2)
+    if c is not None and broadcast(op, c.shape, shape) != shape:
+        raise op.error(
+            ShapeMismatch, f"an addend of shape {c.shape} for a product of shape {shape}"
+        )
+    return ((shape, a.dtype),)
+
+
+def reduced_axes(op: Op, rank: int) -> Shape:
+    """Return the axes that a reduction removes, in order."""
+    axes = op.either("axes", 1)
+    if not axes:
+        return () if op.flag("noop_with_empty_axes") else tuple(range(rank))
+    return tuple(sorted(op.axes(axes, rank)))
+
+
+def _without(op: Op, x: Operand, axes: Shape) -> Shape:
+    """Return a shape after reducing ``axes``."""
+    if op.flag("keepdims", default=True):
+        return tuple(1 if axis in axes else dim for axis, dim in enumerate(x.shape))
+    return tuple(dim for axis, dim in enumerate(x.shape) if axis not in axes)
+
+
+def reduction(op: Op) -> Sequence[Result]:
+    """One element for all along some axes."""
+    x = op.input(0)
+    return ((_without(op, x, reduced_axes(op, len(x.shape))), x.dtype),)
+
+
+def extremes(op: Op) -> Sequence[Result]:
+    """Two elements for each part of a tensor."""
+    x = op.input(0)
+    return (((*x.shape[: extremes_axis(len(x.shape))], 2), x.dtype),)
+
+
+def scale(op: Op) -> Sequence[Result]:
+    """A scale and a zero point."""
+    return (((), op.input(0).dtype), ((), "uint8"))
+
+
+def extremes_axis(rank: int) -> int:
+    """Return the first dimension of a part: of channels of images, else of rows."""
+    return 2 if rank > 3 else max(rank - 1, 0)
+
+
+def arg_reduction(op: Op) -> Sequence[Result]:
+    """A position along one axis."""
+    x = op.input(0)
+    axis = op.axis(op.integer("axis", 0), len(x.shape))
+    return ((_without(op, x, (axis,)), "int64"),)
+
+
+def top_k(op: Op) -> Sequence[Result]:
+    """The largest along one axis, and where they were."""
+    x = op.input(0)
+    op.flags("largest", "sorted")
+    axis = op.axis(op.integer("axis", -1), len(x.shape))
+    if op.version < 10:
+        count = op.integer("k")
+    else:
+        numbers = op.numbers(1)
+        if len(numbers) != 1:
+            raise op.error(InvalidOperand, f"k is {numbers}")
+        count = numbers[0]
+    if not 0 <= count <= x.shape[axis]:
+        raise op.error(InvalidAttribute, f"k is {count} of {x.shape[axis]} elements")
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    return ((shape, x.dtype), (shape, "int64"))

@@ -1,0 +1,153 @@
+"""Shapes of the operators that have no rule here, inferred by the package ``onnx``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from onnx import (
+    AttributeProto,
+    NodeProto,
+    OperatorSetIdProto,
+    TypeProto,
+    checker,
+    defs,
+    numpy_helper,
+    shape_inference,
+)
+
+from arenaplan.base.errors import InvalidAttribute, ShapeMismatch, UnsupportedDtype
+from arenaplan.base.quoting import quoted
+from arenaplan.formats.onnx.dims import Dim
+from arenaplan.formats.onnx.folding import peek
+from arenaplan.formats.onnx.op import Op, Operand
+from arenaplan.formats.onnx.rules.window_rules import check_auto_pad
+from arenaplan.formats.onnx.tensors import DTYPE_CODES, dtype_of
+
+PartialResult: TypeAlias = "tuple[tuple[Dim, ...] | None, str | None]"
+"""Shape and element type of an output, as far as they are known."""
+
+UNKNOWN: PartialResult = (None, None)
+
+_REFUSALS = (
+    shape_inference.InferenceError,
+    checker.ValidationError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""Exceptions of the inference for nodes that it refuses."""
+
+_KNOWN_ELEMENTS = 4096
+"""Constants up to this size are shown to the inference."""
+
+
+def infer(
+    op: Op, attributes: Sequence[tuple[str, AttributeProto]], versions: Mapping[str, int]
+) -> Sequence[PartialResult]:
+    """
+    Return the known facts about an operator's results.
+
+    Raises
+    ------
+    ShapeMismatch
+        If the operator cannot have these inputs and attributes.
+    UnsupportedDtype
+        If a result is no array.
+    """
+    try:
+        schema = defs.get_schema(op.type, op.version, op.domain)
+    except defs.SchemaError:
+        return [UNKNOWN] * len(op.outputs)
+    _check_ranges(op)
+    # Positions make better names than the model's, which may be anything.
+    names = ["" if known is None else f"i{slot}" for slot, known in enumerate(op.inputs)]
+    node = NodeProto(op_type=op.type, domain=op.domain, input=names)
+    node.output.extend(f"o{slot}" if name else "" for slot, name in enumerate(op.outputs))
+    for name, proto in attributes:
+        node.attribute.add().CopyFrom(proto)
+        node.attribute[-1].name = name
+    given = {f"i{slot}": known for slot, known in enumerate(op.inputs) if known is not None}
+    data = {name: _data(op, known) for name, known in given.items()}
+    try:
+        inferred = shape_inference.infer_node_outputs(
+            schema,
+            node,
+            {name: type_of(known) for name, known in given.items()},
+            {
+                name: numpy_helper.from_array(array)
+                for name, array in data.items()
+                if array is not None
+            },
+            opset_imports=[
+                OperatorSetIdProto(domain=domain, version=version)
+                for domain, version in versions.items()
+            ],
+        )
+    except _REFUSALS as error:
+        raise op.error(ShapeMismatch, str(error)[:300]) from error
+    return [
+        _result(op, name, inferred.get(f"o{slot}")) if name else UNKNOWN
+        for slot, name in enumerate(op.outputs)
+    ]
+
+
+def _check_ranges(op: Op) -> None:
+    """Refuse windows, groups and blocks that the inference might divide by, and unclear flags."""
+    for name, least in (
+        ("kernel_shape", 1),
+        ("strides", 1),
+        ("dilations", 1),
+        ("group", 1),
+        ("offset_group", 1),
+        ("num_heads", 0),
+        ("q_num_heads", 1),
+        ("kv_num_heads", 1),
+        ("blocksize", 1),
+        ("block_size", 0),
+        ("pads", 0),
+    ):
+        value = op.attributes.get(name)
+        numbers = value if isinstance(value, tuple) else (value,)
+        if any(type(item) is int and not least <= item < 1 << 31 for item in numbers):
+            raise op.error(InvalidAttribute, f"{name} {value} is out of range")
+    check_auto_pad(op)
+    op.flags("interleaved", "sorted")
+
+
+def type_of(operand: Operand) -> TypeProto:
+    """Return an operand's type as the inference wants it."""
+    result = TypeProto()
+    result.tensor_type.elem_type = DTYPE_CODES[operand.dtype]
+    shape = result.tensor_type.shape
+    shape.SetInParent()
+    for dim in operand.shape:
+        shape.dim.add().dim_value = dim
+    return result
+
+
+def _data(op: Op, operand: Operand) -> np.ndarray | None:
+    """Return the data of a small constant."""
+    size = 1
+    for dim in operand.shape:
+        size *= dim
+    return peek(operand, op.budget) if size <= _KNOWN_ELEMENTS else None
+
+
+def _result(op: Op, name: str, inferred: TypeProto | None) -> PartialResult:
+    """Return the inferred facts about an output."""
+    if inferred is None:
+        return UNKNOWN
+    kind = inferred.WhichOneof("value")
+    if kind is None:
+        return UNKNOWN
+    if kind != "tensor_type":
+        raise op.error(UnsupportedDtype, f"output {quoted(name)} is no array ({kind})")
+    tensor = inferred.tensor_type
+    dtype = dtype_of(tensor.elem_type, f"value {quoted(name)}") if tensor.elem_type else None
+    if not tensor.HasField("shape"):
+        return None, dtype
+    dims = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+    return dims, dtype

@@ -1,0 +1,263 @@
+"""
+Sequences and optional values: settled while a model is read.
+
+A sequence is a list of values here, and takes part in no node. So its length has to be known, and
+so has each position that is read.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from onnx import GraphProto
+
+from arenaplan.base.errors import (
+    BudgetExceeded,
+    InvalidAttribute,
+    InvalidOperand,
+    ShapeMismatch,
+    UndefinedValue,
+    UnsupportedDtype,
+)
+from arenaplan.base.quoting import quoted
+from arenaplan.formats.onnx.frames import Frame, Place, stored_operand, stored_tensors
+from arenaplan.formats.onnx.op import Absent, Items, Op, Operand, Scope
+from arenaplan.formats.onnx.tensors import StoredTensor
+from arenaplan.formats.onnx.walk import Walk
+
+_MOST_ITEMS: Final = 1 << 14
+"""Most elements that a sequence can get one by one."""
+
+
+def settle(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+    """
+    Return the results of an operator on sequences or optional values.
+
+    Raises
+    ------
+    DataDependent
+        If they depend on a position or length that is not known.
+    """
+    return _RULES[op.type](walk, frame, op, names)
+
+
+def _items(op: Op, position: int = 0) -> Items:
+    """Return an operand that is a sequence."""
+    known = op.input(position)
+    if not isinstance(known, Items):
+        raise op.error(InvalidOperand, f"input {position} is no sequence")
+    return known
+
+
+def _position(op: Op, at: int, length: int, last: int) -> int:
+    """Return a position in a sequence, counted from the front."""
+    position = int(op.scalar(at))
+    if not -length <= position <= last:
+        raise op.error(InvalidOperand, f"position {position} is outside of {length} elements")
+    return position + length if position < 0 else position
+
+
+def _empty(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+    return [Items(names[0], ())]
+
+
+def _construct(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+    return [Items(names[0], [op.input(at) for at in range(len(op.inputs))])]
+
+
+def _insert(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+    items = list(_items(op).items)
+    if len(items) >= _MOST_ITEMS:
+        raise op.error(BudgetExceeded, f"a sequence has more than {_MOST_ITEMS} elements")
+    at = len(items) if op.optional(2) is None else _position(op, 2, len(items), len(items))
+    items.insert(at, op.input(1))
+    return [Items(names[0], items)]
+
+
+def _erase(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+    items = list(_items(op).items)
+    at = -1 if op.optional(1) is None else _position(op, 1, len(items), len(items) - 1)
+    if not items:
+        raise op.error(InvalidOperand, "the sequence is empty")
+    del items[at]
+    return [Items(names[0], items)]
+
+
+def _at(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+    items = _items(op).items
+    return [items[_position(op, 1, len(items), len(items) - 1)]]
+
+
+def _length(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+    return [Operand(names[0], (), "int64", np.array(len(_items(op).items)), True)]
+
+
+def _concat(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+    items = _items(op).items
+    if not items:
+        raise op.error(InvalidOperand, "the sequence is empty")
+    is_new = bool(op.integer("new_axis", 0))
+    axis = op.axis(op.integer("axis"), len(items[0].shape) + is_new)
+    if is_new:
+        where = Operand(f"{names[0]}.axis", (1,), "int64", np.array([axis]), True)
+        items = tuple(
+            walk.apply("Unsqueeze", [item, where], walk.unique(f"{names[0]}.{number}"))
+            for number, item in enumerate(items)
+        )
+    return [walk.apply("Concat", items, names[0], axis=axis)]
+
+
+def _split(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+    data = op.input(0)
+    axis = op.axis(op.integer("axis", 0), len(data.shape))
+    length = data.shape[axis]
+    op.budget.expand(op.label, length)
+    keeps = op.optional(1) is not None or bool(op.integer("keepdims", 1))
+    if op.optional(1) is None:
+        sizes = [1] * length
+    elif op.input(1).shape == ():
+        step = int(op.scalar(1))
+        if step < 1:
+            raise op.error(InvalidOperand, f"it splits into parts of {step}")
+        sizes = [min(step, length - start) for start in range(0, length, step)]
+    else:
+        sizes = list(op.numbers(1))
+    if sum(sizes) != length or min(sizes, default=0) < 0:
+        raise op.error(ShapeMismatch, f"parts of {sizes} are not the {length} of axis {axis}")
+    parts = []
+    start = 0
+    for number, size in enumerate(sizes):
+        name = f"{names[0]}.{number}"
+        bounds = [
+            Operand(f"{name}.{what}", (1,), "int64", np.array([bound]), True)
+            for what, bound in (("start", start), ("end", start + size), ("axis", axis))
+        ]
+        part = walk.apply("Slice", [data, *bounds], walk.unique(name))
+        if not keeps:
+            part = walk.apply("Squeeze", [part, bounds[2]], walk.unique(f"{name}.row"))
+        parts.append(part)
+        start += size
+    return [Items(names[0], parts)]
+
+
+def _map(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+    """Walk the body once for each element."""
+    body = op.attributes.get("body")
+    if not isinstance(body, GraphProto):
+        raise op.error(InvalidAttribute, "attribute 'body' is missing")
+    first = _items(op)
+    operands = [op.input(at) for at in range(len(op.inputs))]
+    for known in operands:
+        if isinstance(known, Items) and len(known.items) != len(first.items):
+            raise op.error(InvalidOperand, "its sequences have different lengths")
+    rows = []
+    for number in range(len(first.items)):
+        given = [known.items[number] if isinstance(known, Items) else known for known in operands]
+        rows.append(walk_body(walk, frame, op, body, f"{number}", given))
+    return [
+        Items(name, [row[at] for row in rows]) if name else None for at, name in enumerate(names)
+    ]
+
+
+def walk_body(
+    walk: Walk, frame: Frame, op: Op, body: GraphProto, label: str, given: Sequence[Operand]
+) -> list[Operand]:
+    """
+    Walk a subgraph in the place of its node, and return its results.
+
+    Parameters
+    ----------
+    label : str
+        Part of the names of its values.
+    given : sequence of Operand
+        Meanings of its inputs.
+    """
+    op.budget.expand(op.label)
+    if len(body.input) != len(given):
+        raise op.error(
+            InvalidOperand, f"its body has {len(body.input)} inputs instead of {len(given)}"
+        )
+    name = op.name or frame.prefix + next(filter(None, op.outputs), op.type)
+    own: Scope = {}
+    outer = frame.scope
+    inner = Frame(
+        iter(body.node),
+        own,
+        outer.new_child(own) if isinstance(outer, ChainMap) else ChainMap(own, outer),
+        frame.versions,
+        {},
+        f"{name[:64]}/{label}/",
+        bound=frame.bound,
+        place=Place(frame, (), ()),
+    )
+    for info, known in zip(body.input, given, strict=True):
+        own[info.name] = known
+    for stored, proto in stored_tensors(body, walk.common.folder).items():
+        (shown,) = walk.names_in(inner, [stored])
+        own[stored] = stored_operand(StoredTensor(proto, shown, walk.common.folder))
+    with walk.deeper(op):
+        walk.visit_frame(inner)
+    results = []
+    for info in body.output:
+        made = walk.lookup(inner.scope, info.name)
+        if made is None:
+            raise op.error(
+                UndefinedValue, f"result {quoted(info.name)} of its subgraph is never produced"
+            )
+        results.append(made)
+    return results
+
+
+# -- optional values ------------------------------------------------------------------------
+
+
+def _optional(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+    known = op.optional(0)
+    return [Absent(names[0]) if known is None else known]
+
+
+def _has(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+    known = op.optional(0)
+    is_there = known is not None and not isinstance(known, Absent)
+    return [Operand(names[0], (), "bool", np.array(is_there), True)]
+
+
+def _get(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+    known = op.input(0)
+    if isinstance(known, Absent):
+        raise op.error(InvalidOperand, f"optional value {quoted(known.name)} is not there")
+    return [known]
+
+
+def refuse_items(op: Op) -> None:
+    """
+    Raise if an operand is no array.
+
+    Raises
+    ------
+    UnsupportedDtype
+        If one is a sequence, or an optional value that is not there.
+    """
+    for known in op.inputs:
+        if isinstance(known, (Items, Absent)):
+            kind = "a sequence" if isinstance(known, Items) else "an optional value without one"
+            raise op.error(UnsupportedDtype, f"its input {quoted(known.name)} is {kind}")
+
+
+_RULES: Final[Mapping[str, Callable[[Walk, Frame, Op, Sequence[str]], list[Operand | None]]]] = {
+    "ConcatFromSequence": _concat,
+    "Optional": _optional,
+    "OptionalGetElement": _get,
+    "OptionalHasElement": _has,
+    "SequenceAt": _at,
+    "SequenceConstruct": _construct,
+    "SequenceEmpty": _empty,
+    "SequenceErase": _erase,
+    "SequenceInsert": _insert,
+    "SequenceLength": _length,
+    "SequenceMap": _map,
+    "SplitToSequence": _split,
+}

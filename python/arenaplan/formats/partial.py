@@ -1,0 +1,87 @@
+"""Graphs of models as far as their sizes are known, and what has to become known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from arenaplan.base.quoting import listed, quoted
+from arenaplan.graph import Graph
+from arenaplan.graph.ops import Shape
+
+DECIDING: Final = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
+"""Operators whose results have a size that depends on the content of their inputs."""
+
+
+class Known(NamedTuple):
+    """Facts that a run has found out."""
+
+    data: Mapping[str, np.ndarray]
+    """Values that decide sizes."""
+    shapes: Mapping[str, Shape]
+    """Shapes of the results of deciding operators."""
+
+
+NOTHING_KNOWN: Final = Known({}, {})
+
+
+class Wanted(NamedTuple):
+    """A value whose data has to be known before a node's sizes are."""
+
+    value: str
+    node: str
+    """The node that waits for it, for messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A node that has to run before the sizes of its results are known."""
+
+    node: str
+    """For messages."""
+    op: str
+    version: int
+    attributes: Mapping[str, Any]
+    inputs: tuple[str | None, ...]
+    """Names of values in the graph; constants are in ``constants``."""
+    constants: Mapping[int, Callable[[], np.ndarray]]
+    """Data of constant inputs by position."""
+    results: tuple[str, ...]
+    """Names of the results; empty for those left out."""
+
+
+@dataclass(slots=True)
+class Partial:
+    """A graph as far as sizes are known."""
+
+    graph: Graph
+    wanted: list[Wanted] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    awaited: set[str] = field(default_factory=set)
+    """Values of the graph that nodes beyond it read."""
+    waiting: list[str] = field(default_factory=list)
+    """Nodes that are not in the graph yet, for messages."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the graph has all nodes."""
+        return not self.waiting
+
+    @property
+    def deciders(self) -> tuple[str, ...]:
+        """What decides the next sizes, one sentence each."""
+        made = [
+            f"{each.node} decides the size of {listed(filter(None, each.results))}"
+            for each in self.decisions
+        ]
+        made += [
+            f"{each.node} waits for the content of {quoted(each.value)}" for each in self.wanted
+        ]
+        return tuple(dict.fromkeys(made))
+
+
+PartialWith: TypeAlias = "Callable[[Known], Partial]"
+"""Returns the graph of a model as far as it follows from some facts."""

@@ -1,0 +1,86 @@
+"""The archive that ``torch.export.save`` writes: a zip with the graph as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from arenaplan.base.errors import BudgetExceeded, ModelTooLarge, NotAModel
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes"
+
+MAX_GRAPH: Final = 1 << 28
+"""Most bytes that the description of a graph can have; weights are elsewhere."""
+
+_MAX_RATIO: Final = 200
+"""Largest compression ratio of JSON; files that shrink more were made to fill memory."""
+
+
+def read_graph(source: Source) -> tuple[dict[str, Any], Path | None]:
+    """
+    Return the description of a model's graph, and the path it was read from.
+
+    Raises
+    ------
+    NotAModel
+        If the file is no archive of an exported program.
+    BudgetExceeded, ModelTooLarge
+        If it unpacks to far more than its size justifies.
+    OSError
+        If the file cannot be read.
+    """
+    if isinstance(source, bytes):
+        return _read(io.BytesIO(source), "the data"), None
+    path = Path(source)
+    with open(path, "rb", opener=_open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise NotAModel(f"{str(path)!r} is not a plain file")
+        return _read(file, repr(str(path))), path
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting, as one would for the other end of a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _read(file: Any, what: str) -> dict[str, Any]:
+    """Return the JSON document ``models/model.json`` of an archive."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            names = [
+                info
+                for info in archive.infolist()
+                if info.filename.endswith("models/model.json")
+                or info.filename in ("model.json", "serialized_exported_program.json")
+            ]
+            if len(names) != 1:
+                raise NotAModel(f"{what} is no exported program: it has {len(names)} graphs")
+            text = _unpack(archive, names[0], what)
+        document = json.loads(text)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise NotAModel(f"{what} is no archive: {error}") from error
+    except RuntimeError as error:  # Encrypted, or nested deeper than JSON is read.
+        raise NotAModel(f"{what} cannot be read: {error}") from error
+    except ValueError as error:
+        raise NotAModel(f"the graph in {what} is no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise NotAModel(f"the graph in {what} is no JSON object")
+    return document
+
+
+def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> bytes:
+    """Return one file of an archive, of the size that it claims."""
+    if info.file_size > MAX_GRAPH:
+        raise ModelTooLarge(f"the graph in {what} has {info.file_size} bytes")
+    if info.file_size > _MAX_RATIO * max(1, info.compress_size):
+        raise BudgetExceeded(
+            f"the graph in {what} unpacks from {info.compress_size} to {info.file_size} bytes"
+        )
+    with archive.open(info) as file:
+        return file.read(MAX_GRAPH)

@@ -1,0 +1,23 @@
+from .effects import NO_EFFECTS, Choice, Effects, Flow, InPlace, Overlap, View, Window
+from .graph import MAX_FILE, Graph
+from .origin import Origin
+from .values import ConstantData, Node, Value, ValueKind, ValueSpec
+
+__all__ = [
+    "MAX_FILE",
+    "NO_EFFECTS",
+    "Choice",
+    "ConstantData",
+    "Effects",
+    "Flow",
+    "Graph",
+    "InPlace",
+    "Node",
+    "Origin",
+    "Overlap",
+    "Value",
+    "ValueKind",
+    "ValueSpec",
+    "View",
+    "Window",
+]

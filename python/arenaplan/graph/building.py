@@ -1,0 +1,358 @@
+"""Building a graph by hand or by an importer: the part of a graph that declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from arenaplan import _core
+from arenaplan.base.errors import InvalidOption
+from arenaplan.base.limits import take_node
+from arenaplan.graph.backend import composer
+from arenaplan.graph.effects import (
+    NO_EFFECTS,
+    Choice,
+    Effects,
+    Flow,
+    InPlace,
+    Overlap,
+    View,
+    Window,
+)
+from arenaplan.graph.values import ConstantData, Node, Value, ValueKind, ValueSpec, checked_shape
+
+if TYPE_CHECKING:
+    from arenaplan.graph.graph import Graph
+    from arenaplan.train.symbols import Operators
+
+_NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
+
+
+class GraphBuilder:
+    """Values and nodes in order of declaration, and the methods that declare them."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.values: list[Value] = []
+        """Every value, in order of declaration."""
+        self.nodes: list[Node] = []
+        """Every node; a topological order of them is the execution order."""
+        self.inputs: list[int] = []
+        """Indices of the values that the caller supplies."""
+        self.outputs: list[int] = []
+        """Indices of the values that the caller receives."""
+        self.write_backs: list[tuple[int, int]] = []
+        """Values that replace an input or state at its address, with that input or state."""
+        self._constants: dict[int, ConstantData] = {}
+        self._loads: dict[int, ConstantData] = {}
+        """What constants were loaded by, where that tells of integers that they stand for."""
+        self._initials: dict[int, np.ndarray] = {}
+        self._core: _core.Graph | None = None
+        self._is_tied = False
+        self._pins: dict[int, int] = {}
+        self._op: Operators | None = None
+
+    def input(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        *,
+        alignment: int | None = None,
+        space: str | None = None,
+    ) -> int:
+        """Declare a value that the caller supplies, and return its index."""
+        index = self._declare(name, shape, dtype, "input", alignment, space)
+        self.inputs.append(index)
+        return index
+
+    def constant(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        data: ConstantData | None = None,
+    ) -> int:
+        """
+        Declare a value that never changes, and return its index.
+
+        Constants are not part of the arena. ``data`` is the array itself, or a
+        function that loads it when an executor first asks for it.
+        """
+        index = self._declare(name, shape, dtype, "constant", None, None)
+        if data is not None:
+            self._constants[index] = data
+        return index
+
+    def state(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        *,
+        alignment: int | None = None,
+        space: str | None = None,
+        initial: np.ndarray | None = None,
+    ) -> int:
+        """
+        Declare a variable that keeps its bytes between runs, and return its index.
+
+        An executor with an arena of its own begins with the content ``initial``, with zeros if it
+        is left out.
+        """
+        index = self._declare(name, shape, dtype, "state", alignment, space)
+        if initial is not None:
+            self._initials[index] = initial
+        return index
+
+    def parameter(self, name: str, initial: np.ndarray) -> int:
+        """
+        Declare a state of the shape, type and first content of an array, and return its index.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph()
+        >>> w = graph.parameter("w", np.ones((3, 4), np.float32))
+        >>> graph.values[w].kind, graph.values[w].shape
+        ('state', (3, 4))
+        """
+        array = np.asarray(initial)
+        return self.state(name, array.shape, array.dtype.name, initial=array)
+
+    def value(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str = "float32",
+        *,
+        alignment: int | None = None,
+        space: str | None = None,
+    ) -> int:
+        """Declare a value that some node will produce, and return its index."""
+        return self._declare(name, shape, dtype, "activation", alignment, space)
+
+    @property
+    def op(self) -> Operators:
+        """
+        Operators as functions that append nodes, with inferred shapes, types and effects.
+
+        See :class:`arenaplan.train.symbols.Operators`. Needs the package ``onnx``.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph("two layers")
+        >>> x = graph.input("x", (1, 64))
+        >>> graph.output(graph.op.Neg(graph.op.Relu(x)))
+        >>> ap.plan(graph).arena_bytes
+        512
+        """
+        if self._op is None:
+            self._op = composer(cast("Graph", self))
+        return self._op
+
+    def node(
+        self,
+        op: str,
+        inputs: Iterable[int | None],
+        outputs: Iterable[int | ValueSpec | None],
+        *,
+        name: str = "",
+        attributes: Mapping[str, Any] | None = None,
+        domain: str = "",
+        version: int = 0,
+        in_place: Iterable[InPlace | tuple[int, int]] = (),
+        views: Iterable[View | tuple[int, int]] = (),
+        ignores: Iterable[int] = (),
+        mutates: Iterable[int] = (),
+        workspaces: Iterable[Iterable[Choice | tuple[int, float]]] = (),
+        flows: Iterable[Flow | tuple[int, int, tuple[int, ...]]] = (),
+        loads: Iterable[int] = (),
+        overlaps: Iterable[Overlap | tuple[int, int, int]] = (),
+        windows: Iterable[Window | tuple[int, int, int, int, int, int, int]] = (),
+        repeats: bool = False,
+        pure: bool = False,
+        after: Iterable[int] = (),
+        cost: int = 0,
+    ) -> tuple[int | None, ...]:
+        """
+        Append a node, and return the indices of its outputs.
+
+        Parameters
+        ----------
+        op : str
+            Operator; the planner never looks at it.
+        inputs : iterable of int or None
+            Indices of the values read, ``None`` for an absent optional operand.
+        outputs : iterable of int, (name, shape, dtype) or None
+            Values written: an index from :meth:`value`, or a new value.
+        in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows, repeats
+            The node's :class:`Effects`.
+        pure : bool, default False
+            Of :class:`Effects`, too: whether a plan may run the node again.
+        after : iterable of int
+            Indices of nodes that must run first.
+        cost : int, default 0
+            Cost of one run, in units of work that all nodes have in common: the larger one of
+            floating-point operations and 8 times the bytes moved, or a measured time. 0 if unknown.
+        """
+        results = tuple(self.value(*spec) if isinstance(spec, tuple) else spec for spec in outputs)
+        effects = Effects(
+            tuple(InPlace(*pair) for pair in in_place),
+            tuple(View(*view) for view in views),
+            tuple(ignores),
+            tuple(mutates),
+            tuple(tuple(Choice(*choice) for choice in choices) for choices in workspaces),
+            tuple(Flow(*flow) for flow in flows),
+            tuple(loads),
+            tuple(Overlap(*overlap) for overlap in overlaps),
+            tuple(Window(*window) for window in windows),
+            repeats,
+            pure,
+        )
+        operands = tuple(inputs)
+        self.append(
+            op,
+            operands,
+            results,
+            name=name,
+            effects=effects,
+            attributes=attributes,
+            domain=domain,
+            version=version,
+            after=tuple(after),
+            cost=cost,
+        )
+        return results
+
+    def append(
+        self,
+        op: str,
+        inputs: tuple[int | None, ...],
+        outputs: tuple[int | None, ...],
+        *,
+        name: str = "",
+        effects: Effects = NO_EFFECTS,
+        attributes: Mapping[str, Any] | None = None,
+        domain: str = "",
+        version: int = 0,
+        after: tuple[int, ...] = (),
+        cost: int = 0,
+    ) -> Node:
+        """Append a node whose values and effects are already made; importers call this."""
+        take_node()
+        self._change()
+        index = len(self.nodes)
+        node = Node(
+            name or f"{op}_{index}",
+            op,
+            inputs,
+            outputs,
+            index,
+            effects,
+            _NO_ATTRIBUTES if attributes is None else attributes,
+            domain,
+            version,
+            after,
+            cost,
+        )
+        self.nodes.append(node)
+        return node
+
+    def replace_node(self, index: int, outputs: tuple[int | None, ...], effects: Effects) -> None:
+        """Give a node other outputs and effects, before a plan is made."""
+        self._change()
+        self.nodes[index] = replace(self.nodes[index], outputs=outputs, effects=effects)
+
+    def rename(self, value: int, name: str) -> None:
+        """Give a value another name."""
+        self._change()
+        self.values[value] = replace(self.values[value], name=name)
+        self._op = None  # It knows the names that are taken.
+
+    def output(self, value: int) -> None:
+        """Declare that the caller receives ``value``."""
+        self._change()
+        self.outputs.append(value)
+
+    def drop_output(self, value: int) -> None:
+        """Take back the declaration that the caller receives ``value``."""
+        self._change()
+        self.outputs.remove(value)
+
+    def write_back(self, value: int, into: int) -> None:
+        """
+        Declare that ``value`` replaces the input or state ``into`` at its address: donation.
+
+        The two have one address in every plan. The producer of ``value`` runs after all other nodes
+        that read the previous content of ``into``, and may read that content itself only where its
+        effects let ``value`` take over ``into``. After a run, ``into`` has the bytes of ``value``.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph("update")
+        >>> p, g = graph.state("p", (1024,)), graph.input("g", (1024,))
+        >>> (new,) = graph.node("Sub", [p, g], [("new p", (1024,), "float32")], in_place=[(0, 0)])
+        >>> graph.write_back(new, p)
+        >>> plan = ap.plan(graph)
+        >>> plan.arena_bytes, plan.placements[new].offset == plan.placements[p].offset
+        (8192, True)
+        """
+        self._change()
+        self.write_backs.append((value, into))
+
+    def pin(self, value: int, offset: int) -> None:
+        """
+        Fix the offset of a value in its space, in bytes; plans respect it.
+
+        Values that are pinned to the same bytes must be dead at different times, or share them
+        by an effect of their node.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph()
+        >>> x = graph.input("x", (16,))
+        >>> (y,) = graph.node("MatMul", [x], [("y", (16,), "float32")])
+        >>> graph.output(y)
+        >>> graph.pin(x, 128)
+        >>> [place.offset for place in ap.plan(graph).placements]
+        [128, 0]
+        """
+        self._change()
+        self._pins[value] = offset
+
+    def _declare(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str,
+        kind: ValueKind,
+        alignment: int | None,
+        space: str | None,
+    ) -> int:
+        self._change()
+        index = len(self.values)
+        dims = checked_shape(shape, name)
+        self.values.append(Value(name, dims, dtype, kind, index, alignment, space))
+        return index
+
+    def _change(self) -> None:
+        """Forget the Rust graph; the next use makes it anew."""
+        self._refuse_if_tied()
+        self._core = None
+
+    def _refuse_if_tied(self) -> None:
+        """Refuse to change a graph whose file says more than values and nodes do here."""
+        if self._is_tied:
+            raise InvalidOption(
+                f"graph {self.name!r} cannot be changed: its file has pins, properties of spaces "
+                "or staging buffers"
+            )

@@ -1,0 +1,516 @@
+"""
+The graph that is planned: values, nodes, and the effects of each node on memory.
+
+A :class:`Graph` is built by an importer or by hand. It holds the facts for the planner (sizes and
+:class:`Effects`) and further facts for an executor (operators, attributes, constant data). The
+planner sees only the first part, as the immutable Rust graph in :attr:`Graph.core`. Building is in
+:mod:`arenaplan.graph.building`, values and nodes are in :mod:`arenaplan.graph.values`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from arenaplan import _core
+from arenaplan.base.errors import (
+    InvalidOption,
+    PlannerError,
+    UndefinedValue,
+    UnsupportedModel,
+)
+from arenaplan.graph.backend import Scratch, backend_of
+from arenaplan.graph.building import GraphBuilder
+from arenaplan.graph.effects import (
+    NO_EFFECTS,
+    Choice,
+    Effects,
+    Flow,
+    InPlace,
+    Overlap,
+    View,
+    Window,
+    effects_of,
+)
+from arenaplan.graph.origin import Origin
+from arenaplan.graph.values import ConstantData, Node, Quantized, Value, ValueKind, ValueSpec
+
+__all__ = [
+    "MAX_FILE",
+    "NO_EFFECTS",
+    "Choice",
+    "ConstantData",
+    "Effects",
+    "Flow",
+    "Graph",
+    "InPlace",
+    "Node",
+    "Origin",
+    "Overlap",
+    "Value",
+    "ValueKind",
+    "ValueSpec",
+    "View",
+    "Window",
+]
+
+MAX_FILE = 1 << 30
+"""Most bytes of a graph file."""
+
+
+class Graph(GraphBuilder):
+    """
+    A neural network as a planner sees it.
+
+    Parameters
+    ----------
+    name : str, optional
+        Name of the model, for reports.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph("two layers")
+    >>> x = graph.input("x", (1, 64))
+    >>> (y,) = graph.node("Relu", [x], [("y", (1, 64), "float32")], in_place=[(0, 0)])
+    >>> (z,) = graph.node("Neg", [y], [("z", (1, 64), "float32")], in_place=[(0, 0)])
+    >>> graph.output(z)
+    >>> ap.plan(graph).arena_bytes
+    512
+    """
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self.warnings: list[str] = []
+        """What an importer had to assume, one sentence each."""
+        self.target = "nodes"
+        """Name of the target that plans are for unless another one is asked for; importers set
+        the one that runs their format."""
+        self.is_exact = False
+        """Whether results must not depend on the plan, to the last bit: kernels then have one size
+        of scratch memory each, the smallest. Set it before a plan is made."""
+        self._variants: dict[str, Callable[[], Graph]] = {}
+        self._made: dict[str, Graph] = {}
+        self._refusal: PlannerError | None = None
+        self._has_weights = True
+
+    def __repr__(self) -> str:
+        return f"Graph({self.name!r}, {len(self.values)} values, {len(self.nodes)} nodes)"
+
+    def with_after(self, after: Iterable[Iterable[int]]) -> Graph:
+        """Return a copy whose nodes run after other nodes, by index, than here."""
+        copy = self.copy()
+        rows = zip(self.nodes, after, strict=True)
+        copy.nodes = [replace(node, after=tuple(nodes)) for node, nodes in rows]
+        return copy
+
+    def scheduled(
+        self,
+        schedule: Iterable[int | _core.Transfer],
+        paging: _core.Paging | None = None,
+    ) -> Graph:
+        """
+        Return the graph in which each execution of a schedule is a node.
+
+        The first execution of a node is the node itself; the second one of ``n`` is a node ``n#2``
+        that makes values ``v#2``, behind all others. A reader reads the latest value that was made
+        before. A kernel runs all of them in the same way. A value ``v`` that is copied to a slow
+        memory ``host`` is ``v@host`` there, and ``v#in`` when it has come back; the nodes that copy
+        are ``v.out`` and ``v.in``.
+
+        Parameters
+        ----------
+        schedule : iterable of int or Transfer
+            Indices of nodes, in order; those of pure nodes may come several times. And values
+            that are copied, each out once. As :attr:`Plan.schedule`.
+        paging : Paging, optional
+            The slow memory, for schedules that copy. As :attr:`Plan.paging`.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph()
+        >>> x = graph.input("x", (64,))
+        >>> (a,) = graph.node("Exp", [x], [("a", (64,), "float32")], name="exp", pure=True)
+        >>> (b,) = graph.node("Neg", [a], [("b", (64,), "float32")])
+        >>> (c,) = graph.node("Add", [a, b], [("c", (64,), "float32")], name="add")
+        >>> again = graph.scheduled([0, 1, 0, 2])
+        >>> [again.values[i].name for i in again.nodes[2].inputs], again.nodes[3].name
+        (['a#2', 'b'], 'exp#2')
+        """
+        order = [it if isinstance(it, _core.Transfer) else int(it) for it in schedule]
+        scheduled = self.core.scheduled(order, paging)
+        copy = self.copy()
+        nodes = json.loads(scheduled.to_json())
+        copy.nodes, copy.values = list(self.nodes), list(self.values)
+        count = len(self.nodes)
+        origins = _origins(order, count)
+        for row in nodes["values"][len(self.values) :]:
+            space = None if not row.get("space") else nodes["spaces"][row["space"]]["name"]
+            facts = (row["shape"], row["dtype"], row["kind"], row.get("alignment"), space)
+            copy._declare(row["name"], *facts)
+        for index, row in enumerate(nodes["nodes"]):
+            made_of = origins[index]
+            operands = tuple(row["inputs"]), tuple(row["outputs"])
+            if made_of is None:
+                node = Node(
+                    row["name"],
+                    row["op"],
+                    *operands,
+                    index,
+                    effects_of(row),
+                    domain=row.get("domain", ""),
+                    version=row.get("version", 0),
+                    cost=row.get("cost", 0),
+                )
+            else:
+                node = replace(
+                    self.nodes[made_of],
+                    name=row["name"],
+                    inputs=operands[0],
+                    outputs=operands[1],
+                    index=index,
+                    after=tuple(row.get("after", ())),
+                )
+            if index < count:
+                copy.nodes[index] = node
+            else:
+                copy.nodes.append(node)
+        copy.outputs = list(nodes["outputs"])
+        pairs = nodes.get("write_backs", ())
+        copy.write_backs = [(pair["value"], pair["into"]) for pair in pairs]
+        copy._has_weights, copy._core = self._has_weights, scheduled
+        return copy
+
+    def for_plan(self, plan: _core.Plan) -> Graph:
+        """
+        Return the graph that the steps of ``plan`` name.
+
+        It is this one, or the graph of :attr:`Plan.schedule` if nodes run again.
+        """
+        schedule = plan.schedule
+        return self if schedule is None else self.scheduled(schedule, plan.paging)
+
+    def copy(self) -> Graph:
+        """Return a graph of the same values and nodes; a change of one is none of the other."""
+        self._refuse_if_tied()
+        copy = Graph(self.name)
+        copy.values, copy.nodes = list(self.values), list(self.nodes)
+        copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
+        copy.warnings, copy.target = list(self.warnings), self.target
+        copy.is_exact = self.is_exact
+        copy._constants, copy._refusal = dict(self._constants), self._refusal
+        copy._loads = dict(self._loads)
+        copy.write_backs = list(self.write_backs)
+        copy._pins, copy._initials = dict(self._pins), dict(self._initials)
+        return copy
+
+    def add_variant(self, target: str, make: Callable[[], Graph]) -> None:
+        """
+        Declare that the runner of this name sees another graph, which ``make`` returns.
+
+        It is made once, when it is first needed.
+        """
+        self._variants[target] = make
+        self._made.pop(target, None)
+
+    def refuse(self, error: PlannerError) -> None:
+        """
+        Declare that this graph cannot be planned, and why; its variants still can.
+
+        The first refusal counts. The error is raised when the graph is planned or checked.
+        """
+        if self._refusal is None:
+            self._refusal = error
+
+    def for_target(self, target: str) -> Graph:
+        """
+        Return the graph that a runner sees.
+
+        A runtime may have a clock and values of its own: TensorFlow Lite Micro runs through the
+        subgraphs that an operator calls and keeps variables elsewhere. For all others it is this
+        graph.
+
+        Raises
+        ------
+        InvalidOption
+            If the target names a set of kernels, as ``"tflm:cmsis-nn"``, that is not known.
+        """
+        make = self._variants.get(target)
+        if make is None and ":" in target and target != self.target:
+            sets = ", ".join(name for name in self._variants if ":" in name) or "none"
+            raise InvalidOption(
+                f"option target: {target!r} names kernels that are not known for this model; known "
+                f"are {sets}"
+            )
+        if make is None:
+            return self
+        if target not in self._made:
+            self._made[target] = make()
+        return self._made[target]
+
+    # -- files ---------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """
+        Return the graph as JSON text, which Rust programs read, too.
+
+        The text has all that a planner reads, operators with their attributes, and no weights. An
+        attribute that is no number, text or list of these is ``null`` there. Equal graphs give
+        equal text.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph("one")
+        >>> graph.output(graph.input("x", (64,)))
+        >>> ap.Graph.from_json(graph.to_json())
+        Graph('one', 1 values, 0 nodes)
+        """
+        return self.core.to_json()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """
+        Write the graph to a file, which is replaced at once or unchanged.
+
+        Raises
+        ------
+        PlanWriteError
+            If the file cannot be written.
+        """
+        _core.write_files([(path, self.to_json().encode())])
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Graph:
+        """
+        Return the graph that JSON text holds.
+
+        Raises
+        ------
+        GraphCorrupt, GraphVersion, FileTooLarge
+            If the text is damaged, or no graph of this version.
+        GraphError, SizeError
+            If its values and nodes are no valid graph.
+        """
+        data = text.encode() if isinstance(text, str) else text
+        return cls.of_core(_core.Graph.from_json(data))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Graph:
+        """Read a graph from a file that :meth:`save` wrote; raises as :meth:`from_json`."""
+        with open(path, "rb") as file:
+            return cls.from_json(file.read(MAX_FILE + 1))
+
+    @classmethod
+    def of_core(cls, core: _core.Graph) -> Graph:
+        """Return the graph whose Rust graph is ``core``."""
+        text = core.to_json()
+        document = json.loads(text)
+        graph = cls(document["name"])
+        spaces = [None, *(space["name"] for space in document["spaces"][1:])]
+        for row in document["values"]:
+            space = spaces[row.get("space", 0)]
+            facts = (row["shape"], row["dtype"], row["kind"], row.get("alignment"), space)
+            graph._declare(row["name"], *facts)
+        graph.inputs = [value.index for value in graph.values if value.kind == "input"]
+        for row in document["nodes"]:
+            graph.append(
+                row["op"],
+                tuple(row["inputs"]),
+                tuple(row["outputs"]),
+                name=row["name"],
+                effects=effects_of(row),
+                attributes=_attributes_of(row),
+                domain=row.get("domain", ""),
+                version=row.get("version", 0),
+                after=tuple(row.get("after", ())),
+                cost=row.get("cost", 0),
+            )
+        graph.outputs = document["outputs"]
+        pairs = document.get("write_backs", ())
+        graph.write_backs = [(pair["value"], pair["into"]) for pair in pairs]
+        graph._is_tied = graph.core.to_json() != text
+        graph._core, graph._has_weights = core, False
+        return graph
+
+    # -- reading -------------------------------------------------------------
+
+    @property
+    def core(self) -> _core.Graph:
+        """The validated, immutable graph that the Rust planner reads."""
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
+        if self._core is None:
+            self._core = _core.Graph(
+                self.name,
+                [(v.name, v.kind, v.dtype, v.shape, v.alignment, v.space) for v in self.values],
+                [
+                    (
+                        n.name,
+                        n.op,
+                        n.inputs,
+                        n.outputs,
+                        n.effects,
+                        n.after,
+                        n.domain,
+                        n.version,
+                        n.attributes,
+                        n.cost,
+                    )
+                    for n in self.nodes
+                ],
+                self.outputs,
+                self.write_backs,
+            )
+            if self._pins:
+                self._core = self._core.with_pins(list(self._pins.items()))
+        return self._core
+
+    def core_for(
+        self,
+        workspace: str,
+        steps: Sequence[Sequence[int]] | None = None,
+        overlapped: Iterable[int] = (),
+        target: str = "numpy",
+        strips: Sequence[_core.Strips] = (),
+    ) -> _core.Graph:
+        """
+        Return the Rust graph that a plan with such steps is of.
+
+        Parameters
+        ----------
+        workspace : {"none", "auto"}
+            With ``"auto"``, nodes have the scratch buffers that the target's backend declares,
+            if it has one.
+        steps : sequence of sequence of int, optional
+            The nodes that run as one; each node by itself if left out.
+        overlapped : iterable of int
+            The last node of each step whose output overlaps an input.
+        target : str, default "numpy"
+            Name of the target.
+        strips : sequence of Strips
+            How steps run strip by strip, for those that do.
+        """
+        graph = self.for_target(target) if target in self._variants else self
+        backend = backend_of(target)
+        if workspace == "none" or backend is None:
+            return graph.core
+        graph.require_weights(target)
+        named = set(overlapped)
+        staged = [nodes for nodes in steps or () if nodes[-1] in named]
+        return graph.core.with_workspaces(
+            _rows(backend.workspaces(graph, steps, strips)), _rows(backend.staging(graph, staged))
+        )
+
+    def require_weights(self, target: str) -> None:
+        """
+        Raise unless kernels of a target can be asked for their scratch memory.
+
+        Raises
+        ------
+        UnsupportedModel
+            If the graph is from a file, which has no weights.
+        """
+        if not self._has_weights:
+            raise UnsupportedModel(
+                f"the scratch memory of target {target!r} depends on weights and attributes, and "
+                "a graph file does not have all of them: plan the model itself, or with "
+                "workspace='none'"
+            )
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, in hexadecimal, of all that a plan depends on."""
+        return self.core.digest
+
+    def find(self, name: str) -> Value:
+        """
+        Return the value called ``name``.
+
+        Raises
+        ------
+        UndefinedValue
+            If there is none.
+        """
+        for value in self.values:
+            if value.name == name:
+                return value
+        raise UndefinedValue(f"the graph has no value {name!r}")
+
+    def initial(self, index: int) -> np.ndarray | None:
+        """Return the first content of state ``index``; ``None`` for zeros."""
+        return self._initials.get(index)
+
+    def has_data(self, index: int) -> bool:
+        """Whether the data of constant ``index`` is known or can be loaded."""
+        return index in self._constants
+
+    def data(self, index: int) -> np.ndarray:
+        """
+        Return the data of constant ``index`` as a read-only array.
+
+        Raises
+        ------
+        UndefinedValue
+            If the graph was loaded without this constant's data.
+        """
+        data = self._constants.get(index)
+        if data is None:
+            raise UndefinedValue(f"constant {self.values[index].name!r} has no data")
+        if callable(data):
+            if hasattr(data, "quantized"):
+                self._loads[index] = data
+            data = data()
+        if data.flags.writeable:
+            data = data.view()
+            data.flags.writeable = False
+        self._constants[index] = data
+        return data
+
+    def quantized(self, index: int) -> Quantized | None:
+        """Return the integers that constant ``index`` stands for, if its source tells of any."""
+        load = self._loads.get(index, self._constants.get(index))
+        found: Quantized | None = getattr(load, "quantized", lambda: None)()
+        return found
+
+
+def _origins(schedule: Sequence[int | _core.Transfer], nodes: int) -> list[int | None]:
+    """
+    Return, by node of a graph with repetitions, the node that it is an execution of.
+
+    It is ``None`` for nodes that copy a value.
+    """
+    ran: set[int] = set()
+    origins: list[int | None] = list(range(nodes))
+    for entry in schedule:
+        if isinstance(entry, _core.Transfer):
+            origins.append(None)
+        elif entry in ran:
+            origins.append(entry)
+        else:
+            ran.add(entry)
+    return origins
+
+
+def _attributes_of(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the attributes of a node in a file as importers make them: lists are tuples."""
+    attributes = row.get("attributes")
+    if attributes is None:
+        return None
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in attributes.items()
+    }
+
+
+def _rows(scratch: Scratch) -> list[tuple[int, list[list[tuple[int, float]]]]]:
+    """Return scratch buffers as the core takes them."""
+    return [
+        (node, [[(choice.bytes, choice.cost) for choice in slot] for slot in slots])
+        for node, slots in scratch.items()
+    ]

@@ -1,0 +1,122 @@
+"""
+The meaning of operators for memory: one record for each kind of operator.
+
+A canonical operator is an instance of a class below, with the attributes that its effects depend
+on, in the same form for all formats: axes, permutations, indices that are taken, amounts of
+padding. Its effects follow from it and from the shapes and types of the operands
+(:func:`effects_of`). Everything here is a permission; an operator of no kind reads its inputs and
+writes its outputs.
+
+Importers have one table each, which maps names of their format to canonical operators, or to
+functions that translate attributes. They know no rule of their own.
+
+========================  =========================================================================
+kind                      operators
+========================  =========================================================================
+:class:`Elementwise`      operands broadcast to the output: sums, comparisons, selections
+:class:`FirstOperand`     elements of input 0 with parameters: activations, quantization
+:class:`Convert`          another element type
+:class:`Update`           input 0 with other elements at some places: scatters
+:class:`ShapeOnly`        only the shape of input 0 is used
+:class:`Loop`             values that a loop carries
+:class:`Reshape`          the same elements in the same order, or some of them repeated
+:class:`Bitcast`          the same bytes as elements of another type
+:class:`Identity`         each output is an input
+:class:`Transpose`        dimensions in another order
+:class:`Concat`           inputs one behind the other
+:class:`Split`            outputs one behind the other in an input
+:class:`Slice`            some indices of each dimension; one row
+:class:`Pad`              a border
+:class:`Normalize`        softmax, normalizations over rows, channels or everything
+:class:`Reduce`           reductions
+:class:`Extremes`         least and greatest elements of rows
+:class:`Product`          products of matrices
+:class:`Convolution`      convolutions
+:class:`Planes`           operators that leave channels apart: resizing, pools of whole channels
+:class:`Pool`             windows that slide over each channel by itself
+:class:`Whole`            any element, from all inputs: transposed convolutions
+:class:`Neighbors`        local response normalization
+:class:`Pixelwise`        windows over images ``(N, H, W, C)``, made pixel by pixel
+========================  =========================================================================
+"""
+
+from arenaplan.graph.ops.elementwise_ops import (
+    CONVERT,
+    ELEMENTWISE,
+    FIRST_OPERAND,
+    SHAPE_ONLY,
+    UPDATE,
+    Convert,
+    Elementwise,
+    FirstOperand,
+    Loop,
+    ShapeOnly,
+    Update,
+)
+from arenaplan.graph.ops.layout_ops import (
+    BITCAST,
+    IDENTITY,
+    RESHAPE,
+    Bitcast,
+    Concat,
+    Identity,
+    Pad,
+    Reshape,
+    Slice,
+    Split,
+    Transpose,
+    one_index,
+)
+from arenaplan.graph.ops.operands import (
+    BITS,
+    Array,
+    Operand,
+    Operands,
+    Shape,
+    array_bytes,
+    from_front,
+)
+from arenaplan.graph.ops.operator import (
+    ROWS,
+    Operator,
+    Table,
+    effects_of,
+    lookup,
+    repeats,
+    windows_of,
+)
+from arenaplan.graph.ops.row_ops import PRODUCT, Extremes, Normalize, Product, Reduce
+from arenaplan.graph.ops.window_ops import (
+    CONVOLUTION,
+    PLANES,
+    WHOLE,
+    Convolution,
+    Neighbors,
+    Pixelwise,
+    PixelwiseConvolution,
+    Planes,
+    Pool,
+    Rows,
+    Slide,
+    Whole,
+)
+from arenaplan.graph.ops.work import (
+    FLOPS_PER_BYTE,
+    convolution_operations,
+    product_operations,
+    roofline,
+)
+
+# fmt: off
+__all__ = [
+    "BITCAST", "BITS", "CONVERT", "CONVOLUTION", "ELEMENTWISE", "FIRST_OPERAND",
+    "FLOPS_PER_BYTE", "IDENTITY", "PLANES", "PRODUCT", "RESHAPE", "ROWS", "SHAPE_ONLY",
+    "UPDATE", "WHOLE", "Array", "Bitcast", "Concat", "Convert", "Convolution", "Elementwise",
+    "Extremes", "FirstOperand", "Identity", "Loop", "Neighbors", "Normalize", "Operand",
+    "Operands", "Operator", "Pad", "Pixelwise", "PixelwiseConvolution", "Planes", "Pool",
+    "Product", "Reduce", "Reshape", "Rows", "Shape", "ShapeOnly", "Slice", "Slide", "Split",
+    "Table", "Transpose", "Update", "Whole", "array_bytes", "convolution_operations",
+    "effects_of", "from_front", "lookup", "one_index", "product_operations", "repeats",
+    "roofline", "windows_of",
+]
+# fmt: on

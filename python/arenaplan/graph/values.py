@@ -1,0 +1,130 @@
+"""Values and nodes of a graph: the records that a graph is made of."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from arenaplan.base.errors import InvalidDim, InvalidSize
+from arenaplan.graph.effects import NO_EFFECTS, Effects
+from arenaplan.graph.origin import Origin
+
+ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
+ConstantData: TypeAlias = np.ndarray | Callable[[], np.ndarray]
+"""An array, or a function that returns it. Such a function may have a method ``quantized`` without
+arguments, which returns a :class:`Quantized` if the numbers stand for integers."""
+ValueSpec: TypeAlias = "tuple[str, Sequence[int], str]"
+
+_TOO_LARGE = 1 << 64
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """Integers of 8 bits that the numbers of a constant stand for, to be loaded by a call."""
+
+    integers: Callable[[], np.ndarray]
+    """Returns them, in the shape of the constant."""
+    scale: Callable[[], np.ndarray]
+    """Returns the number that an integer is multiplied by, or one for each index of an axis."""
+    zero: Callable[[], np.ndarray] | None
+    """Returns the integer that stands for zero, in the shape of the scale."""
+    axis: int
+
+    def centered(self, axis: int) -> tuple[np.ndarray, np.ndarray]:
+        """
+        Return the integers less their zero point, of 16 bits, and the scales, one or one per index.
+
+        Raises
+        ------
+        InvalidDim
+            If there is a scale for each index of another axis.
+        """
+        integers, scale = self.integers().astype(np.int16), self.scale().reshape(-1)
+        if scale.size > 1 and self.axis % integers.ndim != axis:
+            raise InvalidDim(f"scales belong to axis {self.axis}, not to axis {axis}")
+        if self.zero is not None:
+            zero = self.zero().astype(np.int16).reshape(-1)
+            shape = [-1 if at == axis else 1 for at in range(integers.ndim)]
+            integers -= zero.reshape(shape) if zero.size > 1 else zero
+        return integers, scale
+
+
+@dataclass(slots=True)
+class Value:
+    """
+    A tensor that one node produces and other nodes read.
+
+    To be read only: the planner works on a copy that the graph has made.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    """NumPy's name of the element type, or one of ``bfloat16``, ``float8_*``, ``int4``…"""
+    kind: ValueKind
+    index: int
+    """Position in :attr:`Graph.values`."""
+    alignment: int | None = None
+    """Alignment in bytes, where it must be stricter than the plan's."""
+    space: str | None = None
+    """Name of the memory space, where it is not the default one."""
+
+
+@dataclass(slots=True)
+class Node:
+    """
+    One operator of the graph.
+
+    To be read only: the planner works on a copy that the graph has made.
+    """
+
+    name: str
+    op: str
+    inputs: tuple[int | None, ...]
+    """Indices of the values read; ``None`` for an optional operand left out."""
+    outputs: tuple[int | None, ...]
+    """Indices of the values written; ``None`` for an optional result left out."""
+    index: int
+    """Position in :attr:`Graph.nodes`."""
+    effects: Effects = NO_EFFECTS
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Properties of the operator, for kernels; ``None`` for a value that a graph file lacks."""
+    domain: str = ""
+    """Operator set of ``op``; empty for ONNX's default one."""
+    version: int = 0
+    """Version of the operator set."""
+    after: tuple[int, ...] = ()
+    """Indices of nodes that must run before this one although it reads nothing of theirs."""
+    cost: int = 0
+    """Cost of one run, in units of work that all nodes have in common; 0 if it is unknown."""
+    origin: Origin | None = None
+    """Layer and line of source code that the node comes from, where the model carries them."""
+
+
+def checked_shape(shape: Sequence[int], name: str) -> tuple[int, ...]:
+    """Return the dimensions of the value ``name``; refuse those that no array has."""
+    dims = tuple(shape)
+    # Nearly every dimension is a plain int; importers declare values by the thousand.
+    for dim in dims:
+        if type(dim) is not int or not 0 <= dim < _TOO_LARGE:
+            return tuple(_checked_dim(dim, name) for dim in dims)
+    return dims
+
+
+def _checked_dim(dim: object, name: str) -> int:
+    """Return ``dim`` as an int; refuse values that only look like one."""
+    if isinstance(dim, (bool, np.bool_)):
+        raise TypeError(f"a dimension of value {name!r} is {dim!r}, not a whole number")
+    try:
+        number = operator.index(dim)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"a dimension of value {name!r} is {dim!r}, not a whole number") from None
+    if number < 0:
+        raise InvalidDim(f"value {name!r} has the negative dimension {number}")
+    if number >= _TOO_LARGE:
+        raise InvalidSize(f"value {name!r} has dimension {number}, more than 64 bits hold")
+    return number

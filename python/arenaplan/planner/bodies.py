@@ -1,0 +1,402 @@
+"""
+Bodies: the graphs that a branch or loop node runs, each with a plan of its own.
+
+A body is planned once, whatever the number of its runs. Its operands are read where the node's
+operands are, and its results are written where the node's results are wanted, so that only the
+values between them need bytes: the scratch value of the node, which is one more result of it
+without readers. Of several bodies one runs at a time, and the largest counts.
+
+A value that is carried from one round of a loop to the next is updated in place where the plan
+permits it: when nothing reads the old value any more once the new one is begun
+(:func:`may_replace`). Otherwise the new value has bytes of its own and is copied at the end of the
+round, by an ``Emit`` node. Values that leave the body at every round are emitted, too, and slices
+of what a scan runs over are brought in by ``Take`` nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+from arenaplan.graph import Graph, Node
+from arenaplan.graph.effects import NO_EFFECTS, InPlace
+from arenaplan.planner.planning import plan as make_plan
+
+if TYPE_CHECKING:
+    from arenaplan import Plan
+
+__all__ = ["DOMAIN", "EMIT", "TAKE", "Body", "Draft", "Emitted", "Slot", "finish", "inner_value"]
+
+DOMAIN: Final = "arenaplan"
+"""Domain of the nodes that move values in and out of a body."""
+EMIT: Final = "Emit"
+TAKE: Final = "Take"
+
+_TECHNIQUES: Final = ("views", "in-place", "elision", "order")
+"""Techniques for bodies: those after which every node is a step of its own."""
+
+_NUMBERS = count()
+
+SlotKind: TypeAlias = Literal["operand", "result", "counter"]
+
+
+class Slot(NamedTuple):
+    """Memory outside of a body that one of its values has."""
+
+    kind: SlotKind
+    """An operand or a result of the node, or the number of the round."""
+    position: int = 0
+    """Position among the node's operands or results."""
+
+
+class Emitted(NamedTuple):
+    """Destination of a value that leaves a body at every round."""
+
+    kind: Literal["condition", "carried", "scan"]
+    position: int = 0
+    """Which carried value, or which result that is joined from all rounds."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A body as an importer reads it, before it is planned."""
+
+    graph: Graph
+    """All nodes, without outputs; its inputs are ``slots``."""
+    slots: dict[int, Slot] = field(default_factory=dict)
+    """Memory of each input."""
+    carried: list[int] = field(default_factory=list)
+    """Inputs that hold carried values; empty for a branch."""
+    results: list[int] = field(default_factory=list)
+    """Values that the results of a branch have, or carried values after the round."""
+    scanned: list[int | None] = field(default_factory=list)
+    """Values that are joined over all rounds; ``None`` where nothing wants the result."""
+    condition: int | None = None
+    """Value that says whether another round follows; ``None`` if it always does."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Body:
+    """A planned body."""
+
+    graph: Graph
+    plan: Plan
+    slots: Mapping[int, Slot]
+    """Memory outside of the plan's arena, per input and output of the graph."""
+    number: int = field(default_factory=lambda: next(_NUMBERS))
+    """Different for all bodies."""
+
+    def __repr__(self) -> str:
+        # Steps with equal attributes share facts, so that two bodies must never look the same.
+        return f"Body({self.number})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values inside."""
+        return self.plan.arena_bytes
+
+    @property
+    def moves(self) -> Iterator[Node]:
+        """The nodes that move values in and out."""
+        return (node for node in self.graph.nodes if node.domain == DOMAIN)
+
+
+def bodies_of(node: Node) -> Sequence[Body]:
+    """Return the bodies that a node runs."""
+    found: Sequence[Body] = node.attributes.get("bodies", ())
+    return found
+
+
+def inner_value(node: Node) -> int | None:
+    """Return the scratch value of a node with bodies, if these have values of their own."""
+    largest = max((body.nbytes for body in bodies_of(node)), default=0)
+    return node.outputs[-1] if largest else None
+
+
+def declare_scratch(graph: Graph, name: str, bodies: Iterable[Body]) -> tuple[int, ...]:
+    """Declare the scratch value of a node, and return it; none if no body needs bytes."""
+    size = max(body.nbytes for body in bodies)
+    return (graph.value(f"{name}.inner", (size,), "uint8"),) if size else ()
+
+
+# -- planning -------------------------------------------------------------------------------
+
+
+def finish(draft: Draft) -> Body:
+    """
+    Plan a body.
+
+    Raises
+    ------
+    PlannerError
+        If it cannot be planned.
+    """
+    copied = _passed_on(draft)
+    stored: set[int] = set()
+    while True:
+        graph, slots, sources = _variant(draft, stored, copied)
+        plan = make_plan(
+            graph,
+            target="numpy",
+            inputs="caller",
+            outputs="caller",
+            optimize=_TECHNIQUES,
+            workspace="none",
+            effort="fast",
+        )
+        ends = dict(zip(_changed(draft), sources, strict=True))
+        late = {
+            at
+            for at, value in ends.items()
+            if draft.carried
+            and at not in stored
+            and not may_replace(graph, plan, draft.carried[at], value)
+        }
+        # A stored value that shows bytes of a carried one could change before it is read.
+        shown = {at for at in stored if at not in copied and _is_outside(plan, ends[at])}
+        if not late and not shown:
+            return Body(graph, plan, slots)
+        stored |= late
+        copied |= shown
+
+
+def _changed(draft: Draft) -> list[int]:
+    """Return which results are not simply the carried values as they were."""
+    kept = {
+        at
+        for at, pair in enumerate(zip(draft.carried, draft.results, strict=False))
+        if pair[0] == pair[1]
+    }
+    return [at for at in range(len(draft.results)) if at not in kept]
+
+
+def _passed_on(draft: Draft) -> set[int]:
+    """Return the results that no node computes for them alone."""
+    seen: set[int] = set()
+    found = set()
+    for at, value in enumerate(draft.results):
+        if draft.graph.values[value].kind != "activation" or value in seen:
+            found.add(at)
+        seen.add(value)
+    return found
+
+
+def _variant(
+    draft: Draft, stored: set[int], copied: set[int]
+) -> tuple[Graph, dict[int, Slot], list[int]]:
+    """
+    Return the graph of a body, the memory of its inputs and outputs, and its changed results.
+
+    Parameters
+    ----------
+    stored : set of int
+        The carried values that are copied at the end of the round.
+    copied : set of int
+        The results that have bytes of their own, which no other value shows.
+    """
+    graph, slots = draft.graph.copy(), dict(draft.slots)
+    taken = {value.name for value in graph.values}
+    ends = []
+    for at in _changed(draft):
+        value = draft.results[at]
+        if at in copied:
+            source = graph.values[value]
+            name = _free(f"{source.name}.copy", taken)
+            made = graph.value(name, source.shape, source.dtype)
+            graph.append("Identity", (value,), (made,), effects=NO_EFFECTS, version=16)
+            value = made
+        ends.append(value)
+    for at, scanned in enumerate(draft.scanned):
+        if scanned is not None:
+            _emit(graph, scanned, Emitted("scan", at))
+    if draft.condition is not None:
+        _emit(graph, draft.condition, Emitted("condition"))
+    before = tuple(range(len(graph.nodes)))
+    for at, value in zip(_changed(draft), ends, strict=True):
+        if at in stored:
+            _emit(graph, value, Emitted("carried", at), before)
+        else:
+            graph.output(value)
+            slots[value] = Slot("result", at)
+    return graph, slots, ends
+
+
+def _emit(graph: Graph, value: int, target: Emitted, after: tuple[int, ...] = ()) -> None:
+    made = {node for node in after if value in graph.nodes[node].outputs}
+    graph.append(
+        EMIT,
+        (value,),
+        (),
+        name=f"{EMIT}.{target.kind}.{target.position}",
+        attributes={"target": target},
+        domain=DOMAIN,
+        after=tuple(node for node in after if node not in made),
+    )
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return a name that is not taken yet, and take it."""
+    free, number = name, 0
+    while free in taken:
+        number += 1
+        free = f"{name}_{number}"
+    taken.add(free)
+    return free
+
+
+# -- sharing of memory outside --------------------------------------------------------------
+
+
+def may_replace(graph: Graph, plan: Plan, old: int, new: int) -> bool:
+    """
+    Whether an output of a body can be written over one of its inputs.
+
+    That is so if no step reads bytes of the input after a step has written bytes of the output's
+    buffer, and a step that does both is permitted to work in place.
+
+    Parameters
+    ----------
+    plan : Plan
+        A plan with one node per step that leaves inputs and outputs to the caller.
+    old : int
+        An input of the graph.
+    new : int
+        An output of the graph, of as many bytes.
+    """
+    places = plan.placements
+    read, written = places[old], places[new]
+    if read is None or written is None:
+        return True  # One of them has no bytes.
+    if read.bytes != written.bytes:
+        return False
+
+    def inside(value: int | None, space: int) -> bool:
+        place = None if value is None else places[value]
+        return place is not None and place.space == space
+
+    begun = False
+    for (index,) in plan.steps:
+        node = graph.nodes[index]
+        reads = [
+            at
+            for at, value in enumerate(node.inputs)
+            if inside(value, read.space) and at not in node.effects.ignores
+        ]
+        makes = [at for at, value in enumerate(node.outputs) if inside(value, written.space)]
+        if begun and reads:
+            return False
+        if reads and makes and not _is_in_place(graph, plan, node, reads, makes):
+            return False
+        begun = begun or bool(makes)
+    return True
+
+
+def _is_in_place(
+    graph: Graph, plan: Plan, node: Node, reads: Sequence[int], makes: Sequence[int]
+) -> bool:
+    """Whether a node may make one output exactly where it reads its operands."""
+    if len(makes) > 1:
+        return False
+    made = node.outputs[makes[0]]
+    place = None if made is None else plan.placements[made]
+    permitted = {pair.input for pair in node.effects.in_place if pair.output == makes[0]}
+    permitted.update(
+        view.input
+        for view in node.effects.views
+        if view.output == makes[0] and view.offset == 0 and view.of == "input"
+    )
+    for at in reads:
+        value = node.inputs[at]
+        source = None if value is None else plan.placements[value]
+        if source is None or place is None or at not in permitted:
+            return False
+        if (source.offset, source.bytes) != (place.offset, place.bytes):
+            return False
+    return True
+
+
+def _is_outside(plan: Plan, value: int) -> bool:
+    """Whether a value lies in memory that the plan leaves to the caller."""
+    place = plan.placements[value]
+    return place is not None and place.space >= len(plan.bases)
+
+
+def branch_pairs(
+    graph: Graph,
+    operands: Sequence[int | None],
+    results: Sequence[int | None],
+    bodies: Sequence[Body],
+) -> tuple[InPlace, ...]:
+    """
+    Return the operands of a branch node that its results may take over, whichever branch runs.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph of the node.
+    operands, results : sequence of int or None
+        Values of that graph.
+    """
+    return tuple(
+        InPlace(at, result)
+        for at, operand in enumerate(operands)
+        for result, made in enumerate(results)
+        if _is_alone(graph, operands, operand, made)
+        and all(_may_take(body, at, result) for body in bodies)
+    )
+
+
+def loop_pairs(
+    graph: Graph, operands: Sequence[int | None], first: int, results: Sequence[int | None]
+) -> tuple[InPlace, ...]:
+    """
+    Return the initial values of a loop that the results may take over.
+
+    Parameters
+    ----------
+    first : int
+        Position of the first initial value among the operands.
+    results : sequence of int or None
+        The results that are carried values.
+    """
+    return tuple(
+        InPlace(first + at, at)
+        for at, made in enumerate(results)
+        if _is_alone(graph, operands, operands[first + at], made)
+    )
+
+
+def _is_alone(
+    graph: Graph, operands: Sequence[int | None], operand: int | None, made: int | None
+) -> bool:
+    """Whether an operand is named once, and has as many bytes as a result."""
+    if operand is None or made is None or operands.count(operand) > 1:
+        return False
+    return _is_alike(graph, operand, made)
+
+
+def _is_alike(graph: Graph, a: int, b: int) -> bool:
+    """Whether two values have as many bytes."""
+    first, second = graph.values[a], graph.values[b]
+    return first.shape == second.shape and first.dtype == second.dtype
+
+
+def _may_take(body: Body, operand: int, result: int) -> bool:
+    """Whether a branch may write a result over an operand."""
+    inputs = [value for value, slot in body.slots.items() if slot == Slot("operand", operand)]
+    outputs = [value for value, slot in body.slots.items() if slot == Slot("result", result)]
+    return all(may_replace(body.graph, body.plan, old, new) for old in inputs for new in outputs)
+
+
+def describe(node: Node) -> dict[str, Any]:
+    """Return what a node runs, for reports: bodies, their nodes and bytes."""
+    return {
+        "node": node.name,
+        "op": node.op,
+        "bodies": [
+            {"nodes": len(body.graph.nodes), "bytes": body.nbytes, "status": body.plan.status}
+            for body in bodies_of(node)
+        ],
+    }

@@ -1,0 +1,168 @@
+"""Changes between two plans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from arenaplan._core import Live, PlacedWorkspace, Placement, Plan
+from arenaplan.base.errors import BaselineError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Offset and live range of a value."""
+
+    space: str
+    offset: int
+    size: int
+    live: Live
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A value that is new, gone, or somewhere else."""
+
+    name: str
+    before: Place | None
+    after: Place | None
+
+    @property
+    def kind(self) -> str:
+        """``"added"``, ``"removed"``, ``"resized"``, ``"moved"`` or ``"rescheduled"``."""
+        if self.before is None:
+            return "added"
+        if self.after is None:
+            return "removed"
+        if self.before.size != self.after.size:
+            return "resized"
+        if (self.before.space, self.before.offset) != (self.after.space, self.after.offset):
+            return "moved"
+        return "rescheduled"
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceChange:
+    """The arena of one space, before and after; absent is 0 bytes."""
+
+    name: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """The differences between two plans."""
+
+    spaces: tuple[SpaceChange, ...]
+    changes: tuple[Change, ...]
+    """Largest first, by bytes of the larger side."""
+
+    @property
+    def grew(self) -> tuple[SpaceChange, ...]:
+        """Arenas that need more bytes than before."""
+        return tuple(space for space in self.spaces if space.after > space.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The arenas of one plan, and the place of each value and workspace in them, by name."""
+
+    model: str
+    arenas: Mapping[str, int]
+    """Bytes of the arena of each space; buffers of the caller are none."""
+    places: Mapping[str, Place]
+    live: Mapping[str, tuple[int, ...]]
+    """Live bytes in each step, by space."""
+
+    @classmethod
+    def of(cls, source: Plan | Mapping[str, Any]) -> Layout:
+        """
+        Return the layout of a plan, or of a report from :func:`report_of`.
+
+        Raises
+        ------
+        BaselineError
+            If a mapping is no report.
+        """
+        return _of_plan(source) if isinstance(source, Plan) else _of_report(source)
+
+
+def diff(before: Plan | Mapping[str, Any], after: Plan | Mapping[str, Any]) -> Diff:
+    """
+    Return the changes between two plans, value by value.
+
+    Parameters
+    ----------
+    before, after : Plan or mapping
+        Plans, or reports of plans from :func:`report_of`. Values are the same if their names are.
+        The plans may be of different models.
+
+    Raises
+    ------
+    BaselineError
+        If a mapping is no report.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> def planned(size):
+    ...     graph = ap.Graph("m")
+    ...     x = graph.input("x", (64,), "uint8")
+    ...     (y,) = graph.node("Op", [x], [("y", (size,), "uint8")])
+    ...     graph.output(y)
+    ...     return ap.plan(graph)
+    >>> [(change.name, change.kind) for change in ap.diff(planned(64), planned(128)).changes]
+    [('y', 'resized'), ('x', 'moved')]
+    """
+    return compared(Layout.of(before), Layout.of(after))
+
+
+def compared(before: Layout, after: Layout) -> Diff:
+    """Return the changes between two layouts."""
+    old, new = before.places, after.places
+    changes = [
+        Change(name, old.get(name), new.get(name))
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name)
+    ]
+    changes.sort(key=lambda change: -max(p.size for p in (change.before, change.after) if p))
+    sizes = (before.arenas, after.arenas)
+    names = dict.fromkeys([*sizes[0], *sizes[1]])
+    return Diff(
+        tuple(SpaceChange(name, sizes[0].get(name, 0), sizes[1].get(name, 0)) for name in names),
+        tuple(changes),
+    )
+
+
+def _of_plan(plan: Plan) -> Layout:
+    steps: list[dict[str, Any]] = json.loads(plan.to_json())["steps"]
+    places = {name: _place(plan, plan[name]) for name in plan}
+    for work in plan.workspaces:
+        name = f"{steps[work.live.start]['name']} workspace {work.slot}"
+        places[name] = _place(plan, work)
+    arenas = {space.name: space.arena_bytes for space in plan.spaces}
+    live = {name: tuple(plan.live_bytes_in(space)) for space, name in enumerate(arenas)}
+    return Layout(plan.model, arenas, places, live)
+
+
+def _place(plan: Plan, place: Placement | PlacedWorkspace) -> Place:
+    return Place(plan.space_name(place.space), place.offset, place.bytes, place.live)
+
+
+def _of_report(report: Mapping[str, Any]) -> Layout:
+    if report.get("format") != "arenaplan-report":
+        raise BaselineError("the document is no report of a plan")
+    try:
+        arenas = {row["name"]: row["arena_bytes"] for row in report["spaces"] if not row["caller"]}
+        places = {
+            row["name"]: Place(row["space"], row["offset"], row["bytes"], Live(*row["live"]))
+            for row in [*report["values"], *report["workspaces"]]
+            if row["bytes"] is not None
+        }
+        live = {curve["space"]: tuple(curve["live"]) for curve in report["curves"]}
+        return Layout(report["model"], arenas, places, live)
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise BaselineError(f"the report is damaged: {error!r}") from None

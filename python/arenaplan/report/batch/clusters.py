@@ -1,0 +1,62 @@
+"""Executors of engines that run on several machines, by address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from typing import Any
+
+from arenaplan.base.errors import InvalidOption
+
+
+@contextmanager
+def executor_at(address: str) -> Iterator[Executor]:
+    """
+    Return the executor of an engine that runs already.
+
+    Parameters
+    ----------
+    address : str
+        ``dask://HOST:PORT`` is the scheduler of a Dask cluster. ``ray://HOST:PORT`` is a Ray
+        cluster, and ``ray://`` the one of this machine. Workers need arenaplan and the files.
+
+    Raises
+    ------
+    InvalidOption
+        If the address is of no known engine.
+    ImportError
+        If the engine's package is not installed.
+    """
+    engine, separator, place = address.partition("://")
+    if not separator or engine not in ("dask", "ray"):
+        raise InvalidOption(f"executor {address!r} is no dask://HOST:PORT or ray://HOST:PORT")
+    if engine == "dask":
+        from distributed import Client
+
+        with Client(f"tcp://{place}") as client:
+            yield client.get_executor(pure=False)
+        return
+    import ray
+
+    ray.init(f"ray://{place}" if place else "auto", ignore_reinit_error=True)
+    try:
+        yield RayExecutor(ray)
+    finally:
+        ray.shutdown()
+
+
+class RayExecutor(Executor):
+    """Tasks of Ray as futures of the standard library."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._max_workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+    def submit(
+        self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any
+    ) -> Future[Any]:
+        """Start a task."""
+        task = self._ray.remote(function).remote(*arguments, **keywords)
+        future: Future[Any] = task.future()
+        return future

@@ -1,0 +1,136 @@
+"""Jobs of a batch: one model and one target each, and what came of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from arenaplan.base.errors import PlannerError, UnknownDim
+from arenaplan.base.limits import UNLIMITED, Limits
+from arenaplan.formats import open_model
+from arenaplan.graph import Graph
+from arenaplan.graph.sizes import Bind
+from arenaplan.planner.planning import plan
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model to plan for one target."""
+
+    source: str | Graph
+    """Path of the file, or the graph itself."""
+    target: str | None = None
+    """Name of the target; the one of the file's format by default."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Other options of :func:`arenaplan.plan`."""
+    bind: Bind = field(default_factory=dict)
+    """
+    Numbers for symbolic dimensions, and shapes of inputs; those of names that the model does not
+    have are left out.
+    """
+    limits: Limits = UNLIMITED
+    """Limits of the model, if it is a file."""
+
+    @property
+    def name(self) -> str:
+        """The path, or the name of the graph."""
+        return self.source.name if isinstance(self.source, Graph) else self.source
+
+    def key(self) -> str:
+        """
+        Return a text that is the same for the same job on the same file.
+
+        The content of a file counts by its size and its time of change.
+        """
+        if isinstance(self.source, Graph):
+            content: object = sha256(self.source.to_json().encode()).hexdigest()
+        else:
+            try:
+                facts = os.stat(self.source)
+                content = (self.source, facts.st_size, facts.st_mtime_ns)
+            except OSError:
+                content = self.source
+        rest = (self.target, sorted(self.options.items()), sorted(self.bind.items()), self.limits)
+        return sha256(repr((content, rest)).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a job: a plan in figures, or an error."""
+
+    model: str
+    """The path of the model, or the name of the graph."""
+    target: str
+    """Name of the target; empty where the model could not be read far enough to know it."""
+    arena_bytes: int | None = None
+    """Bytes of the arena, or of all memories together."""
+    lower_bound: int | None = None
+    """Bytes that no plan with this order and these techniques goes below."""
+    status: str = ""
+    """That of the plan: ``optimal`` or ``feasible``; empty if there is none."""
+    nodes: int | None = None
+    values: int | None = None
+    error: str = ""
+    """Name of the error; empty if there is none."""
+    message: str = ""
+    """Message of the error."""
+    left_out: str = ""
+    """Names of ``bind`` that the model does not have, with commas between them."""
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether there is a plan."""
+        return not self.error
+
+
+def run_job(job: Job) -> Outcome:
+    """Plan one model; an error becomes an outcome."""
+    target = job.target or ""
+    left_out: list[str] = []
+    try:
+        graph = _graph(job, left_out)
+        made = plan(graph, **{**job.options, **({"target": target} if target else {})})
+    except (PlannerError, OSError, MemoryError, RecursionError, ImportError) as error:
+        return failed(job, error, left_out)
+    return Outcome(
+        model=job.name,
+        target=made.target.name,
+        arena_bytes=made.arena_bytes,
+        lower_bound=made.lower_bound,
+        status=made.status,
+        nodes=len(graph.nodes),
+        values=len(graph.values),
+        left_out=",".join(left_out),
+    )
+
+
+def _graph(job: Job, left_out: list[str]) -> Graph:
+    """Return the graph of a job; names of ``bind`` that it does not have are added to a list."""
+    if isinstance(job.source, Graph):
+        return job.source
+    bind = dict(job.bind)
+    graph_with = open_model(Path(job.source), job.limits)
+    while True:
+        try:
+            return graph_with(bind or None)
+        except UnknownDim as error:
+            if not error.names:
+                raise
+            for name in error.names:
+                left_out.append(name)
+                del bind[name]
+
+
+def failed(job: Job, error: BaseException, left_out: Sequence[str] = ()) -> Outcome:
+    """Return the outcome of a job that ended with an error."""
+    return Outcome(
+        job.name,
+        job.target or "",
+        error=type(error).__name__,
+        message=str(error),
+        left_out=",".join(left_out),
+    )

@@ -1,0 +1,67 @@
+"""Baselines: plans and reports that were written before."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from arenaplan._core import Plan
+from arenaplan.base.errors import BaselineError, PlannerError
+from arenaplan.formats.json_document import format_of
+from arenaplan.graph.model import Model
+from arenaplan.planner.changes import Layout
+
+Baseline: TypeAlias = "Plan | Mapping[str, Any] | str | os.PathLike[str] | bytes"
+"""A plan, a report, the path of a file with one of them, or the content of such a file."""
+
+_MOST: Final = 1 << 30
+"""Most bytes of a baseline."""
+
+
+def read_baseline(source: Baseline) -> Layout:
+    """
+    Return the layout of a baseline.
+
+    Files may be plans (``plan -o``), plans of one shape with their graph (``--with-graph``), and
+    reports (``map --to json``, ``inspect --json``).
+
+    Raises
+    ------
+    BaselineError
+        If the file is damaged, or of another kind.
+    OSError
+        If the file cannot be read.
+    """
+    if isinstance(source, (Plan, Mapping)):
+        return Layout.of(source)
+    data, name = (source, "baseline") if isinstance(source, bytes) else _content(source)
+    try:
+        return _parsed(data)
+    except (PlannerError, ValueError, RecursionError) as error:
+        raise BaselineError(f"{name}: {error}") from None
+
+
+def _content(path: str | os.PathLike[str]) -> tuple[bytes, str]:
+    """Return the content and the name of a file."""
+    with Path(path).open("rb") as file:
+        data = file.read(_MOST + 1)
+    if len(data) > _MOST:
+        raise BaselineError(f"{os.fspath(path)!r} has more than {_MOST:,} bytes")
+    return data, repr(os.fspath(path))
+
+
+def _parsed(data: bytes) -> Layout:
+    kind = format_of(data)
+    if kind == "arenaplan":
+        return Layout.of(Plan.from_json(data))
+    if kind == "arenaplan-report":
+        return Layout.of(json.loads(data))
+    if kind == "arenaplan-model":
+        model = Model.from_json(data)
+        if len(model) > 1:
+            raise BaselineError(f"the file has plans of {len(model):,} shapes; a baseline has one")
+        return Layout.of(model.at(**next(iter(model))))
+    raise BaselineError("the file is neither a plan nor a report")

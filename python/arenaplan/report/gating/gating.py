@@ -1,0 +1,465 @@
+"""The judgment of one plan by its budgets and its baseline."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+
+from arenaplan._core import Plan
+from arenaplan.base.errors import CapacityExceeded, InvalidOption, SpacesExceeded
+from arenaplan.base.progress import Progress
+from arenaplan.formats import load, suffix_of
+from arenaplan.graph.graph import Graph
+from arenaplan.graph.sizes import Bind, Source
+from arenaplan.planner.changes import Layout, Place, SpaceChange, compared
+from arenaplan.planner.plan_options import (
+    PlanKeywords,
+    PlanOptions,
+    checked_budget,
+    resolve,
+    target_of,
+)
+from arenaplan.planner.planning import plan
+from arenaplan.planner.spaces import ARENA, parse_size, parse_spaces
+from arenaplan.report.gating.baseline import Baseline, read_baseline
+
+if TYPE_CHECKING:
+    from arenaplan.tflite.runtime.build import Build
+
+Cause: TypeAlias = Literal["new", "grown", "moved here", "live at the peak now"]
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """The bytes of one memory, and the most that are allowed."""
+
+    rule: Literal["budget", "baseline"]
+    space: str
+    """Name of the memory."""
+    bytes: int
+    """Bytes that the plan needs; with TensorFlow Lite Micro and a budget those of
+    ``kTensorArenaSize``."""
+    limit: int
+    """Most bytes that pass."""
+    baseline: int | None = None
+    """Bytes of the baseline, for the rule ``"baseline"``."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the bytes are within the limit."""
+        return self.bytes <= self.limit
+
+    @property
+    def headroom(self) -> int:
+        """Bytes that are left; negative if the limit is exceeded."""
+        return self.limit - self.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthCause:
+    """A value at the peak of an arena that grew, and what it has to do with it."""
+
+    space: str
+    name: str
+    kind: Cause
+    before: int | None
+    """Bytes in the baseline; ``None`` if the value is new."""
+    after: int
+    """Bytes now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """
+    Whether a plan passes, and why it does not.
+
+    ``bool(gate)`` is :attr:`passed`.
+    """
+
+    model: str
+    target: str
+    plan: Plan | None
+    """The plan; ``None`` if none was found that fits the memories."""
+    rows: tuple[GateRow, ...]
+    """One row per budget and per memory of the baseline."""
+    causes: tuple[GrowthCause, ...] = ()
+    """The values that make memories larger than in the baseline, the largest growth first."""
+    problem: str | None = None
+    """Why there is no plan."""
+    others: int = 0
+    """Values that have other places than in the baseline, and are no causes."""
+    is_error: bool = False
+    """Whether the model or the baseline could not be read, so that nothing was judged."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is a rule, and every rule holds."""
+        return self.problem is None and bool(self.rows) and all(row.passed for row in self.rows)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def failures(self) -> list[str]:
+        """Return a sentence per rule that does not hold."""
+        found = [] if self.problem is None else [self.problem]
+        for row in self.rows:
+            if not row.passed and row.rule == "budget":
+                found.append(
+                    f"{row.space} needs {row.bytes:,} bytes, {-row.headroom:,} more than its "
+                    f"budget of {row.limit:,}"
+                )
+            elif not row.passed:
+                found.append(f"{row.space} grew from {row.baseline or 0:,} to {row.bytes:,} bytes")
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """Return the gate as ``arenaplan gate --json`` prints it."""
+        return {
+            "model": self.model,
+            "target": self.target,
+            "passed": self.passed,
+            "problem": self.problem,
+            "rows": [{**asdict(row), "passed": row.passed} for row in self.rows],
+            "causes": [asdict(cause) for cause in self.causes],
+            "digest": None if self.plan is None else self.plan.digest,
+        }
+
+    def to_markdown(self) -> str:
+        """Return a section of Markdown, such as for a comment on a pull request."""
+        from arenaplan.report.gating.tables import markdown
+
+        return markdown([self])
+
+    def to_junit(self) -> str:
+        """Return an XML document of JUnit's form, with a test case per rule."""
+        from arenaplan.report.gating.tables import junit
+
+        return junit([self])
+
+
+def gate(
+    source: Graph | Source,
+    options: PlanOptions | None = None,
+    *,
+    baseline: Baseline | None = None,
+    allow_growth: int | str = 0,
+    bind: Bind | None = None,
+    time_limit: float | None = None,
+    on_progress: Progress | None = None,
+    **overrides: Unpack[PlanKeywords],
+) -> Gate:
+    """
+    Plan a model, and judge the plan by budgets and by a plan that was made before.
+
+    There must be a rule: ``budget``, ``spaces`` or ``baseline``. The budget is that of the whole
+    arena, with target ``tflm`` of all that the runtime needs, for which ``source`` must be the
+    file. ``spaces``, such as ``"sram=64KiB,psram=8MiB"``, have a budget each: of several memories
+    the model is planned for them, and one memory is the arena by another name.
+
+    Parameters
+    ----------
+    source : Graph, path or bytes
+        The model, as for :func:`load`.
+    options : PlanOptions, optional
+        Options of the plan.
+    baseline : Plan, mapping, path or bytes, optional
+        The plan or report to compare with, or a file with one: no memory may need more bytes.
+    allow_growth : int or str, default 0
+        Growth over the baseline that passes, per memory: bytes, a size such as ``"1KiB"``, or a
+        part such as ``"2%"``.
+    bind : mapping, optional
+        Numbers for symbolic dimensions, as for :func:`load`.
+    time_limit, on_progress
+        As for :func:`plan`.
+    **overrides
+        Single options by name, such as ``budget="256KiB"``.
+
+    Returns
+    -------
+    Gate
+        The judgment; it is true if every rule holds. A plan that does not fit is no exception.
+
+    Raises
+    ------
+    BaselineError
+        If the baseline is damaged.
+    InvalidOption
+        If there is no rule, or if it is not known what the runner needs in all.
+    PlannerError, OSError
+        If the model cannot be read or planned.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> def model(size):
+    ...     graph = ap.Graph("m")
+    ...     x = graph.input("x", (64,), "uint8")
+    ...     (y,) = graph.node("Op", [x], [("y", (size,), "uint8")])
+    ...     graph.output(y)
+    ...     return graph
+    >>> old = ap.plan(model(64))
+    >>> bool(ap.gate(model(64), baseline=old, spaces="sram=1KiB"))
+    True
+    >>> failed = ap.gate(model(256), baseline=old, spaces="sram=256")
+    >>> failed.failures()
+    ['sram needs 320 bytes, 64 more than its budget of 256', 'sram grew from 128 to 320 bytes']
+    >>> [(cause.name, cause.kind, cause.before, cause.after) for cause in failed.causes]
+    [('y', 'grown', 64, 256)]
+    """
+    chosen = resolve(options, overrides)
+    limits = Limits.of(chosen)
+    limits.require_rule(baseline)
+    graph = source if isinstance(source, Graph) else load(source, bind=bind)
+    old = None if baseline is None else read_baseline(baseline)
+    allowed = Growth.of(allow_growth)
+    made = limits.planned(graph, time_limit=time_limit, on_progress=on_progress)
+    needed = None
+    if isinstance(made, Plan) and limits.budgets:
+        needed = needed_bytes(None if isinstance(source, Graph) else source, made)
+    return judged(graph, made, limits, old, allowed, needed)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The budgets of a gate, and the options of the plan that they judge."""
+
+    options: PlanOptions
+    budgets: tuple[tuple[str, int], ...]
+    """Names of memories, with their bytes."""
+    single: str | None
+    """The name of the only memory; ``None`` if a plan chooses among several."""
+
+    @classmethod
+    def of(cls, options: PlanOptions) -> Limits:
+        """
+        Return the budgets in options.
+
+        One memory is the arena, whose plan exists even if it is too large; several are planned with
+        their sizes, which decide where values go.
+        """
+        if options.spaces is None:
+            budget = checked_budget(options.budget)
+            return cls(options, () if budget is None else ((ARENA, budget),), ARENA)
+        if options.budget is not None:
+            raise InvalidOption("option budget: the spaces have budgets of their own")
+        given = options.spaces
+        spaces = parse_spaces(given) if isinstance(given, str) else list(given)
+        budgets = tuple((s.name, s.capacity) for s in spaces if s.capacity is not None)
+        if len(spaces) != 1:
+            return cls(options, budgets, None)
+        (space,) = spaces
+        if any(name != space.name for name in (options.pins or {}).values()):
+            return cls(options, budgets, None)  # The planner has the message for it.
+        alignment = options.alignment if space.alignment is None else space.alignment
+        plain = replace(options, spaces=None, pins=None, budget=space.capacity, alignment=alignment)
+        return cls(plain, budgets, space.name)
+
+    def require_rule(self, baseline: object) -> None:
+        """
+        Refuse a gate that could not fail.
+
+        Raises
+        ------
+        InvalidOption
+            If there is neither a budget nor a baseline.
+        """
+        if not self.budgets and baseline is None:
+            raise InvalidOption(
+                "a gate without a rule judges nothing: give a budget, such as budget='64KiB', "
+                "spaces with sizes, or a baseline"
+            )
+
+    def planned(
+        self, graph: Graph, *, time_limit: float | None = None, on_progress: Progress | None = None
+    ) -> Plan | CapacityExceeded:
+        """Return a plan, however large; or the error that there is none for the memories."""
+        options = self.options
+        if target_of(options, graph.target).runtime == "tflm":  # Which has more than the arena.
+            options = replace(options, budget=None)
+        try:
+            return plan(graph, options, time_limit=time_limit, on_progress=on_progress)
+        except CapacityExceeded as error:
+            return error if error.plan is None else error.plan
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Growth that passes: bytes, or a part of the baseline."""
+
+    bytes: int = 0
+    part: float = 0.0
+
+    @classmethod
+    def of(cls, text: int | str) -> Growth:
+        """
+        Read ``0``, ``"1KiB"`` or ``"2%"``.
+
+        Raises
+        ------
+        InvalidOption, InvalidSize
+            If it is neither a size nor a part.
+        """
+        if isinstance(text, int):
+            if text < 0:
+                raise InvalidOption(f"option allow_growth: {text} is negative")
+            return cls(text)
+        if not text.strip().endswith("%"):
+            return cls(parse_size(text))
+        try:
+            part = float(text.strip()[:-1]) / 100
+        except ValueError:
+            part = -1.0
+        if not 0 <= part <= 100:
+            raise InvalidOption(f"option allow_growth: {text!r} is no part such as '2%'")
+        return cls(0, part)
+
+    def limit(self, baseline: int) -> int:
+        """Return the most bytes that pass."""
+        return baseline + max(self.bytes, int(baseline * self.part))
+
+
+def judged(
+    graph: Graph,
+    made: Plan | CapacityExceeded,
+    limits: Limits,
+    baseline: Layout | None,
+    allowed: Growth,
+    needed: int | None = None,
+) -> Gate:
+    """
+    Return the judgment of a plan, or of the error that there is none.
+
+    ``needed`` are the bytes that the runner needs in all, where the arena is one.
+    """
+    target = limits.options.target
+    if not isinstance(made, Plan):
+        name = target if isinstance(target, str) else getattr(target, "name", graph.target)
+        return Gate(graph.name, name, None, (), _needed(made, baseline), str(made))
+    layout = Layout.of(made)
+    whole = made.arena_bytes if needed is None else needed
+    rows = []
+    for space, limit in limits.budgets:
+        arena = layout.arenas[space] if limits.single is None else whole
+        rows.append(GateRow("budget", space, arena, limit))
+    causes: tuple[GrowthCause, ...] = ()
+    others = 0
+    if baseline is not None:
+        if limits.single is not None:
+            layout = _renamed(layout, limits.single)
+            baseline = _renamed(baseline, limits.single)
+        found = compared(baseline, layout)
+        for change in found.spaces:
+            limit = allowed.limit(change.before)
+            rows.append(GateRow("baseline", change.name, change.after, limit, change.before))
+        causes = _causes(baseline, layout, found.grew)
+        others = len({change.name for change in found.changes} - {each.name for each in causes})
+    return Gate(made.model, made.target.name, made, tuple(rows), causes, None, others)
+
+
+def needed_bytes(
+    source: Source | None, plan: Plan, build: Callable[[str], Build] | None = None
+) -> int:
+    """
+    Return the bytes that the runner of a plan needs in one arena: what budgets are compared with.
+
+    Parameters
+    ----------
+    source : path or bytes, optional
+        The model file, which decides what TensorFlow Lite Micro needs beside tensors.
+    plan : Plan
+        The plan.
+    build : callable, optional
+        Returns the build of the runtime for the name of a target; by default the usual one.
+
+    Raises
+    ------
+    InvalidOption
+        If the plan is for TensorFlow Lite Micro, and there is no file for the runtime.
+    """
+    if plan.target.runtime != "tflm":
+        return plan.arena_bytes
+    data = source if isinstance(source, bytes | None) else Path(os.fspath(source))
+    if data is None or suffix_of(data) != ".tflite":
+        raise InvalidOption(
+            "option budget: for target tflm the whole arena counts, which only a .tflite file "
+            "tells; give the file, or a budget for another target"
+        )
+    # Other targets need none of this.
+    from arenaplan.deploy.export.tflm import own_arena
+    from arenaplan.tflite.reader.tflite_model import parse, read_bytes
+    from arenaplan.tflite.runtime.build import Build
+
+    name = plan.target.name
+    of_target = Build.of_target(name) if build is None else build(name)
+    return own_arena(parse(read_bytes(data)[0]), of_target).total
+
+
+def _renamed(layout: Layout, name: str) -> Layout:
+    """Return a layout whose only arena has this name, so that names of memories may change."""
+    if len(layout.arenas) != 1 or name in layout.arenas:
+        return layout
+    ((old, size),) = layout.arenas.items()
+    places = {
+        value: replace(place, space=name) if place.space == old else place
+        for value, place in layout.places.items()
+    }
+    return Layout(layout.model, {name: size}, places, {name: layout.live[old]})
+
+
+def _causes(before: Layout, after: Layout, grew: Sequence[SpaceChange]) -> tuple[GrowthCause, ...]:
+    """Return the values at the peaks of memories that grew which are not as they were."""
+    causes = []
+    for change in grew:
+        peak, old_peak = _peak(after, change.name), _peak(before, change.name)
+        for name, place in after.places.items():
+            if place.space != change.name or not place.live.start <= peak < place.live.end:
+                continue
+            kind = _kind(before.places.get(name), place, old_peak)
+            if kind is not None:
+                old = before.places.get(name)
+                causes.append(
+                    GrowthCause(
+                        change.name, name, kind, None if old is None else old.size, place.size
+                    )
+                )
+    return tuple(sorted(causes, key=_weight))
+
+
+def _weight(cause: GrowthCause) -> tuple[int, str]:
+    """Sort causes by the bytes that they add to the peak."""
+    added = cause.after - (cause.before or 0) if cause.kind == "grown" else cause.after
+    return -added, cause.name
+
+
+def _kind(old: Place | None, new: Place, old_peak: int) -> Cause | None:
+    """Return how a value adds to the peak, ``None`` if it did so before."""
+    if old is None:
+        return "new"
+    if new.size > old.size:
+        return "grown"
+    if new.space != old.space:
+        return "moved here"
+    return None if old.live.start <= old_peak < old.live.end else "live at the peak now"
+
+
+def _peak(layout: Layout, space: str) -> int:
+    """Return the step with the most live bytes in a space."""
+    curve: Sequence[int] = layout.live.get(space, ())
+    return max(range(len(curve)), key=curve.__getitem__, default=-1)
+
+
+def _needed(error: CapacityExceeded, baseline: Layout | None) -> tuple[GrowthCause, ...]:
+    """Return the values that do not fit and are larger than in the baseline, or not in it."""
+    if baseline is None or not isinstance(error, SpacesExceeded):
+        return ()
+    places: Mapping[str, Place] = baseline.places
+    causes = []
+    for name, size in error.values:
+        old = places.get(name)
+        if old is None or old.size < size:
+            kind: Cause = "new" if old is None else "grown"
+            causes.append(GrowthCause("", name, kind, None if old is None else old.size, size))
+    return tuple(sorted(causes, key=_weight))

@@ -1,0 +1,402 @@
+"""The report of a plan: one document with all that pictures and tables show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any, Final
+
+from arenaplan._core import PlacedWorkspace, Placement, Plan, RecomputeCurve
+from arenaplan.base.errors import PlanMismatch
+from arenaplan.graph import Graph, Node
+from arenaplan.graph.origin import layer_of
+from arenaplan.planner.planning import Explanation, TimedExplanation
+from arenaplan.report.curves import Span, tops, union
+from arenaplan.report.recompute_report import curve_of
+
+VERSION: Final = 1
+
+
+def report_of(
+    plan: Plan,
+    graph: Graph | None = None,
+    explanation: Explanation | None = None,
+    curve: RecomputeCurve | None = None,
+) -> dict[str, Any]:
+    """
+    Return the report of a plan: values, steps, live ranges, sharing, curves, the peak.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan. It is believed: call :meth:`Plan.check` first if it is from a file.
+    graph : Graph, optional
+        The graph as the target of the plan sees it. Without it, the report lacks operators,
+        shapes, layers, and values without a place in memory.
+    explanation : Explanation, optional
+        The worth of each technique, from :func:`explain`.
+    curve : RecomputeCurve, optional
+        Bytes over the extra work of nodes that run again, from :func:`recompute_curve`.
+
+    Returns
+    -------
+    dict
+        A document for JSON, of the form that :func:`report_schema` describes. Sizes are in bytes,
+        live ranges are half-open, in steps. Equal arguments give equal documents.
+
+    Raises
+    ------
+    PlanMismatch
+        If the plan has values or nodes that the graph has not.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph("two")
+    >>> x = graph.input("x", (64,))
+    >>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")], name="c1")
+    >>> graph.output(y)
+    >>> report = ap.report_of(ap.plan(graph), graph)
+    >>> [(value["name"], value["offset"], value["live"]) for value in report["values"]]
+    [('x', 0, [0, 1]), ('y', 256, [0, 1])]
+    >>> report["steps"][0]["op"], report["curves"][0]["live"]
+    ('Conv', [512])
+    """
+    return {
+        **_Maker(plan, graph).document(explanation),
+        "recompute": None if curve is None else curve_of(curve),
+    }
+
+
+def report_schema() -> str:
+    """
+    Return the JSON schema of reports.
+
+    Examples
+    --------
+    >>> import json
+    >>> import arenaplan as ap
+    >>> json.loads(ap.report_schema())["title"]
+    'arenaplan report, version 1'
+    """
+    return files(__package__).joinpath("report.schema.json").read_text("utf-8")
+
+
+class _Maker:
+    """The parts of one report."""
+
+    def __init__(self, plan: Plan, graph: Graph | None) -> None:
+        self.plan, self.graph = plan, graph
+        self.rows: list[dict[str, Any]] = json.loads(plan.to_json())["steps"]
+        """The steps as the plan file has them."""
+        self.places = plan.placements
+        if graph is not None and _mismatch(graph, plan, self.places):
+            raise PlanMismatch(f"the plan of {plan.model!r} is not for graph {graph.name!r}")
+        self.workspaces = plan.workspaces
+        self.space_names = _space_names(plan)
+        if graph is None:
+            self.indices = [at for at, place in enumerate(self.places) if place is not None]
+        else:
+            self.indices = list(range(len(graph.values)))
+        placed = (index for index, place in enumerate(self.places) if place is not None)
+        self.planned_names = dict(zip(placed, plan, strict=True))
+        self.results = frozenset(() if graph is None else graph.outputs)
+        self.row_of = {index: row for row, index in enumerate(self.indices)}
+        self.readers: dict[int, list[int]] = {}
+        self.writers: dict[int, list[int]] = {}
+        for step, row in enumerate(self.rows):
+            for table, operands in ((self.readers, row["inputs"]), (self.writers, row["outputs"])):
+                for value in operands:
+                    if value is not None:
+                        table.setdefault(value, []).append(step)
+
+    def document(self, explanation: Explanation | None) -> dict[str, Any]:
+        """Return the whole report."""
+        plan = self.plan
+        live_bytes = plan.live_bytes
+        values = self.values()
+        peak = plan.peak_step if self.rows else None
+        by_index = dict(zip(self.indices, values, strict=True))
+        estimate = plan.estimate
+        return {
+            "format": "arenaplan-report",
+            "version": VERSION,
+            "model": plan.model,
+            "target": plan.target.name,
+            "digest": plan.digest,
+            "arena_bytes": plan.arena_bytes,
+            "lower_bound": plan.lower_bound,
+            "status": plan.status,
+            "naive_bytes": plan.naive_bytes,
+            "floor": plan.floor,
+            "alignment": plan.alignment,
+            "options": plan.options,
+            "seconds": None if estimate is None else estimate.seconds,
+            "peak_step": peak,
+            "peak_bytes": 0 if peak is None else live_bytes[peak],
+            "peak_values": []
+            if peak is None
+            else [by_index[value]["name"] for value in plan.live_at(peak) if value in by_index],
+            "spaces": self.spaces(),
+            "values": values,
+            "workspaces": self.workspace_rows(),
+            "steps": self.steps(live_bytes),
+            "why": self.shares(),
+            "curves": self.curves(),
+            "timetable": self.timetable(),
+            "techniques": None if explanation is None else _techniques(explanation),
+        }
+
+    def spaces(self) -> list[dict[str, Any]]:
+        """Return the memories: arenas first, then the buffers of the caller."""
+        arenas = [
+            {
+                "name": space.name,
+                "arena_bytes": space.arena_bytes,
+                "lower_bound": space.lower_bound,
+                "status": space.status,
+                "alignment": space.alignment,
+                "capacity": space.capacity,
+                "cost": space.cost,
+                "caller": False,
+            }
+            for space in self.plan.spaces
+        ]
+        buffers = [
+            {
+                "name": f"caller:{buffer.name}",
+                "arena_bytes": buffer.bytes,
+                "lower_bound": buffer.bytes,
+                "status": "optimal",
+                "alignment": 1,
+                "capacity": None,
+                "cost": 0,
+                "caller": True,
+            }
+            for buffer in self.plan.caller_buffers
+        ]
+        return arenas + buffers
+
+    def values(self) -> list[dict[str, Any]]:
+        """Return the values: all of the graph, or those with a place if there is no graph."""
+        rows = []
+        for index in self.indices:
+            place = self.places[index]
+            if self.graph is None:
+                kind = "activation" if index in self.writers else "input"
+                facts: dict[str, Any] = {
+                    "name": self.planned_names[index],
+                    "kind": kind,
+                    "dtype": None,
+                    "shape": None,
+                }
+            else:
+                value = self.graph.values[index]
+                facts = {
+                    "name": value.name,
+                    "kind": value.kind,
+                    "dtype": value.dtype,
+                    "shape": list(value.shape),
+                }
+            facts["result"] = None if self.graph is None else index in self.results
+            rows.append({**facts, **self._placed(place), "held": self._held(index, place)})
+        return rows
+
+    def _placed(self, place: Placement | PlacedWorkspace | None) -> dict[str, Any]:
+        """Return space, offset, bytes and live range."""
+        if place is None:
+            return {"bytes": None, "space": None, "offset": None, "live": None}
+        return {
+            "bytes": place.bytes,
+            "space": self.space_names[place.space],
+            "offset": place.offset,
+            "live": [place.live.start, place.live.end],
+        }
+
+    def _held(self, index: int, place: Placement | None) -> str | None:
+        """Return why a value is live in steps that do not use it; None if it is not."""
+        if place is None:
+            return None
+        if self.graph is not None and self.graph.values[index].kind == "state":
+            return "state"
+        used = [*self.readers.get(index, ()), *self.writers.get(index, ())]
+        if place.live.end <= max(used, default=0) + 1:
+            return None
+        if self.graph is not None:
+            value = self.graph.values[index]
+            if index in self.results:
+                return "output"
+            if value.kind == "input" and self.plan.options["preserve_inputs"]:
+                return "input kept"
+        if self.plan.options["workers"] > 1 or self.plan.options["parallel_safe"]:
+            return "parallel"
+        return "output" if self.graph is None and place.live.end == len(self.rows) else "other"
+
+    def workspace_rows(self) -> list[dict[str, Any]]:
+        """Return the scratch buffers of steps."""
+        rows = []
+        for work in self.workspaces:
+            step = work.live.start
+            name = f"{self.rows[step]['name']} workspace {work.slot}"
+            placed = self._placed(work)
+            rows.append({"name": name, "step": step, "slot": work.slot, **placed})
+        return rows
+
+    def steps(self, live_bytes: list[int]) -> list[dict[str, Any]]:
+        """Return the steps, with the rows of the values that they read and write."""
+        steps = []
+        for position, (row, nodes) in enumerate(zip(self.rows, self.plan.steps, strict=True)):
+            members = [] if self.graph is None else [self.graph.nodes[node] for node in nodes]
+            last = members[-1] if members else None
+            steps.append(
+                {
+                    "step": position,
+                    "node": row["name"] if last is None else last.name,
+                    "op": None if last is None else last.op,
+                    "fused": [node.name for node in members[:-1]],
+                    "ops": [node.op for node in members[:-1]],
+                    "layer": self._layer(row, last),
+                    "source": None if last is None or last.origin is None else last.origin.source,
+                    "inputs": self._row_numbers(row["inputs"]),
+                    "outputs": self._row_numbers(row["outputs"]),
+                    "may_share": [list(pair) for pair in self._permitted(row, members)],
+                    "strip_rows": row["strips"]["rows"] if "strips" in row else None,
+                    "live_bytes": live_bytes[position],
+                }
+            )
+        return steps
+
+    def _layer(self, row: dict[str, Any], node: Node | None) -> str | None:
+        """Return the layer of the last node of a step: as the model says, or by its names."""
+        if node is not None and node.origin is not None and node.origin.layer:
+            return node.origin.layer
+        outputs = (self._name(value) for value in row["outputs"] if value is not None)
+        # Converters to TensorFlow Lite name tensors by layers, and operators not at all.
+        return layer_of(row["name"]) or layer_of(next(outputs, ""))
+
+    def _row_numbers(self, operands: list[int | None]) -> list[int]:
+        """Return the rows of operands; those that have none are left out."""
+        rows = (self.row_of.get(value) for value in operands if value is not None)
+        return [row for row in rows if row is not None]
+
+    def _permitted(self, row: dict[str, Any], members: list[Node]) -> Iterator[tuple[int, int]]:
+        """Yield the rows of operands and results of one node that may have common bytes."""
+        if len(members) != 1:
+            return
+        (node,) = members
+        effects = node.effects
+        pairs = {(each.input, each.output) for each in effects.in_place}
+        pairs |= {(each.input, each.output) for each in effects.views}
+        pairs |= {(each.input, each.output) for each in effects.overlaps}
+        for source, result in sorted(pairs):
+            operands = (node.inputs[source], node.outputs[result])
+            rows = self._row_numbers(list(operands))
+            if len(rows) == 2:
+                yield rows[0], rows[1]
+
+    def shares(self) -> list[dict[str, Any]]:
+        """Return, per value that shares bytes with another one, which one and why."""
+        step_of = {row["node"]: step for step, row in enumerate(self.rows)}
+        nodes_of = {step[-1]: step for step in self.plan.steps}
+        rows = []
+        for pair in self.plan.shares:
+            place, other = self.places[pair.result], self.places[pair.source]
+            shared = 0
+            if place and other and place.space == other.space:
+                ends = (place.offset + place.bytes, other.offset + other.bytes)
+                shared = max(0, min(ends) - max(place.offset, other.offset))
+            step = step_of[pair.node]
+            nodes = nodes_of[pair.node]
+            rows.append(
+                {
+                    "value": self._name(pair.result),
+                    "rule": pair.rule,
+                    "partner": self._name(pair.source),
+                    "bytes": shared,
+                    "step": step,
+                    "nodes": [self.rows[step]["name"]]
+                    if self.graph is None
+                    else [self.graph.nodes[index].name for index in nodes],
+                }
+            )
+        return rows
+
+    def _name(self, index: int) -> str:
+        """Return the name of a value; of one that only the graph knows, its number."""
+        if self.graph is not None:
+            return self.graph.values[index].name
+        return self.planned_names.get(index, f"#{index}")
+
+    def curves(self) -> list[dict[str, Any]]:
+        """Return the curves of each arena: live bytes, highest address, bytes of the step."""
+        count = len(self.rows)
+        arenas = range(len(self.plan.spaces))
+        spans: list[list[Span]] = [[] for _ in arenas]
+        own: list[list[list[tuple[int, int]]]] = [[[] for _ in range(count)] for _ in arenas]
+        for index, place in enumerate(self.places):
+            if place is not None and place.space in arenas:
+                end = place.offset + place.bytes
+                spans[place.space].append(Span(place.offset, end, place.live.start, place.live.end))
+                for step in {*self.readers.get(index, ()), *self.writers.get(index, ())}:
+                    own[place.space][step].append((place.offset, end))
+        for work in self.workspaces:
+            end = work.offset + work.bytes
+            spans[work.space].append(Span(work.offset, end, work.live.start, work.live.end))
+            own[work.space][work.live.start].append((work.offset, end))
+        return [
+            {
+                "space": self.space_names[space],
+                "live": self.plan.live_bytes_in(space),
+                "top": tops(spans[space], count),
+                "own": [union(ranges) for ranges in own[space]],
+            }
+            for space in arenas
+        ]
+
+    def timetable(self) -> dict[str, Any] | None:
+        """Return when several workers run the steps."""
+        table = self.plan.timetable
+        if table is None:
+            return None
+        return {"workers": table.workers, "costs": table.costs, "starts": table.starts}
+
+
+def _mismatch(graph: Graph, plan: Plan, places: list[Placement | None]) -> bool:
+    """Whether a plan has values or nodes that the graph has not."""
+    if len(places) != len(graph.values):
+        return True
+    placed = (value.name for value, place in zip(graph.values, places, strict=True) if place)
+    if list(placed) != list(plan):
+        return True
+    return any(node >= len(graph.nodes) for step in plan.steps for node in step)
+
+
+def _space_names(plan: Plan) -> list[str]:
+    """Return the names of the spaces, and of the buffers of the caller behind them."""
+    count = len(plan.spaces) + len(plan.caller_buffers)
+    return [plan.space_name(space) for space in range(count)]
+
+
+def _techniques(explanation: Explanation) -> dict[str, Any]:
+    """Return the worth of each technique."""
+    return {
+        "without": explanation.without,
+        "levels": explanation.levels,
+        "switched": explanation.switched,
+        "timed": _timed(explanation.timed),
+    }
+
+
+def _timed(timed: TimedExplanation | None) -> dict[str, Any] | None:
+    """Return bytes with scratch memory, and estimated seconds, as JSON has them."""
+    if timed is None:
+        return None
+    return {
+        "backend": timed.backend,
+        "without": timed.without._asdict(),
+        "levels": {name: point._asdict() for name, point in timed.levels.items()},
+        "switched": {name: point._asdict() for name, point in timed.switched.items()},
+        "chosen": timed.chosen._asdict(),
+        "found": [point._asdict() for point in timed.found],
+    }

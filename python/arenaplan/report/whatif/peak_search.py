@@ -1,0 +1,280 @@
+"""The changes of a model that lower its peak most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, Unpack
+
+from arenaplan._core import Plan
+from arenaplan.base.errors import InvalidOption, PlannerError
+from arenaplan.base.progress import Progress, Watch, checked_seconds
+from arenaplan.formats import load
+from arenaplan.graph import Graph, Node, Value
+from arenaplan.graph.backend import backend_of
+from arenaplan.graph.ops import array_bytes
+from arenaplan.graph.origin import layer_of
+from arenaplan.graph.sizes import Source
+from arenaplan.planner.plan_options import PlanKeywords, PlanOptions, resolve, target_of
+from arenaplan.planner.planning import plan
+from arenaplan.report.whatif.axes import Axes, CannotEdit, decides_size
+from arenaplan.report.whatif.edit import edited
+from arenaplan.report.whatif.smaller_inputs import half_batch, half_images, imported
+
+By: TypeAlias = Literal["layer", "node"]
+
+MODEL: Final = "the model"
+"""Subject of changes of the whole model."""
+
+_PLANNED: Final = 3
+"""Changes that are planned for each one that is asked for."""
+
+_TYPES: Final = {"float64": "float32", "float32": "float16", "float16": "int8"}
+"""The next smaller type of elements."""
+
+
+class WhatIf(NamedTuple):
+    """A change of a model, and the arena of the model after it."""
+
+    subject: str
+    """The layer or node that is changed, or ``"the model"``."""
+    change: str
+    """Such as ``"half the channels"``."""
+    arena_bytes: int
+    """Bytes of the plan of the changed model."""
+    saved: float
+    """Part of the arena that the change saves."""
+    values: int
+    """Values that have another size after the change."""
+    by: Literal["graph", "import"]
+    """Whether the planned graph was edited, or imported again from the model with other inputs."""
+
+
+class WhatIfs(NamedTuple):
+    """The changes that lower the peak of a model most."""
+
+    plan: Plan
+    """The plan of the model as it is, made by the same rules as those of the changes."""
+    rows: tuple[WhatIf, ...]
+    """The changes that save something, the one that saves most first."""
+    skipped: tuple[tuple[str, str], ...]
+    """Changes that cannot be made, and why."""
+
+
+class _Change(NamedTuple):
+    """A change to plan."""
+
+    subject: str
+    change: str
+    graph: Callable[[], Graph]
+    values: int
+    by: Literal["graph", "import"]
+
+
+def what_if(
+    source: Graph | Source,
+    options: PlanOptions | None = None,
+    *,
+    bind: Mapping[str, Any] | None = None,
+    top: int = 10,
+    by: By = "layer",
+    time_limit: float | None = None,
+    on_progress: Progress | None = None,
+    **overrides: Unpack[PlanKeywords],
+) -> WhatIfs:
+    """
+    Return the changes of a model that lower its peak most.
+
+    A layer can have half its channels, or half its resolution as if its stride were doubled; sizes
+    follow through all operators up to the next ones with weights. The model can have half of a
+    symbolic dimension, half of the rows and columns of its images, or smaller elements. Each
+    figure is that of a plan of the changed graph, and none is estimated. Where a permission to
+    share bytes cannot be carried over it is left out: the changed model needs at most that.
+
+    Parameters
+    ----------
+    source : Graph, path or bytes
+        The model, as for :func:`load`. A graph alone cannot be imported again with other inputs.
+    options : PlanOptions, optional
+        Options of all plans, for one arena. Scratch memory that kernels declare for real weights is
+        left out.
+    bind : mapping, optional
+        Numbers for symbolic dimensions, as for :func:`load`.
+    top : int, default 10
+        Number of changes to return.
+    by : {"layer", "node"}
+        Whether changes are named by layer, with the best one of each, or by node.
+    time_limit : float, optional
+        Seconds after which no further change is planned.
+    on_progress : callable, optional
+        As for :func:`plan`; ``False`` ends the search with the changes so far.
+    **overrides
+        Single options by name.
+
+    Raises
+    ------
+    InvalidOption
+        If there are several memories, or ``top`` is not positive.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x = graph.input("x", (1, 8, 32, 32))
+    >>> (a,) = graph.node("Conv", [x], [("a", (1, 64, 32, 32), "float32")], name="wide")
+    >>> (b,) = graph.node("Relu", [a], [("b", (1, 64, 32, 32), "float32")], in_place=[(0, 0)])
+    >>> (c,) = graph.node("Conv", [b], [("c", (1, 8, 32, 32), "float32")], name="last")
+    >>> graph.output(c)
+    >>> found = ap.what_if(graph, by="node")
+    >>> [(row.subject, row.change, round(row.saved, 2)) for row in found.rows]
+    [('the model', 'float16 instead of float32', 0.5), ('wide', 'half the channels', 0.44)]
+    """
+    options = resolve(options, overrides)
+    if options.spaces is not None:
+        raise InvalidOption("option spaces: changes are compared in one arena")
+    if top < 1:
+        raise InvalidOption(f"option top: {top} is not positive")
+    graph = source if isinstance(source, Graph) else load(source, bind=bind)
+    target = target_of(options, graph.target)
+    workspace = "none" if backend_of(target.name) is not None else options.workspace
+    options = replace(options, target=target, workspace=workspace, budget=None)
+    watch = Watch(on_progress, checked_seconds(time_limit))
+
+    def planned(changed: Graph) -> Plan:
+        return plan(changed, options, time_limit=watch.seconds_left, on_progress=watch.tell)
+
+    now = planned(graph)
+    skipped: list[tuple[str, str]] = []
+    changes = [*_of_types(graph, target.name)]
+    if not isinstance(source, Graph):
+        changes += _of_inputs(source, graph, bind or {})
+    changes += _of_layers(graph, now, target.name, by, skipped)[: _PLANNED * top]
+    rows: dict[tuple[str, str], WhatIf] = {}
+    for change in changes:
+        if watch.is_over:
+            break
+        try:
+            size = planned(change.graph()).arena_bytes
+        except (CannotEdit, PlannerError) as error:
+            skipped.append((f"{change.subject}: {change.change}", str(error)))
+            continue
+        saved = 1 - size / now.arena_bytes if now.arena_bytes else 0.0
+        row = WhatIf(change.subject, change.change, size, saved, change.values, change.by)
+        key = (row.subject, row.change)
+        if size >= now.arena_bytes:
+            continue
+        if key not in rows or size < rows[key].arena_bytes:
+            rows[key] = row
+    ranked = sorted(rows.values(), key=lambda row: (row.arena_bytes, row.subject, row.change))
+    return WhatIfs(now, tuple(ranked[:top]), tuple(dict.fromkeys(skipped)))
+
+
+def _of_types(graph: Graph, target: str) -> Iterator[_Change]:
+    """Yield smaller types of all values."""
+    for old, new in _TYPES.items():
+        values = {
+            value.index: replace(value, dtype=new)
+            for value in graph.values
+            if value.dtype == old and value.kind != "constant"
+        }
+        if values:
+            yield _Change(
+                MODEL,
+                f"{new} instead of {old}",
+                _editor(graph, values, target),
+                len(values),
+                "graph",
+            )
+
+
+def _of_inputs(source: Source, graph: Graph, bind: Mapping[str, Any]) -> Iterator[_Change]:
+    """Yield smaller inputs of the model, which is imported again."""
+    count = len(graph.values)
+    for name, number in bind.items():
+        if isinstance(number, int) and number >= 2:
+            half = {**bind, name: (number + 1) // 2}
+            change = f"{name}={half[name]} in place of {number}"
+            yield _Change(MODEL, change, partial(load, source, bind=half), count, "import")
+    if graph.target != "numpy":
+        return
+    for change, shapes in (
+        ("half the batch", half_batch(graph)),
+        ("half the resolution", half_images(graph)),
+    ):
+        if shapes and not bind:
+            again = partial(imported, source, bind, shapes)
+            yield _Change(MODEL, change, again, count, "import")
+
+
+def _of_layers(
+    graph: Graph, now: Plan, target: str, by: By, skipped: list[tuple[str, str]]
+) -> list[_Change]:
+    """Return changes of layers with values at the peak, those that free most of it first."""
+    seen = graph.for_target(target)
+    peak = {seen.values[index].name for index in now.live_at(now.peak_step)} if now.steps else set()
+    found: dict[frozenset[tuple[tuple[int, int], int]], tuple[int, _Change]] = {}
+    for node in graph.nodes:
+        if not decides_size(graph, node):
+            continue
+        subject = _layer(graph, node) if by == "layer" else node.name
+        for change, apply in (
+            ("half the channels", Axes.halve_channels),
+            ("half the resolution", Axes.halve_pixels),
+        ):
+            axes = Axes(graph)
+            made = [graph.values[v].name for v in node.outputs if v is not None]
+            try:
+                apply(axes, node)
+            except CannotEdit as error:
+                if peak & set(made):
+                    skipped.append((f"{subject}: {change}", str(error)))
+                continue
+            values = {
+                index: replace(graph.values[index], shape=axes.shape(index))
+                for index in {value for value, _ in axes.sizes}
+            }
+            freed = sum(
+                _bytes(graph.values[index]) - _bytes(value)
+                for index, value in values.items()
+                if value.name in peak
+            )
+            if freed:
+                key = frozenset(axes.sizes.items())
+                row = _Change(subject, change, _editor(graph, values, target), len(values), "graph")
+                found.setdefault(key, (freed, row))
+    ranked = sorted(found.values(), key=lambda pair: -pair[0])
+    return [change for _, change in ranked]
+
+
+def _bytes(value: Value) -> int:
+    return array_bytes(value.shape, value.dtype)
+
+
+def _layer(graph: Graph, node: Node) -> str:
+    """Return the layer of a node, its name if it has none."""
+    if node.origin is not None and node.origin.layer:
+        return node.origin.layer
+    made = next((graph.values[v].name for v in node.outputs if v is not None), "")
+    return layer_of(node.name) or layer_of(made) or node.name
+
+
+def _editor(graph: Graph, values: Mapping[int, Value], target: str) -> Callable[[], Graph]:
+    """Return a function that makes the edited graph as a target sees it."""
+
+    def edit() -> Graph:
+        seen = graph.for_target(target)
+        if seen is graph:
+            return edited(graph, values)
+        # The runtime's own graph has the same tensors as bytes.
+        sizes = {value.name: _bytes(value) for value in values.values()}
+        flat = {
+            value.index: replace(value, shape=(sizes[value.name],))
+            for value in seen.values
+            if value.name in sizes and array_bytes((1,), value.dtype) == 1
+        }
+        if len(flat) < len(sizes):
+            raise CannotEdit(f"target {target!r} has other values than the model")
+        return edited(seen, flat)
+
+    return edit

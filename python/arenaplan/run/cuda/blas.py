@@ -1,0 +1,65 @@
+"""
+Products of row-major matrices for libraries that count in columns.
+
+The memory of a row-major matrix is that of its transpose in column-major order, and
+``c = a @ b`` is ``cᵀ = bᵀ @ aᵀ``: the operands change places and nothing is copied.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from arenaplan.run.cuda.device_work import Matrix, Product
+
+
+class Operand(NamedTuple):
+    """An operand of a column-major product."""
+
+    operand: Literal["a", "b"]
+    """The operand of the row-major product."""
+    transposed: bool
+    leading: int
+    """Elements from one column in memory to the next."""
+    distance: int
+    """Elements from one matrix to the next."""
+
+
+class ColumnMajor(NamedTuple):
+    """The arguments of ``gemmStridedBatched``, as BLAS names them: m, n, k and the operands."""
+
+    rows: int
+    columns: int
+    inner: int
+    first: Operand
+    second: Operand
+    leading: int
+    """Elements from one column of the result to the next."""
+    distance: int
+
+
+def column_major(product: Product) -> ColumnMajor:
+    """
+    Return the column-major product that writes the same memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from arenaplan.run.cuda.device_work import Matrix, Place, Product
+    >>> place = Place("value", 0)
+    >>> a, b, c = (Matrix(place, 0, row, False, 0) for row in (3, 4, 4))
+    >>> column_major(Product(np.dtype("float32"), 2, 4, 3, a, b, c))[:3]
+    (4, 2, 3)
+    """
+
+    def operand(name: Literal["a", "b"], matrix: Matrix) -> Operand:
+        return Operand(name, matrix.transposed, max(matrix.row, 1), matrix.distance)
+
+    return ColumnMajor(
+        product.columns,
+        product.rows,
+        product.inner,
+        operand("b", product.b),
+        operand("a", product.a),
+        max(product.c.row, 1),
+        product.c.distance,
+    )

@@ -1,0 +1,387 @@
+"""
+The executor for devices: work that was bound to the arena of a device beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from arenaplan.base.errors import (
+    ArenaBusy,
+    ArenaState,
+    CapacityExceeded,
+    InternalError,
+    InvalidOption,
+    KernelError,
+    MisalignedBuffer,
+    VerificationError,
+)
+from arenaplan.graph import Graph
+from arenaplan.graph.backend import Source, read_model
+from arenaplan.planner.plan_options import PlanOptions, whole_number
+from arenaplan.planner.planning import plan as make_plan
+from arenaplan.run.cuda.device import Device, Memory, Run, Stream
+from arenaplan.run.cuda.device_program import (
+    ALIGNMENT,
+    ARENA,
+    CONSTANTS,
+    OUTSIDE,
+    DeviceProgram,
+    DeviceStep,
+    device_program,
+    tensor_of,
+)
+from arenaplan.run.cuda.device_work import Copy, Launch, Matrix, Product, Span, Work
+from arenaplan.run.numpy.executor import Executor, checked_inputs
+
+if TYPE_CHECKING:
+    from arenaplan import Plan
+
+PLAN_OPTIONS: Final = PlanOptions(target="cupy")
+"""Options of the plans that executors for devices make for themselves."""
+
+_BYTE: Final = np.dtype(np.uint8)
+_CLOSE: Final = {2: 1e-2, 4: 1e-4, 8: 1e-4}
+"""Largest difference from NumPy's results that a verified run may have, relative to the largest
+element of a result, by the bytes of an element."""
+
+
+class DeviceExecutor(Executor):
+    """
+    Runs a graph inside one arena of a device.
+
+    ``Executor(graph, device="cuda")`` makes one. Constants are copied to the device once. A run
+    copies the inputs through staging memory to their places in the arena, puts one prepared launch
+    after the other into streams, and copies the outputs back.
+
+    Parameters
+    ----------
+    graph : Graph or path or bytes
+        The model to run. All its constants need data.
+    plan : Plan, optional
+        A plan for the target ``"cupy"``; made here if left out.
+    device : str or Device, default "cuda"
+        The device: ``"cuda"``, ``"cuda:1"``, or one that is open.
+    arena : object, optional
+        Memory on the device that the caller owns, with ``__dlpack__`` or
+        ``__cuda_array_interface__``; allocated here if left out.
+    workers : int, default 1
+        Most streams that run steps at the same time, as far as the hazards of the plan allow.
+    seed : int, default 0
+        Without effect: devices run no random operators.
+    capture : bool, default False
+        Record all launches in a CUDA graph at the second run, and replay it from then on.
+
+    Raises
+    ------
+    DeviceUnavailable
+        If there is no such device, or what is needed to use it is not installed.
+    UnsupportedOp, UnsupportedDtype
+        If a node cannot be run; the message lists all operators that have no kernel.
+    TargetMismatch, PlanMismatch
+        If the plan was made for another target or graph.
+    CapacityExceeded, InvalidBuffer, MisalignedBuffer
+        If the caller's memory cannot hold the plan.
+    """
+
+    def __init__(
+        self,
+        graph: Graph | Source,
+        plan: Plan | None = None,
+        *,
+        device: str | Device = "cuda",
+        arena: Any = None,
+        buffers: Mapping[str, np.ndarray] | None = None,
+        workers: int = 1,
+        seed: int = 0,
+        capture: bool = False,
+    ) -> None:
+        streams = whole_number(workers, "workers")
+        if streams < 1:
+            raise InvalidOption(f"option workers: {streams} is no number of workers")
+        if buffers:
+            raise InvalidOption("option buffers: a plan for a device leaves no value to the caller")
+        self._device = open_device(device) if isinstance(device, str) else device
+        if not isinstance(graph, Graph):
+            graph = read_model(graph)
+        graph = graph.for_target("cupy")
+        if plan is None:
+            plan = make_plan(graph, PLAN_OPTIONS, workers=streams)
+        else:
+            plan.check(graph)
+        self.graph: Graph = graph
+        self.plan = plan
+        self.program: DeviceProgram = device_program(graph, plan, streams)
+        """The work of a run, before it was bound to the device."""
+        own = self._device.product_bytes if self.program.multiplies else 0
+        self.scratch_bytes = self.program.outside_bytes + own * self.program.schedule.streams
+        self._owns_arena = False
+        self._busy = Lock()
+        self._bound: _Bound | None = _Bound(self._device, graph, self.program, arena)
+        self._captures = capture
+        self._replay: Run | None = None
+        self._runs = 0
+
+    def __repr__(self) -> str:
+        return f"Executor({self.graph!r}, {self.plan.arena_bytes} bytes on {self._device.name})"
+
+    @property
+    def replays(self) -> bool:
+        """Whether the next run is one call that repeats a recording."""
+        return self._replay is not None
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes of constants on the device."""
+        return self.program.constant_bytes
+
+    def reset(self) -> None:
+        """Do nothing: graphs with states do not run on devices."""
+
+    def _let_go(self) -> None:
+        self._bound = self._replay = None
+
+    def run(
+        self, inputs: Mapping[str, ArrayLike], *, borrow: bool = False, verify: bool = False
+    ) -> dict[str, np.ndarray]:
+        """
+        Compute the graph's outputs.
+
+        Parameters
+        ----------
+        inputs : mapping of str to array_like
+            One array of the host per graph input, of exactly its shape and element type.
+        borrow : bool, default False
+            Return read-only views of staging memory, which the next run overwrites.
+        verify : bool, default False
+            Run the graph with NumPy, too, and compare the outputs.
+
+        Returns
+        -------
+        dict of str to array
+            One array of the host per graph output.
+
+        Raises
+        ------
+        InputMismatch
+            If an input is missing, unknown, or of another shape or type.
+        ArenaBusy
+            If another run is using the arena.
+        KernelError
+            If the device refused a step.
+        VerificationError
+            If ``verify`` is set and an output differs.
+        """
+        bound = self._bound
+        if bound is None:
+            raise ArenaState("this executor is closed")
+        given = checked_inputs(self.graph, inputs)
+        if not self._busy.acquire(blocking=False):
+            raise ArenaBusy("another run is using the arena")
+        try:
+            for index, array in given.items():
+                if index in bound.staged:
+                    np.copyto(bound.staged[index], array)
+            if self._captures and self._replay is None and self._runs:
+                self._replay = self._device.capture(bound.streams[0], bound.enqueue)
+            with self._device.active(), self._device.watched() as taken:
+                (self._replay or bound.enqueue)()
+                bound.streams[0].synchronize()
+            if self._runs and taken():
+                raise InternalError("a warm run took memory from the device's allocator")
+            self._runs += 1
+            results = {
+                self.graph.values[index].name: self._result(bound, index, borrow)
+                for index in self.graph.outputs
+            }
+        finally:
+            self._busy.release()
+        if verify:
+            self._compare(inputs, results)
+        return results
+
+    def _result(self, bound: _Bound, index: int, borrow: bool) -> np.ndarray:
+        array = bound.fetched[index] if index in bound.fetched else self.graph.data(index)
+        if not borrow:
+            return array.copy()
+        view = array.view()
+        view.flags.writeable = False
+        return view
+
+    def _compare(self, inputs: Mapping[str, ArrayLike], results: Mapping[str, np.ndarray]) -> None:
+        with Executor(self.graph) as reference:
+            expected = reference.run(inputs)
+        for name, array in expected.items():
+            found = results[name]
+            if array.dtype.kind not in "fc":
+                is_equal = bool((array == found).all())
+            else:
+                close = _CLOSE.get(array.dtype.itemsize, 1e-4)
+                largest = np.abs(array[np.isfinite(array)]).max(initial=1.0)
+                is_equal = np.allclose(found, array, rtol=0, atol=close * largest, equal_nan=True)
+            if not is_equal:
+                raise VerificationError(
+                    f"output {name!r} differs from NumPy's on {self._device.name}"
+                )
+
+
+class _Bound:
+    """A program bound to the memory and the streams of a device."""
+
+    def __init__(
+        self, device: Device, graph: Graph, program: DeviceProgram, arena: object | None
+    ) -> None:
+        self._graph = graph
+        self._program = program
+        own = device.allocate(program.arena_bytes) if arena is None else device.adopt(arena)
+        _check_arena(own, program.arena_bytes)
+        self._memories: dict[int, Memory] = {
+            ARENA: own,
+            CONSTANTS: device.allocate(program.constant_bytes),
+            OUTSIDE: device.allocate(program.outside_bytes),
+        }
+        self._functions = device.compile(program.kernels)
+        self.streams = [
+            device.stream(products=program.multiplies) for _ in range(program.schedule.streams)
+        ]
+        first = self.streams[0]
+        self._load_constants(device, first)
+        self.staged, uploads = self._staging(device, graph.inputs)
+        self.fetched, downloads = self._staging(device, graph.outputs)
+        runs: list[tuple[str, Run]] = [
+            ("inputs", first.upload(array, self._array(program.values[index], _BYTE)))
+            for index, array in uploads.items()
+        ]
+        others = self.streams[1:]
+        if others:
+            started = device.event()
+            runs.append(("streams", first.record(started)))
+            runs += [("streams", stream.wait(started)) for stream in others]
+        runs += self._steps(device)
+        for stream in others:
+            ended = device.event()
+            runs += [("streams", stream.record(ended)), ("streams", first.wait(ended))]
+        runs += [
+            ("outputs", first.download(self._array(program.values[index], _BYTE), array))
+            for index, array in downloads.items()
+        ]
+        self._runs = runs
+
+    def enqueue(self) -> None:
+        """
+        Put the work of a run into the streams.
+
+        Raises
+        ------
+        KernelError
+            If the device refuses some of it.
+        """
+        for name, run in self._runs:
+            try:
+                run()
+            except Exception as error:
+                raise KernelError(f"{name} failed: {error}") from error
+
+    def _load_constants(self, device: Device, stream: Stream) -> None:
+        """Copy the constants to the device, through one block of staging memory."""
+        staging = device.staging(self._program.constant_bytes)
+        for index, (_, start, stop) in self._program.constants.items():
+            if start < stop:
+                data = np.ascontiguousarray(self._graph.data(index))
+                staging[start:stop] = data.reshape(-1).view(np.uint8)
+        if self._program.constant_bytes:
+            whole = Span(CONSTANTS, 0, self._program.constant_bytes)
+            stream.upload(staging, self._array(whole, _BYTE))()
+            stream.synchronize()
+
+    def _staging(
+        self, device: Device, values: Sequence[int]
+    ) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
+        """Return staging arrays of some values, and the bytes of those that have any."""
+        arrays, flat = {}, {}
+        for index in dict.fromkeys(values):
+            if index not in self._program.values:
+                continue
+            _, start, stop = self._program.values[index]
+            tensor = tensor_of(self._graph, index)
+            memory = device.staging(stop - start)
+            arrays[index] = memory.view(tensor.dtype).reshape(tensor.shape)
+            if start < stop:
+                flat[index] = memory
+        return arrays, flat
+
+    def _steps(self, device: Device) -> list[tuple[str, Run]]:
+        """Return what puts the steps into their streams."""
+        plan = self._program.schedule
+        events = {step: device.event() for step in plan.recorded}
+        runs = []
+        for position, step in enumerate(self._program.steps):
+            if not step.works:
+                continue
+            stream = self.streams[plan.stream[position]]
+            node = self._graph.nodes[step.node]
+            name = f"node {node.name!r} ({node.op})"
+            runs += [(name, stream.wait(events[other])) for other in plan.waits[position]]
+            runs += [(name, self._prepared(stream, step, work)) for work in step.works]
+            if position in events:
+                runs.append((name, stream.record(events[position])))
+        return runs
+
+    def _prepared(self, stream: Stream, step: DeviceStep, work: Work) -> Run:
+        """Return a function that puts one piece of work into a stream."""
+        if isinstance(work, Launch):
+            function = self._functions[work.kernel.name]
+            arrays = [self._array(step.spans[place], _BYTE) for place in work.arguments]
+            return stream.launch(function, work.grid, arrays, work.scalars)
+        if isinstance(work, Copy):
+            return stream.copy(
+                self._array(step.spans[work.source], _BYTE),
+                self._array(step.spans[work.target], _BYTE),
+            )
+        return self._product(stream, step, work)
+
+    def _product(self, stream: Stream, step: DeviceStep, work: Product) -> Run:
+        def operand(matrix: Matrix) -> Any:
+            memory, start, stop = step.spans[matrix.place]
+            first = start + matrix.offset * work.dtype.itemsize
+            return self._array(Span(memory, first, stop), work.dtype)
+
+        return stream.product(work, operand(work.a), operand(work.b), operand(work.c))
+
+    def _array(self, span: Span, dtype: np.dtype[Any]) -> Any:
+        count = (span.stop - span.start) // dtype.itemsize
+        return self._memories[span.memory].view(span.start, (count,), dtype)
+
+
+def _check_arena(memory: Memory, needed: int) -> None:
+    if memory.bytes < needed:
+        raise CapacityExceeded(f"the arena has {memory.bytes} bytes, and the plan needs {needed}")
+    if needed and memory.address % ALIGNMENT:
+        raise MisalignedBuffer(
+            f"the arena does not start at a multiple of {ALIGNMENT} bytes, as the plan asks"
+        )
+
+
+def open_device(name: str) -> Device:
+    """
+    Return the device of a name: ``"cuda"``, or ``"cuda:1"`` for the second one.
+
+    Raises
+    ------
+    InvalidOption
+        If no device has such a name.
+    DeviceUnavailable
+        If it is not there, or what is needed to use it is not installed.
+    """
+    kind, separator, number = name.partition(":")
+    is_number = number.isascii() and number.isdigit()
+    if kind != "cuda" or (separator and not is_number):
+        raise InvalidOption(f"option device: {name!r} is not cpu, cuda or cuda:NUMBER")
+    from arenaplan.run.cuda.cuda import CudaDevice
+
+    return CudaDevice(int(number) if separator else 0)

@@ -1,0 +1,158 @@
+"""Work of a device: launches of generated kernels, matrix products and copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from arenaplan.run.cuda.text import Kernel
+
+
+class Place(NamedTuple):
+    """Memory that work reads or writes, before its address is known."""
+
+    kind: Literal["value", "scratch", "staged"]
+    number: int
+    """Index of a value of the graph, of a scratch buffer of the step, or of a result that
+    waits to be copied to its place."""
+
+
+class Span(NamedTuple):
+    """Bytes of one memory."""
+
+    memory: int
+    """A number for each memory."""
+    start: int
+    stop: int
+
+    def meets(self, other: Span) -> bool:
+        """Whether two spans have a byte in common."""
+        return self.memory == other.memory and self.start < other.stop and other.start < self.stop
+
+
+class Read(NamedTuple):
+    """An operand that work reads."""
+
+    place: Place
+    is_aligned: bool
+    """Whether each element is read only by the thread that writes the element of the same position
+    afterwards, so that an output of the same element size may have the same address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch of a kernel."""
+
+    kernel: Kernel
+    arguments: tuple[Place, ...]
+    """The memory of each parameter that is a pointer."""
+    scalars: tuple[int, ...]
+    """The parameters that follow, of 64 bits each."""
+    grid: int
+    """Number of blocks."""
+    reads: tuple[Read, ...]
+    writes: tuple[Place, ...]
+    position: int = 0
+    """Position of the operand that is copied, where the node only copies."""
+
+
+class Matrix(NamedTuple):
+    """Matrices in row-major order at equal distances."""
+
+    place: Place
+    offset: int
+    """First element."""
+    row: int
+    """Elements from one row to the next."""
+    transposed: bool
+    """Whether rows in memory are columns of the operand."""
+    distance: int
+    """Elements from one matrix to the next; 0 if all are the same one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The products ``c = alpha · a @ b + beta · c`` of some matrices."""
+
+    dtype: np.dtype[Any]
+    rows: int
+    columns: int
+    inner: int
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    count: int = 1
+    alpha: float = 1.0
+    beta: float = 0.0
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """The operands."""
+        return Read(self.a.place, False), Read(self.b.place, False)
+
+    @property
+    def writes(self) -> tuple[Place, ...]:
+        """The result."""
+        return (self.c.place,)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of bytes."""
+
+    source: Place
+    target: Place
+    bytes: int
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """The source."""
+        return (Read(self.source, False),)
+
+    @property
+    def writes(self) -> tuple[Place, ...]:
+        """The target."""
+        return (self.target,)
+
+
+Work: TypeAlias = Launch | Product | Copy
+
+
+def early_writes(works: Sequence[Work], spans: Mapping[Place, Span]) -> list[Place]:
+    """Return the places that are written while bytes of an operand there are still to be read."""
+    found: dict[Place, None] = {}
+    written: list[Place] = []
+    for work in works:
+        for read in work.reads:
+            span = spans[read.place]
+            for place in written if read.place not in written else ():
+                if spans[place].meets(span):
+                    found[place] = None
+            for place in work.writes:
+                is_safe = read.is_aligned and spans[place].start == span.start
+                if spans[place].meets(span) and not is_safe:
+                    found[place] = None
+        written += work.writes
+    return list(found)
+
+
+def moved(work: Work, old: Place, new: Place) -> Work:
+    """Return work that reads and writes another place."""
+
+    def place(each: Place) -> Place:
+        return new if each == old else each
+
+    if isinstance(work, Launch):
+        return replace(
+            work,
+            arguments=tuple(map(place, work.arguments)),
+            reads=tuple(Read(place(read.place), read.is_aligned) for read in work.reads),
+            writes=tuple(map(place, work.writes)),
+        )
+    if isinstance(work, Product):
+        a, b, c = (m._replace(place=place(m.place)) for m in (work.a, work.b, work.c))
+        return replace(work, a=a, b=b, c=c)
+    return replace(work, source=place(work.source), target=place(work.target))

@@ -1,0 +1,317 @@
+"""Operators that move elements and compute nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from arenaplan.run.cuda.device_work import Work
+from arenaplan.run.cuda.lowering.site import (
+    Kind,
+    Reading,
+    Site,
+    elementwise_launch,
+    rule,
+    stem_of,
+    unreal,
+)
+from arenaplan.run.cuda.text import literal, row_major, strided_index
+from arenaplan.run.numpy.kernels.pieces import normalized_axis, numbers
+from arenaplan.run.numpy.registry import Signature
+
+
+def _is_inference(signature: Signature) -> bool:
+    training = signature.constant_data(2)
+    return signature.input(2) is None or (training is not None and not training.any())
+
+
+@rule("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze", kind=Kind.POINTWISE)
+def same_elements(r: Reading, index: str) -> str:
+    """Return the element at the same position in row-major order."""
+    return r.element(0, index)
+
+
+@rule("Dropout", kind=Kind.POINTWISE, accepts=_is_inference)
+def dropout(r: Reading, index: str) -> str:
+    """Return the element, as everywhere outside training; the mask keeps all of them."""
+    return literal(1, r.dtype) if r.slot else r.element(0, index)
+
+
+def _viewed(view: Callable[[Reading, np.ndarray], np.ndarray], r: Reading, index: str) -> str:
+    """Return the element that a view of operand 0 has at a position."""
+    image = unreal(r.tensor(0).shape)
+    seen = view(r, image)
+    if seen.size != prod(r.shape):
+        raise r.invalid(f"shape {seen.shape} is made where {r.shape} is declared")
+    start = seen.__array_interface__["data"][0] - image.__array_interface__["data"][0]
+    return r.element(0, strided_index(index, seen.shape, seen.strides, start))
+
+
+def _view(*ops: str, **facts: Any) -> Callable[[Any], Any]:
+    """Register a function that returns the result as a view of its operand."""
+
+    def register(view: Callable[[Reading, np.ndarray], np.ndarray]) -> Any:
+        rule(*ops, kind=Kind.MOVE, **facts)(partial(_viewed, view))
+        return view
+
+    return register
+
+
+@_view("Transpose")
+def transpose(r: Reading, x: np.ndarray) -> np.ndarray:
+    """Return dimensions in another order, reversed if none is given."""
+    order = r.attribute("perm", None)
+    if order is not None and sorted(order) != list(range(x.ndim)):
+        raise r.invalid(f"perm is {list(order)} for {x.ndim} dimensions")
+    return x.transpose(order)
+
+
+@_view("Expand")
+def expand(r: Reading, x: np.ndarray) -> np.ndarray:
+    """Return elements repeated by broadcasting."""
+    return np.broadcast_to(x, r.shape)
+
+
+@_view("Tile")
+def tile(r: Reading, x: np.ndarray) -> np.ndarray:
+    """Return the whole array repeated along axes."""
+    repeats = [out // max(size, 1) for out, size in zip(r.shape, x.shape, strict=True)]
+    lone = x.reshape([each for size in x.shape for each in (1, size)])
+    pairs = zip(repeats, x.shape, strict=True)
+    return np.broadcast_to(lone, [each for pair in pairs for each in pair])
+
+
+def _are_known(*positions: int) -> Callable[[Signature], bool]:
+    """Return whether operands are constants or left out."""
+
+    def accepts(signature: Signature) -> bool:
+        return all(
+            signature.input(at) is None or signature.constant_data(at) is not None
+            for at in positions
+        )
+
+    return accepts
+
+
+@_view("Slice", accepts=_are_known(1, 2, 3, 4))
+def slice_(r: Reading, x: np.ndarray) -> np.ndarray:
+    """Return ranges along axes; ends that are too far are moved to the ends of the operand."""
+    starts, stops = numbers(r.facts, "starts", 1), numbers(r.facts, "ends", 2)
+    if starts is None or stops is None:
+        raise r.invalid("starts or ends are missing")
+    axes = numbers(r.facts, "axes", 3) or range(len(starts))
+    steps = numbers(r.facts, "steps", 4) or [1] * len(starts)
+    index = [slice(None)] * x.ndim
+    for axis, start, stop, step in zip(axes, starts, stops, steps, strict=True):
+        axis, size = normalized_axis(r.facts, axis, x.ndim), x.shape[axis]
+        start, stop = (at + size if at < 0 else at for at in (start, stop))
+        if step > 0:
+            index[axis] = slice(min(max(start, 0), size), min(max(stop, 0), size), step)
+        else:
+            start, stop = min(max(start, 0), size - 1), min(max(stop, -1), size - 1)
+            index[axis] = slice(start, None if stop < 0 else stop, step)
+    return x[tuple(index)]
+
+
+@_view("Split", accepts=_are_known(1))
+def split(r: Reading, x: np.ndarray) -> np.ndarray:
+    """Return a part of the operand along an axis."""
+    axis = normalized_axis(r.facts, r.attribute("axis", 0), x.ndim)
+    sizes = numbers(r.facts, "split", 1)
+    if sizes is None:
+        size = -(-x.shape[axis] // len(r.member.outputs))
+        start = r.slot * size
+    else:
+        start = sum(sizes[: r.slot])
+    part = (slice(None),) * axis + (slice(start, start + r.shape[axis]),)
+    return x[part]
+
+
+@_view("DepthToSpace")
+def depth_to_space(r: Reading, x: np.ndarray) -> np.ndarray:
+    """Return channels as blocks of pixels."""
+    n, c, h, w = x.shape
+    b = int(r.attribute("blocksize", 1))
+    if r.attribute("mode", "DCR") == "DCR":
+        return x.reshape(n, b, b, c // b**2, h, w).transpose(0, 3, 4, 1, 5, 2)
+    return x.reshape(n, c // b**2, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
+
+
+@_view("SpaceToDepth")
+def space_to_depth(r: Reading, x: np.ndarray) -> np.ndarray:
+    """Return blocks of pixels as channels."""
+    n, c, h, w = x.shape
+    b = int(r.attribute("blocksize", 1))
+    order = (0, 1, 3, 5, 2, 4) if r.attribute("mode", "DCR") == "CRD" else (0, 3, 5, 1, 2, 4)
+    return x.reshape(n, c, h // b, b, w // b, b).transpose(order)
+
+
+@rule("Concat", kind=Kind.WORK)
+def concat(site: Site) -> list[Work]:
+    """Copy each operand to its part of the output."""
+    output = site.output
+    shape, dtype = site.sources.tensors[output]
+    axis = normalized_axis(
+        site.member.facts, int(site.signature.attributes.get("axis", 1)), len(shape)
+    )
+    strides, start = row_major(shape), 0
+    works: list[Work] = []
+    for position, value in enumerate(site.member.inputs):
+        if value is None:
+            continue
+        part = site.sources.tensors[value].shape
+        target = partial(strided_index, shape=part, strides=strides, offset=start * strides[axis])
+
+        def body(text: Any, index: str, value: int = value, target: Any = target) -> None:
+            element = text.read(value, index)
+            text.write(site.sources.place(output), dtype, target(index), element)
+
+        if prod(part):
+            launch = elementwise_launch(site.sources, stem_of(site.member), prod(part), body)
+            works.append(replace(launch, position=position))
+        start += part[axis]
+    return works
+
+
+# -- positions that are computed ----------------------------------------------------------
+
+
+def _coordinates(r: Reading, index: str) -> list[str]:
+    """Return the names of the coordinates of an element of the result."""
+    names = []
+    for size, stride in zip(r.shape, row_major(r.shape), strict=True):
+        at = index if stride == 1 else f"{index} / {stride}"
+        names.append(r.text.let("int", f"({at}) % {size}" if size > 1 else "0"))
+    return names
+
+
+def _place(coordinates: Sequence[str], shape: Sequence[int]) -> str:
+    """Return the position of an element with some coordinates."""
+    pairs = zip(coordinates, row_major(shape), strict=True)
+    terms = [at if stride == 1 else f"{at} * {stride}" for at, stride in pairs if at != "0"]
+    return f"({' + '.join(terms)})" if terms else "0"
+
+
+def _pads_are_known(signature: Signature) -> bool:
+    mode = signature.attributes.get("mode", "constant")
+    mode = mode.decode() if isinstance(mode, bytes) else mode
+    return _are_known(1, 3)(signature) and mode in ("constant", "edge", "reflect", "wrap")
+
+
+@rule("Pad", kind=Kind.MOVE, accepts=_pads_are_known)
+def pad(r: Reading, index: str) -> str:
+    """Return an element of the operand, or of the border around it."""
+    shape = r.tensor(0).shape
+    pads = numbers(r.facts, "pads" if r.signature.version > 1 else "paddings", 1)
+    if pads is None:
+        raise r.invalid("pads are missing")
+    axes = numbers(r.facts, "axes", 3)
+    if axes is None:
+        axes = list(range(len(shape)))
+    before = [0] * len(shape)
+    for axis, count in zip(axes, pads, strict=False):
+        before[normalized_axis(r.facts, axis, len(shape))] = count
+    mode = r.attribute("mode", "constant")
+    tests, places = [], []
+    for size, out, first, at in zip(shape, r.shape, before, _coordinates(r, index), strict=True):
+        if (size, first) == (out, 0):
+            places.append(at)
+            continue
+        moved = r.text.let("int", f"{at} - {first}" if first else at)
+        if mode == "constant":
+            tests.append(f"{moved} >= 0 && {moved} < {size}")
+        if mode == "reflect" and size > 1:
+            period = 2 * (size - 1)
+            folded = r.text.let("int", f"(({moved} % {period}) + {period}) % {period}")
+            moved = r.text.let("int", f"{folded} < {size} ? {folded} : {period} - {folded}")
+        elif mode == "wrap":
+            moved = r.text.let("int", f"(({moved} % {size}) + {size}) % {size}")
+        else:
+            moved = r.text.let("int", f"{moved} < 0 ? 0 : {moved} < {size} ? {moved} : {size - 1}")
+        places.append(moved)
+    if 0 in shape:
+        return _border(r)
+    element = r.element(0, _place(places, shape))
+    return f"({' && '.join(tests)} ? {element} : {_border(r)})" if tests else element
+
+
+def _border(r: Reading) -> str:
+    if r.has(2):
+        return r.element(2, "0")
+    return literal(r.attribute("value", 0.0), r.dtype)
+
+
+def _bounded(r: Reading, position: str, size: int) -> str:
+    """Return an index, from the end if it is negative, moved into an axis if it is outside."""
+    at = r.text.let("long long", f"{position} < 0 ? {position} + {size} : {position}")
+    return r.text.let("long long", f"{at} < 0 ? 0 : {at} < {size} ? {at} : {size - 1}")
+
+
+@rule("Gather", kind=Kind.MOVE)
+def gather(r: Reading, index: str) -> str:
+    """Return an element of the rows that indices name."""
+    shape, indices = r.tensor(0).shape, r.tensor(1).shape
+    axis = normalized_axis(r.facts, int(r.attribute("axis", 0)), len(shape))
+    inner, count = prod(shape[axis + 1 :]), prod(indices)
+    named = r.element(1, f"({index} / {inner} % {count})" if count > 1 else "0")
+    at = _bounded(r, named, shape[axis])
+    terms = [f"{at} * {inner}"]
+    if inner > 1:
+        terms.append(f"{index} % {inner}")
+    if axis and prod(shape[:axis]) > 1:
+        terms.append(f"{index} / {inner * count} * {inner * shape[axis]}")
+    return r.element(0, f"({' + '.join(terms)})")
+
+
+@rule("GatherElements", kind=Kind.MOVE)
+def gather_elements(r: Reading, index: str) -> str:
+    """Return the element that an index names along an axis."""
+    shape = r.tensor(0).shape
+    axis = normalized_axis(r.facts, int(r.attribute("axis", 0)), len(shape))
+    places = _coordinates(r, index)
+    places[axis] = _bounded(r, r.element(1, index), shape[axis])
+    return r.element(0, _place(places, shape))
+
+
+@rule("Trilu", kind=Kind.MOVE, accepts=_are_known(1))
+def trilu(r: Reading, index: str) -> str:
+    """Return elements on one side of a diagonal, and zero on the other."""
+    rows, columns = r.shape[-2:]
+    diagonal = numbers(r.facts, "k", 1)
+    shift = int(diagonal[0]) if diagonal else 0
+    row, column = f"({index} / {columns} % {rows})", f"({index} % {columns})"
+    test = ">=" if r.attribute("upper", 1) else "<="
+    element = r.element(0, index)
+    return f"({column} - {row} {test} {shift} ? {element} : ({r.type})0)"
+
+
+def _is_whole_number_resize(signature: Signature) -> bool:
+    """Whether an image is enlarged by whole numbers to its nearest pixels."""
+    x, y = signature.input(0), signature.outputs[0]
+    if x is None or y is None or len(x.shape) != len(y.shape) or 0 in x.shape:
+        return False
+    attributes = signature.attributes
+
+    def text(name: str, default: str) -> str:
+        found = attributes.get(name, default)
+        return found.decode() if isinstance(found, bytes) else str(found)
+
+    is_plain = signature.op == "Upsample" or (
+        text("coordinate_transformation_mode", "half_pixel"),
+        text("nearest_mode", "round_prefer_floor"),
+    ) in (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"))
+    whole = all(out % size == 0 for out, size in zip(y.shape, x.shape, strict=True))
+    return text("mode", "nearest") == "nearest" and is_plain and whole
+
+
+@_view("Resize", "Upsample", accepts=_is_whole_number_resize)
+def enlarge(r: Reading, x: np.ndarray) -> np.ndarray:
+    """Return each element some times in a row along each axis."""
+    pairs = [(size, out // size) for out, size in zip(r.shape, x.shape, strict=True)]
+    lone = x.reshape([each for size in x.shape for each in (size, 1)])
+    return np.broadcast_to(lone, [each for pair in pairs for each in pair])

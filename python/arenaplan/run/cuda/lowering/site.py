@@ -1,0 +1,423 @@
+"""
+Lowering of one operator: its node as expressions and loops of kernels.
+
+Most operators are *maps*: a function returns the C++ expression of one element of the result, given
+the position of that element. Maps that follow each other run in one kernel, since the expression of
+an operand is put into the expression of its reader. Other operators return their work whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from arenaplan.base.errors import InvalidAttribute, UnsupportedOp
+from arenaplan.run.cuda.device_work import Launch, Place, Read, Work
+from arenaplan.run.cuda.text import (
+    THREADS,
+    Kernel,
+    Text,
+    c_type,
+    converted,
+    literal,
+    row_major,
+    strided_index,
+    wide,
+)
+from arenaplan.run.numpy.registry import Signature, Step, Tensor
+
+if TYPE_CHECKING:
+    from arenaplan.graph import Choice
+
+_MOST_OF_INT: Final = (1 << 31) - 1 - THREADS
+"""Most elements that are counted with 32 bits."""
+
+
+class Kind(Enum):
+    """The elements of operands that one element of a map needs."""
+
+    POINTWISE = "pointwise"
+    """Those at the same position, with broadcasting; parameters per channel besides."""
+    MOVE = "move"
+    """About one, at some other position."""
+    WINDOW = "window"
+    """Many."""
+    WORK = "work"
+    """The operator is no map."""
+
+
+Element: TypeAlias = "Callable[[Reading, str], str]"
+MakeWork: TypeAlias = "Callable[[Site], list[Work]]"
+Declare: TypeAlias = "Callable[[Signature], Sequence[Choice]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one operator becomes work."""
+
+    kind: Kind
+    element: Element | None = None
+    """Returns the expression of an element of a map."""
+    work: MakeWork | None = None
+    """Returns the work of an operator that is no map."""
+    scratch: Declare | None = None
+    """Returns the sizes of scratch memory of such an operator."""
+    whole: tuple[int, ...] = ()
+    """Positions of operands that must be arrays in memory."""
+    accepts: Callable[[Signature], bool] | None = None
+    """Whether a node is one that the rule is for."""
+
+
+_RULES: dict[str, list[Rule]] = {}
+
+
+def rule(*ops: str, **facts: Any) -> Callable[[Any], Any]:
+    """Register a function for operators of the default domain; the rule that came first counts."""
+
+    def register(function: Any) -> Any:
+        part = "work" if facts.get("kind") is Kind.WORK else "element"
+        made = Rule(**{**facts, part: function})
+        for op in ops:
+            _RULES.setdefault(op, []).append(made)
+        return function
+
+    return register
+
+
+def supported_ops() -> list[str]:
+    """Return the operators that have a rule."""
+    return sorted(_RULES)
+
+
+def find_rule(signature: Signature) -> Rule:
+    """
+    Return the rule for a node.
+
+    Raises
+    ------
+    UnsupportedOp
+        If there is none.
+    """
+    known = _RULES.get(signature.op, []) if signature.domain in ("", "ai.onnx") else []
+    for each in known:
+        if each.accepts is None or each.accepts(signature):
+            return each
+    more = " with these attributes and types" if known else ""
+    raise UnsupportedOp(
+        f"node {signature.name!r}: no kernel for devices runs operator "
+        f"{signature.domain or 'ai.onnx'}::{signature.op} version {signature.version}{more}"
+    )
+
+
+@dataclass(frozen=True)
+class Member:
+    """A node of a step."""
+
+    signature: Signature
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int | None, ...]
+    index: int
+    """Index of the node."""
+
+    @cached_property
+    def rule(self) -> Rule:
+        """The rule that the node follows."""
+        return find_rule(self.signature)
+
+    @cached_property
+    def facts(self) -> Step:
+        """The node on arrays without memory: constants are real, other elements are not there."""
+        signature = self.signature
+
+        def operand(position: int, tensor: Tensor | None) -> np.ndarray | None:
+            data = signature.constant_data(position)
+            return data if data is not None or tensor is None else unreal(tensor.shape)
+
+        inputs = (operand(at, tensor) for at, tensor in enumerate(signature.inputs))
+        return Step(signature, tuple(inputs), (), ())
+
+
+def unreal(shape: Sequence[int]) -> np.ndarray:
+    """Return an array of a shape whose strides count elements and whose memory is not there."""
+    strides = row_major(shape)
+    array: np.ndarray = np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), shape, strides)
+    return array
+
+
+@dataclass
+class Sources:
+    """Where the operands of a step come from."""
+
+    tensors: Mapping[int, Tensor]
+    """Shape and type of every value of the step."""
+    constants: Mapping[int, Any]
+    """Constants of one element."""
+    inline: dict[int, Member] = field(default_factory=dict)
+    """Values that are computed where they are read."""
+    places: dict[int, Place] = field(default_factory=dict)
+    """Values of the step that are in scratch memory or in the place of another value."""
+
+    def place(self, value: int) -> Place:
+        """Return the memory of a value."""
+        return self.places.get(value, Place("value", value))
+
+
+class Builder(Text):
+    """The body of a kernel, and the memory that it reads and writes."""
+
+    def __init__(self, sources: Sources) -> None:
+        super().__init__()
+        self.sources = sources
+        self._parameters: dict[Place, tuple[str, str]] = {}
+        self._read: dict[Place, set[tuple[str, int]]] = {}
+        self._written: dict[Place, set[tuple[str, int]]] = {}
+        self._scalars: dict[str, int] = {}
+
+    def _name(self, place: Place, type_: str) -> str:
+        if place not in self._parameters:
+            self._parameters[place] = (f"p{len(self._parameters)}", type_)
+        name, known = self._parameters[place]
+        return name if known == type_ else f"(({type_} *){name})"
+
+    def scalar(self, name: str, value: int) -> str:
+        """Return the name of a parameter that is a number."""
+        self._scalars[name] = value
+        return name
+
+    def read(self, value: int, index: str) -> str:
+        """Return the name of an element of a value."""
+        tensor = self.sources.tensors[value]
+        if value in self.sources.constants:
+            return literal(self.sources.constants[value], tensor.dtype)
+        type_ = c_type(tensor.dtype)
+        member = self.sources.inline.get(value)
+        if member is not None:
+            element = member.rule.element
+            assert element is not None
+            return self.let(type_, element(Reading(self, member, value), index))
+        place = self.sources.place(value)
+        self._read.setdefault(place, set()).add((index, tensor.dtype.itemsize))
+        return self.let(type_, f"{self._name(place, type_)}[{index}]")
+
+    def load(self, place: Place, dtype: np.dtype[Any], index: str) -> str:
+        """Return an element of scratch memory."""
+        self._read.setdefault(place, set()).add((index, dtype.itemsize))
+        return f"{self._name(place, c_type(dtype))}[{index}]"
+
+    def write(self, place: Place, dtype: np.dtype[Any], index: str, element: str) -> None:
+        """Write an element."""
+        self._written.setdefault(place, set()).add((index, dtype.itemsize))
+        type_ = c_type(dtype)
+        self.line(f"{self._name(place, type_)}[{index}] = {converted(type_, element)};")
+
+    def launch(self, stem: str, grid: int) -> Launch:
+        """Return the launch of what was written so far, with blocks of :data:`THREADS` threads."""
+        types, names = [], []
+        for place, (name, type_) in self._parameters.items():
+            types.append(f"{type_} *" if place in self._written else f"const {type_} *")
+            names.append(name)
+        types += ["const long long"] * len(self._scalars)
+        names += self._scalars
+        written = {each for indices in self._written.values() for each in indices}
+        reads = tuple(
+            Read(place, len(written) == 1 and indices == written)
+            for place, indices in self._read.items()
+        )
+        kernel = Kernel(stem, tuple(types), tuple(names), self.body)
+        places, scalars = tuple(self._parameters), tuple(self._scalars.values())
+        return Launch(kernel, places, scalars, grid, reads, tuple(self._written))
+
+
+class Reading:
+    """A map while the expression of one of its elements is made."""
+
+    def __init__(self, text: Builder, member: Member, value: int) -> None:
+        self.text = text
+        self.member = member
+        self.signature = member.signature
+        self.facts = member.facts
+        self.value = value
+        """The result whose element is made."""
+        self.slot = member.outputs.index(value)
+        tensor = member.signature.outputs[self.slot]
+        assert tensor is not None
+        self.shape, self.dtype = tensor
+
+    @property
+    def type(self) -> str:
+        """The C++ type of the result."""
+        return c_type(self.dtype)
+
+    def has(self, position: int) -> bool:
+        """Whether an operand is there."""
+        return position < len(self.member.inputs) and self.member.inputs[position] is not None
+
+    def tensor(self, position: int) -> Tensor:
+        """Return shape and type of an operand."""
+        tensor = self.signature.input(position)
+        if tensor is None:
+            raise self.invalid(f"input {position} is missing")
+        return tensor
+
+    def element(self, position: int, index: str) -> str:
+        """Return the name of an element of an operand, by its position there."""
+        self.tensor(position)
+        value = self.member.inputs[position]
+        assert value is not None
+        return self.text.read(value, index)
+
+    def same(self, position: int, index: str) -> str:
+        """Return the name of the element of an operand that broadcasts to one of the result."""
+        shape = self.tensor(position).shape
+        if prod(shape) == prod(self.shape):
+            return self.element(position, index)
+        return self.element(position, broadcast_index(index, shape, self.shape))
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """Return an attribute; text as ``str``."""
+        found = self.signature.attributes.get(name, default)
+        return found.decode() if isinstance(found, bytes) else found
+
+    def number(self, name: str, default: float, dtype: np.dtype[Any] | None = None) -> str:
+        """Return a numeric attribute as text of the result's type."""
+        return literal(self.attribute(name, default), dtype or self.dtype)
+
+    def call(self, function: str, *arguments: str) -> str:
+        """Return a call of a mathematical function of C, in the precision of the result."""
+        return call(self.dtype, function, *arguments)
+
+    def invalid(self, problem: str) -> InvalidAttribute:
+        """Return the error for a node that makes no sense."""
+        return InvalidAttribute(f"node {self.signature.name!r} ({self.signature.op}): {problem}")
+
+
+def call(dtype: np.dtype[Any], function: str, *arguments: str) -> str:
+    """Return a call of a function of C's mathematical library."""
+    suffix = "f" if wide(dtype) == np.float32 else ""
+    return f"{function}{suffix}({', '.join(arguments)})"
+
+
+def broadcast_index(index: str, shape: Sequence[int], to: Sequence[int]) -> str:
+    """Return the place of the element of an array that broadcasts to an element of a shape."""
+    full = (*[1] * (len(to) - len(shape)), *shape)
+    steps = zip(full, row_major(full), strict=True)
+    return strided_index(index, to, [0 if size == 1 else step for size, step in steps])
+
+
+@dataclass
+class Site:
+    """An operator that is no map, and its memory."""
+
+    member: Member
+    sources: Sources
+    scratch: Place | None
+    """Scratch memory of the operator, if it was given some."""
+    scratch_bytes: int
+
+    @property
+    def signature(self) -> Signature:
+        """All that is known of the node."""
+        return self.member.signature
+
+    @property
+    def output(self) -> int:
+        """The value that is made, where a node makes one."""
+        made = [value for value in self.member.outputs if value is not None]
+        if len(made) != 1:
+            raise UnsupportedOp(
+                f"node {self.signature.name!r} ({self.signature.op}): kernels for devices make "
+                "one of its results only"
+            )
+        return made[0]
+
+    def tensor(self, position: int) -> Tensor:
+        """Return shape and type of an operand."""
+        tensor = self.signature.input(position)
+        if tensor is None:
+            raise InvalidAttribute(
+                f"node {self.signature.name!r} ({self.signature.op}): input {position} is missing"
+            )
+        return tensor
+
+    def has(self, position: int) -> bool:
+        """Whether an operand is there."""
+        return position < len(self.member.inputs) and self.member.inputs[position] is not None
+
+    def value(self, position: int) -> int:
+        """Return the value of an operand."""
+        self.tensor(position)
+        value = self.member.inputs[position]
+        assert value is not None
+        return value
+
+    def place(self, position: int) -> Place:
+        """Return the memory of an operand."""
+        return self.sources.place(self.value(position))
+
+
+def index_type(*counts: int) -> str:
+    """Return the C++ type that counts so many elements."""
+    return "int" if max(counts, default=0) <= _MOST_OF_INT else "long long"
+
+
+def blocks(threads: int) -> int:
+    """Return the number of blocks of so many threads."""
+    return -(-threads // THREADS)
+
+
+def elementwise_launch(
+    sources: Sources,
+    stem: str,
+    count: int,
+    body: Callable[[Builder, str], None],
+    scalars: Mapping[str, int] | None = None,
+    bound: str | None = None,
+) -> Launch:
+    """
+    Return the launch of a kernel with one thread per element.
+
+    Parameters
+    ----------
+    count : int
+        Number of elements.
+    body : callable
+        Writes the work for one element, given the name of its position.
+    scalars : mapping of str to int, optional
+        Parameters that are numbers.
+    bound : str, optional
+        The text of the number of elements, where it depends on a parameter.
+    """
+    text = Builder(sources)
+    for name, value in (scalars or {}).items():
+        text.scalar(name, value)
+    sizes = [prod(tensor.shape) for tensor in sources.tensors.values()]
+    type_ = index_type(count, *sizes)
+    with text.block("PHASE(t)"):
+        text.line(f"const {type_} i = ({type_})(BLOCK * {THREADS} + t);")
+        with text.block(f"if (i < {bound or count})"):
+            body(text, "i")
+    return text.launch(stem, blocks(count))
+
+
+def map_launch(sources: Sources, member: Member, value: int) -> Launch:
+    """Return the launch that writes a result of a map."""
+    tensor = sources.tensors[value]
+
+    def body(text: Builder, index: str) -> None:
+        element = member.rule.element
+        assert element is not None
+        made = element(Reading(text, member, value), index)
+        text.write(sources.place(value), tensor.dtype, index, made)
+
+    return elementwise_launch(sources, stem_of(member), prod(tensor.shape), body)
+
+
+def stem_of(member: Member) -> str:
+    """Return the start of the name of a kernel."""
+    return "".join(c for c in member.signature.op.lower() if c.isascii() and c.isalnum())

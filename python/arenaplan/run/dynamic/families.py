@@ -1,0 +1,458 @@
+"""
+Plans for a model whose dimensions vary: one arena that is large enough for every shape.
+
+The largest shape does not decide this size: the shape with the highest peak may depend on
+the shape, and so may the nodes of the graph. But importing a model takes milliseconds, so
+every shape is looked at. Where the offsets that were found for a larger shape serve, which
+the checker decides, nothing is searched; where they do not, the shape is planned by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
+
+from arenaplan.base.errors import (
+    CapacityExceeded,
+    InvalidOption,
+    PlanError,
+    PlannerError,
+    UnsupportedModel,
+)
+from arenaplan.base.progress import Watch, checked_seconds
+from arenaplan.base.quoting import listed
+from arenaplan.formats import open_model
+from arenaplan.graph import Graph
+from arenaplan.graph.model import Model, flat_sizes
+from arenaplan.planner.plan_options import PlanKeywords, PlanOptions, resolve, whole_number
+from arenaplan.planner.planning import plan as plan_graph
+from arenaplan.run.dynamic.shapes import MAX_SHAPES, RangeBind, Shape, Shapes, Size
+
+if TYPE_CHECKING:
+    from arenaplan import Arena, Plan, Target
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | Callable[[Mapping[str, Size]], Graph]"
+"""A model file, the content of one, or a function that makes the graph for given sizes."""
+
+OnProgress: TypeAlias = Callable[[int, int], object]
+"""Called with the number of shapes that were looked at, and of all."""
+
+InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
+
+_TRIES = 8
+"""Plans of graphs with equal names that are tried before a shape gets its own."""
+
+
+class Planned(NamedTuple):
+    """A shape that the solver planned, since no earlier plan served it."""
+
+    shape: Shape
+    plan: Plan
+
+
+class PlanFamily:
+    """
+    Plans of one model for every shape it may be run with, in one arena.
+
+    Made by :func:`plan_family`.
+    """
+
+    def __init__(self, model: Source, shapes: Shapes, options: PlanOptions) -> None:
+        self._graph_with = model if callable(model) else open_model(model)
+        self._shapes = shapes
+        self._options = options
+        self._planned: list[Planned] = []
+        self._server: dict[Shape, int] = {}
+        self._exact: dict[Shape, Plan] = {}
+        self._by_inputs: dict[InputShapes, Shape] = {}
+        self._same_inputs: tuple[Shape, Shape] | None = None
+        self.inputs: tuple[str, ...] = ()
+        """Names of the graph's inputs."""
+        self.warnings: list[str] = []
+        """What the importer had to assume about any shape, one sentence each."""
+
+    def __repr__(self) -> str:
+        return f"PlanFamily({self.model!r}, {self._shapes}, {self.arena_bytes} bytes)"
+
+    def __len__(self) -> int:
+        """Return the number of shapes."""
+        return len(self._shapes)
+
+    def __iter__(self) -> Iterator[dict[str, Size]]:
+        """Iterate over the shapes, as sizes by name; the largest is the first."""
+        return map(self._shapes.bound, self._shapes)
+
+    # -- what is planned ---------------------------------------------------------------
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return self._largest.plan.model
+
+    @property
+    def bind(self) -> dict[str, list[Size]]:
+        """The sizes of every name, smallest first."""
+        return {name: list(reversed(sizes)) for name, sizes in self._shapes.choices.items()}
+
+    @property
+    def arena_bytes(self) -> int:
+        """
+        Bytes of an arena that every shape can run in.
+
+        An upper bound that was checked for each shape: either a plan of its own has no more
+        bytes, or the offsets of such a plan hold it.
+        """
+        return sum(self._spaces.values())
+
+    @property
+    def lower_bound(self) -> int:
+        """Bytes below which some shape has no plan with its order and sharing."""
+        return max(planned.plan.lower_bound for planned in self._planned)
+
+    @property
+    def gap(self) -> float:
+        """Distance of ``arena_bytes`` from ``lower_bound``, as a fraction of the latter."""
+        return self.arena_bytes / self.lower_bound - 1.0 if self.lower_bound else 0.0
+
+    @property
+    def status(self) -> str:
+        """Status of ``arena_bytes``: ``"optimal"`` or less, as for a plan."""
+        status = self._largest.plan.status
+        met = status == "feasible" and self.lower_bound == self.arena_bytes
+        return "optimal" if met else status
+
+    @property
+    def planned(self) -> list[tuple[dict[str, Size], Plan]]:
+        """The shapes that the solver planned, and their plans, whose offsets serve all others."""
+        return [(self._shapes.bound(planned.shape), planned.plan) for planned in self._planned]
+
+    @property
+    def target(self) -> Target:
+        """The runner that the plans are for."""
+        return self._largest.plan.target
+
+    @property
+    def alignment(self) -> int:
+        """Alignment of every offset, in bytes."""
+        return self._largest.plan.alignment
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that the plans were made with."""
+        return self._largest.plan.options
+
+    # -- one shape ---------------------------------------------------------------------
+
+    def required_bytes(self, /, **sizes: object) -> int:
+        """
+        Return the bytes that one shape needs, such as ``required_bytes(batch=8)``.
+
+        Never more than :attr:`arena_bytes`. Raises as :meth:`at`.
+        """
+        return self.at(**sizes).arena_bytes
+
+    def at(self, /, **sizes: object) -> Plan:
+        """
+        Return the plan for one shape, such as ``at(batch=8)``.
+
+        It is made when it is first asked for: the one that :func:`plan` finds, or, if that is
+        smaller, the one with the offsets of a larger shape.
+
+        Raises
+        ------
+        UnknownDim, UnboundDim, ShapeNotPlanned
+            If the sizes name no shape of the family. A name that has one size only may be
+            left out.
+        """
+        shape = self._shapes.find(sizes)
+        plan = self._exact.get(shape)
+        if plan is None:
+            with self._naming(shape):
+                graph = self._graph(shape)
+                served = self._planned[self._server[shape]].plan.resized(graph)
+                plan = plan_graph(graph, replace(self._options, budget=None))
+            if served.arena_bytes < plan.arena_bytes or not _within(plan, self._spaces):
+                plan = served
+            self._exact[shape] = plan
+        return plan
+
+    def graph(self, /, **sizes: object) -> Graph:
+        """Return the graph of one shape; raises as :meth:`at`."""
+        return self._graph(self._shapes.find(sizes))
+
+    def commit(self) -> Arena:
+        """
+        Allocate an arena that every shape can run in.
+
+        Raises
+        ------
+        UnsupportedModel
+            If the plans have several memory spaces.
+        """
+        if len(self._spaces) > 1:
+            raise UnsupportedModel("one arena cannot be several memory spaces")
+        return self._largest.plan.commit()
+
+    def to_model(self, on_progress: OnProgress | None = None) -> Model:
+        """
+        Return the graph of every shape with the plan of :meth:`at`, to be written to a file.
+
+        Each shape that has no plan of its own yet is planned. A whole shape that was given for an
+        input has a dimension for each of its numbers: ``image[0]``, ``image[1]`` and so on.
+
+        Parameters
+        ----------
+        on_progress : callable, optional
+            Called with the number of shapes done and of all, after each of them.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> def layer(sizes):
+        ...     graph = ap.Graph("layer")
+        ...     x = graph.input("x", (sizes["batch"], 64))
+        ...     (y,) = graph.node("MatMul", [x], [("y", (sizes["batch"], 16), "float32")])
+        ...     graph.output(y)
+        ...     return graph
+        >>> family = ap.plan_family(layer, bind={"batch": range(1, 33)})
+        >>> family.to_model()
+        Model('layer', 32 shapes, 10240 bytes)
+        """
+        shapes = [self._shapes.bound(shape) for shape in self._shapes]
+
+        def rows() -> Iterator[tuple[list[int], Graph, Plan]]:
+            for done, sizes in enumerate(shapes, 1):
+                yield list(flat_sizes(sizes).values()), self.graph(**sizes), self.at(**sizes)
+                if on_progress is not None:
+                    on_progress(done, len(shapes))
+
+        return Model(self.model, list(flat_sizes(shapes[0])), rows())
+
+    # -- for the executor --------------------------------------------------------------
+
+    def check_inputs(self) -> None:
+        """
+        Raise unless the shapes of a run's inputs tell the shapes of this family apart.
+
+        Raises
+        ------
+        InvalidOption
+            If a name was given several sizes that make no difference to inputs.
+        """
+        if self._same_inputs is not None:
+            first, second = map(self._shapes.text, self._same_inputs)
+            raise InvalidOption(
+                f"the inputs have the same shapes with {first} and with {second}: bind what no "
+                "input has as dimension to one number"
+            )
+
+    def find_inputs(self, shapes: InputShapes) -> dict[str, Size] | None:
+        """Return the sizes with which the graph's inputs have these shapes, if any have."""
+        shape = self._by_inputs.get(shapes)
+        return None if shape is None else self._shapes.bound(shape)
+
+    def fitted(self, /, **sizes: object) -> tuple[Graph, Plan]:
+        """
+        Return the graph of one shape, and a plan in the arena of them all, without a search.
+
+        The plan has the offsets of a shape that was planned, and may reach higher up than
+        the one that :meth:`at` returns.
+        """
+        shape = self._shapes.find(sizes)
+        with self._naming(shape):
+            graph = self._graph(shape)
+            return graph, self._planned[self._server[shape]].plan.resized(graph)
+
+    # -- planning ----------------------------------------------------------------------
+
+    @property
+    def _largest(self) -> Planned:
+        """The plan that needs most bytes."""
+        return max(self._planned, key=lambda planned: planned.plan.arena_bytes)
+
+    @property
+    def _spaces(self) -> dict[str, int]:
+        """Bytes that every shape finds enough, by memory space."""
+        largest: dict[str, int] = {}
+        for planned in self._planned:
+            for name, nbytes in _space_bytes(planned.plan).items():
+                largest[name] = max(nbytes, largest.get(name, 0))
+        return largest
+
+    def _graph(self, shape: Shape) -> Graph:
+        """Return the graph of a shape."""
+        return self._graph_with(self._shapes.bound(shape))
+
+    @contextmanager
+    def _naming(self, shape: Shape) -> Iterator[None]:
+        """Let an error name the shape at which it happened."""
+        try:
+            yield
+        except PlannerError as error:
+            if len(self) > 1:
+                error.args = (f"with {self._shapes.text(shape)}: {error}",)
+            raise
+
+    def _cover(self, on_progress: OnProgress | None, watch: Watch) -> None:
+        """Find plans that serve all shapes."""
+        is_over = False
+        candidates: dict[int, list[int]] = {}
+        warnings: dict[str, None] = {}
+        for done, shape in enumerate(self._shapes, 1):
+            with self._naming(shape):
+                graph = self._graph(shape)
+                warnings.update(dict.fromkeys(graph.warnings))
+                self._note_inputs(graph, shape)
+                known = candidates.setdefault(_names(graph), [])
+                server = next((i for i in known if _serves(self._planned[i].plan, graph)), None)
+                if server is None:
+                    server = self._add(
+                        shape,
+                        _planned(graph, self._options, 0.0 if is_over else watch.seconds_left),
+                    )
+                    if len(known) < _TRIES:
+                        known.append(server)
+                self._server[shape] = server
+            if on_progress is not None and on_progress(done, len(self)) is False:
+                is_over = True
+        self.warnings = list(warnings)
+        for shape, plan in self._planned:
+            try:
+                with self._naming(shape):
+                    plan.fits()
+            except CapacityExceeded as error:
+                error.plan, error.family = plan, self
+                raise
+
+    def _add(self, shape: Shape, plan: Plan) -> int:
+        """Note the plan of a shape that was planned by itself, and return its position."""
+        self._planned.append(Planned(shape, plan))
+        self._exact[shape] = plan
+        return len(self._planned) - 1
+
+    def _note_inputs(self, graph: Graph, shape: Shape) -> None:
+        """Remember how a shape is told from the inputs of a run."""
+        values = [graph.values[index] for index in graph.inputs]
+        names = tuple(value.name for value in values)
+        if not self._server:
+            self.inputs = names
+        elif names != self.inputs:
+            raise InvalidOption(
+                f"the graph has the inputs {listed(names)}, and with the largest sizes "
+                f"{listed(self.inputs)}"
+            )
+        first = self._by_inputs.setdefault(tuple(value.shape for value in values), shape)
+        if first != shape and self._same_inputs is None:
+            self._same_inputs = first, shape
+
+
+def plan_family(
+    model: Source,
+    bind: RangeBind,
+    options: PlanOptions | None = None,
+    *,
+    max_shapes: int = MAX_SHAPES,
+    time_limit: float | None = None,
+    on_progress: OnProgress | None = None,
+    **overrides: Unpack[PlanKeywords],
+) -> PlanFamily:
+    """
+    Plan one arena for every shape that a model may be run with.
+
+    A function beside :func:`plan`, since the shapes of a graph are numbers: one model gives one
+    graph per shape.
+
+    Parameters
+    ----------
+    model : path, bytes or callable
+        A model as for :func:`load`, or a function that returns the graph for given
+        sizes, which it gets as one mapping by name.
+    bind : mapping
+        Sizes by name: one number, a ``range``, or a list or set of buckets. For an input
+        with dimensions that have no names, a whole shape as a tuple, or a list of those.
+    options : PlanOptions, optional
+        Options of every plan, as for :func:`plan`.
+    max_shapes : int, default 4096
+        Most combinations of sizes. Each is imported and checked, which takes some
+        milliseconds.
+    time_limit : float, optional
+        Seconds after which plans are no longer searched for: those of the shapes that are left
+        are the first that are found.
+    on_progress : callable, optional
+        Called with the number of shapes done and of all, after each of them. If it returns
+        ``False``, the search ends as with a time limit.
+    **overrides
+        Single options by name.
+
+    Returns
+    -------
+    PlanFamily
+        ``arena_bytes`` holds every shape; ``required_bytes(batch=8)`` is the need of one, and
+        ``at(batch=8)`` its plan.
+
+    Raises
+    ------
+    TooManyShapes
+        If there are more combinations than ``max_shapes``.
+    CapacityExceeded
+        If some shape does not fit ``budget``; ``family`` of the exception has the plans.
+    PlannerError
+        As :func:`load` and :func:`plan`, for the shape that the message names.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> def layer(sizes):
+    ...     graph = ap.Graph("layer")
+    ...     x = graph.input("x", (sizes["batch"], 64))
+    ...     (y,) = graph.node("MatMul", [x], [("y", (sizes["batch"], 16), "float32")])
+    ...     graph.output(y)
+    ...     return graph
+    >>> family = ap.plan_family(layer, bind={"batch": range(1, 33)})
+    >>> family.arena_bytes, family.required_bytes(batch=8)
+    (10240, 2560)
+    >>> family.at(batch=8)
+    Plan('layer', 2560 bytes, optimal)
+    """
+    limit = whole_number(max_shapes, "max_shapes")
+    family = PlanFamily(model, Shapes(bind, limit), resolve(options, overrides))
+    family._cover(on_progress, Watch(None, checked_seconds(time_limit)))
+    return family
+
+
+def _planned(graph: Graph, options: PlanOptions, time_limit: float | None = None) -> Plan:
+    """Return the best plan of a graph, whether it fits the capacity or not."""
+    try:
+        return plan_graph(graph, options, time_limit=time_limit)
+    except CapacityExceeded as error:
+        if error.plan is None:
+            raise
+        return error.plan
+
+
+def _names(graph: Graph) -> int:
+    """Return the key of graphs that cannot have one plan: operators and names."""
+    values = tuple([value.name for value in graph.values])
+    nodes = tuple([(node.name, node.op, node.inputs, node.outputs) for node in graph.nodes])
+    return hash((values, nodes))
+
+
+def _serves(plan: Plan, graph: Graph) -> bool:
+    """Return whether a graph can have the offsets of a plan, in no more bytes."""
+    try:
+        return _within(plan.resized(graph), _space_bytes(plan))
+    except PlanError:
+        return False
+
+
+def _space_bytes(plan: Plan) -> dict[str, int]:
+    """Return the bytes of each memory space of a plan."""
+    return {space.name: space.arena_bytes for space in plan.spaces}
+
+
+def _within(plan: Plan, spaces: Mapping[str, int]) -> bool:
+    """Return whether every memory space of a plan fits the given bytes."""
+    return all(nbytes <= spaces[name] for name, nbytes in _space_bytes(plan).items())

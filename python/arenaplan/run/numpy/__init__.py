@@ -1,0 +1,21 @@
+"""Runs a planned graph with NumPy, inside one arena."""
+
+from __future__ import annotations
+
+from arenaplan.run.numpy import kernels as kernels  # Registers them.
+from arenaplan.run.numpy.executor import PLAN_OPTIONS, Executor
+from arenaplan.run.numpy.numpy_backend import BACKEND
+from arenaplan.run.numpy.registry import kernel, supported_ops
+
+workspace_choices = BACKEND.workspaces
+staging_choices = BACKEND.staging
+
+__all__ = [
+    "BACKEND",
+    "PLAN_OPTIONS",
+    "Executor",
+    "kernel",
+    "staging_choices",
+    "supported_ops",
+    "workspace_choices",
+]

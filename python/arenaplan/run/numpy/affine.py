@@ -1,0 +1,137 @@
+"""Maps ``x · scale + shift`` with constant numbers per channel, which weights can absorb."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from arenaplan.run.numpy.registry import Signature, Tensor
+
+
+class Operator(NamedTuple):
+    """Key of a kernel."""
+
+    domain: str
+    op: str
+
+
+COMPOSED = Operator("arenaplan", "ChannelAffine")
+"""Several such maps in one: operands are the array, a scale, and a shift."""
+Vectors = tuple[np.ndarray | None, np.ndarray | None]
+"""A scale and a shift, one element per channel each; either may be absent."""
+
+
+def normalization(
+    parameters: Sequence[np.ndarray], epsilon: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """
+    Return the scale and shift per channel of a BatchNormalization, in double precision.
+
+    Parameters
+    ----------
+    parameters : sequence of array
+        Scale, shift, mean and variance.
+    epsilon : float
+        Added to the variance.
+    """
+    gain, offset, mean, variance = (np.asarray(p, np.float64).reshape(-1) for p in parameters)
+    scale = gain / np.sqrt(variance + epsilon)
+    return scale, offset - mean * scale
+
+
+def is_channel_affine(signature: Signature, position: int) -> bool:
+    """
+    Whether a node scales and shifts operand ``position`` by constants per channel.
+
+    Channels are the indices of axis 1.
+    """
+    operand, output = signature.input(position), signature.outputs[0]
+    if operand is None or operand != output or len(operand.shape) < 2:
+        return False
+    others = [at for at in range(len(signature.inputs)) if at != position]
+    if not all(signature.constant[at] for at in others):
+        return False
+    if signature.domain == COMPOSED.domain:
+        return position == 0
+    if signature.op == "BatchNormalization":
+        training = signature.attributes.get("training_mode", 0)
+        return position == 0 and not training and len(others) == 4
+    if signature.op in ("Add", "Mul") and signature.version >= 7 and len(others) == 1:
+        other = signature.input(others[0])
+        return other is not None and _has_channels(other.shape, operand.shape)
+    return False
+
+
+def _has_channels(shape: Sequence[int], full: Sequence[int]) -> bool:
+    """Whether an operand that is broadcast to ``full`` differs between channels only."""
+    before = len(full) - len(shape)
+    if before < 0:
+        return False
+    sizes = [1] * before + list(shape)
+    return all(size == 1 for axis, size in enumerate(sizes) if axis != 1) and sizes[1] in (
+        1,
+        full[1],
+    )
+
+
+def channel_affine(signature: Signature, position: int) -> Vectors:
+    """Return scale and shift of a node for which :func:`is_channel_affine` holds."""
+    operand = signature.input(position)
+    assert operand is not None, "is_channel_affine has seen it"
+    others = [
+        np.asarray(load())
+        for at, load in enumerate(signature.constant)
+        if at != position and load is not None
+    ]
+    if signature.domain == COMPOSED.domain:
+        return others[0], others[1]
+    if signature.op == "BatchNormalization":
+        scale, shift = normalization(others, signature.attributes.get("epsilon", 1e-5))
+        return scale.astype(operand.dtype), shift.astype(operand.dtype)
+    vector = np.ascontiguousarray(np.broadcast_to(others[0].reshape(-1), operand.shape[1:2]))
+    return (vector, None) if signature.op == "Mul" else (None, vector)
+
+
+def then(first: Vectors, later: Vectors) -> Vectors:
+    """Return the one map that does ``first`` and then ``later``."""
+    scale = _times(first[0], later[0])
+    shift = None if first[1] is None else _times(first[1], later[0])
+    if later[1] is not None:
+        shift = later[1] if shift is None else shift + later[1]
+    return scale, shift
+
+
+def composed(first: Signature, at: int, later: Signature, then_at: int) -> Signature:
+    """Return a node of operator :data:`COMPOSED` with the effect of two nodes."""
+    operand = first.input(at)
+    assert operand is not None, "is_channel_affine has seen it"
+    vector = Tensor(operand.shape[1:2], operand.dtype)
+
+    @cache
+    def both() -> tuple[np.ndarray, np.ndarray]:
+        scale, shift = then(channel_affine(first, at), channel_affine(later, then_at))
+        return (
+            np.ones(*vector) if scale is None else scale,
+            np.zeros(*vector) if shift is None else shift,
+        )
+
+    return Signature(
+        later.name,
+        COMPOSED.op,
+        COMPOSED.domain,
+        1,
+        {},
+        (operand, vector, vector),
+        later.outputs,
+        (None, lambda: both()[0], lambda: both()[1]),
+    )
+
+
+def _times(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+    if a is None or b is None:
+        return b if a is None else a
+    product: np.ndarray = a * b
+    return product

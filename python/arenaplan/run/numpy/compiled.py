@@ -1,0 +1,67 @@
+"""
+Compiled kernels: whether they are used, and the forms of arrays that they take.
+
+The extension has kernels for what NumPy has no fast function for (the Rust crate in ``kernels/``).
+A kernel of NumPy remains for every operator; it is the reference, and runs the nodes that the
+compiled one does not: other element types, weights that vary, images of three dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from arenaplan._core import WindowSide
+
+if TYPE_CHECKING:
+    from arenaplan.run.numpy.kernels.windows import Axis
+
+_NO_SIDE = WindowSide(1, 1, 1, 1, 1, 0)
+
+
+class _Switch:
+    """Whether compiled kernels are used."""
+
+    def __init__(self) -> None:
+        self.is_on = True
+
+
+_SWITCH = _Switch()
+
+
+def is_enabled() -> bool:
+    """Whether kernels that are declared or prepared now may be compiled ones."""
+    return _SWITCH.is_on
+
+
+@contextmanager
+def disabled() -> Iterator[None]:
+    """Use the kernels of NumPy alone, for all plans and executors that are made meanwhile."""
+    before, _SWITCH.is_on = _SWITCH.is_on, False
+    try:
+        yield
+    finally:
+        _SWITCH.is_on = before
+
+
+def side(axis: Axis) -> WindowSide:
+    """Return one dimension of a window that slides over an image."""
+    return WindowSide(axis.size, axis.out, axis.kernel, axis.stride, axis.dilation, axis.before)
+
+
+def sides(axes: Sequence[Axis]) -> tuple[WindowSide, WindowSide]:
+    """Return the two dimensions of a window that slides over images, or over lines."""
+    return (_NO_SIDE, side(axes[0])) if len(axes) == 1 else (side(axes[0]), side(axes[1]))
+
+
+def has_planes(array: np.ndarray) -> bool:
+    """Whether the elements behind the second axis are contiguous."""
+    size = array.itemsize
+    for count, stride in zip(reversed(array.shape[2:]), reversed(array.strides[2:]), strict=True):
+        if count != 1 and stride != size:
+            return False
+        size *= count
+    return True

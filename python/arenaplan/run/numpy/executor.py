@@ -1,0 +1,514 @@
+"""
+The executor: one loop over steps that were bound to the arena beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import Context
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from arenaplan._core import Arena, ThreadTeam
+from arenaplan.base.errors import (
+    ArenaState,
+    CapacityExceeded,
+    InputMismatch,
+    InvalidBuffer,
+    InvalidOption,
+    MisalignedBuffer,
+)
+from arenaplan.graph import Graph, Value
+from arenaplan.graph.backend import Source, read_model
+from arenaplan.planner.plan_options import PlanOptions, whole_number
+from arenaplan.planner.planning import plan as make_plan
+from arenaplan.run.numpy.buffers import bring
+from arenaplan.run.numpy.narrow import is_packed, loaded
+from arenaplan.run.numpy.numpy_backend import missing_workspaces
+from arenaplan.run.numpy.parallel import Workers
+from arenaplan.run.numpy.signatures import dtype_of
+from arenaplan.run.numpy.steps import (
+    Given,
+    Setup,
+    arena_arrays,
+    arena_workspaces,
+    load,
+    no_runs,
+    own_workspaces,
+    prepare,
+    run_all,
+)
+from arenaplan.run.numpy.tenant import Tenant, arena_of
+from arenaplan.run.numpy.units import find_units
+from arenaplan.run.numpy.verify import verified_run
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from arenaplan import Plan
+    from arenaplan.run.cuda.device import Device
+
+_UFUNC_BUFFER = 1024
+# NumPy's default of 8192 elements makes it copy operands that are broadcast along rows
+# shorter than half of that; with 1024 such an addition takes a third of the time.
+
+_TARGET: Final = "numpy"
+
+PLAN_OPTIONS: Final = PlanOptions(target=_TARGET)
+"""Options of the plans that executors make for themselves."""
+
+
+class Executor(Tenant):
+    """
+    Runs a graph inside one arena.
+
+    Everything is prepared once: arrays on the arena, weights, windows. A run then
+    copies the inputs in, calls one prepared function per node, and copies the
+    outputs out. It allocates nothing else of note.
+
+    Parameters
+    ----------
+    graph : Graph or path or bytes
+        The model to run, or a file as for :func:`arenaplan.load`. All constants need data.
+    plan : Plan, optional
+        Where every value goes; made for the target ``"numpy"`` if left out.
+    arena : Arena or buffer, optional
+        Memory to run in; committed here if left out. Memory of the caller is any writable
+        buffer at a multiple of the plan's alignment, such as an array, an ``mmap`` or shared
+        memory: it is used where it is, and let go by :meth:`close`. Several spaces lie side by
+        side in it, at ``plan.bases``.
+    buffers : mapping of str to array, optional
+        Arrays for inputs and outputs that the plan leaves to the caller, by name: inputs are
+        read where they are and never written, outputs are written where they are wanted.
+        Those left out are allocated here.
+    workers : int, default 1
+        Number of threads that run steps at the same time, as far as the hazards of the plan allow;
+        results are the same, bit for bit. A plan that is made here is for so many workers.
+    threads : int, default 1
+        Number of threads that divide each long compiled kernel (convolutions, products with
+        constants, chains, norms, softmax, pooling); the plan and the bits of results are the same.
+        One kernel is divided at a time: with several workers, those of the others are not.
+    seed : int, default 0
+        Seed of the random operators that have none in the model. Their numbers depend on seed,
+        name of the node and number of the run, and on nothing else.
+    device : str or Device, default "cpu"
+        ``"cuda"`` or ``"cuda:1"`` for a CUDA device: see
+        :class:`arenaplan.run.cuda.device_executor.DeviceExecutor`, which this is then.
+    capture : bool, default False
+        Record the launches of a run on a device, and replay them from then on.
+
+    Raises
+    ------
+    UnsupportedOp, UnsupportedDtype, RankTooLarge
+        If a node cannot be run, named in the message.
+    PlanMismatch
+        If the plan was made for another graph.
+    CapacityExceeded, InvalidBuffer, MisalignedBuffer
+        If the arena cannot hold the plan, or a buffer not its value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x = graph.input("x", (3,))
+    >>> (y,) = graph.node("Neg", [x], [("y", (3,), "float32")])
+    >>> graph.output(y)
+    >>> with ap.Executor(graph) as executor:
+    ...     executor.run({"x": np.array([1, 2, 3], np.float32)})
+    {'y': array([-1., -2., -3.], dtype=float32)}
+    """
+
+    def __new__(cls, *arguments: object, device: object = "cpu", **keywords: Any) -> Self:
+        """Return an executor of the class for a device, which :meth:`__init__` then sets up."""
+        if cls is Executor and device != "cpu":
+            # By name: the executor of devices is a subclass, and imports this module.
+            device_executor = import_module("arenaplan.run.cuda.device_executor").DeviceExecutor
+            return object.__new__(cast("type[Self]", device_executor))
+        return object.__new__(cls)
+
+    def __init__(
+        self,
+        graph: Graph | Source,
+        plan: Plan | None = None,
+        *,
+        arena: Buffer | np.ndarray | None = None,
+        buffers: Mapping[str, np.ndarray] | None = None,
+        workers: int = 1,
+        threads: int = 1,
+        seed: int = 0,
+        device: str | Device = "cpu",
+        capture: bool = False,
+    ) -> None:
+        if capture:
+            raise InvalidOption(f"option capture: there is nothing to record on {device}")
+        workers, threads = whole_number(workers, "workers"), whole_number(threads, "threads")
+        for count, name in ((workers, "workers"), (threads, "threads")):
+            if count < 1:
+                raise InvalidOption(f"option {name}: {count} is no number of {name}")
+        if not isinstance(graph, Graph):
+            graph = read_model(graph)
+        graph = graph.for_target(_TARGET)
+        if plan is None:
+            plan = make_plan(graph, PLAN_OPTIONS, workers=workers)
+        else:
+            plan.check(graph)
+            graph = graph.for_plan(plan)
+        self.graph: Graph = graph
+        self.plan = plan
+        self._owns_arena = not isinstance(arena, Arena)
+        self.arena: Arena = arena_of(plan, arena)
+        memory = _bytes_of(self.arena, plan)
+        self._brought = bring(graph, plan, buffers or {}, memory)
+        memories = [memory, *(buffer.memory for buffer in self._brought)]
+        with ThreadTeam(threads) if threads > 1 else nullcontext() as team:
+            setup, self.scratch_bytes = set_up(graph, plan, memories, workers)
+            """Bytes of scratch memory outside the arena: what the plan has none of, and that of
+            threads."""
+        if team is not None:
+            self.scratch_bytes += team.scratch_bytes
+        setup.program.clock.seed = whole_number(seed, "seed")
+        self._setup: Setup | None = setup
+        arrays = setup.arrays
+        self._workers: Workers | None = None
+        if workers > 1:
+            self._workers = Workers(
+                graph, plan, setup.units, setup.program, workers, quiet_arithmetic
+            )
+        self._given = {buffer.value: buffer.array for buffer in self._brought if buffer.is_given}
+        own = {buffer.value: buffer.array for buffer in self._brought if not buffer.is_given}
+        self._loads = {
+            index: own.get(index, arrays[index])
+            for index in graph.inputs
+            if index not in self._given
+        }
+        values = [graph.values[index] for index in self._loads]
+        self._declared = [(v.name, v.index, dtype_of(v), v.shape) for v in values]
+        self._outputs = [graph.values[index] for index in graph.outputs]
+        self._context = quiet_context()
+        if self._owns_arena:
+            self.reset()
+
+    def __repr__(self) -> str:
+        return f"Executor({self.graph!r}, {self.plan.arena_bytes} bytes)"
+
+    def _let_go(self) -> None:
+        self._setup = None
+        if self._workers is not None:
+            self._workers.close()
+            self._workers = None
+        self._brought, self._given, self._loads = [], {}, {}
+
+    def reset(self) -> None:
+        """
+        Give all states of the model their first content.
+
+        A new executor begins so, unless it was given an :class:`Arena`, which may hold states
+        already.
+
+        Raises
+        ------
+        ArenaBusy
+            If a run is using the arena.
+        ArenaState
+            If the executor is closed.
+        """
+        setup = self._setup
+        if setup is None:
+            raise ArenaState("this executor is closed")
+        with self.arena.lease():
+            for value in self.graph.values:
+                if value.kind == "state" and value.index in setup.arrays:
+                    first = self.graph.initial(value.index)
+                    np.copyto(setup.arrays[value.index], 0 if first is None else first)
+
+    def states(self) -> dict[str, np.ndarray]:
+        """
+        Return copies of all states of the model, by name.
+
+        Raises
+        ------
+        ArenaBusy
+            If a run is using the arena.
+        ArenaState
+            If the executor is closed.
+        """
+        with self.arena.lease():
+            return {name: array.copy() for name, array in self._states().items()}
+
+    def restore(self, states: Mapping[str, ArrayLike], *, runs: int | None = None) -> None:
+        """
+        Give states of the model a content: all of those that are named, or none after an error.
+
+        Parameters
+        ----------
+        states : mapping of str to array_like
+            Arrays of exactly the shape and element type of the states.
+        runs : int, optional
+            Number of runs that were made before, which random operators depend on.
+
+        Raises
+        ------
+        InputMismatch
+            If there is no such state, or it has another shape or type.
+        ArenaBusy
+            If a run is using the arena.
+        ArenaState
+            If the executor is closed.
+        """
+        with self.arena.lease():
+            own = self._states()
+            for name, given in states.items():
+                array = np.asarray(given)
+                if name not in own:
+                    known = ", ".join(map(repr, own)) or "none"
+                    raise InputMismatch(f"no state is called {name!r}; the graph has {known}")
+                if (array.shape, array.dtype) != (own[name].shape, own[name].dtype):
+                    raise InputMismatch(
+                        f"state {name!r} holds {own[name].dtype} of shape {own[name].shape}, not "
+                        f"{array.dtype} of shape {array.shape}"
+                    )
+            for name, given in states.items():
+                np.copyto(own[name], given)
+            if runs is not None and self._setup is not None:
+                self._setup.program.clock.run = whole_number(runs, "runs")
+
+    @property
+    def runs(self) -> int:
+        """Number of runs so far."""
+        return 0 if self._setup is None else self._setup.program.clock.run
+
+    def _states(self) -> dict[str, np.ndarray]:
+        """Return the memory of all states that a run touches, by name."""
+        setup = self._setup
+        if setup is None:
+            raise ArenaState("this executor is closed")
+        return {
+            value.name: setup.arrays[value.index]
+            for value in self.graph.values
+            if value.kind == "state" and value.index in setup.arrays
+        }
+
+    def run(
+        self, inputs: Mapping[str, ArrayLike], *, borrow: bool = False, verify: bool = False
+    ) -> dict[str, np.ndarray]:
+        """
+        Compute the graph's outputs.
+
+        Parameters
+        ----------
+        inputs : mapping of str to array_like
+            One array per graph input, of exactly its shape and element type; none for those
+            that have a buffer.
+        borrow : bool, default False
+            Return read-only views of the arena, which the next run overwrites,
+            instead of copies.
+        verify : bool, default False
+            Check every step: see :mod:`arenaplan.run.numpy.verify`. Slow.
+
+        Returns
+        -------
+        dict of str to array
+            One array per graph output; for those that have a buffer, that buffer.
+
+        Raises
+        ------
+        InputMismatch
+            If an input is missing, unknown, or of another shape or type. The arena
+            is unchanged then.
+        ArenaBusy
+            If another run is using the arena.
+        KernelError
+            If a step failed, with the original exception as cause. The next run is
+            not affected.
+        VerificationError
+            If ``verify`` is set and some bytes are wrong.
+        """
+        setup = self._setup
+        if setup is None:
+            raise ArenaState("this executor is closed")
+        with self.arena.lease():
+            given = self._unshared(
+                self._as_declared(inputs) or checked_inputs(setup.graph, inputs, self._given)
+            )
+            setup.program.clock.run += 1
+            if verify:
+                with quiet_arithmetic():
+                    verified_run(setup, {**given, **self._inputs_given()}, self._loads)
+            else:
+                load(self._loads, given)
+                if self._workers is None:
+                    self._context.run(run_all, setup.program)
+                else:
+                    self._context.run(self._workers.run)
+            return {
+                value.name: self._given[value.index]
+                if value.index in self._given
+                else _handed_out(value, setup.arrays[value.index], borrow)
+                for value in self._outputs
+            }
+
+    def _as_declared(self, inputs: Mapping[str, ArrayLike]) -> dict[int, np.ndarray] | None:
+        """Return the inputs if they are just the arrays that are declared, else ``None``."""
+        if len(inputs) != len(self._declared):
+            return None
+        found = {}
+        for name, index, dtype, shape in self._declared:
+            array = inputs.get(name)
+            if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
+                return None
+            found[index] = array
+        return found
+
+    def _unshared(self, given: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        """Return inputs with copies of those that lie in memory that a run writes."""
+        assert self._setup is not None, "a run has begun"
+        memories = self._setup.memories
+        for index, array in given.items():
+            if any(np.may_share_memory(array, memory) for memory in memories):
+                given[index] = array.copy()
+        return given
+
+    def _inputs_given(self) -> dict[int, np.ndarray]:
+        """Return the inputs that are where the caller has them."""
+        return {index: self._given[index] for index in self.graph.inputs if index in self._given}
+
+
+def quiet_context() -> Context:
+    """
+    Return a context in which NumPy is set up as by :func:`quiet_arithmetic`.
+
+    NumPy keeps its settings in a context variable, so that setting them up once is enough.
+    """
+    context = Context()
+    context.run(np.seterr, all="ignore")
+    context.run(np.setbufsize, _UFUNC_BUFFER)
+    return context
+
+
+@contextmanager
+def quiet_arithmetic() -> Iterator[None]:
+    """Set NumPy up for kernels: no warnings, small buffers."""
+    # The end of the context restores the buffers, too.
+    with np.errstate(all="ignore"):
+        np.setbufsize(_UFUNC_BUFFER)
+        yield
+
+
+def _handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:
+    """Return an output as a copy, or as a view that cannot be written."""
+    if is_packed(value.dtype):
+        return loaded(array, value.shape, value.dtype)
+    if not borrow:
+        return array.copy()
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def set_up(
+    graph: Graph,
+    plan: Plan,
+    memories: Sequence[np.ndarray],
+    workers: int = 1,
+    given: Given = no_runs,
+) -> tuple[Setup, int]:
+    """
+    Bind a graph to memory, and return how many bytes of scratch memory are outside of it.
+
+    Parameters
+    ----------
+    memories : sequence of array
+        The bytes of the arena, then those of each buffer that the caller brings.
+    workers : int, default 1
+        The threads that will run steps at a time.
+    given : callable, optional
+        Makes functions that run nodes which have no kernel.
+
+    Raises
+    ------
+    UnsupportedOp, UnsupportedDtype, RankTooLarge
+        If a node cannot be run.
+    """
+    workspaces = arena_workspaces(plan, memories[0])
+    missing = missing_workspaces(graph, plan, workspaces)
+    more, outside = own_workspaces(missing, shared=workers == 1)
+    for node, slots in more.items():
+        workspaces.setdefault(node, []).extend(slots)
+    arrays = arena_arrays(graph, plan, memories)
+    units = find_units(graph, plan)
+    program = prepare(graph, units, arrays, workspaces, given=given(arrays))
+    return Setup(graph, plan, memories, arrays, workspaces, units, program, given), outside
+
+
+def arena_bytes(plan: Plan) -> int:
+    """Return the bytes of an arena with all spaces of a plan side by side."""
+    return max(base + s.arena_bytes for base, s in zip(plan.bases, plan.spaces, strict=True))
+
+
+def checked_inputs(
+    graph: Graph, inputs: Mapping[str, ArrayLike], brought: Mapping[int, np.ndarray] | None = None
+) -> dict[int, np.ndarray]:
+    """
+    Return the inputs of a run that the caller did not bring as buffers.
+
+    Raises
+    ------
+    InputMismatch
+        If an input is missing, unknown, or of another shape or type.
+    """
+    brought = brought or {}
+    declared = [graph.values[index] for index in graph.inputs]
+    for value in declared:
+        buffer = brought.get(value.index)
+        if buffer is not None and inputs.get(value.name, buffer) is not buffer:
+            raise InputMismatch(
+                f"input {value.name!r} has a buffer that the executor was given: write there"
+            )
+    unknown = sorted(set(inputs).difference(value.name for value in declared))
+    if unknown:
+        known = ", ".join(repr(value.name) for value in declared) or "none"
+        raise InputMismatch(f"no input is called {unknown[0]!r}; the graph has {known}")
+    wanted = [value for value in declared if value.index not in brought]
+    return {value.index: _checked_input(value, inputs) for value in wanted}
+
+
+def _checked_input(value: Value, inputs: Mapping[str, ArrayLike]) -> np.ndarray:
+    """Return the array given for an input, which must have its shape and element type."""
+    if value.name not in inputs:
+        raise InputMismatch(f"input {value.name!r} is missing")
+    given = inputs[value.name]
+    array = np.asarray(given)
+    expected = dtype_of(value)
+    if array.dtype != expected:
+        literal = not hasattr(given, "dtype")  # Lists and numbers have no type of their own.
+        if not (literal and np.can_cast(array.dtype, expected, "same_kind")):
+            raise InputMismatch(
+                f"input {value.name!r} has element type {array.dtype}, not {expected}"
+            )
+        array = array.astype(expected)
+    if array.shape != value.shape:
+        raise InputMismatch(f"input {value.name!r} has shape {array.shape}, not {value.shape}")
+    return array
+
+
+def _bytes_of(arena: Arena, plan: Plan) -> np.ndarray:
+    """Return the arena's bytes, which must be able to hold the plan."""
+    view = memoryview(arena)
+    if view.readonly or not view.c_contiguous:
+        raise InvalidBuffer("the arena's memory is read-only or not contiguous")
+    needed = arena_bytes(plan)
+    if view.nbytes < needed:
+        raise CapacityExceeded(f"the arena has {view.nbytes} bytes, and the plan needs {needed}")
+    memory: np.ndarray = np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
+    memory = memory[:needed]
+    alignment = max(space.alignment for space in plan.spaces)
+    if memory.nbytes and memory.ctypes.data % alignment:
+        raise MisalignedBuffer(
+            f"the arena does not start at a multiple of {alignment} bytes, as the plan asks"
+        )
+    return memory

@@ -1,0 +1,243 @@
+"""
+Groups: nodes that run as one.
+
+Values between members are passed on piece by piece and have no place in the arena. Most members
+run *in step*: each piece goes through all of them before the next. Others are *loaded*: they are
+applied to operands that a convolution or matrix product reads, any part at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+
+from arenaplan._core import Strips
+from arenaplan.graph import Flow, Graph, Node, Window
+from arenaplan.run.numpy.affine import composed, is_channel_affine
+from arenaplan.run.numpy.registry import Kernel, Signature, attributed, find_kernel
+
+
+class NotAGroup(ValueError):
+    """Nodes cannot run as one. The core refuses such plans, and says why."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One node of a group."""
+
+    inputs: tuple[int | None, ...]
+    signature: Signature
+    kernel: Kernel
+    value: int
+    """The result of the member."""
+    slot: int
+    """Position of that among its outputs."""
+    follows: frozenset[int]
+    """Positions of inputs of which a piece of the output needs the same piece only."""
+    overwrites: frozenset[int]
+    """Positions of inputs whose memory the output may be."""
+    is_view: bool
+    """Whether the output has the elements of input 0 in the same order."""
+    pieces: int
+    """Number of equal pieces in which the output can be made in order; 1 if none are known."""
+    windows: tuple[Window, ...] = ()
+    """The rows of inputs that rows of the output need."""
+
+    @cached_property
+    def is_free(self) -> bool:
+        """Whether nothing has to run: a view of operand 0 whose other operands are constant."""
+        pairs = zip(self.inputs[1:], self.signature.constant[1:], strict=True)
+        return self.is_view and all(value is None or load is not None for value, load in pairs)
+
+    @cached_property
+    def has_scratch(self) -> bool:
+        """Whether the kernel needs scratch memory of its own."""
+        if self.kernel.workspace is None:
+            return False
+        slots = attributed(self.kernel.workspace, self.signature, self.signature)
+        return any(choice.bytes > 0 for slot in slots for choice in slot)
+
+    def reads(self) -> Iterator[tuple[int, int]]:
+        """Yield position and value of every input."""
+        for position, value in enumerate(self.inputs):
+            if value is not None:
+                yield position, value
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Members in execution order."""
+
+    members: tuple[Member, ...]
+    loaded: frozenset[int]
+    """Values that are made whenever, and wherever, a part of them is read."""
+    taken: frozenset[int]
+    """Values from outside in whose memory the output is, or might be."""
+
+    @property
+    def sink(self) -> Member:
+        """The last member, which writes the output of the group."""
+        return self.members[-1]
+
+    @property
+    def made(self) -> frozenset[int]:
+        """Values that the members make."""
+        return frozenset(member.value for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The node or fused group of one step."""
+
+    home: int
+    """The node at whose place it runs, and which has its scratch memory."""
+    nodes: tuple[int, ...]
+    """All that run, in execution order."""
+    group: Group | None = None
+    """The group, if there are several nodes, or if the output overlaps an input."""
+    staged: bool = False
+    """Whether it does."""
+    strips: Strips | None = None
+    """How several nodes run strip by strip, if they do."""
+
+
+def member_of(graph: Graph, node: Node, signature_of: Callable[[Graph, Node], Signature]) -> Member:
+    """
+    Return a node as a member of a group.
+
+    Raises
+    ------
+    UnsupportedOp
+        If no kernel runs it.
+    NotAGroup
+        If it cannot be a member of any group.
+    """
+    signature = signature_of(graph, node)
+    kernel = find_kernel(signature)
+    made = [(at, value) for at, value in enumerate(node.outputs) if value is not None]
+    if len(made) != 1:
+        raise NotAGroup(f"node {node.name!r} does not make one value")
+    ((slot, value),) = made
+    view = next((v.input for v in node.effects.views if v.output == slot and v.of == "input"), None)
+    is_view = view == 0 and _elements(graph, node.inputs[0]) == _elements(graph, value)
+    declared = next((flow for flow in node.effects.flows if flow.output == slot), None)
+    if declared is not None:
+        follows = frozenset(declared.follows)
+    elif is_view:
+        follows = frozenset([0])
+    else:
+        shape = graph.values[value].shape
+        same = (at for at, v in enumerate(node.inputs) if _shape(graph, v) == shape)
+        follows = frozenset(same if kernel.is_pointwise else ())
+    overwrites = {pair.input for pair in node.effects.in_place if pair.output == slot}
+    if is_view:
+        overwrites.add(0)
+    return Member(
+        node.inputs,
+        signature,
+        kernel,
+        value,
+        slot,
+        follows,
+        frozenset(overwrites),
+        is_view,
+        _pieces(graph, node, declared, is_view=is_view),
+        tuple(window for window in node.effects.windows if window.output == slot),
+    )
+
+
+def _pieces(graph: Graph, node: Node, declared: Flow | None, *, is_view: bool) -> int:
+    """Return the number of pieces in which a node that makes one value can make it in order."""
+    if node.effects.overlaps and (declared is None or declared.follows):
+        return 1  # A plan may count on pieces that a kernel knows nothing of.
+    if declared is not None:
+        return declared.pieces
+    return max(_elements(graph, node.inputs[0]), 1) if is_view else 1
+
+
+def _shape(graph: Graph, value: int | None) -> tuple[int, ...] | None:
+    return None if value is None else graph.values[value].shape
+
+
+def _elements(graph: Graph, value: int | None) -> int:
+    return -1 if value is None else prod(graph.values[value].shape)
+
+
+def form(graph: Graph, members: Sequence[Member], byte_size: Callable[[int], int]) -> Group:
+    """
+    Return the group of some members.
+
+    All values that the output might take over count as taken; see :func:`dataclasses.replace`.
+
+    Parameters
+    ----------
+    byte_size : callable
+        Returns the size of a value.
+
+    Raises
+    ------
+    NotAGroup
+        If the output of one of them is not read by a later one.
+    """
+    made = {member.value for member in members}
+    unread = set(made)
+    for member in reversed(members):
+        if member.value in unread and member is not members[-1]:
+            raise NotAGroup(f"nobody reads what node {member.signature.name!r} makes")
+        unread.difference_update(value for _, value in member.reads())
+    loaded: set[int] = set()
+    for member in reversed(members):
+        for position, value in member.reads():
+            in_step = member.value not in loaded and position in member.follows
+            if value in made and not in_step:
+                loaded.add(value)
+    sink = members[-1]
+    size = byte_size(sink.value)
+    refused: set[int] = set()
+    outside: set[int] = set()
+    for member in members:
+        for position, value in member.reads():
+            if value in made:
+                continue
+            outside.add(value)
+            in_step = member.value not in loaded and position in member.follows
+            if not in_step or (member is sink and position not in member.overwrites):
+                refused.add(value)
+    taken = (
+        value
+        for value in outside - refused
+        if graph.values[value].kind != "constant" and byte_size(value) == size
+    )
+    return Group(tuple(_merged(members)), frozenset(loaded), frozenset(taken))
+
+
+def _merged(members: Sequence[Member]) -> list[Member]:
+    """Return members with successive scales and shifts per channel worked into one."""
+    readers: dict[int, int] = {}
+    for member in members:
+        for _, value in member.reads():
+            readers[value] = readers.get(value, 0) + 1
+    merged: dict[int, Member] = {}
+    for member in members:
+        at = next((at for at, _ in member.reads() if is_channel_affine(member.signature, at)), None)
+        before = None if at is None else merged.get(member.inputs[at] or 0)
+        earlier = None
+        if before is not None and readers[before.value] == 1:
+            places = (at for at, _ in before.reads() if is_channel_affine(before.signature, at))
+            earlier = next(places, None)
+        if at is None or before is None or earlier is None:
+            merged[member.value] = member
+            continue
+        del merged[before.value]
+        signature = composed(before.signature, earlier, member.signature, at)
+        merged[member.value] = replace(
+            member,
+            inputs=(before.inputs[earlier], None, None),
+            signature=signature,
+            kernel=find_kernel(signature),
+            follows=frozenset([0]),
+            overwrites=frozenset([0]),
+        )
+    return list(merged.values())

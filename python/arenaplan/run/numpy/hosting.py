@@ -1,0 +1,375 @@
+"""
+Members of a group that the kernel of another one performs.
+
+A convolution cuts its work into tiles of its own. Prologue members (:attr:`Hosting.before`) are
+computed while a tile is loaded; epilogue members (:attr:`Hosting.after`) work on a finished tile
+while it is in cache. Scales and shifts per channel need not
+even that, since the weights absorb them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf, prod
+
+import numpy as np
+
+from arenaplan.graph.ops.boxes import Box, Uncuttable, box_shape
+from arenaplan.run.numpy.affine import Vectors, channel_affine, is_channel_affine, then
+from arenaplan.run.numpy.groups import Group, Member
+from arenaplan.run.numpy.registry import Run, Scratch, Signature
+from arenaplan.run.numpy.tiles import (
+    OUT,
+    Layout,
+    Tile,
+    bind,
+    cut,
+    lay_out,
+    made_by,
+    part_slots,
+    slots_bytes,
+)
+
+_KERNEL_LIMITS = (1 << 14, 1 << 17)
+"""Bytes that the own workspaces of kernels may have, if they can work with as little: with the
+smallest tiles and with the largest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """The members that one of them performs."""
+
+    absorbed: tuple[tuple[Member, int], ...]
+    """Scales and shifts of the host's output, and the operand of theirs that is this output."""
+    added: Member | None
+    """The member that adds another operand to the result of these, which the host does as well."""
+    bounded: Member | None
+    """The member that bounds the result of these by constants, which the host does as well."""
+    before: tuple[Member, ...]
+    """Members that make the host's operands (prologue)."""
+    load: Layout | None
+    after: tuple[Member, ...]
+    """Members that work on the host's output (epilogue)."""
+    results: Layout
+    by_planes: bool = field(default=False, kw_only=True)
+    """Whether the output may share memory with the host's input 0, of whose planes each one is
+    read before the output's is written."""
+
+    @property
+    def loads(self) -> bool:
+        """Whether input 0 has to be loaded by :meth:`BoundHosting.load_part`."""
+        return self.load is not None
+
+    @property
+    def finishes(self) -> bool:
+        """Whether members work on a tile of results."""
+        return bool(self.after)
+
+    @property
+    def needs_tile(self) -> bool:
+        """Whether results must not be written to the output before they are finished."""
+        source = self.results.source
+        return source is not None and self.results.home[source] != OUT
+
+    @property
+    def needs_scratch(self) -> bool:
+        """Whether finishing a tile takes scratch memory besides the tile."""
+        return self.results.has_registers or any(member.has_scratch for member in self.after)
+
+    def bytes(self, tile: Box) -> int:
+        """Return the scratch memory for finishing a tile, without the tile itself."""
+        return _scratch(self.results, self.after, tile)
+
+    def load_bytes(self, part: Box) -> int:
+        """Return the scratch memory for loading a part of input 0, without the part."""
+        return 0 if self.load is None else _scratch(self.load, self.before, part)
+
+
+def _scratch(layout: Layout, members: Sequence[Member], box: Box) -> int:
+    """Return the scratch memory of registers and kernels for one box."""
+    total = layout.register_bytes(prod(box_shape(box)))
+    if any(member.has_scratch for member in members):
+        parts = cut(members, members[-1].value, box, layout.source)
+        total += slots_bytes(part_slots(parts), _kernel_limit(box))
+    return total
+
+
+def _kernel_limit(box: Box) -> int:
+    """Return how many bytes kernels may have for themselves, one for each element of a tile."""
+    least, most = _KERNEL_LIMITS
+    return min(max(prod(box_shape(box)), least), most)
+
+
+# -- who hosts whom ---------------------------------------------------------------------------
+
+
+def host_of(group: Group) -> Member | None:
+    """Return the member that can perform all others, if there is one."""
+    hosts = [member for member in group.members if member.kernel.hosts]
+    if len(hosts) != 1 or hosts[0].value in group.loaded:
+        return None
+    (host,) = hosts
+    if made_by(host).dtype not in (np.float32, np.float64):
+        return None
+    if any(value in group.made for position, value in host.reads() if position):
+        return None
+    if not _is_apart(group, host):
+        return None
+    hosting = guests_of(group, host)
+    output, image = hosting.results.output, host.signature.input(0)
+    assert image is not None
+    if output.shape != made_by(host).shape or not _overwrites(hosting, group.taken):
+        return None
+    try:
+        for members, layout, shape in (
+            (hosting.after, hosting.results, output.shape),
+            (hosting.before, hosting.load, image.shape),
+        ):
+            if layout is None or not all(_is_pointwise(m, layout) for m in members):
+                if members:
+                    return None
+                continue
+            corner = tuple(slice(0, min(1, size)) for size in shape)
+            if members:
+                cut(members, members[-1].value, corner, layout.source)
+    except Uncuttable:
+        return None
+    return host
+
+
+def planes_host_of(group: Group) -> Member | None:
+    """
+    Return the member that can perform all others plane by plane, if there is one.
+
+    The output may then take the place of the image, which no other member reads.
+    """
+    host = host_of(group)
+    by_planes = None if host is None else host.kernel.by_planes
+    if host is None or by_planes is None or not by_planes(host.signature):
+        return None
+    made = made_by(host)
+    hosting = guests_of(group, host)
+    if hosting.loads or hosting.added is not None or hosting.needs_tile or hosting.needs_scratch:
+        return None
+    for member in group.members:
+        if member.pieces % prod(made.shape[:2]):
+            return None
+        for position, value in member.reads():
+            is_image = member is host and position == 0
+            is_inside = value in group.made or member.signature.constant[position] is not None
+            if not (is_image or is_inside):
+                return None
+    return host
+
+
+def _needed(group: Group, host: Member) -> frozenset[int]:
+    """Return the values from inside that the host's input 0 is made of."""
+    found = {host.inputs[0]}
+    for member in reversed(group.members):
+        if member.value in found:
+            found.update(member.inputs)
+    return frozenset(value for value in found if value in group.made)
+
+
+def _is_apart(group: Group, host: Member) -> bool:
+    """
+    Whether the host's image is made for the host alone, and takes over no bytes.
+
+    A tile needs more of the image than the same part, which must not be overwritten yet.
+    """
+    needed = _needed(group, host)
+    for member in group.members:
+        makes_image = member is host or member.value in needed
+        for position, value in member.reads():
+            if makes_image and value in group.taken and (member is not host or position == 0):
+                return False
+            if not makes_image and value in needed:
+                return False
+    return True
+
+
+def _overwrites(hosting: Hosting, taken: frozenset[int]) -> bool:
+    """Whether the last of them may write where values are that it reads."""
+    if not hosting.after:
+        return True
+    last = hosting.after[-1]
+    return all(at in last.overwrites for at, value in last.reads() if value in taken)
+
+
+def _is_pointwise(member: Member, layout: Layout) -> bool:
+    """Whether a member can work on parts that are not contiguous."""
+    if member.value in layout.roots:
+        return member.signature.input(0) == made_by(member)
+    return member.kernel.is_pointwise
+
+
+def guests_of(group: Group, host: Member) -> Hosting:
+    """Return the members that the host performs, before memory is known."""
+    needed = _needed(group, host)
+    before = tuple(member for member in group.members if member.value in needed)
+    after = [m for m in group.members if m.value not in needed and m is not host]
+    output = group.sink.value
+    while after and after[-1].is_free and after[-1].inputs[0] in group.made:
+        output = after.pop().inputs[0] or 0  # The same bytes; only the shape is another one.
+    absorbed, source = _absorbed(output, host, after)
+    after = [member for member in after if all(member is not known for known, _ in absorbed)]
+    added = _added(output, source, host, after)
+    if added is not None:
+        after.remove(added)
+        source = added.value
+    bounded = _bounded(output, source, after)
+    if bounded is not None:
+        after.remove(bounded)
+        source = bounded.value
+    wanted = host.inputs[0]
+    load = None
+    if before and wanted is not None:
+        # Inside of a frame of zeros, rows are apart.
+        padded = any(host.signature.attributes.get("pads", ()))
+        load = lay_out(before, wanted, scattered=padded)
+    results = lay_out(after, output, group.taken, (source, made_by(host)))
+    return Hosting(tuple(absorbed), added, bounded, before, load, tuple(after), results)
+
+
+def _absorbed(
+    output: int, host: Member, after: Sequence[Member]
+) -> tuple[list[tuple[Member, int]], int]:
+    """Return the scales and shifts that weights can absorb, and the value they result in."""
+    value = host.value
+    absorbed: list[tuple[Member, int]] = []
+    weights = [at for at, _ in host.reads() if at]
+    if not all(host.signature.constant[at] for at in weights):
+        return absorbed, value
+    while value != output:
+        readers = [(m, at) for m in after for at, read in m.reads() if read == value]
+        if len(readers) != 1 or not is_channel_affine(readers[0][0].signature, readers[0][1]):
+            break
+        absorbed.append(readers[0])
+        value = readers[0][0].value
+    return absorbed, value
+
+
+def _added(output: int, source: int, host: Member, after: Sequence[Member]) -> Member | None:
+    """Return the member that adds an operand from outside, if the host can and it is the next."""
+    readers = [(member, at) for member in after for at, read in member.reads() if read == source]
+    adds = host.kernel.adds
+    if source == output or len(readers) != 1 or adds is None or not adds(host.signature):
+        return None
+    ((member, _),) = readers
+    signature, made = member.signature, made_by(member)
+    others = {value for _, value in member.reads()} - {source}
+    is_addition = signature.op in ("Add", "Sum") and signature.domain in ("", "ai.onnx")
+    is_plain = made == made_by(host) and all(tensor == made for tensor in signature.inputs)
+    is_outside = all(value != each.value for value in others for each in after)
+    if not (is_addition and is_plain and is_outside) or len(member.inputs) != 2 or len(others) != 1:
+        return None
+    return member
+
+
+def _bounded(output: int, source: int, after: Sequence[Member]) -> Member | None:
+    """Return the member that bounds a value by constants, if nothing else reads that value."""
+    readers = [member for member in after for _, read in member.reads() if read == source]
+    if source == output or len(readers) != 1:
+        return None
+    (member,) = readers
+    is_first = member.inputs[0] == source and made_by(member).dtype == np.float32
+    return member if is_first and bounds_of(member.signature) is not None else None
+
+
+def bounds_of(signature: Signature) -> tuple[float, float] | None:
+    """Return the bounds of a Relu or Clip node's result, if they are constant."""
+    if signature.op == "Relu":
+        return (0.0, inf)
+    if signature.op != "Clip" or any(
+        signature.input(at) is not None and signature.constant[at] is None for at in (1, 2)
+    ):
+        return None
+    low, high = signature.constant_data(1), signature.constant_data(2)
+    if any(bound is not None and bound.size != 1 for bound in (low, high)):
+        return None  # Bounds of several numbers, which the operator does not have.
+    attributes = signature.attributes
+    return (
+        float(attributes.get("min", -inf) if low is None else low.reshape(())),
+        float(attributes.get("max", inf) if high is None else high.reshape(())),
+    )
+
+
+# -- with memory ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BoundHosting(Hosting):
+    """The members that one of them performs, and their memory."""
+
+    arrays: Mapping[int, np.ndarray]
+    output: np.ndarray
+    host: int
+    """The value that the host makes."""
+
+    def channel_affine(self) -> Vectors:
+        """Return a scale and a shift per channel, which the host applies to its weights."""
+        total: Vectors = (None, None)
+        for member, position in self.absorbed:
+            total = then(total, channel_affine(member.signature, position))
+        return total
+
+    def addend(self, tile: Box) -> np.ndarray | None:
+        """Return what is added to a tile of results after scale and shift, if anything is."""
+        if self.added is None:
+            return None
+        inside = self.made_before()
+        (value,) = (v for _, v in self.added.reads() if v != inside)
+        return self.arrays[value].reshape(self.results.output.shape)[tile]
+
+    def made_before(self) -> int:
+        """Return the value that the addend is added to."""
+        return self.absorbed[-1][0].value if self.absorbed else self.host
+
+    def bounds(self) -> tuple[float, float]:
+        """Return the bounds of the host's results, after scale, shift and addend."""
+        found = None if self.bounded is None else bounds_of(self.bounded.signature)
+        return (-inf, inf) if found is None else found
+
+    def finish(self, tile: Box, source: np.ndarray, scratch: Scratch) -> list[Run]:
+        """Return a function that turns a tile of results into one of the group's output."""
+        part = self.output[tile]
+        if self.after:
+            return bind(
+                self.results,
+                self.after,
+                Tile(tile, part, source),
+                self.arrays,
+                scratch,
+                _kernel_limit(tile),
+            )
+        if np.may_share_memory(part, source):
+            return []
+        return [partial(np.copyto, part, source)]
+
+    def load_part(self, part: Box, target: np.ndarray, scratch: Scratch) -> list[Run]:
+        """Return a function that writes a part of input 0 to ``target``."""
+        assert self.load is not None
+        limit = _kernel_limit(part)
+        return bind(self.load, self.before, Tile(part, target), self.arrays, scratch, limit)
+
+
+def bound_guests(
+    group: Group, host: Member, arrays: Mapping[int, np.ndarray], *, by_planes: bool = False
+) -> BoundHosting:
+    """Return the members that the host performs."""
+    free = guests_of(group, host)
+    return BoundHosting(
+        free.absorbed,
+        free.added,
+        free.bounded,
+        free.before,
+        free.load,
+        free.after,
+        free.results,
+        arrays,
+        arrays[group.sink.value].reshape(free.results.output.shape),
+        host.value,
+        by_planes=by_planes,
+    )

@@ -1,0 +1,382 @@
+"""
+Activation functions.
+
+Each is written once, as a chain of NumPy calls on one block of its input at a time
+with a few scratch arrays of that size, and registered by :func:`_activation`. The
+output may be the memory of the input, so nothing is written to it before the
+input's last use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from arenaplan.run.numpy.cuts import ELEMENTWISE
+from arenaplan.run.numpy.kernels.pieces import Blocks, blockwise, operand, result
+from arenaplan.run.numpy.registry import Run, Signature, Step, kernel
+
+Attributes: TypeAlias = Mapping[str, Any]
+Body: TypeAlias = Callable[..., None]
+"""Called as ``body(input, output, *scratch)``, all of one shape and type."""
+
+
+def _activation(
+    *ops: str, scratch: int = 0, since: int = 1
+) -> Callable[[Callable[[Attributes], Body]], Callable[[Attributes], Body]]:
+    """Register an activation: a function that makes its body from the node's attributes."""
+    blocks = Blocks(*[None] * scratch)
+    # Half precision is computed in single: a chain of roundings would lose most of its digits.
+    wide = Blocks(*["float32"] * (scratch + 2))
+
+    def declare(signature: Signature) -> Any:
+        return (wide if _is_half(signature) else blocks).declare(signature)
+
+    def register(make: Callable[[Attributes], Body]) -> Callable[[Attributes], Body]:
+        def prepare(step: Step) -> Run | None:
+            x, y = operand(step, 0), result(step)
+            body = make(step.attributes)
+            if _is_half(step.signature):
+                return blockwise(_widened(body), [x], y, wide.arrays(step))
+            return blockwise(body, [x], y, blocks.arrays(step) if scratch else ())
+
+        kernel(*ops, since=since, workspace=declare, cut=ELEMENTWISE)(prepare)
+        return make
+
+    return register
+
+
+def _is_half(signature: Signature) -> bool:
+    output = signature.outputs[0]
+    return output is not None and output.dtype == np.float16
+
+
+def _widened(body: Body) -> Body:
+    """Return ``body`` working on single-precision copies of its arguments."""
+
+    def widened(
+        x: np.ndarray, y: np.ndarray, wide_x: np.ndarray, wide_y: np.ndarray, *scratch: np.ndarray
+    ) -> None:
+        np.copyto(wide_x, x)
+        body(wide_x, wide_y, *scratch)
+        np.copyto(y, wide_y, casting="same_kind")
+
+    return widened
+
+
+_ONE = Blocks(None)
+
+# -- the error function ------------------------------------------------------------
+
+# erf(x) = tanh(x·P(x²)): the two have the same symmetry and almost the same shape, so P is a
+# short polynomial, fitted to atanh(erf(x))/x on (0, 3.6] with the weight that equalizes the
+# error of the result. Its error is 1.4e-7; NumPy's tanh takes as long as two multiplications.
+# P grows beyond the fitted range, so nothing needs to be cut off.
+_ERF = (
+    1.128379464,
+    0.1027676127,
+    -0.000188932378,
+    -0.0006220491299,
+    8.841890825e-05,
+    -5.786748458e-06,
+    1.481741233e-07,
+)
+# The same with erf(x/√2), which Gelu wants.
+_ERF_OF_ROOT = tuple(c * 0.5 ** (k + 0.5) for k, c in enumerate(_ERF))
+_EXACT_BLOCK = 512
+"""Numbers that are Python objects at one time."""
+
+
+def _erf(
+    coefficients: tuple[float, ...], x: np.ndarray, erf: np.ndarray, square: np.ndarray
+) -> None:
+    """Write the error function of ``x`` to ``erf``, which must not be ``x``."""
+    np.multiply(x, x, out=square)
+    np.multiply(square, coefficients[-1], out=erf)
+    for coefficient in coefficients[-2:0:-1]:
+        np.add(erf, coefficient, out=erf)
+        np.multiply(erf, square, out=erf)
+    np.add(erf, coefficients[0], out=erf)
+    np.multiply(erf, x, out=erf)
+    np.tanh(erf, out=erf)
+
+
+def _exact_erf(x: np.ndarray, erf: np.ndarray) -> None:
+    """Write the error function of double-precision numbers; the polynomial is too coarse."""
+    for start in range(0, x.size, _EXACT_BLOCK):
+        block = slice(start, start + _EXACT_BLOCK)
+        erf[block] = [math.erf(number) for number in x[block].tolist()]
+
+
+@_activation("Erf", scratch=2)
+def erf(_: Attributes) -> Body:
+    """Return the error function."""
+
+    def body(x: np.ndarray, y: np.ndarray, value: np.ndarray, square: np.ndarray) -> None:
+        if x.dtype == np.float64:
+            _exact_erf(x, y)
+        else:
+            _erf(_ERF, x, value, square)
+            np.copyto(y, value)
+
+    return body
+
+
+@_activation("Gelu", scratch=2)
+def gelu(attributes: Attributes) -> Body:
+    """Return ``x`` times the normal distribution function, or an approximation of that."""
+    tangent = attributes.get("approximate", "none") == "tanh"
+
+    def body(x: np.ndarray, y: np.ndarray, half: np.ndarray, t: np.ndarray) -> None:
+        if tangent:
+            _tanh_of_cubic(x, half, t)
+        elif x.dtype == np.float64:
+            np.multiply(x, math.sqrt(0.5), out=t)
+            _exact_erf(t, half)
+        else:
+            _erf(_ERF_OF_ROOT, x, half, t)
+        np.multiply(half, 0.5, out=half)
+        np.add(half, 0.5, out=half)
+        np.multiply(x, half, out=y)
+
+    return body
+
+
+def _tanh_of_cubic(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
+    """Write ``tanh(√(2/π)·(x + 0.044715·x³))`` to ``y``, which must not be ``x``."""
+    root = math.sqrt(2 / math.pi)
+    np.multiply(x, x, out=t)
+    np.multiply(t, 0.044715 * root, out=t)
+    np.add(t, root, out=t)
+    np.multiply(t, x, out=t)
+    np.tanh(t, out=y)
+
+
+# -- exponentials ------------------------------------------------------------------
+
+
+def _sigmoid(x: np.ndarray, y: np.ndarray, scale: float = 1.0) -> None:
+    """Write ``1/(1 + exp(-scale·x))``; an overflow to infinity gives the right zero."""
+    np.multiply(x, -scale, out=y)
+    np.exp(y, out=y)
+    np.add(y, 1, out=y)
+    np.divide(1, y, out=y)
+
+
+@_activation("Sigmoid")
+def sigmoid(_: Attributes) -> Body:
+    """Return ``1/(1 + exp(-x))``."""
+    return _sigmoid
+
+
+@_activation("Swish", scratch=1)
+def swish(attributes: Attributes) -> Body:
+    """Return ``x·sigmoid(alpha·x)``."""
+    alpha = attributes.get("alpha", 1.0)
+
+    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
+        _sigmoid(x, t, alpha)
+        np.multiply(x, t, out=y)
+
+    return body
+
+
+@kernel("SwiGLU", workspace=_ONE.declare, cut=ELEMENTWISE)
+def swiglu(step: Step) -> Run | None:
+    """Write ``swish(a)·b``."""
+    alpha = step.attributes.get("alpha", 1.0)
+
+    def body(gate: np.ndarray, x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
+        _sigmoid(gate, t, alpha)
+        np.multiply(gate, t, out=t)
+        np.multiply(t, x, out=y)
+
+    inputs = [operand(step, 0), operand(step, 1)]
+    return blockwise(body, inputs, result(step), _ONE.arrays(step))
+
+
+def _softplus(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
+    """Write ``log(1 + exp(x))`` as ``max(x, 0) + log1p(exp(-|x|))``, which cannot overflow."""
+    np.absolute(x, out=t)
+    np.negative(t, out=t)
+    np.exp(t, out=t)
+    np.log1p(t, out=t)
+    np.clip(x, 0, np.inf, out=y)
+    np.add(y, t, out=y)
+
+
+@_activation("Softplus", scratch=1)
+def softplus(_: Attributes) -> Body:
+    """Return ``log(1 + exp(x))``."""
+    return _softplus
+
+
+@_activation("Mish", scratch=2)
+def mish(_: Attributes) -> Body:
+    """Return ``x·tanh(softplus(x))``."""
+
+    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray, u: np.ndarray) -> None:
+        _softplus(x, t, u)
+        np.tanh(t, out=t)
+        np.multiply(x, t, out=y)
+
+    return body
+
+
+def _two_sided(bend: Callable[[np.ndarray], Any], gain: float = 1.0) -> Body:
+    """Return ``x`` for positive numbers and ``bend(x)``, computed in place, for negative ones."""
+
+    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
+        np.clip(x, -np.inf, 0, out=t)
+        bend(t)
+        np.clip(x, 0, np.inf, out=y)
+        np.add(y, t, out=y)
+        if gain != 1:
+            np.multiply(y, gain, out=y)
+
+    return body
+
+
+def _scaled_exponential(alpha: float, inner: float = 1.0) -> Callable[[np.ndarray], None]:
+    """Return a function that turns ``t`` into ``alpha·(exp(t/inner) - 1)``."""
+
+    def bend(t: np.ndarray) -> None:
+        if inner != 1:
+            np.divide(t, inner, out=t)
+        np.expm1(t, out=t)
+        np.multiply(t, alpha, out=t)
+
+    return bend
+
+
+@_activation("Elu", scratch=1)
+def elu(attributes: Attributes) -> Body:
+    """Return ``alpha·(exp(x) - 1)`` for negative numbers."""
+    return _two_sided(_scaled_exponential(attributes.get("alpha", 1.0)))
+
+
+@_activation("Celu", scratch=1)
+def celu(attributes: Attributes) -> Body:
+    """Return ``alpha·(exp(x/alpha) - 1)`` for negative numbers."""
+    alpha = attributes.get("alpha", 1.0)
+    return _two_sided(_scaled_exponential(alpha, alpha))
+
+
+@_activation("Selu", scratch=1)
+def selu(attributes: Attributes) -> Body:
+    """Return ``gamma·elu(x)``."""
+    alpha = attributes.get("alpha", 1.67326319217681884765625)
+    return _two_sided(
+        _scaled_exponential(alpha), attributes.get("gamma", 1.05070102214813232421875)
+    )
+
+
+# -- lines ----------------------------------------------------------------------------
+
+
+@_activation("LeakyRelu", scratch=1)
+def leaky_relu(attributes: Attributes) -> Body:
+    """Return ``x`` for positive numbers, ``alpha·x`` for negative ones."""
+    alpha = attributes.get("alpha", 0.01)
+    if alpha <= 0:
+        return _two_sided(lambda t: np.multiply(t, alpha, out=t))
+    choose = np.maximum if alpha <= 1 else np.minimum
+
+    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
+        np.multiply(x, alpha, out=t)
+        choose(x, t, out=y)
+
+    return body
+
+
+@kernel("PRelu", since=7, workspace=_ONE.declare, cut=ELEMENTWISE)
+def prelu(step: Step) -> Run | None:
+    """Write ``slope·x`` for negative numbers."""
+
+    def body(x: np.ndarray, slope: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
+        np.minimum(x, 0, out=t)
+        np.multiply(t, slope, out=t)
+        np.maximum(x, 0, out=y)
+        np.add(y, t, out=y)
+
+    inputs = [operand(step, 0), operand(step, 1)]
+    return blockwise(body, inputs, result(step), _ONE.arrays(step))
+
+
+@_activation("HardSigmoid")
+def hard_sigmoid(attributes: Attributes) -> Body:
+    """Return ``alpha·x + beta``, bounded to 0 … 1."""
+    alpha, beta = attributes.get("alpha", 0.2), attributes.get("beta", 0.5)
+
+    def body(x: np.ndarray, y: np.ndarray) -> None:
+        np.multiply(x, alpha, out=y)
+        np.add(y, beta, out=y)
+        np.clip(y, 0, 1, out=y)
+
+    return body
+
+
+@_activation("HardSwish", scratch=1)
+def hard_swish(_: Attributes) -> Body:
+    """Return ``x·(x/6 + 0.5)``, the factor bounded to 0 … 1."""
+
+    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
+        np.multiply(x, 1 / 6, out=t)
+        np.add(t, 0.5, out=t)
+        np.clip(t, 0, 1, out=t)
+        np.multiply(x, t, out=y)
+
+    return body
+
+
+@_activation("Softsign", scratch=1)
+def softsign(_: Attributes) -> Body:
+    """Return ``x/(1 + |x|)``."""
+
+    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
+        np.absolute(x, out=t)
+        np.add(t, 1, out=t)
+        np.divide(x, t, out=y)
+
+    return body
+
+
+_MASK = Blocks("bool")
+
+
+@kernel("ThresholdedRelu", workspace=_MASK.declare, cut=ELEMENTWISE)
+def thresholded_relu(step: Step) -> Run | None:
+    """Write ``x`` above a threshold and zero elsewhere."""
+    alpha = step.attributes.get("alpha", 1.0)
+
+    def body(x: np.ndarray, y: np.ndarray, mask: np.ndarray) -> None:
+        np.greater(x, alpha, out=mask)
+        bits = f"i{x.itemsize}"  # Bits times one or zero: infinity times zero would be no number.
+        np.multiply(x.view(bits), mask, out=y.view(bits))
+
+    return blockwise(body, [operand(step, 0)], result(step), _MASK.arrays(step))
+
+
+_LIKE_AND_MASK = Blocks(None, "bool")
+
+
+@kernel("Shrink", workspace=_LIKE_AND_MASK.declare, cut=ELEMENTWISE)
+def shrink(step: Step) -> Run | None:
+    """Bring numbers nearer to zero by ``bias``, and those near it to zero."""
+    bias, threshold = step.attributes.get("bias", 0.0), step.attributes.get("lambd", 0.5)
+    y = result(step)
+
+    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray, mask: np.ndarray) -> None:
+        np.copyto(t, 0)
+        for compare, edge, shift in (
+            (np.greater, threshold, -bias),
+            (np.less, -threshold, bias),
+        ):
+            compare(x, edge, out=mask)
+            np.add(x, shift, out=t, where=mask, casting="unsafe")
+        np.copyto(y, t)
+
+    return blockwise(body, [operand(step, 0)], y, _LIKE_AND_MASK.arrays(step))

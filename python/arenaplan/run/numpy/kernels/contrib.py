@@ -1,0 +1,227 @@
+"""Operators that ONNX Runtime's optimizer writes: standard ones with something added."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from arenaplan.base.errors import UnsupportedOp
+from arenaplan.graph import Choice
+from arenaplan.run.numpy.cuts import ELEMENTWISE
+from arenaplan.run.numpy.kernels.pieces import in_sequence, operand, result
+from arenaplan.run.numpy.registry import (
+    MICROSOFT,
+    Cut,
+    Kernel,
+    Run,
+    Signature,
+    Step,
+    find_kernel,
+    kernel,
+)
+
+_NEWEST = 24
+"""Version of the standard operators that those of this module are made of."""
+
+
+@dataclass(frozen=True)
+class _Standard:
+    """A standard operator that does the main part of the work."""
+
+    op: str
+    attributes: Callable[[Signature], Mapping[str, Any]]
+    inputs: Callable[[Signature], Sequence[int]]
+    """Positions of its operands among those of the node; operand 0 has the shape of the output."""
+
+    def signature(self, of: Signature) -> Signature:
+        """Return the standard operator for a node."""
+        positions = self.inputs(of)
+        return replace(
+            of,
+            op=self.op,
+            domain="",
+            version=_NEWEST,
+            attributes=self.attributes(of),
+            inputs=tuple(of.inputs[at] for at in positions),
+            outputs=of.outputs[:1],
+            constant=tuple(of.constant[at] for at in positions),
+        )
+
+    def kernel(self, of: Signature) -> Kernel:
+        """Return its kernel."""
+        return find_kernel(self.signature(of))
+
+    def declare(self, of: Signature) -> Sequence[Sequence[Choice]]:
+        """Return its scratch memory."""
+        found = self.kernel(of)
+        return [] if found.workspace is None else found.workspace(self.signature(of))
+
+    def run(self, step: Step, first: np.ndarray, output: np.ndarray) -> Run | None:
+        """Return its run, with another operand 0."""
+        signature = self.signature(step.signature)
+        positions = self.inputs(step.signature)
+        inputs = (first, *(step.inputs[at] for at in positions[1:]))
+        constant = (None if first is not step.input(positions[0]) else signature.constant[0],)
+        signature = replace(signature, constant=(*constant, *signature.constant[1:]))
+        inner = replace(step, signature=signature, inputs=inputs, outputs=(output,))
+        return self.kernel(step.signature).prepare(inner)
+
+
+def _registered(
+    op: str,
+    standard: _Standard,
+    added: Callable[[Signature], Sequence[int]] = lambda _: (),
+    cut: Cut | None = None,
+) -> None:
+    """Register a kernel that adds operands at some positions, and then is a standard operator."""
+
+    def prepare(step: Step) -> Run | None:
+        output, first = result(step), operand(step, standard.inputs(step.signature)[0])
+        if output.size == 0:
+            return None
+        runs: list[Run | None] = []
+        for position in added(step.signature):
+            runs.append(partial(np.add, first, operand(step, position), output))
+            first = output
+        return in_sequence(*runs, standard.run(step, first, output))
+
+    kernel(op, domain=MICROSOFT, workspace=standard.declare, cut=cut)(prepare)
+
+
+def _first(_: Signature) -> Sequence[int]:
+    return (0,)
+
+
+def _bias(signature: Signature) -> Sequence[int]:
+    return (1,) if signature.input(1) is not None else ()
+
+
+_GELU = _Standard("Gelu", lambda _: {}, _first)
+_TANH_GELU = _Standard("Gelu", lambda _: {"approximate": "tanh"}, _first)
+
+_registered("Gelu", _GELU, cut=ELEMENTWISE)
+_registered("BiasGelu", _GELU, _bias, ELEMENTWISE)
+_registered("FastGelu", _TANH_GELU, _bias, ELEMENTWISE)
+_registered(
+    "QuickGelu",
+    _Standard("Swish", lambda of: {"alpha": of.attributes.get("alpha", 1.702)}, _first),
+    cut=ELEMENTWISE,
+)
+
+
+# -- normalization of a sum -------------------------------------------------------------------
+
+
+_NORMALIZATION = _Standard(
+    "LayerNormalization",
+    lambda of: {"axis": -1, "epsilon": of.attributes.get("epsilon", 1e-5)},
+    lambda of: (0, 2, 3) if of.input(3) is not None else (0, 2),
+)
+
+
+@kernel("SkipLayerNormalization", domain=MICROSOFT, workspace=_NORMALIZATION.declare)
+def skip_layer_normalization(step: Step) -> Run | None:
+    """Normalize the sum of inputs 0 and 1, and a bias; output 3 is the sum itself."""
+    if any(step.output(at) is not None for at in (1, 2)):
+        raise UnsupportedOp(
+            f"node {step.signature.name!r}: SkipLayerNormalization in training is not supported"
+        )
+    output, total = result(step), step.output(3)
+    if output.size == 0:
+        return None
+    into = output if total is None else total
+    runs: list[Run | None] = [partial(np.add, operand(step, 0), operand(step, 1), into)]
+    if step.input(4) is not None:
+        runs.append(partial(np.add, into, operand(step, 4), into))
+    return in_sequence(*runs, _NORMALIZATION.run(step, into, output))
+
+
+# -- products and convolutions ----------------------------------------------------------------
+
+
+@kernel("FusedMatMul", domain=MICROSOFT)
+def fused_matmul(step: Step) -> Run | None:
+    """Multiply stacks of matrices, either transposed if asked for, by a factor."""
+    a, b, output = operand(step, 0), operand(step, 1), result(step)
+    if output.size == 0:
+        return None
+    attributes = step.attributes
+    if attributes.get("transA", 0) and a.ndim > 1:
+        a = a.swapaxes(-1, -2)
+    if attributes.get("transB", 0) and b.ndim > 1:
+        b = b.swapaxes(-1, -2)
+    product: Run = partial(output.fill, 0) if a.size == 0 else partial(np.matmul, a, b, output)
+    alpha = attributes.get("alpha", 1.0)
+    if alpha == 1.0:
+        return product
+    return in_sequence(product, partial(np.multiply, output, output.dtype.type(alpha), output))
+
+
+_CONVOLUTION = _Standard(
+    "Conv",
+    lambda of: {
+        name: value for name, value in of.attributes.items() if not name.startswith("activation")
+    },
+    lambda of: (0, 1, 2) if of.input(2) is not None else (0, 1),
+)
+_PARAMETERS = {
+    "Clip": ("min", "max"),
+    "HardSigmoid": ("alpha", "beta"),
+    "LeakyRelu": ("alpha",),
+    "Relu": (),
+    "Sigmoid": (),
+    "Tanh": (),
+}
+"""Activations of fused convolutions, and the attributes that their parameters are."""
+
+
+def _activation(signature: Signature) -> Signature | None:
+    """Return the activation of a fused convolution as an operator by itself."""
+    name = signature.attributes.get("activation")
+    if name is None:
+        return None
+    if name not in _PARAMETERS:
+        raise UnsupportedOp(
+            f"node {signature.name!r} ({signature.op}): no kernel runs activation {name!r}"
+        )
+    given = signature.attributes.get("activation_params", ())
+    # The versions of the standard in which parameters are attributes.
+    return replace(
+        signature,
+        op=name,
+        domain="",
+        version=6,
+        attributes=dict(zip(_PARAMETERS[name], given, strict=False)),
+        inputs=signature.outputs[:1],
+        outputs=signature.outputs[:1],
+        constant=(None,),
+    )
+
+
+def _declare_convolution(signature: Signature) -> Sequence[Sequence[Choice]]:
+    slots = [*_CONVOLUTION.declare(signature)]
+    activation = _activation(signature)
+    declare = None if activation is None else find_kernel(activation).workspace
+    return slots if declare is None or activation is None else [*slots, *declare(activation)]
+
+
+@kernel("FusedConv", domain=MICROSOFT, workspace=_declare_convolution)
+def fused_conv(step: Step) -> Run | None:
+    """Convolve, add input 3, and activate."""
+    output = result(step)
+    if output.size == 0:
+        return None
+    own = len(_CONVOLUTION.declare(step.signature))
+    inner = replace(step, workspaces=step.workspaces[:own])
+    runs = [_CONVOLUTION.run(inner, operand(step, 0), output)]
+    if step.input(3) is not None:
+        runs.append(partial(np.add, output, operand(step, 3), output))
+    activation = _activation(step.signature)
+    if activation is not None:
+        after = Step(activation, (output,), (output,), step.workspaces[own:])
+        runs.append(find_kernel(activation).prepare(after))
+    return in_sequence(*runs)

@@ -1,0 +1,332 @@
+"""
+Convolution by a compiled kernel, which unrolls a few columns of the image at a time.
+
+Scratch memory is that of 48 columns, of some channels in a frame of zeros, or of one padded plane
+where every channel is by itself. The output is made in tiles only where other members of a group
+work on them: as many rows as stay in cache. The bits of a result do not depend on tiles or scratch
+memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import prod
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from arenaplan._core import CompiledKernel, WindowSide, pack_weights, packed_weights
+from arenaplan.graph import Choice
+from arenaplan.run.numpy.compiled import is_enabled, sides
+from arenaplan.run.numpy.constants import Transformed, shared
+from arenaplan.run.numpy.kernels.conv_tiles import Area, Geometry, geometry, worthwhile
+from arenaplan.run.numpy.kernels.pieces import operand, result
+from arenaplan.run.numpy.kernels.windows import Axis
+from arenaplan.run.numpy.registry import Run, Scratch, Signature, Step, scratch_bytes
+
+COLUMNS = 48
+"""Columns that the kernel unrolls at a time; see ``kernels/src/conv.rs``."""
+_ROOMS = (1 << 15, 1 << 13, 1 << 11, COLUMNS * 24)
+"""Elements of scratch memory within which the fastest way is offered."""
+_CACHED = 1 << 16
+"""Elements of output that are finished while they are in cache."""
+_FEW_OUTPUTS = 4
+"""Results per channel of an image of one channel, up to which no matrix is multiplied."""
+_SINGLE = np.dtype(np.float32)
+
+_CALL, _PLANE = 1.0e3, 60.0
+"""Nanoseconds of a call, and of each plane of a depthwise convolution."""
+_CYCLE = 0.45
+"""Nanoseconds of a cycle that the kernel counts."""
+_TAPS = 24.0
+"""Operations per nanosecond of depthwise convolutions."""
+_PADDED = 0.12
+"""Nanoseconds in which an element is copied into its frame."""
+
+
+LoadTile: TypeAlias = Callable[
+    [Step, Geometry, np.ndarray, Area, Area | None, Scratch], Generator[Run, None, np.ndarray]
+]
+
+
+class CompiledTile(NamedTuple):
+    """The part of a convolution that is made by one call."""
+
+    groups: int
+    rows: int
+    elements: int
+    """Scratch memory of the kernel of a product."""
+    cycles: int
+    """About how many the product of a group takes."""
+
+
+@dataclass(frozen=True)
+class CompiledConv:
+    """The sizes of a convolution, and of its scratch memory."""
+
+    sizes: Geometry
+
+    @cached_property
+    def is_depthwise(self) -> bool:
+        """Whether every channel is convolved by itself, without a product."""
+        return self.sizes.fan_in == 1 and self.sizes.fan_out <= _FEW_OUTPUTS
+
+    @cached_property
+    def is_cut(self) -> bool:
+        """Whether other members of a group work on tiles."""
+        guests = self.sizes.guests
+        return guests is not None and (guests.loads or guests.finishes or guests.needs_tile)
+
+    def bytes(self, tile: CompiledTile) -> int:
+        """Return the scratch memory that a tile takes."""
+        sizes = self.sizes
+        total = scratch_bytes((self.own(tile),))
+        if sizes.loads:
+            total += scratch_bytes(self.padded_shape(tile))
+        if sizes.needs_tile:
+            total += scratch_bytes(self.result_shape(tile))
+        guests, besides = sizes.guests, 0
+        if guests is not None:
+            if sizes.loads:
+                shape = self.padded_shape(tile)
+                besides = guests.load_bytes((slice(0, 1), *(slice(0, n) for n in shape)))
+            if guests.needs_scratch:
+                besides = max(besides, guests.bytes(sizes.box(next(self.areas(tile)))))
+        return total + besides
+
+    def own(self, tile: CompiledTile) -> int:
+        """Return the elements of scratch memory that the compiled kernel takes."""
+        if not self.is_depthwise:
+            return tile.elements
+        return CompiledKernel.depthwise_scratch(*self._sides(tile.rows))
+
+    def _sides(self, rows: int) -> tuple[WindowSide, WindowSide]:
+        """Return how the window slides over the image of some output rows."""
+        return sides([self.sizes.axes[0]._replace(out=rows), *self.sizes.axes[1:]])
+
+    def padded_shape(self, tile: CompiledTile) -> tuple[int, ...]:
+        """Return the shape of the computed image of a tile, with its padding."""
+        sizes = self.sizes
+        first = sizes.axes[0]
+        reach = (tile.rows - 1) * first.stride + first.extent
+        return (tile.groups * sizes.fan_in, reach, *(axis.padded for axis in sizes.axes[1:]))
+
+    def result_shape(self, tile: CompiledTile) -> tuple[int, ...]:
+        """Return the shape of a tile's result."""
+        return (1, tile.groups * self.sizes.fan_out, tile.rows, *self.sizes.outs[1:])
+
+    def areas(self, tile: CompiledTile) -> Iterator[Area]:
+        """Yield the memory of every tile."""
+        sizes = self.sizes
+        for n in range(sizes.batch):
+            for group in range(0, sizes.groups, tile.groups):
+                groups = slice(group, min(group + tile.groups, sizes.groups))
+                for row in range(0, sizes.rows, tile.rows):
+                    rows = slice(row, min(row + tile.rows, sizes.rows))
+                    yield Area(n, groups, rows, slice(0, sizes.fan_in))
+
+    def tiles(self) -> Iterator[CompiledTile]:
+        """Yield the tiles that are worth their scratch memory, from the fastest to the smallest."""
+        limit = _CACHED if self.is_cut else 1 << 62
+        parts = [self._part(limit >> shift) for shift in ((0, 2, 4, 16) if self.is_cut else (0,))]
+        if self.is_cut and self.is_depthwise:
+            rows = self.sizes.rows
+            parts += [(1, _even(rows, -(-rows // count))) for count in (1, 2, 3, 4, 6, 8)]
+        if self.sizes.loads:
+            parts.append((1, 1))  # Of an image that is computed, few rows are few bytes.
+        for groups, rows in dict.fromkeys(parts):
+            if self.is_depthwise:
+                yield CompiledTile(groups, rows, 0, 0)
+                continue
+            axes, channels = self._sides(rows), (self.sizes.fan_in, self.sizes.fan_out)
+            ways = [CompiledKernel.conv_way(*axes, *channels, room) for room in _ROOMS]
+            for elements, cycles in dict.fromkeys((way.elements, way.cycles) for way in ways):
+                yield CompiledTile(groups, rows, elements, cycles)
+
+    def _part(self, limit: int) -> tuple[int, int]:
+        """Return groups and rows of a tile of about so many results."""
+        sizes = self.sizes
+        plane = sizes.fan_out * sizes.rows * sizes.row
+        if plane <= limit or (sizes.guests is not None and sizes.guests.by_planes):
+            return _even(sizes.groups, max(1, limit // plane)), sizes.rows
+        rows = max(1, limit // (sizes.fan_out * sizes.row), -(-COLUMNS // sizes.row))
+        return 1, _even(sizes.rows, min(rows, sizes.rows))
+
+    def within(self, limit: int) -> CompiledTile:
+        """Return the fastest tile within some bytes, or else the smallest there is."""
+        tiles = list(self.tiles())
+        fitting = [tile for tile in tiles if self.bytes(tile) <= limit]
+        return min(fitting, key=self.cost) if fitting else min(tiles, key=self.bytes)
+
+    def cost(self, tile: CompiledTile) -> float:
+        """Return about how many nanoseconds a run takes."""
+        sizes = self.sizes
+        parts = -(-sizes.groups // tile.groups) * -(-sizes.rows // tile.rows)
+        calls = sizes.batch * parts
+        results = sizes.batch * sizes.groups * sizes.fan_out * sizes.rows * sizes.row
+        time = _CALL * calls
+        if self.is_depthwise:
+            padded = prod(axis.padded for axis in sizes.axes) * sizes.groups * sizes.batch
+            time += 2 * results * sizes.taps / _TAPS + _PADDED * padded
+            return time + _PLANE * sizes.groups * sizes.batch * -(-sizes.rows // tile.rows)
+        rows = -(-sizes.rows // tile.rows)
+        time += _CYCLE * tile.cycles * rows * sizes.groups * sizes.batch
+        if sizes.loads:
+            time += 0.4 * calls * prod(self.padded_shape(tile))
+        return time
+
+    def choices(self) -> Sequence[Choice]:
+        """Return the sizes of scratch memory to declare."""
+        return worthwhile(Choice(self.bytes(tile), self.cost(tile)) for tile in self.tiles())
+
+
+def _even(total: int, most: int) -> int:
+    """Return the smallest part that divides ``total`` into as few parts as ``most`` does."""
+    return -(-total // -(-total // most))
+
+
+def compiled_conv(signature: Signature) -> CompiledConv | None:
+    """Return the sizes of a Conv node that a compiled kernel runs, if one does."""
+    sizes = geometry(signature)
+    load, output = signature.constant, signature.outputs[0]
+    bias = signature.input(2)
+    if (
+        not is_enabled()
+        or sizes.dtype != _SINGLE
+        or len(sizes.axes) > 2
+        or load[1] is None
+        or (bias is not None and load[2] is None)
+        or output is None
+        or 0 in output.shape
+        or 0 in (sizes.fan_in, *(axis.size for axis in sizes.axes))
+    ):
+        return None
+    return CompiledConv(sizes)
+
+
+def adds_operand(signature: Signature) -> bool:
+    """Whether the kernel of a Conv node adds an operand to its results."""
+    compiled = compiled_conv(signature)
+    return compiled is not None and not compiled.is_depthwise
+
+
+def works_by_planes(signature: Signature) -> bool:
+    """Whether the kernel of a Conv node can write each plane over the one that it read."""
+    compiled = compiled_conv(signature)
+    return compiled is not None and compiled.is_depthwise and compiled.sizes.fan_out == 1
+
+
+# -- running ------------------------------------------------------------------------
+
+
+def compiled_runs(step: Step, conv: CompiledConv, load: LoadTile) -> Iterator[Run]:
+    """
+    Yield the calls that make the output, tile by tile.
+
+    Parameters
+    ----------
+    load : callable
+        Yields functions that compute the image of a tile, and returns its array.
+    """
+    sizes, guests = conv.sizes, step.guests
+    output = result(step)
+    tile = conv.within(step.workspaces[0].nbytes)
+    scratch = step.scratch()
+    weights, bias = _shared_weights(step, conv)
+    low, high = (-math.inf, math.inf) if guests is None else guests.bounds()
+    loaded = results = None
+    own = scratch.array((conv.own(tile),))
+    if sizes.loads:
+        loaded = scratch.array(conv.padded_shape(tile))
+        if sizes.is_padded:
+            yield partial(loaded.fill, 0)
+    if sizes.needs_tile:
+        results = scratch.array(conv.result_shape(tile))
+    last: Area | None = None
+    for area in conv.areas(tile):
+        if loaded is None:
+            source, axes = _image_part(step, sizes, area)
+        else:
+            image = yield from load(step, sizes, loaded, area, last, scratch)
+            source, last = image[None], area
+            axes = [
+                axis._replace(size=size, before=0)
+                for axis, size in zip(sizes.axes, image.shape[1:], strict=True)
+            ]
+        count = area.rows.stop - area.rows.start
+        axes[0] = axes[0]._replace(out=count)
+        box = sizes.box(area)
+        part = output[box]
+        target = part if results is None else results[:, : part.shape[1], : part.shape[2]]
+        channels = box[1]
+        own_bias = None if bias is None else bias[channels]
+        if conv.is_depthwise:
+            of_part = weights[channels]
+            yield CompiledKernel.depthwise(
+                source, of_part, target, own, *sides(axes), own_bias, low, high
+            )
+        else:
+            of_part = weights[area.groups]
+            groups = area.groups.stop - area.groups.start
+            addend = None if guests is None else guests.addend(box)
+            yield CompiledKernel.conv(
+                source, of_part, target, own, *sides(axes), groups, own_bias, low, high, addend
+            )
+        if guests is not None:
+            yield from guests.finish(box, target, scratch)
+
+
+def _image_part(step: Step, sizes: Geometry, area: Area) -> tuple[np.ndarray, list[Axis]]:
+    """Return the image that a tile needs, and how the window slides over that part."""
+    part = sizes.part(area)
+    start, _ = sizes.reach(area.rows)
+    rows = part[2]
+    if rows.stop == rows.start:  # The tile is made of padding alone.
+        rows = slice(0, 1)
+        start = -(1 << 20)
+    source = operand(step, 0)[(*part[:2], rows, *part[3:])]
+    first = sizes.axes[0]._replace(size=rows.stop - rows.start, before=max(rows.start - start, 0))
+    return source, [first, *sizes.axes[1:]]
+
+
+def _shared_weights(step: Step, conv: CompiledConv) -> Transformed:
+    """Return packed weights and a bias, which executors of the same constants share."""
+    # Parts of a node may meet padding alone with other elements of the window.
+    packed_key, bias_key = (f"{name} {conv.sizes.window}" for name in ("packed", "packed bias"))
+    if packed_key in step.kept:
+        return step.kept[packed_key], step.kept.get(bias_key)
+    scale, shift = (None, None) if step.guests is None else step.guests.channel_affine()
+    bias = step.input(2)
+    small = [None if v is None else (v.dtype, v.tobytes()) for v in (bias, scale, shift)]
+    details = ("compiled Conv", packed_key, conv.sizes.groups, conv.is_depthwise, *small)
+    packed, rest = shared([operand(step, 1)], details, lambda: _weights(step, conv, scale, shift))
+    step.kept[packed_key] = packed
+    if rest is not None:
+        step.kept[bias_key] = rest
+    return packed, rest
+
+
+def _weights(
+    step: Step, conv: CompiledConv, scale: np.ndarray | None, shift: np.ndarray | None
+) -> Transformed:
+    """Return the weights in the order in which they are read, with scales worked in, and a bias."""
+    sizes, bias = conv.sizes, step.input(2)
+    made = sizes.groups * sizes.fan_out
+    matrix = sizes.used(operand(step, 1)).reshape(made, sizes.depth)
+    matrix = np.ascontiguousarray(matrix, np.float32)
+    bias = None if bias is None else np.ascontiguousarray(bias)
+    if scale is not None:
+        matrix = matrix * scale.reshape(made, 1).astype(np.float32)
+        bias = None if bias is None else bias * scale
+    if shift is not None:
+        bias = shift if bias is None else bias + shift
+    bias = None if bias is None else np.ascontiguousarray(bias, np.float32)
+    if conv.is_depthwise:
+        return matrix, bias
+    each = packed_weights(1, sizes.fan_out, sizes.depth)
+    packed = np.empty((sizes.groups, each), np.float32)
+    pack_weights(matrix.reshape(sizes.groups, sizes.fan_out, sizes.depth), packed)
+    return packed, bias

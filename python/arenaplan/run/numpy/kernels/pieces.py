@@ -1,0 +1,326 @@
+"""
+Common parts of kernels: their operands, copies into place, and work done block by block.
+
+Three things make a kernel more than a call of NumPy. Its output may be the very
+memory of an input (``out=`` then works only on equal element types), scratch
+memory is small and planned, and operands that were attributes once (axes, pads,
+sizes) are known at preparation or only at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
+from arenaplan.graph import Choice
+from arenaplan.run.numpy.registry import Run, Signature, Step, scratch_bytes
+
+BLOCK = 1 << 16
+"""Elements that chains of calls work on at a time: fewer take more calls, more miss the cache."""
+_BLOCK_COST = 7000
+"""Elements that take as long as the calls of one more block: measured with QLinearAdd."""
+_NEGLIGIBLE = 25
+"""Operands are so many times as large as scratch memory that is not worth saving."""
+HIDDEN_COPY = 1 << 14
+"""Elements that NumPy may copy behind our back when it converts in place."""
+
+
+# -- operands ------------------------------------------------------------------
+
+
+def operand(step: Step, position: int) -> np.ndarray:
+    """Return the array of a required input."""
+    array = step.input(position)
+    if array is None:
+        raise _missing(step, f"input {position}")
+    return array
+
+
+def result(step: Step, position: int = 0) -> np.ndarray:
+    """Return the array of a required output."""
+    array = step.output(position)
+    if array is None:
+        raise _missing(step, f"output {position}")
+    return array
+
+
+def present(step: Step) -> list[np.ndarray]:
+    """Return the arrays of the inputs that are there."""
+    return [array for array in step.inputs if array is not None]
+
+
+def _missing(step: Step, what: str) -> InvalidOperand:
+    return InvalidOperand(f"node {step.signature.name!r} ({step.signature.op}) lacks its {what}")
+
+
+def invalid(step: Step, problem: str) -> InvalidAttribute:
+    """Return the error for an attribute, or an operand used as one, that makes no sense."""
+    return InvalidAttribute(f"node {step.signature.name!r} ({step.signature.op}): {problem}")
+
+
+def numbers(step: Step, name: str, position: int) -> list[Any] | None:
+    """
+    Return a list that is an attribute in old operator sets and an input in newer ones.
+
+    ``None`` means that it was left out. Inputs are read now: see :func:`when_known`.
+    """
+    array = step.input(position)
+    if array is not None:
+        return list(array.reshape(-1).tolist())
+    values = step.attributes.get(name)
+    if values is None:
+        return None
+    return list(values) if isinstance(values, Sequence) else [values]
+
+
+def when_known(
+    step: Step, positions: Sequence[int], prepare: Callable[[], Run | None]
+) -> Run | None:
+    """Prepare now if the inputs at ``positions`` never change, and else anew on each run."""
+    load = step.signature.constant
+    if all(at >= len(load) or step.input(at) is None or load[at] for at in positions):
+        return prepare()
+
+    def run() -> None:
+        work = prepare()
+        if work is not None:
+            work()
+
+    return run
+
+
+def normalized_axis(step: Step, axis: int, rank: int) -> int:
+    """Return ``axis`` counted from the front."""
+    if not -rank <= axis < max(rank, 1):
+        raise invalid(step, f"axis {axis} of an operand with {rank} dimensions")
+    return axis + rank if axis < 0 else axis
+
+
+def check_shape(step: Step, shape: Sequence[int], position: int = 0) -> None:
+    """
+    Raise unless operands of a run ask for the shape that an output was planned with.
+
+    A model may declare the shape of a result that depends on data.
+    """
+    planned = result(step, position).shape
+    if tuple(shape) != planned:
+        raise ShapeMismatch(
+            f"node {step.signature.name!r} ({step.signature.op}) makes shape {tuple(shape)} of "
+            f"its operands, and its output was planned with shape {planned}"
+        )
+
+
+def negligible(signature: Signature) -> int:
+    """
+    Return how many bytes of scratch memory are not worth saving.
+
+    They raise the peak by little, compared to the operands that make it.
+    """
+    operands = (signature.inputs[0], signature.outputs[0])
+    total = sum(tensor.bytes for tensor in operands if tensor is not None)
+    return min(total // _NEGLIGIBLE, 1 << 18)
+
+
+# -- copies --------------------------------------------------------------------
+
+
+def address(array: np.ndarray) -> int:
+    """Return where the array's first element is."""
+    return int(array.__array_interface__["data"][0])
+
+
+def in_sequence(*work: Run | None) -> Run | None:
+    """Return one function that does all of ``work`` in turn."""
+    todo = [run for run in work if run is not None]
+    if len(todo) < 2:
+        return todo[0] if todo else None
+
+    def run() -> None:
+        for each in todo:
+            each()
+
+    return run
+
+
+def copy(source: np.ndarray, target: np.ndarray) -> Run | None:
+    """Return a function that copies ``source`` to ``target``; ``None`` if both are the same."""
+    if target.size == 0 or _same_elements(source, target):
+        return None
+    return partial(np.copyto, target, source)
+
+
+def _same_elements(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether both arrays show the same memory in the same way."""
+    return (
+        address(a) == address(b)
+        and a.dtype == b.dtype
+        and a.shape == b.shape
+        and all(n == 1 or s == t for n, s, t in zip(a.shape, a.strides, b.strides, strict=True))
+    )
+
+
+# -- blocks ---------------------------------------------------------------------
+
+
+class Blocks:
+    """
+    Scratch arrays for elementwise work on one block of the output at a time.
+
+    Parameters
+    ----------
+    dtypes : str or None
+        Element type of each array; ``None`` for the one of the node's first output.
+    when : callable, optional
+        Whether a node needs them at all; the default is that all do.
+    is_wide : bool, default False
+        Whether they are several times as wide as the output, so that smaller blocks are offered.
+    """
+
+    def __init__(
+        self,
+        *dtypes: str | None,
+        when: Callable[[Signature], bool] = lambda _: True,
+        is_wide: bool = False,
+    ) -> None:
+        self._dtypes = dtypes
+        self._when = when
+        self._is_wide = is_wide
+        self._shifts = (0, 2, 4, 6) if is_wide else (0, 2, 4)
+
+    def declare(self, signature: Signature) -> list[list[Choice]]:
+        """Return the workspace of a node: whole blocks, or smaller ones at a price."""
+        output = signature.outputs[0]
+        if output is None or prod(output.shape) == 0 or not self._when(signature):
+            return []
+        count = prod(output.shape)
+        types = [np.dtype(name or output.dtype) for name in self._dtypes]
+        sizes = sorted({min(count, BLOCK >> shift) for shift in self._shifts}, reverse=True)
+        cost: tuple[float, ...] = (1.0, 1.1, 1.45)  # Measured with Erf.
+        if self._is_wide:
+            block = _BLOCK_COST
+            cost = tuple((-(-count // size) * block + count) / (block + count) for size in sizes)
+        return [
+            [
+                Choice(sum(scratch_bytes((size,), dtype) for dtype in types), cost[index])
+                for index, size in enumerate(sizes)
+            ]
+        ]
+
+    def arrays(self, step: Step) -> list[np.ndarray]:
+        """Return the arrays, all of the same length, that the planned workspace holds."""
+        if result(step).size == 0:
+            return []
+        types = [np.dtype(name or result(step).dtype) for name in self._dtypes]
+        # Arrays start at multiples of 64 bytes, and a block of 64 elements ends at one.
+        available = step.workspaces[0].nbytes
+        length = available // sum(dtype.itemsize for dtype in types)
+        if length < result(step).size:
+            length = max(length // 64 * 64, 1)
+        length = min(length, result(step).size)
+        scratch = step.scratch()
+        return [scratch.array((length,), dtype) for dtype in types]
+
+
+def blockwise(
+    body: Callable[..., Any],
+    inputs: Sequence[np.ndarray],
+    output: np.ndarray,
+    scratch: Sequence[np.ndarray] = (),
+) -> Run | None:
+    """
+    Return a function that runs an elementwise function over all of the output.
+
+    ``body(*inputs, output, *scratch)`` gets arrays of one shape, or of shapes that
+    broadcast to the output's. It is called once, unless scratch arrays are shorter
+    than the output, or the output takes over the memory of an input of another type:
+    NumPy would copy such an operand as a whole, blocks of the right size need not.
+    """
+    if output.size == 0:
+        return None
+    operands = [a.reshape(output.shape) if a.size == output.size else a for a in inputs]
+    if output.flags.c_contiguous and all(
+        a.size == 1 or (a.size == output.size and a.flags.c_contiguous) for a in operands
+    ):
+        operands = [a.reshape(-1) if a.size == output.size else a.reshape(()) for a in operands]
+        output = output.reshape(-1)
+    limit, growth = _block_rule(operands, output, scratch)
+    if limit >= output.size and not growth:
+        whole = [s[: output.size].reshape(output.shape) for s in scratch]
+        return partial(body, *operands, output, *whole)
+    calls = [
+        _cut(operands, output, scratch, box)
+        for start, stop in _spans(output, limit, growth)
+        for box in boxes(output.shape, start, stop)
+    ]
+
+    def run() -> None:
+        for arguments in calls:
+            body(*arguments)
+
+    return run
+
+
+def _block_rule(
+    operands: Sequence[np.ndarray], output: np.ndarray, scratch: Sequence[np.ndarray]
+) -> tuple[int, int]:
+    """Return the most elements of a block, and how many times its start its end may be."""
+    limit = min((s.size for s in scratch), default=output.size)
+    growth = 0
+    for a in operands:
+        if a.dtype != output.dtype and address(a) == address(output):
+            growth = max(growth, a.itemsize // output.itemsize)
+    return (min(limit, HIDDEN_COPY), 0) if growth == 1 else (limit, growth)
+
+
+def _spans(output: np.ndarray, limit: int, growth: int) -> Iterator[tuple[int, int]]:
+    """
+    Yield ranges of elements, in memory order.
+
+    With ``growth`` *g*, the output's elements are *g* times smaller than those of the
+    input whose memory it takes over. Output elements ``[n, g·n)`` then lie where the
+    input's first *n* elements were, which no longer matter, and clear of those they
+    are computed from.
+    """
+    inner = prod(output.shape[1:])
+    if inner < limit:
+        limit = limit // inner * inner  # Whole rows make for fewer boxes.
+    start = 0
+    while start < output.size:
+        reach = start + limit
+        if growth:
+            reach = min(reach, max(start * growth, 1))
+        stop = min(reach, output.size)
+        yield start, stop
+        start = stop
+
+
+def boxes(shape: Sequence[int], start: int, stop: int) -> Iterator[tuple[slice, ...]]:
+    """Yield slices that together select elements ``[start, stop)`` of a C-ordered array."""
+    inner = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    while start < stop:
+        axis = next(k for k, size in enumerate(inner) if start % size == 0 and start + size <= stop)
+        index = [start // size % dim for size, dim in zip(inner, shape, strict=True)]
+        count = min(shape[axis] - index[axis], (stop - start) // inner[axis])
+        yield (
+            *(slice(i, i + 1) for i in index[:axis]),
+            slice(index[axis], index[axis] + count),
+            *(slice(None) for _ in shape[axis + 1 :]),
+        )
+        start += count * inner[axis]
+
+
+def _cut(
+    operands: Sequence[np.ndarray],
+    output: np.ndarray,
+    scratch: Sequence[np.ndarray],
+    box: tuple[slice, ...],
+) -> list[np.ndarray]:
+    """Return the part of every array that belongs to ``box`` of the output."""
+    piece = output[box]
+    parts = [a if a.ndim == 0 else np.broadcast_to(a, output.shape)[box] for a in operands]
+    return [*parts, piece, *(s[: piece.size].reshape(piece.shape) for s in scratch)]

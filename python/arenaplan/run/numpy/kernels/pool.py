@@ -1,0 +1,471 @@
+"""
+Pooling: the largest, the mean or a norm of every window.
+
+A window of k elements is k - 1 calls on whole images: the image is combined with
+itself, shifted by one position, then by two. That computes every position at
+stride one, and across the ends of rows, of which only the wanted ones are copied
+out; contiguous work is so much faster than strided work that it pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from arenaplan._core import CompiledKernel
+from arenaplan.base.errors import InvalidAttribute
+from arenaplan.graph import Choice
+from arenaplan.run.numpy.compiled import is_enabled, sides
+from arenaplan.run.numpy.kernels.pieces import in_sequence, operand, result
+from arenaplan.run.numpy.kernels.widen import heavy_kernel
+from arenaplan.run.numpy.kernels.window_cuts import PLANES, POOL
+from arenaplan.run.numpy.kernels.windows import Axis, window_axes
+from arenaplan.run.numpy.registry import (
+    INTERNAL,
+    Run,
+    Signature,
+    Step,
+    compiled_kernel,
+    kernel,
+    scratch_bytes,
+)
+
+_BLOCKS = (1 << 18, 1 << 17, 0)
+"""Workspace sizes to offer, in bytes; the last stands for one image plane."""
+
+
+class Reduction(NamedTuple):
+    """The combination of the elements of a window."""
+
+    combine: Callable[..., Any]
+    identity: Callable[[np.dtype[Any]], Any]
+    """Content of padding that changes no result."""
+
+
+def _lowest(dtype: np.dtype[Any]) -> Any:
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
+_MAXIMUM = Reduction(lambda a, b, out: np.maximum(a, b, out=out), _lowest)
+_SUM = Reduction(np.add, lambda dtype: 0)
+
+
+# -- sliding windows ------------------------------------------------------------------
+
+
+def _axes(signature: Signature) -> list[Axis]:
+    """Return how the window slides over each spatial dimension, as declared."""
+    kernel_shape = signature.attributes.get("kernel_shape")
+    if not kernel_shape:
+        raise InvalidAttribute(f"node {signature.name!r} ({signature.op}): kernel_shape is missing")
+    return window_axes(signature, list(kernel_shape))
+
+
+def _trimmed(signature: Signature) -> list[Axis]:
+    """Return the same windows without the elements that are never inside of the image."""
+    return [axis.trimmed for axis in _axes(signature)]
+
+
+class _Block(NamedTuple):
+    """Scratch arrays for some planes of the input."""
+
+    planes: int
+    shape: tuple[int, ...]
+    """Shape of one padded plane."""
+    arrays: int
+    """Number of arrays of that shape."""
+
+    def bytes(self, item: int) -> int:
+        size = -(-self.planes * prod(self.shape) * item // 64) * 64
+        return size * self.arrays
+
+
+def _block(axes: Sequence[Axis], planes: int) -> _Block:
+    """Return the scratch arrays that ``planes`` planes at a time take."""
+    is_padded = any(axis.is_padded for axis in axes)
+    moving = sum(axis.kernel > 1 for axis in axes)
+    shape = tuple(axis.padded if is_padded else axis.size for axis in axes)
+    return _Block(planes, shape, min(moving, 2) if not is_padded else min(moving, 1) + 1)
+
+
+def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
+    """Offer blocks of several planes, one plane, and no workspace at all."""
+    source, output = signature.input(0), signature.outputs[0]
+    if source is None or output is None or 0 in output.shape or _wants_positions(signature):
+        return []
+    axes = _trimmed(signature)
+    total = prod(source.shape[:2])
+    taps, steps = prod(axis.kernel for axis in axes), sum(axis.kernel for axis in axes)
+    elements = prod(source.shape)
+    choices = [Choice(0, 0.5 * taps * prod(output.shape))]
+    for limit in reversed(_BLOCKS):
+        planes = _planes(axes, total, limit, source.dtype.itemsize)
+        calls = -(-total // planes) * steps
+        choice = Choice(
+            _block(axes, planes).bytes(source.dtype.itemsize), 0.1 * elements * steps + 700 * calls
+        )
+        if choice.cost < choices[-1].cost:
+            choices.append(choice)
+    return [choices] if len(choices) > 1 else []
+
+
+def _planes(axes: Sequence[Axis], total: int, limit: int, item: int) -> int:
+    """Return how many planes a block of ``limit`` bytes holds, at least one."""
+    return max(1, min(total, limit // max(_block(axes, 1).bytes(item), 1)))
+
+
+def _slide(
+    step: Step, axes: Sequence[Axis], reduction: Reduction, source: np.ndarray, target: np.ndarray
+) -> Iterator[Run]:
+    """Yield functions that reduce every window of ``source`` into ``target``."""
+    shape = (prod(source.shape[:2]),)
+    source = source.reshape(*shape, *source.shape[2:])
+    target = target.reshape(*shape, *target.shape[2:])
+    if not step.workspaces or step.workspaces[0].nbytes == 0:
+        yield from _by_taps(axes, reduction, source, target)
+        return
+    item = source.dtype.itemsize
+    planes = _planes(axes, len(source), step.workspaces[0].nbytes, item)
+    block = _block(axes, planes)
+    scratch = step.scratch()
+    arrays = [scratch.array((planes, *block.shape), source.dtype) for _ in range(block.arrays)]
+    padded = arrays.pop() if any(axis.is_padded for axis in axes) else None
+    for start in range(0, len(source), planes):
+        images = source[start : start + planes]
+        yield from _by_shifts(
+            axes,
+            reduction,
+            images,
+            None if padded is None else padded[: len(images)],
+            [array[: len(images)] for array in arrays],
+            target[start : start + planes],
+        )
+
+
+def _by_shifts(
+    axes: Sequence[Axis],
+    reduction: Reduction,
+    images: np.ndarray,
+    padded: np.ndarray | None,
+    arrays: Sequence[np.ndarray],
+    target: np.ndarray,
+) -> Iterator[Run]:
+    """Yield functions that combine whole images with themselves, shifted."""
+    current = images
+    if padded is not None:
+        # Between the axes this memory holds results, so its border has changed.
+        yield partial(padded.fill, reduction.identity(images.dtype))
+        interior = tuple(slice(axis.before, axis.before + axis.size) for axis in axes)
+        yield partial(np.copyto, padded[(slice(None), *interior)], images)
+        current = padded
+    shape = current.shape
+    reach = current.size
+    free = list(arrays)
+    for dim, axis in enumerate(axes, 1):
+        if axis.kernel == 1:
+            continue
+        shift = prod(shape[dim + 1 :]) * axis.dilation
+        reach -= shift * (axis.kernel - 1)
+        array = free.pop(0)
+        into = array.reshape(-1)
+        if current.flags.c_contiguous:
+            flat, target_part = current.reshape(-1), into[:reach]
+            taps = [flat[tap * shift :][:reach] for tap in range(axis.kernel)]
+        else:  # Rows of larger images are no run of elements.
+            count = shape[dim] - (axis.kernel - 1) * axis.dilation
+            target_part = array[_along(dim, 0, count)]
+            starts = range(0, axis.kernel * axis.dilation, axis.dilation)
+            taps = [current[_along(dim, start, count)] for start in starts]
+        yield partial(reduction.combine, taps[0], taps[1], target_part)
+        for other in taps[2:]:
+            yield partial(reduction.combine, target_part, other, target_part)
+        if current is not images:
+            free.append(current)
+        current = into.reshape(shape)
+    wanted = tuple(slice(0, (axis.out - 1) * axis.stride + 1, axis.stride) for axis in axes)
+    yield partial(np.copyto, target, current[(slice(None), *wanted)])
+
+
+def _along(dim: int, start: int, count: int) -> tuple[slice, ...]:
+    """Return some indices of one dimension, and all of those before."""
+    return (*(slice(None) for _ in range(dim)), slice(start, start + count))
+
+
+def _by_taps(
+    axes: Sequence[Axis], reduction: Reduction, source: np.ndarray, target: np.ndarray
+) -> Iterator[Run]:
+    """Yield functions that combine one element of all windows after another, without workspace."""
+    yield partial(target.fill, reduction.identity(source.dtype))
+    for tap in product(*(range(axis.kernel) for axis in axes)):
+        where, what = _tap(axes, tap)
+        piece = target[where]
+        if piece.size:
+            yield partial(reduction.combine, piece, source[what], piece)
+
+
+def _tap(axes: Sequence[Axis], tap: Sequence[int]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """Return which windows have an element ``tap`` inside the image, and which it is."""
+    spans = [axis.positions(t) for axis, t in zip(axes, tap, strict=True)]
+    if any(first >= stop for first, stop in spans):
+        nothing = slice(0, 0)
+        return (nothing,), (nothing,)
+    reads = [axis.reads(t, *span) for axis, t, span in zip(axes, tap, spans, strict=True)]
+    return (slice(None), *(slice(*span) for span in spans)), (slice(None), *reads)
+
+
+# -- the largest ------------------------------------------------------------------------
+
+
+def _wants_positions(signature: Signature) -> bool:
+    return (
+        signature.op == "MaxPool"
+        and len(signature.outputs) > 1
+        and (signature.outputs[1] is not None)
+    )
+
+
+def _declare_max(signature: Signature) -> Sequence[Sequence[Choice]]:
+    output = signature.outputs[0]
+    if not _wants_positions(signature) or output is None:
+        return _declare(signature)
+    plane = output.shape[2:]
+    return [[Choice(2 * scratch_bytes(plane, np.bool_), 0.0)]]
+
+
+@heavy_kernel("MaxPool", workspace=_declare_max, cut=POOL)
+def max_pool(step: Step) -> Run | None:
+    """Take the largest element of every window."""
+    source, output = operand(step, 0), result(step)
+    if output.size == 0:
+        return None
+    axes = _trimmed(step.signature)
+    if _wants_positions(step.signature):
+        return in_sequence(*_max_with_positions(step, axes, source, output, result(step, 1)))
+    return in_sequence(*_slide(step, axes, _MAXIMUM, source, output))
+
+
+def _max_with_positions(
+    step: Step, axes: Sequence[Axis], source: np.ndarray, output: np.ndarray, where: np.ndarray
+) -> Iterator[Run]:
+    """Yield functions that also write the flat index of each window's first largest element."""
+    sizes = [axis.size for axis in axes]
+    if step.attributes.get("storage_order", 0):  # Column-major: the first dimension is innermost.
+        strides = [prod(sizes[:dim]) for dim in range(len(sizes))]
+    else:
+        strides = [prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
+    scratch = step.scratch()
+    larger, unset = (scratch.array([axis.out for axis in axes], np.bool_) for _ in range(2))
+    grids = np.ix_(*(np.arange(axis.out) * axis.stride - axis.before for axis in axes))
+    origin = sum(grid * stride for grid, stride in zip(grids, strides, strict=True))
+    taps = list(product(*(range(axis.kernel) for axis in axes)))
+    images = source.reshape(-1, *source.shape[2:])
+    best = output.reshape(-1, *output.shape[2:])
+    index = where.reshape(-1, *where.shape[2:])
+    for plane in range(len(images)):
+        yield partial(best[plane].fill, _lowest(source.dtype))
+        yield partial(index[plane].fill, -1)
+        for tap in taps:
+            to, what = _tap(axes, tap)
+            to, what = to[1:], what[1:]
+            if not to or larger[to].size == 0:
+                continue
+            steps = zip(tap, axes, strides, strict=True)
+            offset = np.int64(sum(t * axis.dilation * stride for t, axis, stride in steps))
+            piece, candidate = best[plane][to], images[plane][what]
+            yield partial(np.greater, candidate, piece, larger[to])
+            # The first element inside the image counts even if it is the lowest number.
+            yield partial(np.less, index[plane][to], 0, unset[to])
+            yield partial(np.logical_or, larger[to], unset[to], larger[to])
+            yield partial(np.copyto, piece, candidate, where=larger[to])
+            yield partial(np.copyto, index[plane][to], offset, where=larger[to])
+        yield partial(np.add, index[plane], origin + plane * prod(sizes), index[plane])
+
+
+@heavy_kernel("GlobalMaxPool", cut=PLANES)
+def global_max_pool(step: Step) -> Run | None:
+    """Take the largest element of every channel."""
+    source, output = operand(step, 0), result(step)
+    if output.size == 0:
+        return None
+    flat = source.reshape(*source.shape[:2], -1)
+    return partial(np.maximum.reduce, flat, -1, None, output.reshape(source.shape[:2]))
+
+
+# -- compiled -----------------------------------------------------------------------------
+
+_LONGEST_COMPILED = 1 << 20
+"""Most rows or columns of a window, of its step, and of padding: the kernel counts in 32 bits."""
+
+
+def _is_compiled(signature: Signature) -> bool:
+    """Whether windows slide over lines or images of single precision."""
+    source, output = signature.input(0), signature.outputs[0]
+    if source is None or output is None or source.dtype != np.float32 or not is_enabled():
+        return False
+    if 0 in (*output.shape, *source.shape) or len(source.shape) not in (3, 4):
+        return False
+    if _wants_positions(signature) or not signature.attributes.get("kernel_shape"):
+        return False
+    names = ("kernel_shape", "pads", "strides", "dilations")
+    sizes = (size for name in names for size in signature.attributes.get(name) or ())
+    if max(sizes) > _LONGEST_COMPILED:
+        return False
+    return signature.op == "MaxPool" or not _is_single(_axes(signature))
+
+
+def _declare_compiled(signature: Signature) -> Sequence[Sequence[Choice]]:
+    """Ask for a row of the image."""
+    source = signature.input(0)
+    return [] if source is None else [[Choice(scratch_bytes(source.shape[-1:]), 1.0)]]
+
+
+@compiled_kernel("MaxPool", "AveragePool", when=_is_compiled, workspace=_declare_compiled)
+def compiled_pool(step: Step) -> Run | None:
+    """Take the largest element, or the mean, of every window."""
+    source, output = operand(step, 0), result(step)
+    axes = _axes(step.signature)
+    counts = None
+    if step.signature.op == "AveragePool":
+        include = bool(step.attributes.get("count_include_pad", 0))
+        found = [np.array(_counts(axis, include), np.float32) for axis in axes]
+        counts = (found[0], found[1]) if len(found) == 2 else (np.ones(1, np.float32), found[0])
+    line = step.scratch().array(source.shape[-1:])
+    return CompiledKernel.pool(source, output, line, *sides(axes), counts)
+
+
+# -- means -------------------------------------------------------------------------------
+
+
+def _declare_average(signature: Signature) -> Sequence[Sequence[Choice]]:
+    axes = _axes(signature)
+    return [] if _is_single(axes) else _declare(signature)
+
+
+def _is_single(axes: Sequence[Axis]) -> bool:
+    """Whether the only window is the whole image."""
+    return all(
+        axis.out == 1 and axis.kernel == axis.extent == axis.size and not axis.is_padded
+        for axis in axes
+    )
+
+
+@heavy_kernel("AveragePool", workspace=_declare_average, cut=POOL)
+def average_pool(step: Step) -> Run | None:
+    """Take the mean of every window."""
+    source, output = operand(step, 0), result(step)
+    if output.size == 0:
+        return None
+    axes = _axes(step.signature)
+    if _is_single(axes):
+        return _plane_means(source, output)
+    include = bool(step.attributes.get("count_include_pad", 0))
+    factors = np.ones([1] * len(axes))
+    for dim, axis in enumerate(axes):
+        shape = [1] * len(axes)
+        shape[dim] = axis.out
+        factors = factors / np.asarray(_counts(axis, include)).reshape(shape)
+    same = bool((factors == factors.flat[0]).all())
+    factor = output.dtype.type(factors.flat[0]) if same else factors.astype(output.dtype)
+    return in_sequence(
+        *_slide(step, _trimmed(step.signature), _SUM, source, output),
+        partial(np.multiply, output, factor, output),
+    )
+
+
+@kernel("AveragePool", domain=INTERNAL, cut=POOL)
+def average_in_order(step: Step) -> Run | None:
+    """
+    Take the mean of every window: its elements are added in memory order, then divided.
+
+    Padding that is counted is counted everywhere, also beyond what ``pads`` declares.
+    """
+    source, output = operand(step, 0), result(step)
+    if output.size == 0:
+        return None
+    axes = _axes(step.signature)
+    count = np.ones([1] * len(axes), output.dtype)
+    for dim, axis in enumerate(axes):
+        include = bool(step.attributes.get("count_include_pad", 0))
+        inside = [axis.kernel] * axis.out if include else _counts(axis, include_padding=False)
+        count = count * np.asarray(inside, output.dtype).reshape([-1] + [1] * (len(axes) - dim - 1))
+    planes = prod(source.shape[:2])
+    images, means = (
+        source.reshape(planes, *source.shape[2:]),
+        output.reshape(planes, *output.shape[2:]),
+    )
+    return in_sequence(
+        *_by_taps(axes, _SUM, images, means), partial(np.divide, output, count, output)
+    )
+
+
+def _counts(axis: Axis, include_padding: bool) -> list[int]:
+    """Return how many elements each window's mean is over."""
+    low = -axis.before if include_padding else 0
+    high = axis.size + (axis.after if include_padding else 0)
+    return [max(axis.within(position, low, high), 1) for position in range(axis.out)]
+
+
+@heavy_kernel("GlobalAveragePool", cut=PLANES)
+def global_average_pool(step: Step) -> Run | None:
+    """Take the mean of every channel."""
+    source, output = operand(step, 0), result(step)
+    return _plane_means(source, output) if output.size else None
+
+
+def _plane_means(source: np.ndarray, output: np.ndarray) -> Run:
+    """Return a function that writes plane means, as a product with a constant vector."""
+    planes = source.reshape(prod(source.shape[:2]), -1)
+    weights = np.full(planes.shape[1], 1 / planes.shape[1], source.dtype)
+    return partial(np.matmul, planes, weights, output.reshape(-1))
+
+
+# -- norms --------------------------------------------------------------------------------
+
+
+def _declare_powers(signature: Signature) -> Sequence[Sequence[Choice]]:
+    source = signature.input(0)
+    return [] if source is None else [[Choice(scratch_bytes(source.shape, source.dtype), 0.0)]]
+
+
+def _declare_norm(signature: Signature) -> Sequence[Sequence[Choice]]:
+    return [*_declare_powers(signature), *_declare(signature)]
+
+
+@heavy_kernel("LpPool", workspace=_declare_norm, cut=POOL)
+def lp_pool(step: Step) -> Run | None:
+    """Take the p-norm of every window."""
+    source, output = operand(step, 0), result(step)
+    if output.size == 0:
+        return None
+    powers = step.scratch().array(source.shape, source.dtype)
+    order = source.dtype.type(step.attributes.get("p", 2))
+    inner = step.signature
+    rest = Step(inner, (powers,), (output,), step.workspaces[1:])
+    return in_sequence(
+        partial(np.absolute, source, powers),
+        partial(np.power, powers, order, powers),
+        *_slide(rest, _trimmed(inner), _SUM, powers, output),
+        partial(np.power, output, 1 / order, output),
+    )
+
+
+@heavy_kernel("GlobalLpPool", workspace=_declare_powers, cut=PLANES)
+def global_lp_pool(step: Step) -> Run | None:
+    """Take the p-norm of every channel."""
+    source, output = operand(step, 0), result(step)
+    if output.size == 0:
+        return None
+    powers = step.scratch().array(source.shape, source.dtype)
+    order = source.dtype.type(step.attributes.get("p", 2))
+    planes, norms = powers.reshape(prod(source.shape[:2]), -1), output.reshape(-1)
+    return in_sequence(
+        partial(np.absolute, source, powers),
+        partial(np.power, powers, order, powers),
+        partial(np.add.reduce, planes, -1, None, norms),
+        partial(np.power, norms, 1 / order, norms),
+    )

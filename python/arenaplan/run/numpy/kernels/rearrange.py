@@ -1,0 +1,206 @@
+"""Elements that are moved in windows, reversed, cropped, selected, or spread over zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from arenaplan.base.errors import IndexOutOfRange
+from arenaplan.run.numpy.kernels.pieces import (
+    check_shape,
+    copy,
+    in_sequence,
+    invalid,
+    normalized_axis,
+    numbers,
+    operand,
+    result,
+    when_known,
+)
+from arenaplan.run.numpy.registry import Run, Step, kernel
+
+
+@kernel("ReverseSequence", since=10)
+def reverse_sequence(step: Step) -> Run | None:
+    """Reverse the first elements of each sequence of a batch."""
+    x, lengths, y = operand(step, 0), operand(step, 1), result(step)
+    batch, time = step.attributes.get("batch_axis", 1), step.attributes.get("time_axis", 0)
+    if {batch, time} != {0, 1} or x.ndim < 2:
+        raise invalid(step, f"axes {batch} and {time} of data of shape {x.shape}")
+    source, target = (array if batch == 0 else array.swapaxes(0, 1) for array in (x, y))
+
+    def prepare() -> Run | None:
+        work: list[Run | None] = []
+        for sample, length in enumerate(lengths.tolist()):
+            if not 0 <= length <= source.shape[1]:
+                raise IndexOutOfRange(
+                    f"node {step.signature.name!r} (ReverseSequence) has a sequence of {length} "
+                    f"elements of {source.shape[1]}"
+                )
+            work.append(copy(source[sample, :length][::-1], target[sample, :length]))
+            work.append(copy(source[sample, length:], target[sample, length:]))
+        return in_sequence(*work)
+
+    return when_known(step, (1,), prepare)
+
+
+@kernel("Compress", since=9)
+def compress(step: Step) -> Run | None:
+    """Keep the slices along an axis, or the elements, for which a condition holds."""
+    x, condition, y = operand(step, 0), operand(step, 1), result(step)
+    axis = step.attributes.get("axis")
+    source = x.reshape(-1) if axis is None else x
+    along = 0 if axis is None else normalized_axis(step, axis, x.ndim)
+    if len(condition) > source.shape[along]:
+        raise invalid(step, f"a condition of {len(condition)} for {source.shape[along]} slices")
+
+    def prepare() -> Run | None:
+        spans = list(_spans(condition))
+        count = sum(stop - start for start, stop in spans)
+        check_shape(step, (*source.shape[:along], count, *source.shape[along + 1 :]))
+        work, at, lead = [], 0, (slice(None),) * along
+        for start, stop in spans:
+            kept = slice(at, at + stop - start)
+            work.append(copy(source[(*lead, slice(start, stop))], y[(*lead, kept)]))
+            at = kept.stop
+        return in_sequence(*work)
+
+    return when_known(step, (1,), prepare)
+
+
+def _spans(condition: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yield ranges in which a condition holds."""
+    start = None
+    for at, holds in enumerate(condition):
+        if holds and start is None:
+            start = at
+        elif not holds and start is not None:
+            yield start, at
+            start = None
+    if start is not None:
+        yield start, len(condition)
+
+
+@kernel("CenterCropPad", since=18)
+def center_crop_pad(step: Step) -> Run | None:
+    """Cut as much off both ends of some axes, or add as much, as a shape asks for."""
+    x, y = operand(step, 0), result(step)
+    axes = step.attributes.get("axes")
+    chosen = range(x.ndim) if axes is None else [normalized_axis(step, at, x.ndim) for at in axes]
+
+    def check() -> None:
+        wanted = list(x.shape)
+        for axis, size in zip(chosen, numbers(step, "", 1) or (), strict=True):
+            wanted[axis] = size
+        check_shape(step, wanted)
+
+    source: list[slice] = []
+    target: list[slice] = []
+    for have, want in zip(x.shape, y.shape, strict=True):
+        cut, border = max(have - want, 0) // 2, max(want - have, 0) // 2
+        count = min(have, want)
+        source.append(slice(cut, cut + count))
+        target.append(slice(border, border + count))
+    zeros = (
+        partial(y.fill, 0) if any(m > n for m, n in zip(y.shape, x.shape, strict=True)) else None
+    )
+    moved = copy(x[tuple(source)], y[tuple(target)])
+    return in_sequence(when_known(step, (1,), check), zeros, moved)
+
+
+@kernel("Col2Im", since=18)
+def col2im(step: Step) -> Run | None:
+    """Add columns up, each the elements that one window of an image had."""
+    x, y = operand(step, 0), result(step)
+    rank = y.ndim - 2
+
+    def prepare() -> Run | None:
+        image, block = (list(map(int, operand(step, at).reshape(-1))) for at in (1, 2))
+        strides = list(step.attributes.get("strides") or [1] * rank)
+        dilations = list(step.attributes.get("dilations") or [1] * rank)
+        pads = list(step.attributes.get("pads") or [0] * (2 * rank))
+        check_shape(step, (len(x), x.shape[1] // prod(block), *image))
+        counts = [
+            (image[k] + pads[k] + pads[rank + k] - dilations[k] * (block[k] - 1) - 1) // strides[k]
+            + 1
+            for k in range(rank)
+        ]
+        if prod(counts) != x.shape[2] or min(counts, default=1) < 1:
+            raise invalid(step, f"{x.shape[2]} columns for windows {counts}")
+        columns = x.reshape(len(x), -1, *block, *counts)
+        work: list[Run | None] = [partial(y.fill, 0)]
+        for place in product(*map(range, block)):
+            cuts = [
+                _covered(place[k] * dilations[k] - pads[k], strides[k], counts[k], image[k])
+                for k in range(rank)
+            ]
+            part: Any = columns[(..., *place, *(of for of, _ in cuts))]  # type: ignore[arg-type]
+            target: Any = y[(..., *(at for _, at in cuts))]  # type: ignore[arg-type]
+            if part.size:
+                work.append(partial(np.add, target, part, target))
+        return in_sequence(*work)
+
+    return when_known(step, (1, 2), prepare)
+
+
+def _covered(first: int, stride: int, count: int, length: int) -> tuple[slice, slice]:
+    """Return which windows have an element inside of an axis, and which elements those are."""
+    start = max(0, -(first // stride))
+    stop = min(count, (length - 1 - first) // stride + 1)
+    if stop <= start:
+        return slice(0), slice(0)
+    begin = first + start * stride
+    return slice(start, stop), slice(begin, begin + (stop - start - 1) * stride + 1, stride)
+
+
+@kernel("MaxUnpool", since=9)
+def max_unpool(step: Step) -> Run | None:
+    """Write elements to where a MaxPool found them, and zeros elsewhere."""
+    x, indices, y = operand(step, 0), operand(step, 1), result(step)
+    kernel_shape = step.attributes["kernel_shape"]
+    rank = len(kernel_shape)
+    strides = step.attributes.get("strides") or [1] * rank
+    pads = step.attributes.get("pads") or [0] * (2 * rank)
+    inferred = [
+        (x.shape[2 + k] - 1) * strides[k] - pads[k] - pads[rank + k] + kernel_shape[k]
+        for k in range(rank)
+    ]
+    shape = (*x.shape[:2], *inferred)
+    limit = prod(shape)
+
+    def check() -> None:
+        if step.input(2) is not None:
+            check_shape(step, operand(step, 2).reshape(-1).tolist())
+
+    def check_range(part: np.ndarray) -> None:
+        if part.size and not (int(part.min()) >= 0 and int(part.max()) < limit):
+            raise IndexOutOfRange(
+                f"node {step.signature.name!r} (MaxUnpool) has an index outside of {shape}"
+            )
+
+    # Indices are those of an array of the inferred shape, in the corner of a larger result.
+    is_same = shape == y.shape
+    if any(n > m for n, m in zip(shape, y.shape, strict=True)):
+        raise invalid(step, f"output_shape {y.shape} is smaller than {shape}")
+
+    def run() -> None:
+        y.fill(0)
+        flat, values, places = y.reshape(-1), x.reshape(-1), indices.reshape(-1)
+        for start in range(0, x.size, _UNPOOLED):
+            cut = slice(start, min(start + _UNPOOLED, x.size))
+            check_range(places[cut])
+            if is_same:
+                flat[places[cut]] = values[cut]
+            else:
+                y[np.unravel_index(places[cut], shape)] = values[cut]
+
+    return in_sequence(when_known(step, (2,), check), run if x.size else partial(y.fill, 0))
+
+
+_UNPOOLED = 1 << 10
+"""Elements that are written at a time: their places in an image take memory."""

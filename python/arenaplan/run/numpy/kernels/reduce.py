@@ -1,0 +1,335 @@
+"""Reductions over axes, running sums, and positions of extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from arenaplan.graph import Choice
+from arenaplan.run.numpy.cuts import REDUCED
+from arenaplan.run.numpy.kernels.pieces import (
+    BLOCK,
+    boxes,
+    check_shape,
+    in_sequence,
+    invalid,
+    normalized_axis,
+    numbers,
+    operand,
+    result,
+    when_known,
+)
+from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
+
+Reduce: TypeAlias = Callable[[np.ndarray, tuple[int, ...], np.ndarray], Any]
+"""Called as ``reduce(x, axes, y)``; ``y`` has a dimension of one for each axis."""
+
+# -- axes ---------------------------------------------------------------------------
+
+
+def _axes(step: Step, x: np.ndarray) -> tuple[int, ...]:
+    """Return the axes that are reduced now; all if none is named, unless that means nothing."""
+    axes = numbers(step, "axes", 1)
+    if not axes:
+        return () if step.attributes.get("noop_with_empty_axes", 0) else tuple(range(x.ndim))
+    return tuple(sorted({normalized_axis(step, axis, x.ndim) for axis in axes}))
+
+
+def _reducing(step: Step, x: np.ndarray, y: np.ndarray, reduce: Reduce) -> Run | None:
+    """Return a function that reduces ``x`` into ``y``, over the axes known now or on each run."""
+
+    def prepare() -> Run | None:
+        axes = _axes(step, x)
+        kept = _check_reduced(step, x, axes)
+        return partial(reduce, x, axes, y.reshape(kept)) if y.size else None
+
+    return when_known(step, (1,), prepare)
+
+
+def _check_reduced(step: Step, x: np.ndarray, axes: Sequence[int]) -> list[int]:
+    """Return the shape with dimensions of 1 for axes that are reduced; the output may lack them."""
+    kept = [1 if axis in axes else dim for axis, dim in enumerate(x.shape)]
+    keeps = step.attributes.get("keepdims", 1)
+    check_shape(step, [n for axis, n in enumerate(kept) if keeps or axis not in axes])
+    return kept
+
+
+# -- sums and extremes ----------------------------------------------------------------
+
+_WORTH_A_PRODUCT = 1 << 12
+"""Elements from which a matrix product is the faster way to sum."""
+_ONES = {np.dtype(name): np.ones(1 << 14, name) for name in ("float32", "float64")}
+"""Factors for such products."""
+
+
+def _sum(x: np.ndarray, axes: tuple[int, ...], y: np.ndarray) -> None:
+    """Sum over axes; trailing ones by a product with ones, which takes a quarter of the time."""
+    ones = _ONES.get(x.dtype)
+    if ones is not None and x.size >= _WORTH_A_PRODUCT and _are_trailing(axes, x.ndim):
+        count = prod(x.shape[axes[0] :])
+        if count <= ones.size:
+            np.matmul(x.reshape(-1, count), ones[:count], out=y.reshape(-1))
+            return
+    np.add.reduce(x, axis=axes, out=y, keepdims=True, dtype=y.dtype)
+
+
+def _are_trailing(axes: tuple[int, ...], rank: int) -> bool:
+    return axes != () and axes == tuple(range(rank - len(axes), rank))
+
+
+def _mean(x: np.ndarray, axes: tuple[int, ...], y: np.ndarray) -> None:
+    _sum(x, axes, y)
+    if y.dtype.kind == "f":
+        np.divide(y, x.size / y.size, out=y)
+    else:
+        np.divide(y, x.size // y.size, out=y, casting="unsafe")
+
+
+def _product(x: np.ndarray, axes: tuple[int, ...], y: np.ndarray) -> None:
+    np.multiply.reduce(x, axis=axes, out=y, keepdims=True, dtype=y.dtype)
+
+
+def _extreme(function: np.ufunc, sign: int) -> Reduce:
+    """Return the reduction to a maximum (``sign`` 1) or minimum (-1)."""
+
+    def reduce(x: np.ndarray, axes: tuple[int, ...], y: np.ndarray) -> None:
+        if x.size:
+            function.reduce(x, axis=axes, out=y, keepdims=True)
+        elif y.dtype.kind == "f":
+            y.fill(-sign * np.inf)
+        elif y.dtype.kind == "b":
+            y.fill(sign < 0)
+        else:
+            limits = np.iinfo(y.dtype)
+            y.fill(limits.min if sign > 0 else limits.max)
+
+    return reduce
+
+
+def _reduce_step(reduce: Reduce, step: Step) -> Run | None:
+    return _reducing(step, operand(step, 0), result(step), reduce)
+
+
+for _op, _reduce in {
+    "ReduceSum": _sum,
+    "ReduceMean": _mean,
+    "ReduceProd": _product,
+    "ReduceMax": _extreme(np.maximum, 1),
+    "ReduceMin": _extreme(np.minimum, -1),
+}.items():
+    kernel(_op, cut=REDUCED)(partial(_reduce_step, _reduce))
+
+
+# -- norms --------------------------------------------------------------------------------
+
+
+class _Norm(NamedTuple):
+    """A sum of converted elements, itself converted."""
+
+    each: np.ufunc | None
+    """Applied to every element before it is added."""
+    total: np.ufunc | None
+    """Applied to the sums."""
+    shifted: bool = False
+    """Whether the largest element is taken off before and put back after: ``exp`` overflows."""
+
+
+_NORMS = {
+    "ReduceL1": _Norm(np.absolute, None),
+    "ReduceL2": _Norm(np.square, np.sqrt),
+    "ReduceSumSquare": _Norm(np.square, None),
+    "ReduceLogSum": _Norm(None, np.log),
+    "ReduceLogSumExp": _Norm(np.exp, np.log, shifted=True),
+}
+
+
+class _Band(NamedTuple):
+    """Scratch for some rows: all that lies behind one index of the axes that are kept in front."""
+
+    counts: tuple[int, int, int]
+    """Elements of the scratch arrays: for converted elements, their sums, their maxima."""
+    dtype: np.dtype[Any]
+    cost: float
+
+    @property
+    def bytes(self) -> int:
+        """Size of the workspace."""
+        return sum(scratch_bytes((count,), self.dtype) for count in self.counts)
+
+
+def _bands(signature: Signature) -> list[_Band]:
+    """Return the bands that a norm can be computed in, widest first."""
+    x, y = signature.inputs[0], signature.outputs[0]
+    if x is None or y is None or x.bytes == 0:
+        return []
+    kind, dtype = _NORMS[signature.op], x.dtype
+    if dtype == np.float16:  # The sum of a few hundred squares overflows.
+        dtype = np.dtype(np.float32)
+    elif dtype.kind in "iu" and kind.total is not None:
+        dtype = np.dtype(np.float64)
+    rows = prod(x.shape[: _first_axis(signature, len(x.shape))])
+    inner, kept = prod(x.shape) // rows, prod(y.shape) // rows
+    costs = {
+        min(rows, max(1, (BLOCK >> shift) // inner)): cost
+        for shift, cost in ((4, 3.0), (2, 1.5), (0, 1.0))
+    }
+    return [
+        _Band((many * inner, many * kept, many * kept if kind.shifted else 0), dtype, cost)
+        for many, cost in sorted(costs.items(), reverse=True)
+    ]
+
+
+def _first_axis(signature: Signature, rank: int) -> int:
+    """Return the first axis that may be reduced, as far as that is known before a run."""
+    axes = signature.attributes.get("axes")
+    if signature.input(1) is not None:
+        data = signature.constant_data(1)
+        if data is None:
+            return 0
+        axes = data.reshape(-1).tolist()
+    if not axes:
+        return rank if signature.attributes.get("noop_with_empty_axes", 0) else 0
+    first: int = min(axis + rank if axis < 0 else axis for axis in axes)
+    return max(0, first)
+
+
+def _declare_norm(signature: Signature) -> list[list[Choice]]:
+    bands = _bands(signature)
+    return [[Choice(band.bytes, band.cost) for band in bands]] if bands else []
+
+
+@kernel(*_NORMS, workspace=_declare_norm, cut=REDUCED)
+def norm(step: Step) -> Run | None:
+    """Reduce to a sum of absolute values, squares or exponentials, or a function of it."""
+    x, y = operand(step, 0), result(step)
+    kind = _NORMS[step.signature.op]
+    if x.size == 0:
+        return _reducing(step, x, y, partial(_norm_of_nothing, kind))
+    band = next(b for b in _bands(step.signature) if b.bytes <= step.workspaces[0].nbytes)
+    scratch = step.scratch()
+    arrays = [scratch.array((count,), band.dtype) for count in band.counts]
+    return _reducing(step, x, y, partial(_reduce_in_bands, kind, arrays))
+
+
+def _norm_of_nothing(kind: _Norm, x: np.ndarray, axes: tuple[int, ...], y: np.ndarray) -> None:
+    y.fill(0)
+    if kind.total is not None:
+        kind.total(y, out=y, casting="unsafe")
+
+
+def _reduce_in_bands(
+    kind: _Norm,
+    scratch: Sequence[np.ndarray],
+    x: np.ndarray,
+    axes: tuple[int, ...],
+    y: np.ndarray,
+) -> None:
+    """Reduce as many rows at a time as there is scratch for."""
+    first = min(axes, default=x.ndim)
+    x = x.reshape(-1, *x.shape[first:])
+    y = y.reshape(-1, *y.shape[first:])
+    axes = tuple(axis - first + 1 for axis in axes)
+    rows = scratch[0].size // prod(x.shape[1:])
+    for start in range(0, len(x), rows):
+        source, target = x[start : start + rows], y[start : start + rows]
+        each = scratch[0][: source.size].reshape(source.shape)
+        total = scratch[1][: target.size].reshape(target.shape)
+        np.copyto(each, source)
+        if kind.shifted:
+            top = scratch[2][: target.size].reshape(target.shape)
+            np.maximum.reduce(each, axis=axes, out=top, keepdims=True)
+            # Infinity minus infinity would be no number.
+            limits = np.finfo(top.dtype)
+            np.clip(top, limits.min, limits.max, out=top)
+            np.subtract(each, top, out=each)
+        if kind.each is not None:
+            kind.each(each, out=each)
+        _sum(each, axes, total)
+        if kind.total is not None:
+            kind.total(total, out=total)
+        if kind.shifted:
+            np.add(total, top, out=total)
+        np.copyto(target, total, casting="unsafe")
+
+
+# -- running sums -------------------------------------------------------------------------
+
+
+@kernel("CumSum", "CumProd")
+def cumulate(step: Step) -> Run | None:
+    """Write running sums or products."""
+    return when_known(step, (1,), lambda: _cumulation(step))
+
+
+def _cumulation(step: Step) -> Run | None:
+    x, y = operand(step, 0), result(step)
+    axis = normalized_axis(step, int(operand(step, 1).reshape(-1)[0]), x.ndim)
+    function: Any
+    function, neutral = (np.add, 0) if step.signature.op == "CumSum" else (np.multiply, 1)
+    before = (slice(None),) * axis
+    if step.attributes.get("reverse", 0):
+        backwards = (*before, slice(None, None, -1))
+        x, y = x[backwards], y[backwards]
+    if not step.attributes.get("exclusive", 0):
+        return partial(function.accumulate, x, axis, y.dtype, y)
+    first, rest = (*before, slice(0, 1)), (*before, slice(1, None))
+    earlier = x[(*before, slice(0, -1))]
+    return in_sequence(
+        partial(y[first].fill, neutral),
+        partial(function.accumulate, earlier, axis, y.dtype, y[rest]),
+    )
+
+
+# -- positions of extremes ------------------------------------------------------------------
+
+
+def _arg_shape(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
+    """Return the elements before, along and after an axis."""
+    axis %= max(len(shape), 1)
+    return prod(shape[:axis]), prod(shape[axis : axis + 1]), prod(shape[axis + 1 :])
+
+
+def _declare_arg(signature: Signature) -> list[list[Choice]]:
+    """Declare room for some rows along the axis, which NumPy would else copy as a whole."""
+    x = signature.inputs[0]
+    if x is None or x.bytes == 0:
+        return []
+    outer, length, inner = _arg_shape(x.shape, signature.attributes.get("axis", 0))
+    if inner == 1 and not signature.attributes.get("select_last_index", 0):
+        return []
+    rows = min(outer * inner, max(1, BLOCK // length))
+    return [[Choice(scratch_bytes((rows * length,), x.dtype))]]
+
+
+@kernel("ArgMax", "ArgMin", workspace=_declare_arg)
+def arg_extreme(step: Step) -> Run | None:
+    """Write where along an axis the largest or smallest element is."""
+    x, y = operand(step, 0), result(step)
+    axis = normalized_axis(step, step.attributes.get("axis", 0), x.ndim)
+    function: Any = np.argmax if step.signature.op == "ArgMax" else np.argmin
+    outer, length, inner = _arg_shape(x.shape, axis)
+    _check_reduced(step, x, (axis,))
+    if y.size == 0:
+        return None
+    if length == 0:
+        raise invalid(step, f"axis {axis} has no elements")
+    if not step.workspaces:
+        return partial(function, x.reshape(outer, length), 1, y.reshape(outer))
+    scratch = step.workspaces[0].view(x.dtype)
+    last = bool(step.attributes.get("select_last_index", 0))
+    view = x.reshape(outer, length, inner).swapaxes(1, 2)[..., :: -1 if last else 1]
+    target = y.reshape(outer, inner)
+    rows = scratch.size // length
+    work: list[Run] = []
+    for start in range(0, y.size, rows):
+        for box in boxes(target.shape, start, min(start + rows, y.size)):
+            source, found = view[box], target[box]
+            block = scratch[: source.size].reshape(source.shape)
+            work += [partial(np.copyto, block, source), partial(function, block, -1, found)]
+    if last:
+        work.append(partial(np.subtract, length - 1, y, out=y))
+    return in_sequence(*work)

@@ -1,0 +1,166 @@
+"""Windows over images ``(N, H, W, C)``: padding, and copies of rows with a border."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from arenaplan.run.numpy.registry import Run, Scratch, Signature, Tensor, scratch_bytes
+from arenaplan.run.numpy.tflite.tflite_facts import refused
+
+_SAME: Final = 0
+
+
+class Side(NamedTuple):
+    """One dimension of windows over an image."""
+
+    size: int
+    """Rows of the image."""
+    made: int
+    """Rows of the result."""
+    taps: int
+    stride: int
+    dilation: int
+    before: int
+    """Padding before the first row."""
+
+    @property
+    def extent(self) -> int:
+        """Rows from the first to the last tap."""
+        return (self.taps - 1) * self.dilation + 1
+
+    def padded(self, count: int) -> int:
+        """Return the rows, with padding, under ``count`` neighboring windows."""
+        return (count - 1) * self.stride + self.extent
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether a window reaches over an edge."""
+        return self.before > 0 or self.padded(self.made) - self.before > self.size
+
+
+def side_of(signature: Signature, axis: int, taps: int, stride: int, dilation: int) -> Side:
+    """
+    Return rows (axis 1) or columns (axis 2) of an operator with windows.
+
+    Raises
+    ------
+    UnsupportedOp
+        If there are no images of four dimensions, or a window has no extent.
+    """
+    x, y = signature.input(0), signature.outputs[0]
+    if x is None or y is None or len(x.shape) != 4 or len(y.shape) != 4:
+        raise refused(signature, "its operands are no images of four dimensions")
+    if min(taps, stride, dilation) < 1:
+        raise refused(signature, "its windows have no extent or do not move")
+    extent = (taps - 1) * dilation + 1
+    size, made = x.shape[axis], y.shape[axis]
+    before = 0
+    if signature.attributes.get("padding", _SAME) == _SAME:
+        # `ComputePadding`: of an odd number the larger part is behind.
+        before = max((-(-size // stride) - 1) * stride + extent - size, 0) // 2
+    return Side(size, made, taps, stride, dilation, before)
+
+
+class Rows(NamedTuple):
+    """A block of rows of one image of the result."""
+
+    image: int
+    start: int
+    stop: int
+
+
+class Border:
+    """
+    Copies of rows of the image with a border, from which windows are read.
+
+    Parameters
+    ----------
+    fill : number
+        The content of the border.
+    offset : number
+        Addend to each element of the image.
+    """
+
+    def __init__(
+        self, image: Tensor, rows: Side, columns: Side, dtype: Any, fill: float, offset: float
+    ) -> None:
+        self.image, self.rows, self.columns = image, rows, columns
+        self.dtype = np.dtype(dtype)
+        self._fill, self._offset = fill, self.dtype.type(offset)
+
+    def shape(self, count: int) -> tuple[int, int, int]:
+        """Return the shape of the copy for ``count`` rows of the result."""
+        return (
+            self.rows.padded(count),
+            self.columns.padded(self.columns.made),
+            self.image.shape[3],
+        )
+
+    def scratch(self, count: int) -> int:
+        """Return the bytes of the copy for ``count`` rows of the result."""
+        return scratch_bytes(self.shape(count), self.dtype)
+
+    def array(self, count: int, scratch: Scratch) -> np.ndarray:
+        """Return the memory of the copy."""
+        return scratch.array(self.shape(count), self.dtype)
+
+    def load(self, x: np.ndarray, copy: np.ndarray, block: Rows) -> Run:
+        """Return a function that writes the copy for a block of rows."""
+        first = block.start * self.rows.stride - self.rows.before
+        count = self.rows.padded(block.stop - block.start)
+        top, bottom = max(first, 0), min(first + count, self.rows.size)
+        left = self.columns.before
+        right = min(copy.shape[1] - left, self.columns.size)
+        target = copy[:count]
+        source = x[block.image, top : max(bottom, top), :right]
+        inner = target[top - first : top - first + len(source), left : left + right]
+        is_whole = inner.shape == target.shape
+        fill, offset = self._fill, self._offset
+
+        def load() -> None:
+            if not is_whole:
+                target.fill(fill)
+            np.add(source, offset, out=inner, casting="unsafe")
+
+        return load
+
+    def windows(self, copy: np.ndarray, count: int) -> np.ndarray:
+        """Return the copy as ``(rows, columns, taps down, taps across, channels)``."""
+        down, across, item = copy.strides
+        rows, columns = self.rows, self.columns
+        return as_strided(
+            copy,
+            (count, columns.made, rows.taps, columns.taps, self.image.shape[3]),
+            (
+                down * rows.stride,
+                across * columns.stride,
+                down * rows.dilation,
+                across * columns.dilation,
+                item,
+            ),
+            writeable=False,
+        )
+
+
+def blocks(images: int, rows: int, length: int) -> Iterator[Rows]:
+    """Yield blocks of at most ``length`` rows, in the order of memory."""
+    for image in range(images):
+        for start in range(0, rows, length):
+            yield Rows(image, start, min(start + length, rows))
+
+
+def row_counts(rows: int, columns: int) -> list[int]:
+    """Return numbers of rows that can be made at a time: the largest first."""
+    counts = {min(rows, max(1, elements // max(columns, 1))) for elements in (1024, 256, 64, 1)}
+    return sorted(counts, reverse=True)
+
+
+def is_empty(signature: Signature) -> bool:
+    """Whether there is nothing to compute."""
+    y = signature.outputs[0]
+    return y is None or prod(y.shape) == 0

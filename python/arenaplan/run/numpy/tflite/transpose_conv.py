@@ -1,0 +1,183 @@
+"""``TRANSPOSE_CONV``: each pixel of the image is added to a window of the result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from arenaplan.graph import Choice
+from arenaplan.run.numpy.kernels.pieces import operand, result
+from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
+from arenaplan.run.numpy.tflite.images import is_empty
+from arenaplan.run.numpy.tflite.real import Finish
+from arenaplan.run.numpy.tflite.rescale import Rescale
+from arenaplan.run.numpy.tflite.tflite_conv import (
+    channel_multipliers,
+    check_operands,
+    exact_float,
+)
+from arenaplan.run.numpy.tflite.tflite_facts import (
+    DOMAIN,
+    FLOAT,
+    activation_range,
+    constant_operand,
+    encoding,
+    refused,
+)
+from arenaplan.run.numpy.tflite.tflite_products import in_turn
+
+_WEIGHTS, _IMAGE, _BIAS = 1, 2, 3
+
+
+class _Scatter:
+    """The operands, and the parts of the result that each tap adds to."""
+
+    def __init__(self, signature: Signature) -> None:
+        x, y = signature.input(_IMAGE), signature.outputs[0]
+        if x is None or y is None or len(x.shape) != 4 or len(y.shape) != 4:
+            raise refused(signature, "its operands are no images of four dimensions")
+        self.signature, self.image, self.made = signature, x, y
+        self.is_real = x.dtype == FLOAT
+        self.weights = constant_operand(signature, _WEIGHTS)
+        # The first input is the shape of the result.
+        check_operands(_moved(signature))
+        self.offset = 0 if self.is_real else -encoding(signature, _IMAGE).zero
+        self.dtype = FLOAT if self.is_real else exact_float(self.weights, self.offset, x.dtype)
+        attributes = signature.attributes
+        self.strides = (attributes["stride_h"], attributes["stride_w"])
+        if min(self.strides) < 1:
+            raise refused(signature, "its windows do not move")
+        self.before = [0, 0]
+        if attributes.get("padding", 0) == 0:
+            for at, stride in enumerate(self.strides):
+                size, taps = y.shape[1 + at], self.weights.shape[1 + at]
+                self.before[at] = max((-(-size // stride) - 1) * stride + taps - size, 0) // 2
+
+    def scratch(self) -> int:
+        """Return the bytes for one image."""
+        _, height, width, depth = self.image.shape
+        channels = self.made.shape[3]
+        size = scratch_bytes(self.made.shape[1:], self.dtype)
+        size += scratch_bytes((height * width, channels), self.dtype)
+        if not self.is_real:
+            size += scratch_bytes((height * width, depth), self.dtype)
+            size += Rescale.scratch(channels, self.made.shape[1] * self.made.shape[2])
+        return size
+
+    def parts(self, row: int, column: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """Return which pixels a tap has a place for, and where in the result."""
+        taken, placed = [], []
+        for at, tap in enumerate((row, column)):
+            size, made, stride = self.image.shape[1 + at], self.made.shape[1 + at], self.strides[at]
+            shift = tap - self.before[at]
+            first = max(-(shift // stride), 0)
+            stop = max(min(size, (made - 1 - shift) // stride + 1), first)
+            taken.append(slice(first, stop))
+            start = first * stride + shift
+            end = start + (stop - first - 1) * stride + 1 if stop > first else start
+            placed.append(slice(start, end, stride))
+        return tuple(taken), tuple(placed)
+
+    def bind(self, step: Step) -> list[Run]:
+        """Return functions that make one image after the other."""
+        x, y, scratch = operand(step, _IMAGE), result(step), step.scratch()
+        images, height, width, depth = x.shape
+        channels = y.shape[3]
+        sums = scratch.array(y.shape[1:], self.dtype)
+        products = scratch.array((height * width, channels), self.dtype)
+        runs: list[Run] = []
+        if self.is_real:
+            finish = Finish(self.signature, _BIAS)
+            for image in range(images):
+                runs.append(self._real(x[image], sums, products.reshape(height, width, channels)))
+                runs.append(finish.run(sums, y[image]))
+            return runs
+        copy = scratch.array((height * width, depth), self.dtype)
+        rescale = self._rescale()
+        for image in range(images):
+            runs.append(self._integer(x[image].reshape(copy.shape), copy, sums, products))
+            flat = y[image].reshape(-1, channels)
+            runs.extend(rescale.bind(sums.reshape(-1, channels), flat, scratch.rest()))
+        return runs
+
+    def _integer(
+        self, x: np.ndarray, copy: np.ndarray, sums: np.ndarray, products: np.ndarray
+    ) -> Run:
+        """Return a function that adds up exact sums, one tap after the other."""
+        _, height, width, _ = self.image.shape
+        weights = self.weights.astype(self.dtype)
+        _, down, across, _ = weights.shape
+        shaped = products.reshape(height, width, -1)
+        offset = self.dtype.type(self.offset)
+        taps = []
+        for row, column in np.ndindex(down, across):
+            taken, placed = self.parts(row, column)
+            taps.append(
+                (np.ascontiguousarray(weights[:, row, column].T), shaped[taken], sums[placed])
+            )
+
+        def run() -> None:
+            np.add(x, offset, out=copy, casting="unsafe")
+            sums.fill(0)
+            for matrix, source, target in taps:
+                np.matmul(copy, matrix, out=products)
+                np.add(target, source, out=target)
+
+        return run
+
+    def _real(self, x: np.ndarray, sums: np.ndarray, products: np.ndarray) -> Run:
+        """
+        Return a function that adds product by product.
+
+        The source goes through the image, so that an element of the result gets the products of the
+        last tap first; those of one pixel come channel by channel.
+        """
+        _, down, across, depth = self.weights.shape
+        work = []
+        for row, column in [(r, c) for r in range(down)[::-1] for c in range(across)[::-1]]:
+            taken, placed = self.parts(row, column)
+            for channel in range(depth):
+                weights = np.ascontiguousarray(self.weights[:, row, column, channel])
+                pixels = x[..., channel, None]
+                work.append((pixels[taken], weights, products[taken], sums[placed]))
+
+        def run() -> None:
+            sums.fill(0)
+            for pixels, weights, product, target in work:
+                np.multiply(pixels, weights, out=product)
+                np.add(target, product, out=target)
+
+        return run
+
+    def _rescale(self) -> Rescale:
+        """Return the last part."""
+        signature = self.signature
+        y = encoding(signature, 0, "output")
+        multipliers = channel_multipliers(
+            signature,
+            encoding(signature, _IMAGE),
+            encoding(signature, _WEIGHTS),
+            y,
+            self.made.shape[3],
+        )
+        has_bias = signature.input(_BIAS) is not None
+        bias = constant_operand(signature, _BIAS) if has_bias else None
+        bounds = activation_range(signature, y)
+        return Rescale(multipliers, bias, y.zero, bounds, wide=self.image.dtype == np.int16)
+
+
+def _moved(signature: Signature) -> Signature:
+    """Return the signature of a convolution with the same operands."""
+    return replace(signature, inputs=(signature.inputs[_IMAGE], signature.inputs[_WEIGHTS]))
+
+
+def _choices(signature: Signature) -> list[list[Choice]]:
+    """Return the workspace for one image."""
+    return [] if is_empty(signature) else [[Choice(_Scatter(signature).scratch(), 1.0)]]
+
+
+@kernel("TRANSPOSE_CONV", domain=DOMAIN, workspace=_choices)
+def transpose_conv(step: Step) -> Run | None:
+    """Make one image after the other."""
+    return None if is_empty(step.signature) else in_turn(_Scatter(step.signature).bind(step))

@@ -1,0 +1,512 @@
+"""
+Tiles: running members of a group on one part of their operands.
+
+Values inside of a group live in *registers*: scratch memory for one tile, or the tile's
+part of the output. NumPy copies whole operands that overlap its output in part, so two
+arrays of one call are the same memory or share no byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from arenaplan.graph import Choice
+from arenaplan.graph.ops.boxes import Box, Uncuttable, box_shape, whole
+from arenaplan.run.numpy.chains import Chain, channel_operands
+from arenaplan.run.numpy.cuts import cut_operands
+from arenaplan.run.numpy.groups import Member
+from arenaplan.run.numpy.registry import (
+    Run,
+    Scratch,
+    Signature,
+    Step,
+    Tensor,
+    attributed,
+    scratch_bytes,
+)
+
+OUT = -1
+"""The register that is the tile's part of the output."""
+
+
+# -- where values are ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Places of the results of members that run one after another."""
+
+    members: tuple[Member, ...]
+    """Members that compute: the others are views."""
+    output: Tensor
+    """The result of the last of them."""
+    roots: Mapping[int, int]
+    """Per value that is made by showing another one: that one."""
+    home: Mapping[int, int]
+    """Register of each value."""
+    registers: tuple[int, ...]
+    """Size of each register in bytes, for all of the output at once."""
+    source: int | None
+    """A value from outside that is there at the start of each tile."""
+    chain: Chain | None
+    """A program for all members, if there is one: it needs no scratch memory."""
+
+    @property
+    def has_registers(self) -> bool:
+        """Whether values need scratch memory."""
+        return any(True for _ in self._scratch_registers())
+
+    def register_bytes(self, count: int) -> int:
+        """Return the scratch memory of all registers for a tile of ``count`` output elements."""
+        total = max(prod(self.output.shape), 1)
+        return sum(self._size(register, count, total) for register in self._scratch_registers())
+
+    def _scratch_registers(self) -> Iterator[int]:
+        """Yield the registers for which scratch memory is needed."""
+        if self.chain is not None:
+            return
+        given = None if self.source is None else self.home[self.source]
+        yield from (at for at in range(len(self.registers)) if at != given)
+
+    def _size(self, register: int, count: int, total: int) -> int:
+        return -(-self.registers[register] * count // (64 * total)) * 64
+
+    def sizes(self, parts: Parts) -> dict[int, int]:
+        """Return the size of every register that needs memory for some parts."""
+        found = dict.fromkeys(self._scratch_registers(), 0)
+        for member, box, _ in parts:
+            register = self.home.get(member.value)
+            if register in found:
+                size = scratch_bytes(box_shape(box), made_by(member).dtype)
+                found[register] = max(found[register], size)
+        return found
+
+
+def lay_out(
+    members: Sequence[Member],
+    output: int,
+    taken: frozenset[int] = frozenset(),
+    source: tuple[int, Tensor] | None = None,
+    *,
+    scattered: bool = False,
+) -> Layout:
+    """
+    Give every value that members make a register.
+
+    Parameters
+    ----------
+    members : sequence of Member
+        In execution order.
+    output : int
+        The value that is wanted.
+    taken : set of int
+        Values that are in the memory of the output.
+    source : (int, Tensor), optional
+        A value that is made outside for each tile.
+    scattered : bool, default False
+        Whether a tile of the output is in many places in memory, so that working there
+        is slow.
+    """
+    tensors = {m.value: made_by(m) for m in members} | (dict([source]) if source else {})
+    roots: dict[int, int] = {}
+    for member in members:
+        shown = member.inputs[0] if member.is_free else None
+        shown = roots.get(shown, shown) if shown is not None else None
+        if shown is not None and member.value != output and shown not in taken:
+            roots[member.value] = shown
+    work = tuple(member for member in members if member.value not in roots)
+    assigner = _Assigner(work, output, taken, tensors, roots, scattered)
+    if source:
+        assigner.place(source[0], -1)
+    for step, member in enumerate(work):
+        assigner.place(member.value, step)
+    return Layout(
+        work,
+        tensors[output],
+        roots,
+        assigner.home,
+        tuple(assigner.registers),
+        None if source is None else source[0],
+        None if roots else _chain_of(work, output),
+    )
+
+
+def _chain_of(members: Sequence[Member], output: int) -> Chain | None:
+    """Return a program for all members, if the compiled kernel has one."""
+    if not members or members[-1].value != output:
+        return None
+    chain = Chain(made_by(members[-1]).shape)
+    for member in members:
+        if member.slot or not chain.append(member.value, member.signature, member.inputs):
+            return None
+    return chain if chain.fits(output) else None
+
+
+class _Assigner:
+    """Assigns registers to values, in the order in which they are made."""
+
+    def __init__(
+        self,
+        work: Sequence[Member],
+        output: int,
+        taken: frozenset[int],
+        tensors: Mapping[int, Tensor],
+        roots: Mapping[int, int],
+        scattered: bool,
+    ) -> None:
+        self.work, self.output, self.taken, self.tensors = work, output, taken, tensors
+        self.scattered = scattered
+        self.reads: dict[int, list[tuple[int, int]]] = {}
+        """Per value, the steps and positions at which it is read."""
+        for step, member in enumerate(work):
+            for position, value in member.reads():
+                self.reads.setdefault(roots.get(value, value), []).append((step, position))
+        self.home: dict[int, int] = {}
+        self.registers: list[int] = []
+        self.holds: dict[int, int] = {}
+        """Per register, the value that is in it."""
+
+    def place(self, value: int, step: int) -> None:
+        """Give the value that is made at ``step`` a register."""
+        for register, held in list(self.holds.items()):
+            if self._last(held) < step:
+                del self.holds[register]
+        register = self._choose(value, step)
+        self.home[value] = register
+        self.holds[register] = value
+
+    def _choose(self, value: int, step: int) -> int:
+        if value == self.output or (not self.scattered and self._may_be_output(value, step)):
+            return OUT
+        size = self.tensors[value].bytes
+        for register, held in self.holds.items():
+            if register != OUT and self._overwrites(value, held, step):
+                return register
+        free = [at for at in range(len(self.registers)) if at not in self.holds]
+        if not free:
+            self.registers.append(size)
+            return len(self.registers) - 1
+        register = min(free, key=lambda at: (abs(self.registers[at] - size), at))
+        self.registers[register] = max(self.registers[register], size)
+        return register
+
+    def _last(self, value: int) -> int:
+        return max((step for step, _ in self.reads.get(value, ())), default=-1)
+
+    def _positions(self, value: int, step: int) -> set[int]:
+        """Return the positions at which a step reads a value."""
+        return {position for at, position in self.reads.get(value, ()) if at == step}
+
+    def _overwrites(self, value: int, held: int, step: int) -> bool:
+        """Whether the result of ``step`` may be where ``held`` is, which the step reads last."""
+        a, b = self.tensors[value], self.tensors[held]
+        return (
+            self._last(held) == step
+            and (a.bytes, a.dtype) == (b.bytes, b.dtype)
+            and self._positions(held, step) <= self.work[step].overwrites
+        )
+
+    def _may_be_output(self, value: int, step: int) -> bool:
+        made, wanted = self.tensors[value], self.tensors[self.output]
+        if (made.bytes, made.dtype) != (wanted.bytes, wanted.dtype):
+            return False
+        if OUT in self.holds and (step < 0 or not self._overwrites(value, self.holds[OUT], step)):
+            return False
+        last = len(self.work) - 1
+        if not self._positions(value, last) <= self.work[last].overwrites:
+            return False
+        for held in self.taken:
+            if self._last(held) > step:
+                return False
+            if self._last(held) == step and not (
+                step >= 0 and self._positions(held, step) <= self.work[step].overwrites
+            ):
+                return False
+        return True
+
+
+def made_by(member: Member) -> Tensor:
+    """Return shape and element type of a member's result."""
+    tensor = member.signature.outputs[member.slot]
+    assert tensor is not None, "a member makes one value"
+    return tensor
+
+
+# -- parts of members ---------------------------------------------------------------------
+
+
+Parts = list["tuple[Member, Box, list[Box | None]]"]
+"""Per member the part that it makes, and those of its operands that it needs."""
+
+
+def cut(members: Sequence[Member], output: int, box: Box, source: int | None = None) -> Parts:
+    """
+    Return the part of each value that one part of the output needs.
+
+    Of a ``source``, which is made outside, it must be the same part.
+
+    Raises
+    ------
+    Uncuttable
+        If a member cannot make its part alone, or has to make two.
+    """
+    inside = {output, *(member.value for member in members)}
+    wanted: dict[int, Box] = {output: box}
+    parts: Parts = []
+    for member in reversed(members):
+        own = wanted[member.value]
+        operands = _operand_boxes(member, own)
+        for position, value in member.reads():
+            part = operands[position]
+            if value in inside or value == source:
+                needed = whole(_shape_of(member, position)) if part is None else part
+                if wanted.setdefault(value, needed) != needed:
+                    raise Uncuttable
+        parts.append((member, own, operands))
+    if source is not None and wanted.get(source, box) != box:
+        raise Uncuttable
+    parts.reverse()
+    return parts
+
+
+def _shape_of(member: Member, position: int) -> tuple[int, ...]:
+    """Return the shape of an input of a member."""
+    tensor = member.signature.inputs[position]
+    assert tensor is not None, "it is read"
+    return tensor.shape
+
+
+def _operand_boxes(member: Member, box: Box) -> list[Box | None]:
+    """Return the parts of its inputs that a member needs."""
+    if box == whole(made_by(member).shape):
+        return [None] * len(member.inputs)
+    if member.kernel.cut is None or member.slot:
+        raise Uncuttable
+    return cut_operands(member.kernel.cut, member.signature, box)
+
+
+def part_signature(member: Member, box: Box, operands: Sequence[Box | None]) -> Signature:
+    """Return the facts about a member that makes only a part of its result."""
+    signature = member.signature
+    if box == whole(made_by(member).shape):
+        return signature
+    inputs = tuple(
+        tensor if part is None or tensor is None else Tensor(box_shape(part), tensor.dtype)
+        for tensor, part in zip(signature.inputs, operands, strict=True)
+    )
+    outputs = tuple(
+        None if tensor is None else Tensor(box_shape(box), tensor.dtype)
+        for tensor in signature.outputs
+    )
+    attributes = signature.attributes
+    if member.kernel.cut is not None and member.kernel.cut.attributes is not None:
+        attributes = member.kernel.cut.attributes(signature, box)
+    constant = tuple(
+        load if part is None or load is None else partial(_part_of, load, part)
+        for load, part in zip(signature.constant, operands, strict=True)
+    )
+    return replace(
+        signature, attributes=attributes, inputs=inputs, outputs=outputs, constant=constant
+    )
+
+
+def part_of(array: np.ndarray, part: Box) -> np.ndarray:
+    """Return a part of an array as a view, which an array without dimensions has as well."""
+    place: tuple[Any, ...] = (*part, ...)
+    view: np.ndarray = array[place]
+    return view
+
+
+def _part_of(load: Callable[[], np.ndarray], part: Box) -> np.ndarray:
+    return part_of(load(), part)
+
+
+# -- scratch memory of kernels ----------------------------------------------------------------
+
+
+Slots = Sequence[Sequence[Choice]]
+"""A kernel's own workspaces, each with its choices."""
+
+
+def kernel_slots(member: Member, signature: Signature) -> Slots:
+    """Return the workspaces that a kernel needs for itself."""
+    declare = member.kernel.workspace
+    return [] if declare is None else declare(signature)
+
+
+def part_slots(parts: Parts) -> list[Slots]:
+    """Return the workspaces that the kernels of a tile need for themselves."""
+    return [
+        kernel_slots(member, part_signature(member, box, operands)) if member.has_scratch else []
+        for member, box, operands in parts
+    ]
+
+
+def best_within(choices: Sequence[Choice], limit: int) -> Choice:
+    """Return the cheapest choice within a limit, or the smallest one."""
+    within = [choice for choice in choices if choice.bytes <= limit]
+    if within:
+        return min(within, key=lambda choice: (choice.cost, choice.bytes))
+    return min(choices, key=lambda choice: choice.bytes)
+
+
+def slots_bytes(kernels: Sequence[Slots], limit: int) -> int:
+    """Return the scratch memory that kernels need, one after another, each at its best."""
+    sizes = ((best_within(slot, limit).bytes for slot in slots) for slots in kernels)
+    return max(
+        (sum(scratch_bytes((size,), np.uint8) for size in each) for each in sizes), default=0
+    )
+
+
+# -- binding -----------------------------------------------------------------------------------
+
+Kept = dict["tuple[object, ...]", "dict[str, np.ndarray]"]
+"""Per member and parts of its constants, the prepared data of its kernel."""
+
+
+def _constants(member: Member, operands: Sequence[Box | None]) -> tuple[object, ...]:
+    """Return a key for the parts of its constants that a member needs."""
+    found: list[object] = [member.value]
+    for part, load in zip(operands, member.signature.constant, strict=True):
+        if load is not None:
+            found.append(None if part is None else tuple((p.start, p.stop) for p in part))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One part of the output, and the memory to make it with."""
+
+    box: Box
+    output: np.ndarray
+    """The part of the output."""
+    source: np.ndarray | None = None
+    """The same part of the layout's source."""
+
+
+def bind(
+    layout: Layout,
+    members: Sequence[Member],
+    tile: Tile,
+    arrays: Mapping[int, np.ndarray],
+    scratch: Scratch,
+    limit: int,
+    kept: Kept | None = None,
+) -> list[Run]:
+    """
+    Return a function that makes one tile of a group's output.
+
+    Parameters
+    ----------
+    members : sequence of Member
+        Those that the layout is of.
+    arrays : mapping of int to array
+        Memory of every value from outside.
+    scratch : Scratch
+        Memory for registers and kernels, which the next tile may use as well.
+    limit : int
+        Bytes that each of a kernel's own workspaces may have, if it can.
+    kept : dict, optional
+        Prepared data of kernels from constants, for other tiles.
+    """
+    output = layout.members[-1].value if layout.members else layout.source
+    assert output is not None
+    all_parts = cut(members, output, tile.box, layout.source)
+    parts = {member.value: (box, operands) for member, box, operands in all_parts}
+    if layout.chain is not None:
+        return [_chain_run(layout.chain, layout, parts, tile, arrays)]
+    scratch = scratch.rest()
+    memory = {
+        register: scratch.array((size,), np.uint8)
+        for register, size in layout.sizes(all_parts).items()
+    }
+    found: dict[int, np.ndarray] = {}
+    if layout.source is not None:
+        assert tile.source is not None
+        found[layout.source] = tile.source
+    runs: list[Run] = []
+    for member in layout.members:
+        box, operands = parts[member.value]
+        inputs: list[np.ndarray | None] = [None] * len(member.inputs)
+        for position, value in member.reads():
+            part = operands[position]
+            root = layout.roots.get(value, value)
+            shape = _shape_of(member, position)
+            if root in found:
+                shape = shape if part is None else box_shape(part)
+                inputs[position] = _in_shape(found[root], shape)
+            else:
+                array = _in_shape(arrays[root], shape)
+                inputs[position] = array if part is None else part_of(array, part)
+        made = made_by(member)
+        register = layout.home[member.value]
+        shape = box_shape(box)
+        if register == OUT:
+            array = _in_shape(tile.output, shape)
+        elif layout.source is not None and register == layout.home[layout.source]:
+            array = found[layout.source]
+        else:
+            size = prod(shape) * made.dtype.itemsize
+            array = memory[register][:size].view(made.dtype).reshape(shape)
+        found[member.value] = array
+        signature = part_signature(member, box, operands)
+        before = {} if kept is None else kept.setdefault(_constants(member, operands), {})
+        run = _prepared(member, signature, inputs, array, scratch, limit, before)
+        if run is not None:
+            runs.append(run)
+    return runs
+
+
+def _chain_run(
+    chain: Chain,
+    layout: Layout,
+    parts: Mapping[int, tuple[Box, list[Box | None]]],
+    tile: Tile,
+    arrays: Mapping[int, np.ndarray],
+) -> Run:
+    """Return a function that makes one tile by the program for all members."""
+    operands: dict[object, np.ndarray] = {}
+    for member in layout.members:
+        box, boxes = parts[member.value]
+        rank = len(made_by(member).shape)
+        for key, vector in channel_operands(member.value, member.signature, rank).items():
+            operands[key] = vector[box[1]]
+        for position, value in member.reads():
+            if value == layout.source:
+                assert tile.source is not None
+                operands[value] = tile.source
+            elif value in chain.loads:
+                array, part = _in_shape(arrays[value], _shape_of(member, position)), boxes[position]
+                operands[value] = array if part is None else part_of(array, part)
+    return chain.bind(layout.members[-1].value, operands, tile.output)
+
+
+def _in_shape(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    return array if array.shape == shape else array.reshape(shape)
+
+
+def _prepared(
+    member: Member,
+    signature: Signature,
+    inputs: Sequence[np.ndarray | None],
+    output: np.ndarray,
+    scratch: Scratch,
+    limit: int,
+    kept: dict[str, np.ndarray],
+) -> Run | None:
+    """Return a function that runs a member's kernel on parts of its operands."""
+    free = scratch.rest()
+    # A tile of another size than those that were looked at might do best with more.
+    workspaces = tuple(
+        free.array((best_within(slot, min(limit, free.left)).bytes,), np.uint8)
+        for slot in kernel_slots(member, signature)
+    )
+    outputs = tuple(output if at == member.slot else None for at in range(len(signature.outputs)))
+    step = Step(signature, tuple(inputs), outputs, workspaces, kept=kept)
+    return attributed(member.kernel.prepare, step, signature)

@@ -1,0 +1,358 @@
+"""
+The leases of a server: who has which bytes, and who waits for some.
+
+One memory holds all runs and sessions, so their sum cannot exceed it. A run has a range near the
+bottom, the states of a session have one at the top. Runs are served in the order of arrival, and so
+are sessions. A session that waits for other sessions keeps no run waiting; one that waits for runs
+reserves its place, so that no later run takes bytes of it.
+
+Places of runs are few, since an executor is prepared for one place. The memory is divided into
+*lanes*, each large enough for every model; a smaller model has places at multiples of its size in
+each lane. As many lanes as workers serve any mix of models at once: all other runs lie in one lane
+each, so a lane is free. With fewer lanes, a model takes any gap.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from arenaplan.base.errors import ArenaState
+from arenaplan.run.server.pages import Pages, Range
+
+
+class Signal:
+    """A signal that one thread waits for; in less time than :class:`threading.Event` takes."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Let the thread go on; more than once does no harm."""
+        with suppress(RuntimeError):  # The lock is released by now.
+            self._lock.release()
+
+    def wait(self, timeout: float | None) -> None:
+        """Wait for the signal, or the end of the time."""
+        if timeout is None:
+            self._lock.acquire()
+        else:
+            self._lock.acquire(timeout=min(max(timeout, 0), threading.TIMEOUT_MAX))
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """A wish for memory: of a run, or of the states of a session."""
+
+    size: int
+    """Bytes."""
+    signal: Callable[[], object]
+    """Called from any thread, once the request has a lease, or will have none: it was refused
+    or withdrawn."""
+    prepared: Collection[int] = ()
+    """First bytes of the places where the executor of the run is prepared."""
+    is_session: bool = False
+    lease: Range | None = None
+    is_refused: bool = False
+    has_left: bool = False
+
+
+@dataclass(slots=True)
+class Counts:
+    """Numbers of all requests so far."""
+
+    leases: int = 0
+    reused: int = 0
+    waits: int = 0
+    refused: int = 0
+    peak_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Numbers of one moment."""
+
+    leased_bytes: int
+    free_bytes: int
+    running: int
+    sessions: int
+    waiting: int
+    counts: Counts = field(default_factory=Counts)
+
+
+class Book:
+    """
+    The leases, and the queue.
+
+    Changes are posted, and applied by the thread that has the lock, in the order in which they
+    were posted. So a change never waits: finalizers may post, in a thread that has the lock.
+
+    Parameters
+    ----------
+    pages : Pages
+        The memory.
+    lane : int
+        Bytes of the largest run.
+    unit : int
+        Alignment of every range.
+    workers : int
+        Most runs at a time.
+    keep : int
+        Most bytes that stay resident when they are free.
+    """
+
+    def __init__(self, pages: Pages, lane: int, unit: int, workers: int, keep: int) -> None:
+        self._pages, self._unit, self._workers, self._keep = pages, unit, workers, keep
+        self._lane = max(self._up(lane), unit)
+        self._lock = threading.Lock()
+        self._owner = 0
+        self._posted: deque[tuple[Callable[[Request], None], Request]] = deque()
+        self._signals: deque[Request] = deque()
+        # Dictionaries are ordered sets, and changing them twice does no harm.
+        self._queue: dict[Request, None] = {}
+        self._waiting_sessions: dict[Request, None] = {}
+        self._runs: dict[Request, Range] = {}
+        self._sessions: dict[Request, Range] = {}
+        self._top = pages.size
+        """End of the memory that runs may use."""
+        self._counts = Counts()
+        self._is_closed = False
+        self._idle = threading.Event()
+
+    # -- changes -----------------------------------------------------------------------
+
+    def enter(self, request: Request) -> None:
+        """Put a request at the end of the queue; it may have its lease at once."""
+        self._post(self._enqueue, request)
+
+    def leave(self, request: Request) -> None:
+        """Take a request out of the queue, or its lease back; more than once does no harm."""
+        self._post(self._remove, request)
+
+    def withdraw(self, request: Request) -> None:
+        """Take a request out of the queue, unless it has its lease by now."""
+        self._post(self._forget, request)
+
+    def refuse(self, request: Request) -> None:
+        """Take a request that waited too long out of the queue, unless it has its lease by now."""
+        with self._held():
+            if request.lease is None and not request.is_refused and not request.has_left:
+                self._counts.refused += 1
+                self._forget(request)
+
+    def trim(self, keep: int) -> int:
+        """Give memory that is free to the system, and return how many bytes."""
+        with self._held():
+            return self._pages.give_back(self._taken(), keep)
+
+    def close(self) -> None:
+        """Refuse all that wait or come, and wait for the end of all runs."""
+        with self._held():
+            self._is_closed = True
+            for request in [*self._queue, *self._waiting_sessions]:
+                self._turn_down(request)
+        self._idle.wait()
+
+    def moment(self) -> Moment:
+        """Return the numbers of this moment."""
+        with self._held():
+            leased = sum(each.bytes for each in self._taken())
+            return Moment(
+                leased,
+                max(self._pages.used_bytes - leased, 0),
+                len(self._runs),
+                len(self._sessions),
+                len(self._queue) + len(self._waiting_sessions),
+                Counts(
+                    self._counts.leases,
+                    self._counts.reused,
+                    self._counts.waits,
+                    self._counts.refused,
+                    self._counts.peak_bytes,
+                ),
+            )
+
+    @property
+    def room_for_sessions(self) -> int:
+        """Most bytes that sessions can have together: every model has room beside them."""
+        return max(0, self._pages.size - self._lane)
+
+    # -- the lock ----------------------------------------------------------------------
+
+    def _post(self, change: Callable[[Request], None], request: Request) -> None:
+        self._posted.append((change, request))
+        while self._posted:
+            # The thread that has the lock looks for posts after it let go, so none is forgotten.
+            if not self._lock.acquire(blocking=False):
+                return
+            self._work()
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Have the lock, after all that was posted is applied."""
+        if self._owner == threading.get_ident():
+            yield  # A finalizer, which ran in the middle of a change.
+            return
+        self._lock.acquire()
+        self._work(release=False)
+        try:
+            yield
+        finally:
+            self._work()
+        while self._posted and self._lock.acquire(blocking=False):
+            self._work()
+
+    def _work(self, *, release: bool = True) -> None:
+        """Apply what was posted, with the lock, and let go of it."""
+        try:
+            self._owner = threading.get_ident()
+            entered = []
+            while self._posted:
+                # An interrupt may come anywhere: what was begun is done again.
+                change, request = self._posted[0]
+                change(request)
+                entered.append(request)
+                self._posted.popleft()
+            self._grant()
+            if self._queue or self._waiting_sessions:
+                waiting = self._queue.keys() | self._waiting_sessions.keys()
+                self._counts.waits += sum(request in waiting for request in entered)
+            if self._is_closed and not self._runs:
+                self._idle.set()
+        except BaseException:
+            release = True
+            raise
+        finally:
+            if release:
+                self._owner = 0
+                self._lock.release()
+        while release and self._signals:
+            try:
+                request = self._signals.popleft()
+            except IndexError:
+                break
+            request.signal()
+
+    # -- with the lock -----------------------------------------------------------------
+
+    def _enqueue(self, request: Request) -> None:
+        if self._is_closed:
+            self._turn_down(request)
+        elif not request.has_left and request.lease is None:
+            (self._waiting_sessions if request.is_session else self._queue)[request] = None
+
+    def _turn_down(self, request: Request) -> None:
+        self._queue.pop(request, None)
+        self._waiting_sessions.pop(request, None)
+        request.is_refused = True
+        self._signals.append(request)
+
+    def _forget(self, request: Request) -> None:
+        if request.lease is None and not request.is_refused and not request.has_left:
+            request.has_left = True
+            self._queue.pop(request, None)
+            self._waiting_sessions.pop(request, None)
+            self._signals.append(request)
+
+    def _remove(self, request: Request) -> None:
+        request.has_left = True
+        self._queue.pop(request, None)
+        self._waiting_sessions.pop(request, None)
+        self._sessions.pop(request, None)
+        self._runs.pop(request, None)
+        request.lease = None
+        if self._pages.used_bytes > self._keep:
+            self._pages.give_back(self._taken(), self._keep)
+
+    def _grant(self) -> None:
+        """Give leases to those that are next."""
+        if not self._queue and not self._waiting_sessions:
+            return
+        self._top = min((e.start for e in self._sessions.values()), default=self._pages.size)
+        for request in list(self._waiting_sessions):
+            place = self._session_place(request)
+            if place is None:
+                break  # Until a session ends.
+            if any(map(place.overlaps, self._runs.values())):
+                self._top = place.start  # These runs are the last ones there.
+                break
+            self._lend(request, place)
+            self._waiting_sessions.pop(request, None)
+            self._top = min(self._top, place.start)
+        granted = []
+        for request in self._queue:
+            place = self._place(request)
+            if place is None:
+                break
+            self._lend(request, place)
+            granted.append(request)
+        for request in granted:
+            self._queue.pop(request, None)
+
+    def _lend(self, request: Request, place: Range) -> None:
+        self._pages.use(place)
+        (self._sessions if request.is_session else self._runs)[request] = place
+        self._counts.leases += 1
+        self._counts.reused += place.start in request.prepared
+        self._counts.peak_bytes = max(self._counts.peak_bytes, self._pages.used_bytes)
+        request.lease = place
+        self._signals.append(request)
+
+    # -- places ------------------------------------------------------------------------
+
+    def _up(self, number: int) -> int:
+        """Return the next multiple of the unit."""
+        return -(-number // self._unit) * self._unit
+
+    def _taken(self) -> list[Range]:
+        return sorted([*self._runs.values(), *self._sessions.values()])
+
+    def _place(self, request: Request) -> Range | None:
+        """Return where a run may be now, if anywhere: first where it is prepared."""
+        if len(self._runs) >= self._workers:
+            return None
+        size, top = request.size, self._top
+        for start in sorted(request.prepared):
+            place = Range(start, start + size)
+            if place.stop <= top and not any(map(place.overlaps, self._runs.values())):
+                return place
+        taken = sorted(self._runs.values())
+        stride = self._up(max(size, 1))
+        for lane in range(0, top, self._lane):
+            found = _first_fit(size, stride, Range(lane, min(lane + self._lane, top)), taken)
+            if found is not None:
+                return found
+        return _first_fit(size, self._unit, Range(0, top), taken)
+
+    def _session_place(self, request: Request) -> Range | None:
+        """Return where the states of a session may be: as high as possible, above one lane."""
+        top = self._pages.size
+        for each in reversed([Range(0, self._lane), *sorted(self._sessions.values())]):
+            start = (top - request.size) // self._unit * self._unit
+            if start >= each.stop:
+                return Range(start, start + request.size)
+            top = min(top, each.start)
+        return None
+
+
+def _first_fit(size: int, stride: int, within: Range, taken: Sequence[Range]) -> Range | None:
+    """Return the lowest place at a multiple of a stride that no range overlaps."""
+    start = within.start
+    for each in taken:
+        if start + size <= each.start:
+            break
+        if each.stop > start:
+            start += -(-(each.stop - start) // stride) * stride
+    place = Range(start, start + size)
+    return place if place.stop <= within.stop else None
+
+
+def closed() -> ArenaState:
+    """Return the error of a server that is closed."""
+    return ArenaState("the server is closed")

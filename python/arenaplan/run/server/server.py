@@ -1,0 +1,544 @@
+"""
+Many models, many threads, one memory: a server leases a range of it to each run.
+
+The memory is one mapping of at most ``cap`` bytes, so the arenas of all runs cannot exceed the cap.
+Runs that fit side by side run side by side, and models that exclude each other share bytes. See
+:mod:`arenaplan.run.server.book` for the places and the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from arenaplan.base.errors import InvalidOption, LeaseTooLarge, PlannerError, PoolBusy
+from arenaplan.base.quoting import listed, quoted
+from arenaplan.planner.plan_options import whole_number
+from arenaplan.planner.spaces import parse_size
+from arenaplan.run.dynamic.shapes import RangeBind
+from arenaplan.run.server.book import Book, Request, Signal, closed
+from arenaplan.run.server.pages import Pages
+from arenaplan.run.server.saved import Saved
+from arenaplan.run.server.served_model import Entry, Served, ServedModel, Work
+from arenaplan.run.server.session import Session, state_bytes
+from arenaplan.run.server.statistics import ServerStatistics
+from arenaplan.run.server.tasks import TaskRun, wake
+
+_ALIGNMENT = 64
+"""Alignment of every lease, at least: a cache line."""
+_SHAPES = 16
+"""Shapes of a model that can stay prepared for each worker, unless the caller says otherwise."""
+
+
+class Server:
+    """
+    Runs several models for any number of threads and tasks, in one memory below a cap.
+
+    Each run leases as many bytes as the model needs at the shape of its inputs. Requests that find
+    no memory, or ``workers`` runs, wait in the order of arrival. Results have the bits of a run
+    alone.
+
+    Parameters
+    ----------
+    models : mapping of str to Graph, PlanFamily, path, bytes or callable
+        Models by name. Graphs and model files are planned for the target ``"numpy"``.
+    bind : mapping of str to mapping, optional
+        For model files with symbolic dimensions, by name of the model: the sizes, as for
+        :func:`plan_family`.
+    plans : mapping of str to Model, Plan or path, optional
+        Plans that were made before, by name of the model: nothing is searched for it. ``arenaplan
+        plan model.onnx --target numpy -o model.plan.json`` writes such a file, with ``--bind
+        batch=1..32`` for several shapes. Each plan is checked against the graph of the model.
+    cap : int or str
+        Most bytes of all arenas together, such as ``"256MiB"``. Weights, inputs and outputs are
+        not part of it.
+    workers : int, optional
+        Most runs at a time; by default the number of cores that the process may use.
+    keep : int or str, optional
+        Most bytes of free memory that stay resident. Others are given back to the system after
+        each run. All stay if left out.
+    prepared : int, optional
+        Most executors that stay prepared; beyond, the one whose last run is longest ago is
+        forgotten. By default, two for each worker and each shape of a model, of up to 16 shapes.
+        Each has kernels with some hundred bytes per node and tile; weights are shared.
+
+    Raises
+    ------
+    LeaseTooLarge
+        If a model needs more bytes than the cap.
+    ArenaCommitError
+        If the system has no such memory.
+    UnsupportedOp, UnsupportedDtype, RankTooLarge
+        If a node cannot be run. Every model is prepared once, at its largest shape.
+    PlannerError
+        As :func:`load`, :func:`plan` and :func:`plan_family`; the message names the model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x = graph.input("x", (3,))
+    >>> (y,) = graph.node("Neg", [x], [("y", (3,), "float32")])
+    >>> graph.output(y)
+    >>> with ap.Server({"negate": graph}, cap="1MiB", workers=4) as server:
+    ...     server.run("negate", {"x": np.array([1, 2, 3], np.float32)}, timeout=0.5)
+    {'y': array([-1., -2., -3.], dtype=float32)}
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, Served],
+        *,
+        cap: int | str,
+        bind: Mapping[str, RangeBind] | None = None,
+        plans: Mapping[str, Saved] | None = None,
+        workers: int | None = None,
+        keep: int | str | None = None,
+        prepared: int | None = None,
+    ) -> None:
+        self.cap = _bytes(cap, "cap", least=1)
+        """Most bytes of all arenas together."""
+        self.workers = _cores() if workers is None else whole_number(workers, "workers")
+        """Most runs at a time."""
+        if self.workers < 1:
+            raise InvalidOption(f"option workers: at least one run at a time, not {workers}")
+        named: dict[str, Mapping[str, object]] = {"bind": bind or {}, "plans": plans or {}}
+        for option, given in named.items():
+            unknown = sorted(set(given).difference(models))
+            if unknown:
+                raise InvalidOption(
+                    f"option {option}: there is no model {quoted(unknown[0])}, "
+                    f"only {listed(models)}"
+                )
+        if prepared is not None and whole_number(prepared, "prepared") < 1:
+            raise InvalidOption(f"option prepared: at least one executor, not {prepared}")
+        self._models = {
+            name: ServedModel(name, model, (bind or {}).get(name), (plans or {}).get(name))
+            for name, model in models.items()
+        }
+        for name, model in self._models.items():
+            if model.size > self.cap:
+                raise LeaseTooLarge(
+                    f"model {quoted(name)} needs {model.size:,} bytes, "
+                    f"more than the cap of {self.cap:,} bytes"
+                )
+        shapes = sum(min(model.shapes, _SHAPES) for model in self._models.values())
+        self._most = 2 * self.workers * max(shapes, 1) if prepared is None else prepared
+        self._keep = self.cap if keep is None else _bytes(keep, "keep", least=0)
+        self._unit = max([_ALIGNMENT, *(model.alignment for model in self._models.values())])
+        self._lane = max([1, *(model.size for model in self._models.values())])
+        lane = -(-self._lane // self._unit) * self._unit
+        has_states = any(model.largest.states for model in self._models.values())
+        self._pages = Pages(self.cap if has_states else min(self.cap, lane * self.workers))
+        self._order: OrderedDict[tuple[Entry, int], ServedModel] = OrderedDict()
+        self._preparations = self._evicted = 0
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._is_closed = False
+        self._begin()
+        for model in self._models.values():
+            with model.naming():
+                model.largest.resident(0, self._pages.bytes)
+            self._used(model, model.largest, 0)
+        self._preparations = len(self._models)
+        _SERVERS.add(self)
+
+    def _begin(self) -> None:
+        """Begin with no leases: at first, and in a fork, which has none of its parent's."""
+        self._process = os.getpid()
+        self._book = Book(self._pages, self._lane, self._unit, self.workers, self._keep)
+        self._preparing = threading.RLock()
+        self._ordering = threading.RLock()
+        self._threads: ThreadPoolExecutor | None = None
+        for model in self._models.values():
+            model.renew()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._is_closed else ""
+        return f"Server({listed(self._models)}; cap {self.cap} bytes{state})"
+
+    @property
+    def models(self) -> list[str]:
+        """Names of the models."""
+        return list(self._models)
+
+    # -- runs --------------------------------------------------------------------------
+
+    def run(
+        self, name: str, inputs: Mapping[str, ArrayLike], *, timeout: float | None = None
+    ) -> dict[str, np.ndarray]:
+        """
+        Compute the outputs of a model; any thread may call this at any time.
+
+        The calling thread does the work. Inputs are checked before the run waits for memory.
+        States of the model, if it has any, are zeros: see :meth:`session`.
+
+        Parameters
+        ----------
+        name : str
+            Name of the model.
+        inputs : mapping of str to array_like
+            One array per input, of any shape that was planned.
+        timeout : float, optional
+            Most seconds to wait for the lease; no limit if left out.
+
+        Returns
+        -------
+        dict of str to array
+            One array per output.
+
+        Raises
+        ------
+        InputMismatch
+            If an input is missing, unknown, or of another shape or type.
+        PoolBusy
+            If others have the memory, or run, for longer than ``timeout``.
+        ArenaState
+            If the server is closed.
+        InvalidOption
+            If there is no such model.
+        KernelError
+            If a step failed, with the original exception as cause. No other run is affected.
+        """
+        return self._run(self._model(name), inputs, timeout, None)
+
+    async def run_async(
+        self, name: str, inputs: Mapping[str, ArrayLike], *, timeout: float | None = None
+    ) -> dict[str, np.ndarray]:
+        """
+        Compute the outputs of a model, for asyncio.
+
+        No thread waits for the lease; one of ``workers`` threads of the server does the work. A
+        task that is cancelled leaves the queue. A run that has begun ends nevertheless, and gives
+        its lease back then. Parameters, results and errors are those of :meth:`run`.
+        """
+        return await self._run_async(self._model(name), inputs, timeout, None)
+
+    def session(self, name: str, *, timeout: float | None = None) -> Session:
+        """
+        Return a session: states of a model for one client, which survive between runs.
+
+        The states are in the server's memory, and count against the cap, until the session is
+        closed. Sessions never take the room that the largest model needs.
+
+        Parameters
+        ----------
+        name : str
+            Name of the model.
+        timeout : float, optional
+            Most seconds to wait for memory; no limit if left out.
+
+        Raises
+        ------
+        LeaseTooLarge
+            If the states do not fit the cap beside the largest model.
+        PoolBusy
+            If others have the memory for longer than ``timeout``.
+        ArenaState
+            If the server is closed.
+        InvalidOption
+            If there is no such model.
+        """
+        event = Signal()
+        model, request = self._wanted_session(name, event.set)
+        try:
+            self._wait(model, request, event, timeout)
+            return self._opened(model, request)
+        except BaseException:
+            self._book.leave(request)
+            raise
+
+    async def session_async(self, name: str, *, timeout: float | None = None) -> Session:
+        """
+        Return a session, for asyncio.
+
+        As :meth:`session`, but no thread waits: a task that would block its loop could wait for
+        runs of other tasks for ever.
+        """
+        model, request = self._wanted_session(name, lambda: None)
+        try:
+            await self._wait_async(model, request, timeout)
+            return self._opened(model, request)
+        except BaseException:
+            self._book.leave(request)
+            raise
+
+    # -- the rest ----------------------------------------------------------------------
+
+    def statistics(self) -> ServerStatistics:
+        """Return the numbers of this moment."""
+        moment = self._book.moment()
+        return ServerStatistics(
+            leased_bytes=moment.leased_bytes,
+            free_bytes=moment.free_bytes,
+            peak_bytes=moment.counts.peak_bytes,
+            leases=moment.counts.leases,
+            reused=moment.counts.reused,
+            prepared=len(self._order),
+            preparations=self._preparations,
+            evicted=self._evicted,
+            waits=moment.counts.waits,
+            refused=moment.counts.refused,
+            waiting=moment.waiting,
+            running=moment.running,
+            sessions=moment.sessions,
+        )
+
+    def trim(self, keep: int | str = 0) -> int:
+        """
+        Give free memory back to the system until at most ``keep`` bytes of it are resident.
+
+        Returns
+        -------
+        int
+            Bytes that were given back, in whole pages; 0 where the system cannot do that.
+        """
+        return self._book.trim(_bytes(keep, "keep", least=0))
+
+    def close(self) -> None:
+        """
+        Refuse requests that wait or come, wait for the runs that have begun, and free the memory.
+
+        Sessions end with the server. To close it twice does no harm.
+        """
+        self._is_closed = True
+        self._book.close()
+        if self._threads is not None:
+            self._threads.shutdown()
+        for session in list(self._sessions):
+            session.close()
+        with self._ordering:
+            self._order.clear()
+        for model in self._models.values():
+            model.close()
+        # The traceback of an error may have views: then the last of them frees the memory.
+        self._pages.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    # -- one request -------------------------------------------------------------------
+
+    def _model(self, name: str) -> ServedModel:
+        if self._is_closed:
+            raise closed()
+        try:
+            return self._models[name]
+        except KeyError:
+            known = listed(self._models) or "none"
+            raise InvalidOption(
+                f"the server has no model {quoted(str(name))}, only {known}"
+            ) from None
+
+    def _wanted_session(
+        self, name: str, signal: Callable[[], object]
+    ) -> tuple[ServedModel, Request]:
+        """Return a model, and a request for its states."""
+        model = self._model(name)
+        size, room = state_bytes(model.largest), self._book.room_for_sessions
+        if size > room:
+            raise LeaseTooLarge(
+                f"the states of model {quoted(name)} need {size:,} bytes; beside the largest "
+                f"model, the cap of {self.cap:,} bytes leaves {room:,}"
+            )
+        return model, Request(size, signal, is_session=True)
+
+    def _opened(self, model: ServedModel, request: Request) -> Session:
+        """Return the session of a request that has its lease."""
+        assert request.lease is not None
+        memory = self._pages.bytes[request.lease.start : request.lease.stop]
+        session = Session(self, model, self._book, request, memory)
+        self._sessions.add(session)
+        return session
+
+    def _run(
+        self,
+        model: ServedModel,
+        inputs: Mapping[str, ArrayLike],
+        timeout: float | None,
+        session: Session | None,
+    ) -> dict[str, np.ndarray]:
+        work = model.work(model.entry(inputs), inputs)
+        if session is not None:
+            session._begin()
+        event = Signal()
+        request = Request(work.entry.size, event.set, work.entry.residents)
+        try:
+            self._wait(model, request, event, timeout)
+            return self._perform(model, work, request, session)
+        finally:
+            self._finish(model, work.entry, request, session)
+
+    async def _run_async(
+        self,
+        model: ServedModel,
+        inputs: Mapping[str, ArrayLike],
+        timeout: float | None,
+        session: Session | None,
+    ) -> dict[str, np.ndarray]:
+        # The graph of a shape that is new is imported, which takes some milliseconds.
+        known = model.find(inputs)
+        entry = await asyncio.to_thread(model.entry, inputs) if known is None else known
+        work = model.work(entry, inputs)
+        if session is not None:
+            session._begin()
+        run = TaskRun(self, model, work, session, asyncio.get_running_loop())
+        request = run.request
+        future = asyncio.wrap_future(run.outcome)
+        try:
+            self._book.enter(request)
+            if timeout is not None:
+                await asyncio.wait([future], timeout=max(timeout, 0))
+                self._book.refuse(request)  # It has its lease by now, or gets none.
+            return await future
+        except GeneratorExit:  # The loop is gone.
+            self._book.withdraw(request)
+            raise
+        except BaseException:
+            self._book.withdraw(request)
+            if not future.cancel() and not future.cancelled():
+                future.exception()  # Nobody else will ask for it.
+            raise
+
+    def _wait(
+        self, model: ServedModel, request: Request, event: Signal, timeout: float | None
+    ) -> None:
+        """Enter a request, wait for its lease, and raise if there is none in time."""
+        self._book.enter(request)
+        if request.lease is None and not request.is_refused:
+            event.wait(timeout)
+        self._check(model, request)
+
+    async def _wait_async(
+        self, model: ServedModel, request: Request, timeout: float | None
+    ) -> None:
+        """Enter a request, wait for its lease, and raise if there is none in time."""
+        loop = asyncio.get_running_loop()
+        woken = loop.create_future()
+        request.signal = partial(wake, loop, woken, partial(self._book.leave, request))
+        self._book.enter(request)
+        if request.lease is None and not request.is_refused:
+            await asyncio.wait([woken], timeout=None if timeout is None else max(timeout, 0))
+        self._check(model, request)
+
+    def _check(self, model: ServedModel, request: Request) -> None:
+        """Raise unless a request has its lease by now."""
+        if request.lease is None:
+            self._book.refuse(request)
+        if request.lease is not None:
+            return
+        raise self._refusal(model, request)
+
+    def _refusal(self, model: ServedModel, request: Request) -> PlannerError:
+        """Return the error of a request that got no lease."""
+        if request.is_refused:
+            return closed()
+        leased = self._book.moment().leased_bytes
+        kind = "a session" if request.is_session else "a run"
+        return PoolBusy(
+            f"{kind} of model {quoted(model.name)} needs {request.size:,} bytes and is refused: "
+            f"{leased:,} of {self.cap:,} bytes are leased, and nobody gave enough back in time"
+        )
+
+    def _perform(
+        self, model: ServedModel, work: Work, request: Request, session: Session | None
+    ) -> dict[str, np.ndarray]:
+        """Run a model in the memory that was leased for it."""
+        assert request.lease is not None
+        start = request.lease.start
+        resident = work.entry.residents.get(start)
+        if resident is None:
+            # One at a time: preparing is mostly Python, and graphs have caches.
+            with self._preparing:
+                resident = work.entry.resident(start, self._pages.bytes)
+                self._preparations += 1
+        self._used(model, work.entry, start)
+        states = None if session is None else session._states_for(work.entry)
+        return resident.run(work.inputs, states)
+
+    def _used(self, model: ServedModel, entry: Entry, start: int) -> None:
+        """Note the use of a prepared executor, and forget those that were used long ago."""
+        with self._ordering:
+            self._order[entry, start] = model
+            self._order.move_to_end((entry, start))
+            while len(self._order) > self._most:
+                (oldest, place), its = self._order.popitem(last=False)
+                oldest.residents.pop(place, None)
+                self._evicted += 1
+                if not oldest.residents:
+                    its.forget(oldest)
+
+    def _finish(
+        self, model: ServedModel, entry: Entry, request: Request, session: Session | None
+    ) -> None:
+        """Take a request back, whatever became of it."""
+        if session is not None:
+            session._end()
+        self._book.leave(request)
+        if not entry.residents:
+            model.forget(entry)
+
+    def _pool(self) -> ThreadPoolExecutor:
+        """Return the threads for runs of tasks."""
+        with self._ordering:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(self.workers, "arenaplan")
+            return self._threads
+
+
+def _bytes(number: int | str, what: str, *, least: int) -> int:
+    """Return a number of bytes that was given as a number or as a text."""
+    size = parse_size(number) if isinstance(number, str) else whole_number(number, what)
+    if not least <= size < 1 << 63:
+        raise InvalidOption(f"option {what}: {number} is no number of bytes from {least}")
+    return size
+
+
+def _cores() -> int:
+    """Return the number of cores that the process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
+
+
+def _begin_anew() -> None:
+    """Let the servers of a fork begin without the leases, threads and locks of the parent."""
+    for server in list(_SERVERS):
+        server._begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)

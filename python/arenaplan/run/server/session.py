@@ -1,0 +1,156 @@
+"""Sessions: the states of a model, such as a cache of keys and values, for one client."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from arenaplan.base.errors import ArenaBusy, ArenaState, InputMismatch
+from arenaplan.base.quoting import listed, quoted
+from arenaplan.run.numpy.signatures import byte_size
+from arenaplan.run.numpy.steps import array_at
+from arenaplan.run.server.book import Book, Request
+
+if TYPE_CHECKING:
+    from arenaplan.run.server.served_model import Entry, ServedModel, States
+    from arenaplan.run.server.server import Server
+
+_ALIGNMENT = 64
+
+
+def state_bytes(entry: Entry) -> int:
+    """Return the bytes of the states of one session."""
+    return sum(-(-byte_size(v) // _ALIGNMENT) * _ALIGNMENT for v in entry.states.values())
+
+
+class Session:
+    """
+    The states of one model for one client, made by :meth:`Server.session`.
+
+    States are zeros at first, and keep their content from one run to the next; no run outside of
+    the session reads or writes them. A run that fails leaves them as they were. They are part of
+    the server's memory until the session is closed.
+
+    A run needs memory besides, which it leases as others do: the session has none between runs.
+    """
+
+    def __init__(
+        self, server: Server, model: ServedModel, book: Book, request: Request, memory: np.ndarray
+    ) -> None:
+        self._server, self._model, self._book, self._request = server, model, book, request
+        self._process = os.getpid()
+        self._busy = threading.Lock()
+        self._closing = False
+        self._states: States = {}
+        entry, start = model.largest, 0
+        memory[:] = 0
+        for name, value in entry.states.items():
+            size = byte_size(value)
+            self._states[name] = array_at(entry.graph, value.index, memory[start : start + size])
+            start += -(-size // _ALIGNMENT) * _ALIGNMENT
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._closing else ""
+        return f"Session({quoted(self._model.name)}, {len(self._states)} states{state})"
+
+    @property
+    def states(self) -> States:
+        """
+        Copies of the states, by name.
+
+        Raises
+        ------
+        ArenaState
+            If the session is closed.
+        ArenaBusy
+            If a run has the states.
+        """
+        self._begin()
+        try:
+            return {name: array.copy() for name, array in self._states.items()}
+        finally:
+            self._end()
+
+    def run(
+        self, inputs: Mapping[str, ArrayLike], *, timeout: float | None = None
+    ) -> dict[str, np.ndarray]:
+        """
+        Compute the model's outputs, and new states: :meth:`Server.run`, with these states.
+
+        Raises
+        ------
+        ArenaState
+            If the session or the server is closed.
+        ArenaBusy
+            If another run of the session has not ended.
+        PlannerError
+            As :meth:`Server.run`.
+        """
+        return self._server._run(self._model, inputs, timeout, self)
+
+    async def run_async(
+        self, inputs: Mapping[str, ArrayLike], *, timeout: float | None = None
+    ) -> dict[str, np.ndarray]:
+        """Compute as :meth:`run`, for asyncio: see :meth:`Server.run_async`."""
+        return await self._server._run_async(self._model, inputs, timeout, self)
+
+    def close(self) -> None:
+        """Give the memory back, after the run that is going on, if any; twice does no harm."""
+        self._closing = True
+        if self._busy.acquire(blocking=False):
+            self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # One that was not made, or is of another process, has nothing to give back.
+        if getattr(self, "_process", None) == os.getpid():
+            self._book.leave(self._request)
+
+    # -- for the server ----------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Reserve the states for one run."""
+        if self._process != os.getpid():
+            raise ArenaState(f"the session is one of process {self._process}")
+        if not self._busy.acquire(blocking=False):
+            raise ArenaBusy("another run of the session has its states")
+        if self._closing:
+            self._end()
+            raise ArenaState("the session is closed")
+
+    def _end(self) -> None:
+        """Let others use the states, or nobody any more."""
+        if self._closing:
+            self._states = {}
+            self._book.leave(self._request)
+        self._busy.release()
+        if self._closing and self._states and self._busy.acquire(blocking=False):
+            self._end()  # It was closed in between.
+
+    def _states_for(self, entry: Entry) -> States:
+        """Return the states for a run at one shape, which must have the same ones."""
+        for name, value in entry.states.items():
+            known = self._states.get(name)
+            if known is None or known.shape != value.shape:
+                have = listed(f"{n} {a.shape}" for n, a in self._states.items())
+                raise InputMismatch(
+                    f"at the shape of these inputs, state {quoted(name)} has the shape "
+                    f"{value.shape}; the session has {have}"
+                )
+        return self._states

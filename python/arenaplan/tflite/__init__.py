@@ -1,0 +1,1 @@
+"""TensorFlow Lite: files, the memory of its runtime, rewrites, and proofs of rewrites."""

@@ -1,0 +1,49 @@
+"""The check of a proof file: a new proof of the same files must say the same."""
+
+from __future__ import annotations
+
+from arenaplan.base.errors import ProofStale
+from arenaplan.tflite.proving.facts import read_pair
+from arenaplan.tflite.proving.proof_document import compare, read_document
+from arenaplan.tflite.proving.prover import Proof, proven
+from arenaplan.tflite.reader.tflite_model import Source
+
+
+def check_proof(text: bytes | str, original: Source, rewritten: Source) -> Proof:
+    """
+    Check a proof file against both models.
+
+    Parameters
+    ----------
+    text : bytes or str
+        Content of the proof file.
+    original, rewritten : path or bytes
+        The models.
+
+    Returns
+    -------
+    Proof
+        A new proof, equal to the given one.
+
+    Raises
+    ------
+    ProofStale
+        If the proof is of other files, or does not say what a new proof says.
+    ProofCorrupt, ProofVersion
+        If the text is no proof of this version.
+    PlannerError
+        As :func:`prove`.
+    """
+    given = read_document(text)
+    sides = read_pair(original, rewritten)
+    for what, side in zip(("original", "rewritten"), sides, strict=True):
+        entry = given.get(what)
+        said = entry.get("sha256") if isinstance(entry, dict) else None
+        if said != side.sha256:
+            raise ProofStale(
+                f"the proof is of another file: the {what} has SHA-256 {side.sha256}, "
+                f"the proof says {said!r:.80}"
+            )
+    fresh = proven(*sides)
+    compare(given, fresh.document)
+    return fresh

@@ -1,0 +1,500 @@
+"""
+Derivation of every tensor of a rewritten graph from the tensors of the original.
+
+The original is evaluated first: its inputs and the results of its operators get numbers, element
+by element, and moves pass numbers on. The rewritten graph is evaluated after that with nothing but
+those numbers: every operator must be justified by a rule, or the proof ends.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from arenaplan.base.errors import NotProven, UndefinedValue, UnsupportedModel
+from arenaplan.tflite.proving import proof_pointwise, proof_windows
+from arenaplan.tflite.proving.elements import (
+    DOUBT,
+    MOST_ELEMENTS,
+    Elements,
+    Names,
+    place,
+    values_of,
+)
+from arenaplan.tflite.proving.facts import Fact, Graph, Key, Operation
+from arenaplan.tflite.proving.guess import Index
+from arenaplan.tflite.proving.proof_moves import Move, NotAMove, move_of
+from arenaplan.tflite.proving.proof_pointwise import Pointwise, pointwise_of
+from arenaplan.tflite.proving.proof_windows import Window, window_of
+
+Rule: TypeAlias = Literal["same", "window", "elements", "move"]
+
+_MOST_COMPARED: Final = 8
+"""Calls of the original that a message can be about."""
+
+
+class Justified(NamedTuple):
+    """An operator and the rule that justifies it."""
+
+    operator: int
+    rule: Rule
+    original: int | None
+    """The operator of the original with the same parameters; ``None`` for moves."""
+    move: Move | None
+
+
+@dataclass(slots=True)
+class Known:
+    """The elements of the tensors of a graph."""
+
+    graph: Graph
+    names: Names
+    is_rewritten: bool = False
+    elements: dict[int, Elements] = field(default_factory=dict)
+    written: set[int] = field(default_factory=set)
+    _indexes: dict[int, Index] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        count = sum(fact.count for fact in self.graph.tensors if not fact.is_constant)
+        if count > MOST_ELEMENTS:
+            raise UnsupportedModel(
+                f"the tensors of subgraph {self.graph.index} have {count:,} elements; a proof "
+                f"covers {MOST_ELEMENTS:,} at most"
+            )
+
+    def of(self, number: int, operation: Operation | None = None) -> Elements:
+        """
+        Return the elements of a tensor.
+
+        Raises
+        ------
+        UndefinedValue, NotProven
+            If nothing has written the tensor.
+        """
+        if number not in self.elements:
+            fact = self.graph.tensors[number]
+            if not fact.is_constant:
+                reader = "the end of the graph" if operation is None else operation.text()
+                kind = NotProven if self.is_rewritten else UndefinedValue
+                raise kind(f"{fact.text()} is read by {reader} before it is written")
+            found = values_of(fact.content, fact.type, fact.shape)
+            if found is None:
+                found = self.names.content(fact.key, fact.name, fact.shape)
+            self.elements[number] = found
+        return self.elements[number]
+
+    def index(self, number: int) -> Index:
+        """Return the places of the elements of a tensor."""
+        if number not in self._indexes:
+            self._indexes[number] = Index(self.of(number))
+        return self._indexes[number]
+
+    def write(self, number: int, elements: Elements, operation: Operation | None) -> None:
+        """Set the elements of a tensor."""
+        fact = self.graph.tensors[number]
+        if number in self.written or fact.is_constant or fact.is_variable:
+            writer = "the caller" if operation is None else operation.text()
+            state = "a constant" if fact.is_constant else "written already"
+            raise NotProven(f"{writer} writes {fact.text()}, which is {state}")
+        self.written.add(number)
+        self.elements[number] = elements
+
+
+@dataclass(slots=True)
+class Original:
+    """The original graph, evaluated, with its operators by their parameters."""
+
+    known: Known
+    windows: dict[Key, list[tuple[int, Window]]] = field(default_factory=dict)
+    pointwise: dict[Key, list[tuple[int, Pointwise]]] = field(default_factory=dict)
+    same: dict[Key, list[int]] = field(default_factory=dict)
+    ordered: list[int] = field(default_factory=list)
+    moves: set[int] = field(default_factory=set)
+    """Operators that only move elements."""
+
+
+def original_of(graph: Graph, names: Names) -> Original:
+    """Return the original graph, evaluated."""
+    known = Known(graph, names)
+    found = Original(known)
+    by_window: dict[Key, list[tuple[int, Window]]] = defaultdict(list)
+    by_element: dict[Key, list[tuple[int, Pointwise]]] = defaultdict(list)
+    by_all: dict[Key, list[int]] = defaultdict(list)
+    for number in graph.inputs:
+        fact = graph.tensors[number]
+        if number not in known.elements and not fact.is_constant:
+            known.write(number, names.fresh(fact.name, fact.shape), None)
+    for operation in graph.operations:
+        moved = _moved(operation, known)
+        window = window_of(operation, graph.tensors)
+        single = pointwise_of(operation, graph.tensors)
+        key = _whole(operation, graph.tensors)
+        if isinstance(moved, str):
+            twin = None if operation.is_ordered else _twin(operation, by_all.get(key, ()), known)
+            for place, number in enumerate(operation.outputs):
+                fact = graph.tensors[number]
+                if fact.is_variable:
+                    continue
+                if twin is not None:
+                    made = known.of(twin.outputs[place])
+                else:
+                    made = _made(operation, known, names.fresh(fact.name, fact.shape))
+                known.write(number, made, operation)
+        else:
+            found.moves.add(operation.index)
+        by_all[key].append(operation.index)
+        if window is not None:
+            by_window[window.key].append((operation.index, window))
+        if single is not None:
+            by_element[single.key].append((operation.index, single))
+        if operation.is_ordered:
+            found.ordered.append(operation.index)
+    found.windows, found.pointwise, found.same = dict(by_window), dict(by_element), dict(by_all)
+    return found
+
+
+def _twin(operation: Operation, others: Sequence[int], known: Known) -> Operation | None:
+    """Return an earlier operator that makes the same of the same operands."""
+    for number in others:
+        twin = known.graph.operations[number]
+        if all(
+            mine is None
+            or theirs is None
+            or known.graph.tensors[mine].is_constant
+            or np.array_equal(known.of(mine), known.of(theirs))
+            for mine, theirs in zip(operation.inputs, twin.inputs, strict=True)
+        ):
+            return twin
+    return None
+
+
+def _made(operation: Operation, known: Known, fresh: Elements) -> Elements:
+    """Return the elements of a result; those that are made of known values alone are constants."""
+    tensors = known.graph.tensors
+    window, single = window_of(operation, tensors), pointwise_of(operation, tensors)
+    blank = None
+    if window is not None and operation.inputs[0] is not None:
+        blank = proof_windows.blank_windows(known.of(operation.inputs[0]), window, known.names)
+    elif single is not None:
+        operands = [known.of(i, operation) for i in operation.inputs if i is not None]
+        blank = proof_pointwise.blank_elements(operands, single, known.names)
+    return fresh if blank is None else np.where(blank < 0, blank, fresh)
+
+
+def _moved(operation: Operation, known: Known) -> Move | str:
+    """Write the results of an operator that only moves elements; else return why it is none."""
+    operands = [
+        None if i is None or known.graph.tensors[i].is_variable else known.of(i, operation)
+        for i in operation.inputs
+    ]
+    if operation.is_ordered:
+        return "it may have a state"
+    try:
+        move = move_of(operation, known.graph.tensors)
+    except NotAMove as error:
+        return str(error)
+    moved = [part for p in move.reads if (part := operands[p]) is not None]
+    for number, elements in zip(operation.outputs, move.applied(moved), strict=True):
+        known.write(number, elements, operation)
+    return move
+
+
+def _whole(operation: Operation, tensors: Sequence[Fact]) -> Key:
+    """Return all that a kernel can see of an operator but the elements that are computed."""
+    head = (operation.name, operation.is_custom, operation.version, operation.options)
+    inputs = tuple(None if i is None else tensors[i].key for i in operation.inputs)
+    outputs = tuple(tensors[i].key for i in operation.outputs)
+    between = tuple(tensors[i].encoding for i in operation.intermediates)
+    return (*head, operation.rest, inputs, outputs, between)
+
+
+class Derivation:
+    """The evaluation of a rewritten graph."""
+
+    def __init__(self, original: Original, graph: Graph) -> None:
+        self.original = original
+        self.known = Known(graph, original.known.names, is_rewritten=True)
+        self.justified: list[Justified] = []
+        self._states: dict[int, int] = {}
+        self._ordered = 0
+
+    def run(self) -> None:
+        """
+        Justify every operator, and compare the outputs.
+
+        Raises
+        ------
+        NotProven
+            If an operator is not justified, or an output is not that of the original.
+        """
+        self._inputs()
+        for operation in self.known.graph.operations:
+            self._operation(operation)
+        if self._ordered < len(self.original.ordered):
+            missing = self.original.known.graph.operations[self.original.ordered[self._ordered]]
+            raise NotProven(f"{missing.text()} of the original has a state, and is missing")
+        self._outputs()
+
+    def _inputs(self) -> None:
+        old, new = self.original.known.graph, self.known.graph
+        _compare_ends("input", old, old.inputs, new, new.inputs)
+        for theirs, mine in zip(old.inputs, new.inputs, strict=True):
+            if not new.tensors[mine].is_constant and mine not in self.known.elements:
+                self.known.write(mine, self.original.known.of(theirs), None)
+            elif not np.array_equal(self.known.of(mine), self.original.known.of(theirs)):
+                raise NotProven(f"{new.tensors[mine].text()} is the input twice")
+
+    def _outputs(self) -> None:
+        old, new = self.original.known.graph, self.known.graph
+        _compare_ends("output", old, old.outputs, new, new.outputs)
+        for theirs, mine in zip(old.outputs, new.outputs, strict=True):
+            if new.tensors[mine].is_variable or old.tensors[theirs].is_variable:
+                if self._states.get(mine) != theirs:
+                    raise NotProven(f"output {new.tensors[mine].text()} is another variable")
+                continue
+            seen, wanted = self.known.of(mine), self.original.known.of(theirs)
+            if not np.array_equal(seen, wanted):
+                raise NotProven(
+                    f"output {new.tensors[mine].text()}: {self._difference(seen, wanted)}"
+                )
+
+    # -- operators ----------------------------------------------------------------------------
+
+    def _operation(self, operation: Operation) -> None:
+        """Justify an operator and write its results."""
+        moved = _moved(operation, self.known)
+        if not isinstance(moved, str):
+            self.justified.append(Justified(operation.index, "move", None, moved))
+            return
+        if operation.is_ordered:
+            self._in_order(operation)
+            return
+        tensors = self.known.graph.tensors
+        for number in self.original.same.get(_whole(operation, tensors), ()):
+            if self._reads_the_same(operation, number):
+                self._take(operation, number)
+                return
+        if self._in_windows(operation) or self._by_elements(operation):
+            return
+        raise NotProven(f"{operation.text()} {self._refused(operation, moved)}")
+
+    def _take(self, operation: Operation, number: int) -> None:
+        """Write the results that an operator of the original makes."""
+        theirs = self.original.known.graph.operations[number]
+        for mine, other in zip(operation.outputs, theirs.outputs, strict=True):
+            if not self.known.graph.tensors[mine].is_variable:
+                self.known.write(mine, self.original.known.of(other), operation)
+        self.justified.append(Justified(operation.index, "same", number, None))
+
+    def _reads_the_same(self, operation: Operation, number: int) -> bool:
+        """Return whether the computed operands are those of an operator of the original."""
+        theirs = self.original.known.graph.operations[number]
+        return all(
+            mine is None
+            or other is None
+            or self.known.graph.tensors[mine].is_constant
+            or np.array_equal(self.known.of(mine), self.original.known.of(other))
+            for mine, other in zip(operation.inputs, theirs.inputs, strict=True)
+        )
+
+    def _in_order(self, operation: Operation) -> None:
+        """Justify an operator with a state: the next one of the original, on the same states."""
+        old = self.original.known.graph
+        if self._ordered >= len(self.original.ordered):
+            raise NotProven(f"{operation.text()} has a state, and the original has none left")
+        number = self.original.ordered[self._ordered]
+        theirs = old.operations[number]
+        if _whole(operation, self.known.graph.tensors) != _whole(theirs, old.tensors):
+            raise NotProven(
+                f"{operation.text()} has a state and comes where the original has {theirs.text()} "
+                "with other parameters"
+            )
+        places = ((operation.inputs, theirs.inputs), (operation.outputs, theirs.outputs))
+        for mine, others in places:
+            for one, other in zip(mine, others, strict=True):
+                if one is None or other is None:
+                    continue
+                fact = self.known.graph.tensors[one]
+                if fact.is_variable:
+                    is_new = one not in self._states and other not in self._states.values()
+                    if not is_new and self._states.get(one) != other:
+                        raise NotProven(f"{operation.text()}: {fact.text()} is another variable")
+                    self._states[one] = other
+                elif mine is operation.inputs and not fact.is_constant:
+                    seen, wanted = self.known.of(one), self.original.known.of(other)
+                    if not np.array_equal(seen, wanted):
+                        raise NotProven(
+                            f"{operation.text()} reads {fact.text()}: "
+                            f"{self._difference(seen, wanted)}"
+                        )
+        self._ordered += 1
+        self._take(operation, number)
+
+    def _in_windows(self, operation: Operation) -> bool:
+        """Justify an operator with windows, if it is a part of one of the original."""
+        tensors = self.known.graph.tensors
+        window = window_of(operation, tensors)
+        if window is None or operation.inputs[0] is None:
+            return False
+        image = self.known.of(operation.inputs[0], operation)
+        best: tuple[proof_windows.Found, int] | None = None
+        for number, theirs in self.original.windows.get(window.key, ()):
+            old = self.original.known.graph.operations[number]
+            if old.inputs[0] is None:
+                continue
+            found = proof_windows.matched(
+                window,
+                theirs,
+                image,
+                self.original.known.index(old.inputs[0]),
+                self.original.known.of(old.inputs[0]),
+                self.original.known.of(old.outputs[0]),
+                operation.index,
+                self.known.names,
+            )
+            if found is not None and (best is None or found.proven > best[0].proven):
+                best = found, number
+        return best is not None and self._partly(operation, "window", *best)
+
+    def _by_elements(self, operation: Operation) -> bool:
+        """Justify an operator that computes element by element, if it is a part of another."""
+        single = pointwise_of(operation, self.known.graph.tensors)
+        if single is None:
+            return False
+        operands = [self.known.of(i, operation) for i in operation.inputs if i is not None]
+        best: tuple[proof_windows.Found, int] | None = None
+        for number, theirs in self.original.pointwise.get(single.key, ()):
+            old = self.original.known.graph.operations[number]
+            sources = [
+                (self.original.known.of(i), self.original.known.index(i))
+                for i in old.inputs
+                if i is not None
+            ]
+            result = self.original.known.of(old.outputs[0])
+            made = proof_pointwise.matched(
+                single, theirs, operands, sources, result, operation.index, self.known.names
+            )
+            if made is None:
+                continue
+            found = proof_windows.Found(made, int((made > DOUBT).sum()))
+            if best is None or found.proven > best[0].proven:
+                best = found, number
+        return best is not None and self._partly(operation, "elements", *best)
+
+    def _partly(
+        self, operation: Operation, rule: Rule, found: proof_windows.Found, number: int
+    ) -> bool:
+        """Write a result that is a part of one of the original."""
+        if not found.proven:
+            doubt = self.known.names.why(int(found.elements.min()))
+            theirs = self.original.known.graph.operations[number]
+            raise NotProven(
+                f"{operation.text()} has the parameters of {theirs.text()} of the original, but no "
+                f"element of its result is one of the original's: {self._reason(doubt.operator)}"
+                f"{doubt.reason}"
+            )
+        self.known.write(operation.outputs[0], found.elements, operation)
+        self.justified.append(Justified(operation.index, rule, number, None))
+        return True
+
+    # -- messages -----------------------------------------------------------------------------
+
+    def _reason(self, operator: int) -> str:
+        """Return the beginning of a reason: the operator, and its result."""
+        operation = self.known.graph.operations[operator]
+        result = self.known.graph.tensors[operation.outputs[0]]
+        return f"{operation.text()}, {result.text()}: "
+
+    def _difference(self, seen: Elements, wanted: Elements) -> str:
+        """Return text for the first element that is not the one of the original."""
+        if seen.shape != wanted.shape:
+            return f"its shape is {seen.shape}, not {wanted.shape}"
+        at = int(np.flatnonzero(seen.ravel() != wanted.ravel())[0])
+        number = int(seen.ravel()[at])
+        text = f"{place(at, seen.shape)} is not {self.known.names.told(int(wanted.ravel()[at]))}"
+        if number > DOUBT:
+            return f"{text}, but {self.known.names.told(number)}"
+        doubt = self.known.names.why(number)
+        return f"{text}: {self._reason(doubt.operator)}{doubt.reason}"
+
+    def _refused(self, operation: Operation, why_no_move: str) -> str:
+        """Return text for why no rule justifies an operator."""
+        old = self.original.known.graph
+        others = [
+            theirs
+            for theirs in old.operations
+            if (theirs.name, theirs.is_custom) == (operation.name, operation.is_custom)
+        ]
+        if not others:
+            return f"is not in the original, and only moves no elements: {why_no_move}"
+        mine = _whole(operation, self.known.graph.tensors)
+        for theirs in others:
+            if _whole(theirs, old.tensors) == mine:
+                for one, other in zip(operation.inputs, theirs.inputs, strict=True):
+                    if one is None or other is None or self.known.graph.tensors[one].is_constant:
+                        continue
+                    seen, wanted = self.known.of(one), self.original.known.of(other)
+                    if not np.array_equal(seen, wanted):
+                        return (
+                            f"is {theirs.text()} of the original on another operand: "
+                            f"{self.known.graph.tensors[one].text()}: "
+                            f"{self._difference(seen, wanted)}"
+                        )
+        parts = [self._unlike(operation, theirs) for theirs in others[:_MOST_COMPARED]]
+        nearest = min(parts, key=len)
+        number = others[parts.index(nearest)].index
+        return (
+            f"is no {operation.name} of the original; from operator {number} there it differs in "
+            f"{', '.join(nearest) or 'shape'} ({why_no_move})"
+        )
+
+    def _unlike(self, operation: Operation, theirs: Operation) -> list[str]:
+        """Return the parameters in which an operator differs from one of the original."""
+        found = []
+        if operation.version != theirs.version:
+            found.append("version")
+        if (operation.options, operation.rest) != (theirs.options, theirs.rest):
+            found.append("options")
+        ends = (
+            ("operand", operation.inputs, theirs.inputs),
+            ("result", operation.outputs, theirs.outputs),
+        )
+        for what, mine, others in ends:
+            if len(mine) != len(others):
+                found.append(f"the number of {what}s")
+                continue
+            for at, (one, other) in enumerate(zip(mine, others, strict=True)):
+                if one is None or other is None:
+                    if one is not other:
+                        found.append(f"{what} {at}")
+                    continue
+                new, old = self.known.graph.tensors[one], self.original.known.graph.tensors[other]
+                if new.encoding != old.encoding:
+                    found.append(f"the type or quantization of {what} {at} ({new.text()})")
+                if new.is_constant != old.is_constant or new.digest != old.digest:
+                    found.append(f"the content of {what} {at} ({new.text()})")
+        return found
+
+
+def _compare_ends(
+    what: str, old: Graph, theirs: Sequence[int], new: Graph, mine: Sequence[int]
+) -> None:
+    """Refuse other inputs or outputs than those of the original."""
+    if len(theirs) != len(mine):
+        raise NotProven(f"the graph has {len(mine)} {what}s, the original has {len(theirs)}")
+    for at, (one, other) in enumerate(zip(mine, theirs, strict=True)):
+        fact, wanted = new.tensors[one], old.tensors[other]
+        same = (
+            fact.name == wanted.name,
+            fact.shape == wanted.shape and fact.signature == wanted.signature,
+            fact.type == wanted.type,
+            fact.quantization == wanted.quantization,
+            fact.is_variable == wanted.is_variable and fact.is_constant == wanted.is_constant,
+        )
+        if not all(same):
+            kind = ("name", "shape", "type", "scale or zero point", "kind")[same.index(False)]
+            raise NotProven(f"{what} {at}, {fact.text()}, has another {kind} than {wanted.text()}")

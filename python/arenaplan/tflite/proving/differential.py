@@ -1,0 +1,260 @@
+"""Runs of both models in installed runtimes, on equal inputs, with outputs compared bit by bit."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from arenaplan.base.choices import RUNTIMES
+from arenaplan.base.errors import InvalidOption, VerificationError
+from arenaplan.tflite.proving.facts import Fact
+from arenaplan.tflite.proving.prover import Proof
+from arenaplan.tflite.reader.schema import DTYPES
+from arenaplan.tflite.reader.tflite_model import Source, parse, read_bytes
+
+_LEAST_ARENA: Final = 1 << 22
+_MOST_ARENA: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A comparison in one runtime."""
+
+    runtime: str
+    """``"tflm"``, or ``"litert"`` with the kernels after a colon."""
+    status: str
+    """``"equal"``, ``"not installed"``, or ``"original does not run"``."""
+    inputs: int = 0
+    """Inputs that were compared."""
+    distinct: int = 0
+    """Different outputs among them: equal outputs prove little if all are the same."""
+    tensors: int = 0
+    """Tensors inside of the rewritten model that were compared with parts of the original's."""
+    note: str = ""
+    """What the runtime said, if it does not run the original."""
+
+
+class _Runner(Protocol):
+    """A model in a runtime."""
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]: ...
+
+    def tensor(self, number: int) -> np.ndarray | None: ...
+
+
+def compared(
+    original: Source,
+    rewritten: Source,
+    proof: Proof,
+    runtimes: Sequence[str] = RUNTIMES,
+    *,
+    inputs: int = 20,
+    seed: int = 0,
+) -> list[Run]:
+    """
+    Run both models on equal inputs.
+
+    Parameters
+    ----------
+    original, rewritten : path or bytes
+        The models.
+    proof : Proof
+        Their proof, which tells which tensors inside can be compared, too.
+    runtimes : sequence of str
+        Of :data:`RUNTIMES`. One that is not installed is reported and left out.
+    inputs : int
+        Inputs of every run: the least and the largest numbers, then random ones.
+    seed : int
+        Seed of the random inputs.
+
+    Raises
+    ------
+    VerificationError
+        If an output or a tensor inside differs, or only the original runs.
+    """
+    data = [read_bytes(source)[0] for source in (original, rewritten)]
+    found = []
+    for runtime in runtimes:
+        if runtime not in RUNTIMES:
+            raise InvalidOption(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
+        for name, make in _makers(runtime):
+            if make is None:
+                found.append(Run(name, "not installed"))
+                continue
+            try:
+                old = make(data[0])
+            except (RuntimeError, ValueError) as error:
+                note = str(error).strip().splitlines()
+                found.append(Run(name, "original does not run", note=note[0] if note else ""))
+                continue
+            try:
+                new = make(data[1])
+            except (RuntimeError, ValueError) as error:
+                raise VerificationError(
+                    f"{name} runs the original, and not the rewritten model: {error}"
+                ) from error
+            found.append(_compared(name, old, new, proof, inputs, seed))
+    return found
+
+
+def _compared(name: str, old: _Runner, new: _Runner, proof: Proof, inputs: int, seed: int) -> Run:
+    """Compare two models in one runtime."""
+    graph = proof.derivations[0].known.graph
+    numbers = np.random.default_rng(seed)
+    outputs: set[bytes] = set()
+    tensors = 0
+    for turn in range(inputs):
+        arrays = [_input(graph.tensors[i], turn, numbers) for i in graph.inputs]
+        wanted, seen = old.run(arrays), new.run(arrays)
+        for at, (one, other) in enumerate(zip(seen, wanted, strict=True)):
+            if one.tobytes() != other.tobytes():
+                raise VerificationError(
+                    f"{name}: output {at} of the rewritten model differs from that of the "
+                    f"original for input {turn} of seed {seed}"
+                )
+        outputs.add(b"".join(array.tobytes() for array in wanted))
+        tensors = _compared_inside(name, old, new, proof, turn)
+    return Run(name, "equal", inputs, len(outputs), tensors)
+
+
+def _compared_inside(name: str, old: _Runner, new: _Runner, proof: Proof, turn: int) -> int:
+    """Compare all tensors inside, if the runtime keeps them; return their number."""
+    derivation = proof.derivations[0]
+    mine, theirs = derivation.known, derivation.original.known
+    size = 1 + max((int(e.max()) for e in theirs.elements.values() if e.size), default=0)
+    bits = np.zeros(size, np.uint64)
+    is_known = np.zeros(size, bool)
+    for number in theirs.written:
+        array = old.tensor(number)
+        if array is None:
+            return 0
+        elements = theirs.elements[number].ravel()
+        inside = elements >= 0
+        bits[elements[inside]] = _bits(array).ravel()[inside]
+        is_known[elements[inside]] = True
+    count = 0
+    for number in sorted(mine.written):
+        array = new.tensor(number)
+        if array is None:
+            continue
+        elements = mine.elements[number].ravel()
+        sure = elements >= 0
+        sure[sure] = is_known[elements[sure]]
+        if (_bits(array).ravel()[sure] != bits[elements[sure]]).any():
+            raise VerificationError(
+                f"{name}: {mine.graph.tensors[number].text()} of the rewritten model differs from "
+                f"the part of the original that it should hold, for input {turn}"
+            )
+        count += 1
+    return count
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    """Return the bits of numbers."""
+    plain = np.ascontiguousarray(array)
+    width = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[plain.itemsize]
+    return plain.reshape(-1).view(width).astype(np.uint64)
+
+
+def _input(fact: Fact, turn: int, numbers: np.random.Generator) -> np.ndarray:
+    """Return an input: the least numbers, the largest, and then random ones."""
+    dtype = np.dtype(DTYPES[fact.type])
+    if dtype.kind == "f":
+        return numbers.standard_normal(fact.shape).astype(dtype)
+    if dtype.kind not in "iu":
+        return numbers.integers(0, 2, fact.shape).astype(dtype)
+    bounds = np.iinfo(dtype)
+    if turn < 2:
+        return np.full(fact.shape, (bounds.min, bounds.max)[turn], dtype)
+    return numbers.integers(bounds.min, bounds.max, fact.shape, dtype, endpoint=True)
+
+
+# -- runtimes ---------------------------------------------------------------------------------
+
+
+def _makers(runtime: str) -> Iterator[tuple[str, Callable[[bytes], _Runner] | None]]:
+    """Yield the kernels of a runtime, and what makes a model for them if it is installed."""
+    if runtime == "tflm":
+        module = _imported("tflite_micro")
+        yield "tflm", None if module is None else lambda data: _Tflm(module.runtime, data)
+        return
+    module = _imported("ai_edge_litert.interpreter")
+    if module is None:
+        yield "litert", None
+        return
+    kinds = module.OpResolverType
+    for name, kind in (
+        ("litert:reference", kinds.BUILTIN_REF),
+        ("litert:builtin", kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES),
+        ("litert:xnnpack", kinds.BUILTIN),
+    ):
+        yield name, _litert(module, kind, keeps=name == "litert:reference")
+
+
+def _litert(module: Any, kind: Any, *, keeps: bool) -> Callable[[bytes], _Runner]:
+    return lambda data: _Litert(module, kind, data, keeps=keeps)
+
+
+def _imported(name: str) -> Any:
+    """Return a module, or None if it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+class _Tflm:
+    """A model in TensorFlow Lite Micro."""
+
+    def __init__(self, runtime: Any, data: bytes) -> None:
+        size = _LEAST_ARENA
+        while True:
+            try:
+                self._interpreter = runtime.Interpreter.from_bytes(data, arena_size=size)
+                break
+            except RuntimeError:
+                if size >= _MOST_ARENA:
+                    raise
+                size *= 8
+        self._outputs = len(parse(data).subgraphs[0].outputs)
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        for at, array in enumerate(inputs):
+            self._interpreter.set_input(array, at)
+        self._interpreter.invoke()
+        return [np.array(self._interpreter.get_output(at)) for at in range(self._outputs)]
+
+    def tensor(self, number: int) -> np.ndarray | None:
+        return None
+
+
+class _Litert:
+    """A model in LiteRT."""
+
+    def __init__(self, module: Any, kind: Any, data: bytes, *, keeps: bool) -> None:
+        self._keeps = keeps
+        self._interpreter = module.Interpreter(
+            model_content=data,
+            experimental_op_resolver_type=kind,
+            experimental_preserve_all_tensors=keeps,
+            num_threads=1,
+        )
+        self._interpreter.allocate_tensors()
+        self._inputs = [entry["index"] for entry in self._interpreter.get_input_details()]
+        self._outputs = [entry["index"] for entry in self._interpreter.get_output_details()]
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        for index, array in zip(self._inputs, inputs, strict=True):
+            self._interpreter.set_tensor(index, array)
+        self._interpreter.invoke()
+        return [self._interpreter.get_tensor(index) for index in self._outputs]
+
+    def tensor(self, number: int) -> np.ndarray | None:
+        if not self._keeps:
+            return None
+        found: np.ndarray = self._interpreter.get_tensor(number)
+        return found

@@ -1,0 +1,129 @@
+"""
+The order in which reference kernels read their operands and write their results.
+
+The reference kernels of TensorFlow Lite Micro for the operators of :data:`IN_ORDER` loop over the
+elements of the result in the order of memory, and read all that an element needs before they write
+it. A result may therefore lie over bytes that no later element needs. Kernels of other sets compute
+several elements at a time, or read ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from arenaplan.tflite.proving.facts import Fact, Operation
+from arenaplan.tflite.proving.guess import Indices
+from arenaplan.tflite.proving.proof_windows import Side, window_of
+
+IN_ORDER: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("ADD", "MUL", "RELU", "RELU6", "SUB"),
+        "one loop over elements: element i of every operand is read, then element i is written",
+    ),
+    **dict.fromkeys(
+        ("AVERAGE_POOL_2D", "DEPTHWISE_CONV_2D", "MAX_POOL_2D"),
+        "loops over rows, columns, channels: the window in one channel is read, then the element "
+        "is written",
+    ),
+    "CONV_2D": "loops over rows, columns, channels: the window in all channels is read for every "
+    "channel of the result, then the element is written",
+}
+"""Operators whose reference kernel is known to work in order, and how."""
+
+_ONE_PLACE: Final = """
+    ABS ADD ADD_N CAST CEIL COS DIV ELU EQUAL EXP FLOOR FLOOR_DIV FLOOR_MOD GREATER GREATER_EQUAL
+    HARD_SWISH LEAKY_RELU LESS LESS_EQUAL LOG LOGICAL_AND LOGICAL_NOT LOGICAL_OR LOGISTIC MAXIMUM
+    MINIMUM MUL NEG NOT_EQUAL PRELU QUANTIZE RELU RELU6 ROUND RSQRT SELECT_V2 SIN SQRT SQUARE
+    SQUARED_DIFFERENCE SUB TANH
+"""
+
+IN_PLACE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        _ONE_PLACE.split(),
+        "element i of an operand with all elements is read for the last time before element i of "
+        "the result is written, also where other operands are broadcast",
+    ),
+    **dict.fromkeys(
+        ("L2_NORMALIZATION", "LOG_SOFTMAX", "SOFTMAX"),
+        "statistics of a row are complete before its first element is written; then element i is "
+        "read before it is written",
+    ),
+}
+"""Operators whose reference kernel may have its result at the address of an operand, and why."""
+
+
+def fits_in_place(operation: Operation, x: Fact, y: Fact) -> bool:
+    """
+    Return whether a result may be at the address of an operand.
+
+    Narrower elements must be single bytes: in C, others may be stored before the wider elements at
+    the same place are loaded.
+    """
+    is_narrower = y.item < x.item
+    return (
+        operation.name in IN_PLACE
+        and not operation.is_custom
+        and len(operation.outputs) == 1
+        and x.count == y.count
+        and y.item <= x.item
+        and (not is_narrower or y.item == 1)
+    )
+
+
+def last_reads(operation: Operation, place: int, tensors: Sequence[Fact]) -> Indices | None:
+    """
+    Return, by element of an operand, the last element of the result that is made from it.
+
+    Parameters
+    ----------
+    operation : Operation
+        An operator.
+    place : int
+        Position of the operand.
+    tensors : sequence of Fact
+        The tensors of the graph.
+
+    Returns
+    -------
+    Indices or None
+        In the order of memory; -1 for elements that are not read. ``None`` if the order in which
+        the kernel works is not known.
+    """
+    number = operation.inputs[place]
+    if number is None or operation.is_custom or operation.name not in IN_ORDER:
+        return None
+    window = window_of(operation, tensors)
+    x, y = tensors[number], tensors[operation.outputs[0]]
+    if window is None:
+        facts = [None if i is None else tensors[i] for i in operation.inputs]
+        # Broadcasting reads elements several times, in an order of its own.
+        is_plain = all(fact is not None and fact.shape == y.shape for fact in facts)
+        is_window = operation.name.endswith("_2D")
+        return np.arange(x.count, dtype=np.int64) if is_plain and not is_window else None
+    if place != 0:
+        return None
+    rows, columns = _last(window.rows), _last(window.columns)
+    images = np.arange(x.shape[0], dtype=np.int64)
+    pixels = (images[:, None] * window.rows.made + rows)[:, :, None] * window.columns.made + columns
+    pixels = np.where((rows[:, None] >= 0) & (columns >= 0), pixels, -1)
+    depth = y.shape[3]
+    if window.reach == "all":
+        own = np.full(x.shape[3], depth - 1, np.int64)
+    else:
+        own = np.arange(x.shape[3], dtype=np.int64) * window.share + window.share - 1
+    found = pixels[:, :, :, None] * depth + own
+    return np.where(pixels[:, :, :, None] >= 0, found, -1).ravel()
+
+
+def _last(side: Side) -> Indices:
+    """Return, by row of the image, the last row of the result whose window sees the row."""
+    found = np.full(side.size, -1, np.int64)
+    made = np.arange(side.made, dtype=np.int64)
+    for tap in range(side.taps):
+        at = side.sees(made, tap)
+        inside = (at >= 0) & (at < side.size)
+        np.maximum.at(found, at[inside], made[inside])
+    return found

@@ -1,0 +1,228 @@
+"""The proof of a rewritten model, from both files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from arenaplan.base.errors import NotProven, PlanMismatch, UnsupportedModel
+from arenaplan.base.quoting import quoted
+from arenaplan.tflite.proving.derive import Derivation, original_of
+from arenaplan.tflite.proving.elements import Names
+from arenaplan.tflite.proving.facts import ONLINE, PLAN, File, read_pair
+from arenaplan.tflite.proving.proof_document import described, to_json
+from arenaplan.tflite.proving.replay import Replayed, replay
+from arenaplan.tflite.reader.tflite_model import Signature, Source
+
+
+@dataclass(frozen=True)
+class Proof:
+    """
+    The proof that a rewritten TFLite model computes what its original computes.
+
+    Attributes
+    ----------
+    document : mapping
+        The proof as the document of ``schema/proof.schema.json``.
+    plan : Replayed or None
+        The plan in the rewritten file, if it has one.
+    """
+
+    document: Mapping[str, Any]
+    plan: Replayed | None
+    derivations: tuple[Derivation, ...]
+
+    @property
+    def rules(self) -> dict[str, int]:
+        """Number of operators by the rule that justifies them."""
+        found: dict[str, int] = {}
+        for derivation in self.derivations:
+            for entry in derivation.justified:
+                found[entry.rule] = found.get(entry.rule, 0) + 1
+        return dict(sorted(found.items()))
+
+    def to_json(self) -> str:
+        """Return the content of a proof file."""
+        return to_json(self.document)
+
+
+def prove(original: Source, rewritten: Source) -> Proof:
+    """
+    Prove that a rewritten TFLite model computes what its original computes.
+
+    Every tensor of the rewritten file is derived from the tensors of the original by the
+    operators of the file, element by element; then the plan in the file, if there is one, is
+    replayed on bytes that know their element. Nothing that the rewriter says is believed.
+
+    Parameters
+    ----------
+    original, rewritten : path or bytes
+        The models.
+
+    Returns
+    -------
+    Proof
+        The proof. Equal files give equal documents.
+
+    Raises
+    ------
+    NotProven
+        If an operator, tensor, input, output, signature or other part is not that of the original.
+    PlanError
+        If the plan in the file would corrupt a run.
+    ModelError
+        If a file is malformed.
+    UnsupportedModel, UnsupportedDtype
+        If a file has parts that no rule covers.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> empty = bytes.fromhex(  # The smallest model: a graph of nothing.
+    ...     "1800000054464c330a000c000400000008000000000000001000000003000000"
+    ...     "04000000010000001000000000000000040004000000000008000000"
+    ... )
+    >>> proof = ap.prove(empty, empty)
+    >>> proof.rules, proof.document["exactness"]
+    ({}, 'bits')
+    >>> ap.check_proof(proof.to_json(), empty, empty).plan is None
+    True
+    """
+    old, new = read_pair(original, rewritten)
+    return proven(old, new)
+
+
+def proven(old: File, new: File) -> Proof:
+    """Return the proof of two files that are read already."""
+    derivations, plan = _derived(old, new)
+    return Proof(described(old, new, derivations, plan), plan, derivations)
+
+
+def proven_plan(original: Source, rewritten: Source) -> Replayed | None:
+    """
+    Prove as :func:`prove`, and return the plan alone, which takes less time.
+
+    Returns
+    -------
+    Replayed or None
+        The plan in the rewritten file, if it has one.
+    """
+    return _derived(*read_pair(original, rewritten))[1]
+
+
+def _derived(old: File, new: File) -> tuple[tuple[Derivation, ...], Replayed | None]:
+    """Derive all subgraphs of a file from those of another, and replay its plan."""
+    _compare_files(old, new)
+    derivations = []
+    for theirs, mine in zip(old.graphs, new.graphs, strict=True):
+        derivation = Derivation(original_of(theirs, Names()), mine)
+        derivation.run()
+        derivations.append(derivation)
+    offsets = new.offsets()
+    plan = None if offsets is None else _replayed(new, derivations[0], offsets)
+    return tuple(derivations), plan
+
+
+def replay_plan(source: Source, offsets: Sequence[int] | None = None) -> Replayed:
+    """
+    Replay a plan for a TFLite model in TensorFlow Lite Micro, byte by byte.
+
+    Parameters
+    ----------
+    source : path or bytes
+        The model.
+    offsets : sequence of int, optional
+        Offset by tensor, of the subgraphs one after the other, -1 where the runtime decides; by
+        default the plan in the file.
+
+    Returns
+    -------
+    Replayed
+        The plan, and the kernels that it is right for.
+
+    Raises
+    ------
+    PlanError
+        If the plan would corrupt a run, or the file has none.
+    NotProven, UnsupportedModel, UnsupportedDtype
+        If the model has parts that no rule covers.
+    ModelError
+        If the file is malformed.
+    """
+    side, twin = read_pair(source, source)
+    if offsets is None:
+        offsets = side.offsets()
+    if offsets is None:
+        raise PlanMismatch("the file has no plan")
+    derivation = Derivation(original_of(side.graphs[0], Names()), twin.graphs[0])
+    derivation.run()
+    return _replayed(twin, derivation, offsets)
+
+
+def _replayed(side: File, derivation: Derivation, offsets: Sequence[int]) -> Replayed:
+    """Replay the plan of a file; the runtime must place the tensors of all other subgraphs."""
+    main = len(side.graphs[0].tensors)
+    tensors = sum(len(graph.tensors) for graph in side.graphs)
+    if len(offsets) != tensors:
+        raise PlanMismatch(f"there are {len(offsets)} offsets for {tensors} tensors")
+    if any(offset != ONLINE for offset in offsets[main:]):
+        raise UnsupportedModel(
+            "the plan has offsets for tensors of a called subgraph, whose steps are not replayed"
+        )
+    for graph in side.graphs[1:]:
+        for fact in graph.tensors:
+            # The runtime looks up the offset as if the variable were in the first subgraph.
+            if fact.is_variable and fact.index < main and offsets[fact.index] != ONLINE:
+                raise PlanMismatch(
+                    f"{fact.text()} of subgraph {graph.index} is a variable, for which the runtime "
+                    f"takes the offset of tensor {fact.index} of the first"
+                )
+    return replay(derivation.known, offsets[:main], derivation.justified)
+
+
+def _compare_files(old: File, new: File) -> None:
+    """Refuse a file in which something beside tensors and operators differs."""
+    if len(old.graphs) != len(new.graphs):
+        raise NotProven(f"the file has {len(new.graphs)} subgraphs, not {len(old.graphs)}")
+    if old.model.description != new.model.description:
+        raise NotProven("the file has another description")
+    for theirs, mine in zip(old.graphs, new.graphs, strict=True):
+        if theirs.name != mine.name:
+            raise NotProven(f"subgraph {mine.index} has another name: {quoted(mine.name)}")
+    theirs_said, mine_said = old.metadata(), new.metadata()
+    for name, digest in mine_said:
+        if (name, digest) not in theirs_said:
+            raise NotProven(f"metadata {quoted(name)} is not that of the original")
+    if theirs_said != mine_said:
+        lost = next(name for name, digest in theirs_said if (name, digest) not in mine_said)
+        raise NotProven(f"metadata {quoted(lost)} of the original is missing")
+    if sum(entry.name == PLAN for entry in new.model.metadata) > 1:
+        raise NotProven(f"the file has several entries {PLAN}")
+    signatures = [[_plain(side, entry) for entry in side.model.signatures] for side in (old, new)]
+    if signatures[0] != signatures[1]:
+        raise NotProven("the signatures are not those of the original")
+
+
+def _plain(side: File, signature: Signature) -> tuple[object, ...]:
+    """Return a signature that names inputs and outputs by their position."""
+    graph = side.graphs[signature.subgraph]
+    ends = (
+        _positions(signature.inputs, graph.inputs, signature.key),
+        _positions(signature.outputs, graph.outputs, signature.key),
+    )
+    return signature.key, signature.subgraph, ends
+
+
+def _positions(
+    names: Sequence[tuple[str, int]], ends: Sequence[int], key: str
+) -> tuple[tuple[str, int], ...]:
+    found = []
+    for name, tensor in names:
+        if tensor not in ends:
+            raise NotProven(
+                f"signature {quoted(key)} names tensor {tensor} {quoted(name)}, which is no input "
+                "or output"
+            )
+        found.append((name, list(ends).index(tensor)))
+    return tuple(found)

@@ -1,0 +1,196 @@
+"""
+Reading an unverified FlatBuffer.
+
+Every range is checked against the file before it is read, through the two methods
+:meth:`FlatBuffer.number` and :meth:`FlatBuffer.numbers`. Tables can be shared, so a small file can
+describe a huge model; a budget of work proportional to the file stops that.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import Final
+
+from arenaplan.base.errors import BudgetExceeded, FlatbufferCorrupt
+
+WORK_PER_BYTE: Final = 16
+"""Work that a file may cause, per byte of its size."""
+
+_TABLE_WORK: Final = 64
+"""Work that a table causes besides its bytes: the objects that are made of it."""
+
+
+@cache
+def _layout(code: str, count: int = 1) -> struct.Struct:
+    """Return the layout of little-endian numbers."""
+    return struct.Struct(f"<{count}{code}")
+
+
+class FlatBuffer:
+    """
+    The bytes of a FlatBuffer, each range checked before it is read.
+
+    Parameters
+    ----------
+    data : bytes
+        The file.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._budget = WORK_PER_BYTE * len(data)
+
+    @property
+    def work(self) -> int:
+        """Work done so far, of at most :data:`WORK_PER_BYTE` for each byte."""
+        return WORK_PER_BYTE * len(self.data) - self._budget
+
+    def spend(self, work: int) -> None:
+        """Count work, and stop when there is more of it than the file's size justifies."""
+        self._budget -= work
+        if self._budget < 0:
+            raise BudgetExceeded(
+                f"the file of {len(self.data)} bytes describes a model many times its size"
+            )
+
+    def number(self, code: str, at: int, what: str) -> int:
+        """Return the number of type ``code`` (of :mod:`struct`) at byte ``at``."""
+        return self.numbers(code, 1, at, what)[0]
+
+    def numbers(self, code: str, count: int, at: int, what: str) -> tuple[int, ...]:
+        """Return ``count`` neighboring numbers from byte ``at``."""
+        width = _layout(code).size
+        self.check(at, count * width, what)
+        self.spend(count * width)
+        # A layout per count would fill its cache with the lengths that occur in files.
+        return tuple(n for (n,) in _layout(code).iter_unpack(self.data[at : at + count * width]))
+
+    def check(self, at: int, size: int, what: str) -> None:
+        """Refuse a range of bytes that is not inside the file."""
+        if at < 0 or at + size > len(self.data):
+            raise FlatbufferCorrupt(
+                f"{what}: {size} bytes at {at} are not inside the file of {len(self.data)} bytes"
+            )
+
+    def follow(self, at: int, what: str) -> int:
+        """Return the position that the offset at byte ``at`` points to."""
+        offset = self.number("I", at, what)
+        if offset < 4:
+            raise FlatbufferCorrupt(f"{what}: an offset points at itself")
+        return at + offset
+
+    def root(self, what: str) -> Table:
+        """Return the table that the file begins with."""
+        return Table(self, self.follow(0, what), what)
+
+
+class Table:
+    """
+    A table of a FlatBuffer: fields by slot, each of which may be absent.
+
+    Parameters
+    ----------
+    buffer : FlatBuffer
+        The buffer of the table.
+    at : int
+        Byte at which the table begins.
+    what : str
+        Description of the table, for messages.
+    """
+
+    __slots__ = ("_fields", "_size", "at", "buffer", "what")
+
+    def __init__(self, buffer: FlatBuffer, at: int, what: str) -> None:
+        self.buffer = buffer
+        self.at = at
+        self.what = what
+        buffer.spend(_TABLE_WORK)
+        vtable = at - buffer.number("i", at, what)
+        length, self._size = buffer.numbers("H", 2, vtable, f"{what}: its vtable")
+        if length < 4 or length % 2:
+            raise FlatbufferCorrupt(f"{what}: its vtable has {length} bytes")
+        buffer.check(at, max(4, self._size), what)
+        self._fields = buffer.numbers("H", length // 2 - 2, vtable + 4, f"{what}: its vtable")
+
+    @property
+    def slots(self) -> int:
+        """Number of slots, present or not."""
+        return len(self._fields)
+
+    def __contains__(self, slot: int) -> bool:
+        """Whether a field is present."""
+        return slot < len(self._fields) and self._fields[slot] != 0
+
+    def position(self, slot: int, size: int) -> int | None:
+        """Return the byte where a field of ``size`` bytes begins, if it is present."""
+        if slot not in self:
+            return None
+        offset = self._fields[slot]
+        if offset < 4 or offset + size > self._size:
+            raise FlatbufferCorrupt(f"{self.what}: field {slot} lies outside the table")
+        return self.at + offset
+
+    def number(self, slot: int, code: str, default: int = 0) -> int:
+        """Return a field that is a number, or its default."""
+        at = self.position(slot, _layout(code).size)
+        return default if at is None else self.buffer.number(code, at, self.what)
+
+    def target(self, slot: int) -> int | None:
+        """Return the byte that a field points to, if it is present."""
+        at = self.position(slot, 4)
+        return None if at is None else self.buffer.follow(at, self.what)
+
+    def table(self, slot: int, what: str) -> Table | None:
+        """Return a field that is a table, if it is present."""
+        at = self.target(slot)
+        return None if at is None else Table(self.buffer, at, what)
+
+    def tables(self, slot: int, what: str) -> list[Table]:
+        """Return a field that is a vector of tables; absent is empty."""
+        return [
+            Table(self.buffer, at, f"{what} {index}")
+            for index, at in enumerate(self.targets(slot, what))
+        ]
+
+    def targets(self, slot: int, what: str) -> list[int]:
+        """Return the bytes that the elements of a vector of tables point to."""
+        vector = self._vector(slot, 4)
+        if vector is None:
+            return []
+        start, count = vector
+        offsets = self.buffer.numbers("I", count, start, f"{self.what}: its {what}s")
+        return [start + 4 * index + offset for index, offset in enumerate(offsets)]
+
+    def numbers(self, slot: int, code: str) -> tuple[int, ...] | None:
+        """Return a field that is a vector of numbers, if it is present."""
+        vector = self._vector(slot, _layout(code).size)
+        if vector is None:
+            return None
+        start, count = vector
+        return self.buffer.numbers(code, count, start, f"{self.what}: field {slot}")
+
+    def span(self, slot: int) -> tuple[int, int] | None:
+        """Return the start and length of a field that is a vector of bytes, unread."""
+        return self._vector(slot, 1)
+
+    def string(self, slot: int) -> str | None:
+        """Return a field that is text, if it is present."""
+        vector = self._vector(slot, 1)
+        if vector is None:
+            return None
+        start, count = vector
+        self.buffer.spend(count)
+        if self.buffer.number("B", start + count, f"{self.what}: field {slot}") != 0:
+            raise FlatbufferCorrupt(f"{self.what}: the text in field {slot} has no end")
+        return self.buffer.data[start : start + count].decode("utf-8", "backslashreplace")
+
+    def _vector(self, slot: int, width: int) -> tuple[int, int] | None:
+        """Return the first byte and the length of a vector, if it is present."""
+        at = self.target(slot)
+        if at is None:
+            return None
+        what = f"{self.what}: field {slot}"
+        count = self.buffer.number("I", at, what)
+        self.buffer.check(at + 4, count * width, what)
+        return at + 4, count

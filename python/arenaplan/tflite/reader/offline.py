@@ -1,0 +1,37 @@
+"""The plan that a TFLite model brings along for TensorFlow Lite Micro."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from arenaplan.base.errors import PlanCorrupt
+from arenaplan.tflite.reader.tflite_model import Model
+
+METADATA_NAME: Final = "OfflineMemoryAllocation"
+
+
+def read_offsets(model: Model) -> tuple[int, ...] | None:
+    """
+    Return the offsets that a model brings along, or None if it brings none.
+
+    Raises
+    ------
+    PlanCorrupt
+        If there are more or fewer of them than tensors.
+    """
+    # The runtime obeys the last entry.
+    entries = [entry for entry in model.metadata if entry.name == METADATA_NAME]
+    if not entries:
+        return None
+    content = model.content(entries[-1].buffer)
+    if len(content) < 12:
+        raise PlanCorrupt(f"the metadata {METADATA_NAME} has {len(content)} bytes")
+    (count,) = struct.unpack_from("<I", content, 8)
+    tensors = sum(len(graph.tensors) for graph in model.subgraphs)
+    if count != tensors or len(content) < 12 + 4 * count:
+        raise PlanCorrupt(
+            f"the metadata {METADATA_NAME} has {len(content)} bytes for {count} offsets; the model "
+            f"has {tensors} tensors"
+        )
+    return struct.unpack_from(f"<{count}i", content, 12)

@@ -1,0 +1,206 @@
+"""
+Operators that run other subgraphs, ``IF`` and ``WHILE``, as nodes with bodies.
+
+Operands and results of such an operator are those of the subgraph, by position. The branches of an
+``IF`` are planned on top of each other. A ``WHILE`` has two subgraphs, one that decides and one
+that is repeated: the body of its node is the second and behind it the first, which decides about
+the next round; the nodes that decide about the first round come before the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from arenaplan.base.errors import (
+    BudgetExceeded,
+    InvalidOperand,
+    NestingTooDeep,
+    UnsupportedSubgraph,
+)
+from arenaplan.base.quoting import quoted
+from arenaplan.graph import Graph
+from arenaplan.graph.effects import NO_EFFECTS, InPlace
+from arenaplan.planner.bodies import (
+    Body,
+    Draft,
+    Slot,
+    branch_pairs,
+    declare_scratch,
+    finish,
+    loop_pairs,
+)
+from arenaplan.tflite.reader.tflite_model import Operator, checked_index
+from arenaplan.tflite.reader.tflite_operators import RESOURCES
+
+if TYPE_CHECKING:
+    from arenaplan.tflite.reader.runnable import RunnableWalk
+
+FLOWS: Final = frozenset({"IF", "WHILE"})
+MAX_NESTING: Final = 30
+"""Deepest nesting of subgraphs."""
+_THEN, _ELSE = 0, 1
+_CONDITION, _BODY = 0, 1
+
+
+@dataclass
+class Budget:
+    """Operators and tensors that the subgraphs of a model may still be expanded to."""
+
+    left: int
+
+    def spend(self, count: int) -> None:
+        """
+        Account for operators and tensors.
+
+        Raises
+        ------
+        BudgetExceeded
+            If there are more than the size of the file justifies.
+        """
+        self.left -= count
+        if self.left < 0:
+            raise BudgetExceeded("subgraphs call each other more often than the file justifies")
+
+
+class Within(NamedTuple):
+    """The place of a walk over a subgraph that an operator runs."""
+
+    subgraph: int
+    graph: Graph
+    prefix: str
+    """Prefix of the names of its nodes and values."""
+    callers: tuple[int, ...]
+    """The subgraphs around it."""
+    budget: Budget
+
+
+def add_flow(walk: RunnableWalk, operator: Operator, what: str) -> None:
+    """
+    Append the node of an ``IF`` or ``WHILE``.
+
+    Raises
+    ------
+    UnsupportedSubgraph
+        If a subgraph does not fit the operator, has variables, or runs itself.
+    NestingTooDeep, BudgetExceeded
+        If there are too many in each other.
+    """
+    operands = [walk.value_of(index, what) for index in operator.inputs]
+    results = [walk.value_of(index, what) for index in operator.outputs]
+    add = _add_branch if operator.name == "IF" else _add_loop
+    add(walk, operator, what, operands, results)
+
+
+def _add_branch(
+    walk: RunnableWalk, operator: Operator, what: str, operands: list[int], results: list[int]
+) -> None:
+    """Append a node with two bodies, of which one runs."""
+    if not operands:
+        raise InvalidOperand(f"operator {quoted(what)} has no condition")
+    _check_condition(walk.graph, operands[0], what)
+    bodies = []
+    for slot, role in ((_THEN, "then"), (_ELSE, "else")):
+        draft = Draft(Graph(f"{what}.{role}"))
+        inner = _inside(walk, operator, slot, draft.graph, f"{what}.{role}")
+        given = inner.declare_inputs(_kinds(walk.graph, operands[1:]))
+        draft.slots = {value: Slot("operand", at) for at, value in enumerate(given, 1)}
+        draft.results = inner.made(_kinds(walk.graph, results))
+        bodies.append(finish(draft))
+    pairs = branch_pairs(walk.graph, operands, results, bodies)
+    _append(walk, operator, what, operands, results, bodies, pairs, carried=0)
+
+
+def _add_loop(
+    walk: RunnableWalk, operator: Operator, what: str, initial: list[int], results: list[int]
+) -> None:
+    """Append the nodes of the first decision, and a node that repeats its body."""
+    kinds = _kinds(walk.graph, initial)
+    if kinds != _kinds(walk.graph, results):
+        raise UnsupportedSubgraph(
+            f"operator {quoted(what)} carries values whose shapes or types change"
+        )
+    first = _inside(walk, operator, _CONDITION, walk.graph, f"{what}.first")
+    first.take_inputs(initial)
+    (start,) = first.made(None)
+    _check_condition(walk.graph, start, what)
+    draft = Draft(Graph(f"{what}.body"))
+    body = _inside(walk, operator, _BODY, draft.graph, f"{what}.body")
+    draft.carried = body.declare_inputs(kinds)
+    draft.slots = {value: Slot("result", at) for at, value in enumerate(draft.carried)}
+    draft.results = body.made(kinds)
+    again = _inside(walk, operator, _CONDITION, draft.graph, f"{what}.again")
+    again.take_inputs(draft.results)
+    (draft.condition,) = again.made(None)
+    operands = [None, start, *initial]
+    pairs = loop_pairs(walk.graph, operands, 2, results)
+    count = len(results)
+    _append(walk, operator, what, operands, results, [finish(draft)], pairs, carried=count)
+
+
+def _append(
+    walk: RunnableWalk,
+    operator: Operator,
+    what: str,
+    operands: Sequence[int | None],
+    results: Sequence[int],
+    bodies: Sequence[Body],
+    pairs: Sequence[InPlace],
+    *,
+    carried: int,
+) -> None:
+    """Append a node with bodies."""
+    graph = walk.graph
+    inner = declare_scratch(graph, what, bodies)
+    graph.append(
+        operator.name,
+        tuple(operands),
+        (*results, *inner),
+        name=what,
+        attributes={"bodies": tuple(bodies), "results": len(results), "carried": carried},
+        effects=NO_EFFECTS._replace(in_place=tuple(pairs)),
+        domain="tflite",
+        version=operator.version,
+    )
+
+
+def _inside(
+    walk: RunnableWalk, operator: Operator, slot: int, graph: Graph, prefix: str
+) -> RunnableWalk:
+    """Return the walk over a subgraph that an operator names."""
+    place, model = walk.place, walk.model
+    options = operator.options
+    found = 0 if options is None else options.number(slot, "i")
+    number = checked_index(found, len(model.subgraphs), f"operator {quoted(prefix)}: its subgraph")
+    callers = (*place.callers, place.subgraph)
+    if number in callers:
+        raise UnsupportedSubgraph(f"operator {quoted(prefix)}: subgraph {number} runs itself")
+    if len(callers) > MAX_NESTING:
+        raise NestingTooDeep(f"operator {quoted(prefix)} nests subgraphs {MAX_NESTING} deep")
+    subgraph = model.subgraphs[number]
+    place.budget.spend(1 + len(subgraph.operators) + len(subgraph.tensors))
+    for each in subgraph.operators:
+        if each.name in RESOURCES and not each.is_custom:
+            raise UnsupportedSubgraph(
+                f"operator {quoted(prefix)}: subgraph {number} has a {each.name}, and the "
+                "executor keeps no state inside of branches and loops"
+            )
+    if any(tensor.is_variable for tensor in subgraph.tensors):
+        raise UnsupportedSubgraph(
+            f"operator {quoted(prefix)}: subgraph {number} has a variable, and the executor keeps "
+            "no state inside of branches and loops"
+        )
+    return walk.inside(Within(number, graph, f"{prefix}/", callers, place.budget))
+
+
+def _check_condition(graph: Graph, value: int, what: str) -> None:
+    """Refuse a condition that is no single bool."""
+    known = graph.values[value]
+    if known.dtype != "bool" or known.shape not in ((), (1,)):
+        raise InvalidOperand(f"operator {quoted(what)}: its condition is not a single bool")
+
+
+def _kinds(graph: Graph, values: Sequence[int]) -> list[tuple[tuple[int, ...], str]]:
+    """Return shapes and types of values."""
+    return [(graph.values[value].shape, graph.values[value].dtype) for value in values]

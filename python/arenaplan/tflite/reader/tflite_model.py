@@ -1,0 +1,382 @@
+"""A TFLite file as plain objects, every index in it checked."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from arenaplan.base.errors import FlatbufferCorrupt, IndexOutOfRange, ModelTooLarge, NotAModel
+from arenaplan.base.quoting import quoted
+from arenaplan.graph.ops import Shape
+from arenaplan.tflite.reader.flatbuffer import FlatBuffer, Table
+from arenaplan.tflite.reader.schema import (
+    CUSTOM,
+    IDENTIFIER,
+    OPERATORS,
+    OPTIONS_OF,
+    VERSION,
+    BufferField,
+    MetadataField,
+    ModelField,
+    OperatorCodeField,
+    OperatorField,
+    QuantizationField,
+    SignatureField,
+    SubgraphField,
+    TensorField,
+    TensorMapField,
+)
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes"
+
+MAX_FILE = 2**31 - 1
+"""Largest FlatBuffer: offsets in it have 31 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """The encoding of numbers; compared, never computed with."""
+
+    scale: tuple[int, ...]
+    """Bits of the scales."""
+    zero_point: tuple[int, ...]
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One tensor of a subgraph."""
+
+    name: str
+    shape: Shape | None
+    """As stored: open dimensions have the number that runtimes start with."""
+    signature: Shape | None
+    """The shape with -1 for open dimensions, where there are any."""
+    type: int
+    buffer: int
+    is_variable: bool
+    is_sparse: bool
+    is_external: bool
+    quantization: Quantization | None
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator of a subgraph."""
+
+    name: str
+    """Builtin operator, or the name of a custom one."""
+    is_custom: bool
+    version: int
+    inputs: tuple[int | None, ...]
+    """Tensors read; ``None`` for an optional operand left out."""
+    outputs: tuple[int | None, ...]
+    intermediates: tuple[int, ...]
+    options: Table | None = field(compare=False)
+    """Options of the few operators whose options are read."""
+    has_far_options: bool
+    """Whether it names bytes of the file by their position."""
+    custom_options: bytes = field(default=b"", repr=False)
+    """Options of a custom operator, in a form of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subgraph:
+    """Tensors, and the operators that run over them in order."""
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Data that tensors and metadata refer to."""
+
+    start: int
+    length: int
+    is_far: bool
+    """Whether it lies behind the FlatBuffer and is named by its position in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """Named data."""
+
+    name: str
+    buffer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Names for the inputs and outputs of a subgraph."""
+
+    key: str
+    subgraph: int
+    inputs: tuple[tuple[str, int], ...]
+    outputs: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A whole file."""
+
+    data: bytes = field(compare=False, repr=False)
+    root: Table = field(compare=False)
+    description: str
+    subgraphs: tuple[Subgraph, ...]
+    buffers: tuple[Buffer, ...]
+    metadata: tuple[Metadata, ...]
+    signatures: tuple[Signature, ...]
+
+    def content(self, buffer: int) -> bytes:
+        """Return the bytes of a buffer."""
+        span = self.buffers[buffer]
+        return self.data[span.start : span.start + span.length]
+
+    def is_constant(self, tensor: Tensor) -> bool:
+        """Whether a tensor's data is part of the file."""
+        return tensor.is_external or self.buffers[tensor.buffer].length > 0
+
+
+def read_bytes(source: Source) -> tuple[bytes, Path | None]:
+    """
+    Return the content of a model file, and the path it was read from.
+
+    Raises
+    ------
+    NotAModel, ModelTooLarge
+        If it is no plain file, or larger than the format allows.
+    OSError
+        If the file cannot be read.
+    """
+    if isinstance(source, bytes):
+        return source, None
+    path = Path(source)
+    with open(path, "rb", opener=_open_at_once) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise NotAModel(f"{str(path)!r} is not a plain file")
+        if status.st_size > MAX_FILE:
+            raise ModelTooLarge(
+                f"{str(path)!r} has {status.st_size} bytes; the format allows {MAX_FILE}"
+            )
+        return file.read(), path
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting, as one would for the other end of a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def parse(data: bytes) -> Model:
+    """
+    Return the model that the bytes of a file hold.
+
+    Raises
+    ------
+    NotAModel
+        If they are not those of a TFLite file.
+    FlatbufferCorrupt
+        If an offset or length points outside the file.
+    IndexOutOfRange
+        If an operator names a tensor that does not exist, and the like.
+    BudgetExceeded
+        If parts are shared so often that the model is many times the size of the file.
+    """
+    if len(data) < 8 or data[4:8] != IDENTIFIER:
+        raise NotAModel(f"no TFLite model: bytes 4 to 8 are not {IDENTIFIER.decode()}")
+    if len(data) > MAX_FILE:
+        raise ModelTooLarge(f"the data has {len(data)} bytes; the format allows {MAX_FILE}")
+    root = FlatBuffer(data).root("the model")
+    version = root.number(ModelField.VERSION, "I")
+    if version != VERSION:
+        raise NotAModel(f"the file is of version {version} of the format; known is {VERSION}")
+    buffers = tuple(_buffer(table) for table in root.tables(ModelField.BUFFERS, "buffer"))
+    codes = [_code(table) for table in root.tables(ModelField.OPERATOR_CODES, "operator code")]
+    tables = root.tables(ModelField.SUBGRAPHS, "subgraph")
+    subgraphs = tuple(_subgraph(table, len(buffers), codes) for table in tables)
+    if not subgraphs:
+        raise NotAModel("the model has no subgraph")
+    return Model(
+        data,
+        root,
+        root.string(ModelField.DESCRIPTION) or "",
+        subgraphs,
+        buffers,
+        tuple(
+            _metadata(table, len(buffers)) for table in root.tables(ModelField.METADATA, "metadata")
+        ),
+        tuple(
+            _signature(table, subgraphs)
+            for table in root.tables(ModelField.SIGNATURE_DEFS, "signature")
+        ),
+    )
+
+
+def checked_index(index: int, count: int, what: str) -> int:
+    """Return an index into ``count`` things."""
+    if not 0 <= index < count:
+        raise IndexOutOfRange(f"{what} is number {index} of {count}")
+    return index
+
+
+def _buffer(table: Table) -> Buffer:
+    """Read where a buffer's data is."""
+    offset = table.number(BufferField.OFFSET, "Q")
+    # Writers store 0 and 1 while they do not know the position.
+    if offset > 1:
+        size = table.number(BufferField.SIZE, "Q")
+        table.buffer.check(offset, size, table.what)
+        return Buffer(offset, size, is_far=True)
+    start, length = table.span(BufferField.DATA) or (0, 0)
+    return Buffer(start, length, is_far=False)
+
+
+def _code(table: Table) -> tuple[str, bool, int]:
+    """Read the name of an operator, whether it is a custom one, and its version."""
+    # Codes up to 127 used to be one byte; writers still fill in both.
+    code = max(
+        table.number(OperatorCodeField.CODE, "i"),
+        table.number(OperatorCodeField.DEPRECATED_CODE, "b"),
+    )
+    version = table.number(OperatorCodeField.VERSION, "i", 1)
+    if code == CUSTOM:
+        return table.string(OperatorCodeField.CUSTOM_CODE) or "CUSTOM", True, version
+    # A newer operator is one we know nothing about, not an error.
+    known = 0 <= code < len(OPERATORS)
+    return OPERATORS[code] if known else f"BUILTIN_{code}", False, version
+
+
+def _subgraph(table: Table, buffers: int, codes: list[tuple[str, bool, int]]) -> Subgraph:
+    """Read a subgraph."""
+    what = table.what
+    tensors = tuple(
+        _tensor(entry, buffers) for entry in table.tables(SubgraphField.TENSORS, f"{what}: tensor")
+    )
+    count = len(tensors)
+    operators = tuple(
+        _operator(entry, count, codes)
+        for entry in table.tables(SubgraphField.OPERATORS, f"{what}: operator")
+    )
+    inputs, outputs = (
+        tuple(
+            checked_index(index, count, f"{what}: the tensor in its {kind}")
+            for index in table.numbers(slot, "i") or ()
+        )
+        for slot, kind in ((SubgraphField.INPUTS, "inputs"), (SubgraphField.OUTPUTS, "outputs"))
+    )
+    name = table.string(SubgraphField.NAME) or ""
+    return Subgraph(name, tensors, operators, inputs, outputs)
+
+
+def _tensor(table: Table, buffers: int) -> Tensor:
+    """Read a tensor."""
+    buffer = table.number(TensorField.BUFFER, "I")
+    return Tensor(
+        table.string(TensorField.NAME) or "",
+        table.numbers(TensorField.SHAPE, "i"),
+        table.numbers(TensorField.SHAPE_SIGNATURE, "i"),
+        table.number(TensorField.TYPE, "b"),
+        checked_index(buffer, buffers, f"{table.what}: its buffer"),
+        bool(table.number(TensorField.IS_VARIABLE, "B")),
+        TensorField.SPARSITY in table,
+        table.number(TensorField.EXTERNAL_BUFFER, "I") != 0,
+        _quantization(table),
+    )
+
+
+def _quantization(tensor: Table) -> Quantization | None:
+    """Read how a tensor's numbers are encoded, if they are."""
+    table = tensor.table(TensorField.QUANTIZATION, f"{tensor.what}: its quantization")
+    if table is None:
+        return None
+    scale = table.numbers(QuantizationField.SCALE, "I")
+    if not scale:
+        return None
+    zero_point = table.numbers(QuantizationField.ZERO_POINT, "q") or ()
+    return Quantization(scale, zero_point, table.number(QuantizationField.DIMENSION, "i"))
+
+
+def _operator(table: Table, tensors: int, codes: list[tuple[str, bool, int]]) -> Operator:
+    """Read an operator."""
+    index = table.number(OperatorField.OPCODE_INDEX, "I")
+    index = checked_index(index, len(codes), f"{table.what}: its operator code")
+    name, is_custom, version = codes[index]
+    what = f"{table.what} ({quoted(name, 40)})"
+    inputs, outputs, intermediates = (
+        tuple(
+            None
+            if tensor == -1
+            else checked_index(tensor, tensors, f"{what}: the tensor in its {kind}")
+            for tensor in table.numbers(slot, "i") or ()
+        )
+        for slot, kind in (
+            (OperatorField.INPUTS, "inputs"),
+            (OperatorField.OUTPUTS, "outputs"),
+            (OperatorField.INTERMEDIATES, "intermediates"),
+        )
+    )
+    return Operator(
+        name,
+        is_custom,
+        version,
+        inputs,
+        outputs,
+        tuple(tensor for tensor in intermediates if tensor is not None),
+        _options(table, name, what),
+        table.number(OperatorField.LARGE_OPTIONS_OFFSET, "Q") > 1,
+        _bytes_of(table, OperatorField.CUSTOM_OPTIONS) if is_custom else b"",
+    )
+
+
+def _bytes_of(table: Table, slot: int) -> bytes:
+    """Return a field that is a vector of bytes; absent is empty."""
+    start, length = table.span(slot) or (0, 0)
+    table.buffer.spend(length)
+    return table.buffer.data[start : start + length]
+
+
+def _options(table: Table, name: str, what: str) -> Table | None:
+    """Return the options of an operator whose options are read."""
+    expected = OPTIONS_OF.get(name)
+    if expected is None or OperatorField.OPTIONS not in table:
+        return None
+    found = table.number(OperatorField.OPTIONS_TYPE, "B")
+    if found != expected:
+        raise FlatbufferCorrupt(f"{what}: its options have type {found}, not {expected.value}")
+    return table.table(OperatorField.OPTIONS, f"{what}: its options")
+
+
+def _metadata(table: Table, buffers: int) -> Metadata:
+    """Read an entry of the metadata."""
+    buffer = table.number(MetadataField.BUFFER, "I")
+    return Metadata(
+        table.string(MetadataField.NAME) or "",
+        checked_index(buffer, buffers, f"{table.what}: its buffer"),
+    )
+
+
+def _signature(table: Table, subgraphs: tuple[Subgraph, ...]) -> Signature:
+    """Read a signature."""
+    what = table.what
+    index = table.number(SignatureField.SUBGRAPH, "I")
+    tensors = len(subgraphs[checked_index(index, len(subgraphs), f"{what}: its subgraph")].tensors)
+    inputs, outputs = (
+        tuple(
+            (
+                entry.string(TensorMapField.NAME) or "",
+                checked_index(
+                    entry.number(TensorMapField.TENSOR, "I"), tensors, f"{entry.what}: its tensor"
+                ),
+            )
+            for entry in table.tables(slot, f"{what}: operand")
+        )
+        for slot in (SignatureField.INPUTS, SignatureField.OUTPUTS)
+    )
+    return Signature(table.string(SignatureField.KEY) or "", index, inputs, outputs)

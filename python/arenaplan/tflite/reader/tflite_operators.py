@@ -1,0 +1,220 @@
+"""
+The operators of TFLite: their canonical operators, one table.
+
+An operator that is not in the table, a custom one for example, reads its inputs and writes its
+outputs. Kernels make images pixel by pixel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from arenaplan.graph import ops
+from arenaplan.tflite.reader.flatbuffer import Table as Options
+from arenaplan.tflite.reader.tflite_model import Quantization
+
+
+class Operand(NamedTuple):
+    """Facts about an input or output."""
+
+    shape: ops.Shape
+    dtype: str
+    quantization: Quantization | None
+    is_fixed: bool
+    """Whether its bytes are not in the arena, or are kept between runs."""
+    numbers: tuple[int, ...] | None
+    """The elements, if they are constant whole numbers and few."""
+
+
+class Op(NamedTuple):
+    """A node as the table sees it."""
+
+    inputs: Sequence[Operand | None]
+    outputs: Sequence[Operand | None]
+    options: Options | None
+
+    def option(self, slot: int, code: str, default: int = 0) -> int:
+        """Return a number among the options, or its default."""
+        return default if self.options is None else self.options.number(slot, code, default)
+
+    def shape(self, position: int = 0) -> ops.Shape:
+        """Return the shape of an input; that of a number if it was left out."""
+        operand = self.inputs[position] if position < len(self.inputs) else None
+        return () if operand is None else operand.shape
+
+    def numbers(self, position: int) -> tuple[int, ...] | None:
+        """Return the elements of a constant input of whole numbers."""
+        operand = self.inputs[position] if position < len(self.inputs) else None
+        return None if operand is None else operand.numbers
+
+
+def _concatenation(op: Op) -> ops.Operator | None:
+    """Inputs are computed with if an activation is fused."""
+    return None if op.option(1, "b") else _joined(op, op.option(0, "i"))
+
+
+def _joined(op: Op, axis: int) -> ops.Operator:
+    """Quantized inputs with another scale than the output are computed, not copied."""
+    scale = op.outputs[0].quantization if op.outputs and op.outputs[0] is not None else None
+    scales = [None if x is None else x.quantization for x in op.inputs]
+    return ops.Concat(axis, [at for at, own in enumerate(scales) if own != scale])
+
+
+def _split(source: int, axis: int) -> Callable[[Op], ops.Operator | None]:
+    """Return a split of one input along the axis that another one says."""
+
+    def operator(op: Op) -> ops.Operator | None:
+        axes = op.numbers(axis)
+        return None if axes is None or len(axes) != 1 else ops.Split(axes[0], source=source)
+
+    return operator
+
+
+def _slice(op: Op) -> ops.Operator | None:
+    """First indices and sizes; a size of -1 is all the rest."""
+    shape, begin, sizes = op.shape(), op.numbers(1), op.numbers(2)
+    if begin is None or sizes is None or not len(shape) == len(begin) == len(sizes):
+        return None
+    return ops.Slice(
+        [
+            range(first, dim if count == -1 else first + count)
+            for dim, first, count in zip(shape, begin, sizes, strict=True)
+        ]
+    )
+
+
+def _strided_slice(op: Op) -> ops.Operator | None:
+    """The same with ends and strides, if no dimension is added."""
+    shape, begin, end, strides = op.shape(), op.numbers(1), op.numbers(2), op.numbers(3)
+    if begin is None or end is None or strides is None:
+        return None
+    begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_mask = (
+        op.option(slot, "i") for slot in range(5)
+    )
+    plain = not (ellipsis_mask or new_axis_mask or op.option(5, "B"))
+    if not plain or not len(begin) == len(end) == len(strides) <= len(shape):
+        return None
+    taken = [range(dim) for dim in shape]
+    for axis, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
+        dim = shape[axis]
+        if step != 1:
+            return None
+        first = 0 if begin_mask >> axis & 1 else first + (dim if first < 0 else 0)
+        last = dim if end_mask >> axis & 1 else last + (dim if last < 0 else 0)
+        taken[axis] = range(first, first + 1 if shrink_mask >> axis & 1 else min(last, dim))
+    return ops.Slice(taken)
+
+
+def _transpose(op: Op) -> ops.Operator | None:
+    perm = op.numbers(1)
+    return None if perm is None else ops.Transpose(perm)
+
+
+_SAME: Final = 0
+"""The padding with which the output is as large as the image, divided by the stride."""
+
+
+def _windows(op: Op, size: tuple[int, int]) -> tuple[ops.Slide, ops.Slide] | None:
+    """Return windows of some extent that slide over rows and columns."""
+    x, y = op.shape(), op.outputs[0].shape if op.outputs and op.outputs[0] is not None else ()
+    strides = (op.option(2, "i"), op.option(1, "i"))
+    if len(x) != 4 or len(y) != 4 or min(*strides, *size) < 1:
+        return None
+    before = [0, 0]
+    if op.option(0, "b") == _SAME:
+        for at, (stride, extent) in enumerate(zip(strides, size, strict=True)):
+            before[at] = max((y[1 + at] - 1) * stride + extent - x[1 + at], 0) // 2
+    return ops.Slide(strides[0], before[0]), ops.Slide(strides[1], before[1])
+
+
+def _convolution(slot: int, *, unrolls: bool) -> Callable[[Op], ops.Operator]:
+    """Return a convolution whose dilation of columns is in a slot, that of rows in the next."""
+
+    def operator(op: Op) -> ops.Operator:
+        filters = op.shape(1)
+        windows = None
+        if len(filters) == 4:
+            dilations = (op.option(slot + 1, "i", 1), op.option(slot, "i", 1))
+            height, width = (
+                (n - 1) * dilation + 1 for n, dilation in zip(filters[1:3], dilations, strict=True)
+            )
+            windows = _windows(op, (height, width))
+        if windows is None:
+            return ops.CONVOLUTION if unrolls else ops.WHOLE
+        return ops.PixelwiseConvolution(*windows, unrolls)
+
+    return operator
+
+
+def _pool(op: Op) -> ops.Operator | None:
+    """Windows as large as the options say."""
+    windows = _windows(op, (op.option(4, "i"), op.option(3, "i")))
+    return None if windows is None else ops.Pixelwise(*windows)
+
+
+_ELEMENTWISE = """
+    ADD ADD_N ATAN2 BITWISE_XOR DIV EQUAL FLOOR_DIV FLOOR_MOD GREATER GREATER_EQUAL LESS
+    LESS_EQUAL LOGICAL_AND LOGICAL_OR MAXIMUM MINIMUM MUL NOT_EQUAL POW RIGHT_SHIFT SELECT
+    SELECT_V2 SQUARED_DIFFERENCE SUB
+"""
+
+_FIRST_OPERAND = """
+    ABS CAST CEIL COS DEQUANTIZE ELU EXP FAKE_QUANT FLOOR GELU HARD_SWISH LEAKY_RELU LOG
+    LOGICAL_NOT LOGISTIC NEG PRELU QUANTIZE RELU RELU6 RELU_0_TO_1 RELU_N1_TO_1
+    ROUND RSQRT SIGN SIN SQRT SQUARE TANH
+"""
+
+OPERATORS: Final[ops.Table[Op]] = {
+    **dict.fromkeys(_ELEMENTWISE.split(), ops.ELEMENTWISE),
+    **dict.fromkeys(_FIRST_OPERAND.split(), ops.FIRST_OPERAND),
+    **dict.fromkeys(("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D"), _pool),
+    **dict.fromkeys(("EXPAND_DIMS", "RESHAPE", "SQUEEZE"), ops.RESHAPE),
+    **dict.fromkeys(("LOG_SOFTMAX", "SOFTMAX"), ops.Normalize(-1)),
+    **dict.fromkeys(("RANK", "SHAPE", "ZEROS_LIKE"), ops.SHAPE_ONLY),
+    "BATCH_MATMUL": lambda op: ops.Product(bool(op.option(0, "B"))),
+    "BITCAST": ops.BITCAST,
+    "CONCATENATION": _concatenation,
+    "CONV_2D": _convolution(4, unrolls=True),
+    "DEPTHWISE_CONV_2D": _convolution(5, unrolls=False),
+    "FULLY_CONNECTED": ops.PRODUCT,
+    "PACK": lambda op: _joined(op, op.option(1, "i")),
+    "SLICE": _slice,
+    "SPLIT": _split(1, axis=0),
+    "SPLIT_V": _split(0, axis=2),
+    "STRIDED_SLICE": _strided_slice,
+    "TRANSPOSE": _transpose,
+    "TRANSPOSE_CONV": ops.WHOLE,
+    "UNPACK": lambda op: ops.Split(op.option(1, "i")),
+}
+"""Canonical operators by builtin operator."""
+
+RESOURCES = frozenset(
+    {
+        "ASSIGN_VARIABLE",
+        "HASHTABLE",
+        "HASHTABLE_FIND",
+        "HASHTABLE_IMPORT",
+        "HASHTABLE_SIZE",
+        "READ_VARIABLE",
+        "VAR_HANDLE",
+    }
+)
+"""Operators that read or write state outside of tensors; they stay in their order."""
+
+CALLS = frozenset(
+    {
+        "CALL",
+        "CALL_ONCE",
+        "IF",
+        "STABLEHLO_CASE",
+        "STABLEHLO_COMPOSITE",
+        "STABLEHLO_REDUCE",
+        "STABLEHLO_REDUCE_WINDOW",
+        "STABLEHLO_SCATTER",
+        "STABLEHLO_SORT",
+        "STABLEHLO_WHILE",
+        "WHILE",
+    }
+)
+"""Operators that run another subgraph."""

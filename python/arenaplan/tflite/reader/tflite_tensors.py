@@ -1,0 +1,200 @@
+"""Tensors as the planner sees them: checked shapes, types, names and data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from arenaplan.base.errors import (
+    DimConflict,
+    InvalidDim,
+    TensorPayloadMismatch,
+    UnboundDim,
+    UnknownDim,
+    UnsupportedDtype,
+    UnsupportedModel,
+)
+from arenaplan.base.quoting import listed, quoted
+from arenaplan.graph.ops import Shape
+from arenaplan.graph.ops.operands import BITS
+from arenaplan.graph.sizes import Bind, checked_bytes, whole_number
+from arenaplan.tflite.reader.schema import DTYPES
+from arenaplan.tflite.reader.tflite_model import Model, Subgraph, Tensor
+
+_PLAIN = frozenset(
+    {"bool", "float32", "float64", "int16", "int32", "int64", "int8", "uint16", "uint32", "uint8"}
+)
+"""Types of variables whose content NumPy can hold."""
+
+
+def dtype_of(tensor: Tensor, name: str) -> str:
+    """Return NumPy's name of a tensor's element type."""
+    dtype = DTYPES.get(tensor.type)
+    if dtype is None:
+        raise UnsupportedDtype(
+            f"tensor {quoted(name)} has elements of type {tensor.type}, whose size is not "
+            "known ahead of a run"
+        )
+    return dtype
+
+
+def unique_names(subgraph: Subgraph) -> list[str]:
+    """Return a name for every tensor; files may leave them out or repeat them."""
+    names: list[str] = []
+    taken = {tensor.name for tensor in subgraph.tensors}
+    used: set[str] = set()
+    for index, tensor in enumerate(subgraph.tensors):
+        name = tensor.name
+        if not name or name in used:
+            name = f"{name or 'tensor'}#{index}"
+            while name in taken or name in used:
+                name += "'"
+        used.add(name)
+        names.append(name)
+    return names
+
+
+class Shapes:
+    """
+    The shapes of a subgraph's tensors.
+
+    Parameters
+    ----------
+    subgraph : Subgraph
+        The subgraph of the tensors.
+    names : list of str
+        Their names.
+    bind : mapping or None
+        Shapes that a caller gave, by name.
+    """
+
+    def __init__(self, subgraph: Subgraph, names: Sequence[str], bind: Bind | None) -> None:
+        self._subgraph = subgraph
+        self._names = names
+        self._bound = _bound(bind, names)
+
+    def of(self, index: int) -> Shape:
+        """
+        Return the shape of a tensor.
+
+        Raises
+        ------
+        UnboundDim
+            If a dimension is open, and neither the file nor the caller has a number for it.
+        InvalidDim
+            If a dimension is negative.
+        """
+        tensor, name = self._subgraph.tensors[index], self._names[index]
+        shape, signature = tensor.shape, tensor.signature
+        if shape is None or any(dim == -1 for dim in shape):
+            return self._completed(name, signature if shape is None else shape)
+        if any(dim < 0 for dim in shape):
+            raise InvalidDim(f"tensor {quoted(name)} has the negative dimension {min(shape)}")
+        bound = self._bound.get(name, shape)
+        if bound != shape:
+            self._refuse(name, shape, signature, bound)
+        return shape
+
+    def open_axes(self, index: int) -> list[int]:
+        """Return the dimensions that the file leaves open."""
+        return [a for a, dim in enumerate(self._subgraph.tensors[index].signature or ()) if dim < 0]
+
+    def _completed(self, name: str, dims: Shape | None) -> Shape:
+        """Return the shape of a tensor that the file has no numbers for."""
+        bound = self._bound.get(name)
+        if bound is not None:
+            if dims is not None and (
+                len(dims) != len(bound)
+                or any(d not in (-1, b) for d, b in zip(dims, bound, strict=True))
+            ):
+                raise DimConflict(
+                    f"tensor {quoted(name)} has shape {dims}, and was bound to {bound}"
+                )
+            return bound
+        # Without any shape a tensor is a single number.
+        for axis, dim in enumerate(dims or ()):
+            if dim < 0:
+                raise UnboundDim(
+                    f"dimension {axis} of tensor {quoted(name)} has no number; "
+                    f"pass its shape: bind={{{name!r}: (…)}}"
+                )
+        return dims or ()
+
+    def _refuse(self, name: str, shape: Shape, signature: Shape | None, bound: Shape) -> None:
+        """Raise the error for a shape that is not the one in the file."""
+        fixed = signature if signature is not None and len(signature) == len(shape) else shape
+        if len(bound) != len(fixed) or any(
+            d not in (-1, b) for d, b in zip(fixed, bound, strict=True)
+        ):
+            raise DimConflict(f"tensor {quoted(name)} has shape {fixed}, and was bound to {bound}")
+        raise UnsupportedModel(
+            f"tensor {quoted(name)} is stored with shape {shape}; another, {bound}, changes shapes "
+            "after it that only a converter knows"
+        )
+
+
+def _bound(bind: Bind | None, names: Sequence[str]) -> Mapping[str, Shape]:
+    """Return the shapes that a caller gave, by name."""
+    known = set(names)
+    shapes: dict[str, Shape] = {}
+    for name, value in (bind or {}).items():
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise UnknownDim(
+                f"dimensions of TFLite models have no names such as {quoted(name)}; "
+                "pass whole shapes by tensor",
+                names=[name],
+            )
+        if name not in known:
+            raise UnknownDim(
+                f"the model has no tensor {quoted(name)}; it has {listed(names)}", names=[name]
+            )
+        what = f"a dimension bound for tensor {quoted(name)}"
+        shapes[name] = tuple(whole_number(dim, what) for dim in value)
+    return shapes
+
+
+def check_payload(model: Model, tensor: Tensor, name: str, shape: Shape, dtype: str) -> None:
+    """
+    Refuse a constant whose data has another size than its shape says.
+
+    Raises
+    ------
+    TensorPayloadMismatch
+        If so. Sparse data, and data outside the file, have sizes of their own.
+    """
+    if tensor.is_sparse or tensor.is_external:
+        return
+    expected = checked_bytes(name, shape, dtype)
+    found = model.buffers[tensor.buffer].length
+    if found != expected:
+        raise TensorPayloadMismatch(
+            f"constant {quoted(name)} needs {expected} bytes, and its buffer holds {found}"
+        )
+
+
+def array(model: Model, tensor: Tensor, shape: Shape, dtype: str) -> np.ndarray | None:
+    """Return the data of a constant, if NumPy has its type and it is stored plainly."""
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        return None
+    if BITS[dtype] < 8:
+        return None  # Packed, though other packages may have taught NumPy the type.
+    if tensor.is_sparse or tensor.is_external:
+        return None
+    span = model.buffers[tensor.buffer]
+    count = span.length // kind.itemsize
+    data = np.frombuffer(model.data, kind.newbyteorder("<"), count, span.start)
+    return data.reshape(shape)
+
+
+def first_content(tensor: Tensor, shape: Shape, dtype: str) -> np.ndarray | None:
+    """Return what a variable holds at first, as in TensorFlow Lite Micro: its zero point, or 0."""
+    known = tensor.quantization
+    if dtype not in _PLAIN:
+        return None
+    shifted = dtype == "int8" and known is not None and known.zero_point
+    # One number, however large a file says that the variable is.
+    number = np.array(known.zero_point[0] if known is not None and shifted else 0).astype(dtype)
+    return np.broadcast_to(number, shape)

@@ -1,0 +1,164 @@
+"""From the main subgraph of a TFLite model to a graph."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from arenaplan.base.errors import UnsupportedSubgraph
+from arenaplan.base.quoting import quoted
+from arenaplan.graph import NO_EFFECTS, Effects, Graph
+from arenaplan.graph.ops import Operands, effects_of, lookup
+from arenaplan.graph.sizes import Bind, checked_bytes
+from arenaplan.tflite.reader.builtin_options import attributes_of
+from arenaplan.tflite.reader.tflite_model import Model, Operator, Tensor
+from arenaplan.tflite.reader.tflite_operators import CALLS, OPERATORS, RESOURCES, Op, Operand
+from arenaplan.tflite.reader.tflite_tensors import (
+    Shapes,
+    array,
+    check_payload,
+    dtype_of,
+    first_content,
+    unique_names,
+)
+
+_FEW: Final = 64
+"""Most elements of a constant that rules look at: axes, first indices, permutations."""
+
+
+class Walk:
+    """
+    One reading of a model's main subgraph.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    name : str
+        Its name.
+    bind : mapping or None
+        Shapes by tensor, where the file has none.
+    """
+
+    _prefix = ""
+    """Prefix of the names of nodes and values."""
+
+    def __init__(self, model: Model, name: str, bind: Bind | None) -> None:
+        self._begin(model, 0, Graph(name), bind)
+
+    def _begin(self, model: Model, subgraph: int, graph: Graph, bind: Bind | None) -> None:
+        """Prepare to read a subgraph into a graph."""
+        self._model = model
+        self._main = model.subgraphs[subgraph]
+        self._names = [self._prefix + name for name in unique_names(self._main)]
+        self._shapes = Shapes(self._main, self._names, bind)
+        self._graph = graph
+        self._values: dict[int, int] = {}
+        self._operands: dict[int, Operand] = {}
+
+    def run(self) -> Graph:
+        """Return the graph."""
+        # An interpreter binds inputs by position, so each is declared even if nothing reads it.
+        for index in dict.fromkeys(self._main.inputs):
+            self._declare(index, is_input=True)
+            self._warn_if_open(index)
+        before: tuple[int, ...] = ()
+        for position, operator in enumerate(self._main.operators):
+            before = self._add(operator, position, before)
+        for index in dict.fromkeys(self._main.outputs):
+            self._graph.output(self._value(index))
+        return self._graph
+
+    def _add(self, operator: Operator, position: int, before: tuple[int, ...]) -> tuple[int, ...]:
+        """Append a node; return which node the next one with hidden state must come after."""
+        what = f"{self._prefix}{operator.name}_{position}"
+        if operator.name in CALLS and not operator.is_custom:
+            # TensorFlow Lite Micro's clock knows such operators, see the timeline.
+            self._graph.refuse(
+                UnsupportedSubgraph(
+                    f"operator {quoted(what)} runs another subgraph, whose arena is planned with "
+                    "the main one's for targets 'tflm' and 'numpy' only"
+                )
+            )
+        inputs = tuple(None if i is None else self._value(i) for i in operator.inputs)
+        outputs = tuple(None if i is None else self._value(i) for i in operator.outputs)
+        hidden = operator.is_custom is False and operator.name in RESOURCES
+        node = self._graph.append(
+            operator.name,
+            inputs,
+            outputs,
+            name=what,
+            attributes=attributes_of(operator, self._main.tensors),
+            effects=self._effects(operator),
+            domain="tflite.custom" if operator.is_custom else "tflite",
+            version=operator.version,
+            after=before if hidden else (),
+        )
+        return (node.index,) if hidden else before
+
+    def _effects(self, operator: Operator) -> Effects:
+        """Return the effects of an operator."""
+        effects = NO_EFFECTS
+        inputs, outputs = (
+            [None if index is None else self._operands[index] for index in side]
+            for side in (operator.inputs, operator.outputs)
+        )
+        if not operator.is_custom:
+            known = lookup(OPERATORS, operator.name, Op(inputs, outputs, operator.options))
+            effects = effects_of(known, Operands(inputs, outputs))
+        # Runtimes let kernels write the variables that they read, and files do not say which do.
+        mutates = tuple(
+            position
+            for position, index in enumerate(operator.inputs)
+            if index is not None and self._main.tensors[index].is_variable
+        )
+        return effects._replace(mutates=mutates) if mutates else effects
+
+    def _value(self, index: int) -> int:
+        """Return the value of a tensor, declared when it is first met."""
+        return self._values[index] if index in self._values else self._declare(index)
+
+    def _declare(self, index: int, *, is_input: bool = False) -> int:
+        """Declare the value of a tensor."""
+        tensor, name = self._main.tensors[index], self._names[index]
+        shape, dtype = self._shapes.of(index), dtype_of(tensor, name)
+        checked_bytes(name, shape, dtype)
+        graph, numbers, is_fixed = self._graph, None, True
+        if self._model.is_constant(tensor):
+            check_payload(self._model, tensor, name, shape, dtype)
+            data = array(self._model, tensor, shape, dtype)
+            if data is not None and data.size <= _FEW and data.dtype.kind in "iu":
+                numbers = tuple(int(number) for number in data.ravel())
+            value = graph.constant(name, shape, dtype, data)
+        elif tensor.is_variable:
+            value = graph.state(name, shape, dtype, initial=first_content(tensor, shape, dtype))
+        elif is_input:
+            value, is_fixed = graph.input(name, shape, dtype), False
+        else:
+            value, is_fixed = graph.value(name, shape, dtype), False
+        self._values[index] = value
+        self._operands[index] = _operand(tensor, shape, dtype, is_fixed, numbers)
+        return value
+
+    def _warn_if_open(self, index: int) -> None:
+        """Say which numbers of an input's shape are assumed, but for a batch of one."""
+        axes = self._shapes.open_axes(index)
+        value = self._graph.values[self._values[index]]
+        # Converters leave the batch open in every model, and store 1 for it.
+        if axes and not (axes == [0] and value.shape[:1] == (1,)):
+            dims = " and ".join(map(str, axes))
+            shape = "x".join(map(str, value.shape))
+            self._graph.warnings.append(
+                f"dimension {dims} of input {quoted(value.name)} is open; planned as stored: "
+                f"{shape}"
+            )
+
+
+def _operand(
+    tensor: Tensor,
+    shape: tuple[int, ...],
+    dtype: str,
+    is_fixed: bool,
+    numbers: tuple[int, ...] | None,
+) -> Operand:
+    """Return the facts about a tensor for rules."""
+    return Operand(shape, dtype, tensor.quantization, is_fixed, numbers)

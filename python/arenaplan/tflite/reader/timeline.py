@@ -1,0 +1,446 @@
+"""
+When TensorFlow Lite Micro needs each tensor, and in how many bytes.
+
+This is the runtime's own rule, not the importer's: its clock runs through the subgraphs
+that an operator calls, so that all subgraphs share one arena; variables and constants
+are not in that arena. Bytes that kernels let tensors share, other than by a reshape, are added by
+:mod:`~arenaplan.tflite.runtime.aliases`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Final, NamedTuple
+
+from arenaplan.base.errors import (
+    BudgetExceeded,
+    UndefinedValue,
+    UnsupportedOp,
+    UnsupportedSubgraph,
+)
+from arenaplan.base.quoting import quoted
+from arenaplan.graph import Graph, View
+from arenaplan.graph.ops import BITS
+from arenaplan.graph.sizes import checked_bytes
+from arenaplan.tflite.reader.tflite_model import Model, Operator, checked_index
+from arenaplan.tflite.reader.tflite_operators import CALLS
+from arenaplan.tflite.reader.tflite_tensors import Shapes, dtype_of, unique_names
+
+ALIGNMENT: Final = 16
+"""Unit that the runtime rounds every size up to."""
+
+_COPY_FREE: Final = frozenset({"RESHAPE"})
+"""Operators whose kernel copies nothing if input and output are at the same address."""
+
+_HANDLES: Final = "VAR_HANDLE"
+"""Operator whose kernel points its output at memory of its own when it is prepared, so that the
+runtime's planner never hears of it."""
+
+_CALLEES: Final = {"IF": (0, 1), "WHILE": (0, 1), "CALL_ONCE": (0,)}
+"""Slots, among an operator's options, of the subgraphs that the runtime can call."""
+
+
+@dataclass(slots=True)
+class Box:
+    """A tensor in the arena, over the steps in which it is needed."""
+
+    tensor: int
+    """Position among the tensors of all subgraphs."""
+    name: str
+    size: int
+    """Bytes, rounded up to :data:`ALIGNMENT`."""
+    start: int
+    end: int
+    """Step after the last: live ranges are half-open."""
+
+
+class Same(NamedTuple):
+    """
+    Two boxes of which one shows bytes of the other from ``step`` on.
+
+    They may be at that distance from each other: the kernel then copies bytes onto themselves.
+    """
+
+    step: int
+    source: int
+    result: int
+    distance: int = 0
+    """Bytes from the begin of the larger to that of the smaller."""
+    is_joined: bool = False
+    """Whether the source is the smaller, as an operand of a concatenation is."""
+
+
+class InPlace(NamedTuple):
+    """A box that may take the offset of another, which is read for the last time in ``step``."""
+
+    step: int
+    source: int
+    result: int
+
+
+@dataclass(slots=True)
+class Timeline:
+    """All boxes of a model; ``tensors`` counts those without a box, too."""
+
+    boxes: list[Box] = field(default_factory=list)
+    """In the order in which the runtime adds them to its planner."""
+    same: list[Same] = field(default_factory=list)
+    """Pairs of positions in :attr:`boxes`."""
+    in_place: list[InPlace] = field(default_factory=list)
+    """The same, of a kernel that reads each element before it writes it."""
+    steps: int = 0
+    labels: list[str] = field(default_factory=list)
+    """Per step the operator that runs, or ``"Inputs"``."""
+    tensors: int = 0
+    variables: list[tuple[int, int]] = field(default_factory=list)
+    """Subgraph, and position in it, of each variable."""
+    spans: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    """By subgraph and position of an operator that runs: the steps of its first to its last run,
+    half-open, in which the scratch memory of its kernel is needed."""
+    idle: list[Box] = field(default_factory=list)
+    """Tensors that no operator that runs mentions. The runtime gives them memory all the same, as
+    if they were needed in a step before the first."""
+    starts: tuple[int, ...] = ()
+    """Per subgraph the position of its first tensor among the tensors of all subgraphs."""
+    areas: dict[int, frozenset[int]] = field(default_factory=dict)
+    """Positions in :attr:`boxes` of tensors that are read though nothing writes them, as memory
+    of an accelerator is; with those of the other operands of the operators that read them, which
+    the accelerator's compiler has put inside."""
+
+
+def timeline_of(model: Model) -> Timeline:
+    """
+    Return when the runtime needs each tensor of a model.
+
+    Raises
+    ------
+    UnsupportedSubgraph, UnsupportedOp
+        If an operator calls a subgraph in a way that the runtime does not know, or leaves out
+        an output.
+    UndefinedValue
+        If an operator reads a tensor that a later one writes.
+    BudgetExceeded
+        If subgraphs call each other more often than the size of the file justifies.
+    """
+    clock = _Clock(model)
+    clock.run()
+    return clock.timeline()
+
+
+def graph_of_timeline(
+    timeline: Timeline,
+    name: str = "",
+    boxes: Sequence[Box] | None = None,
+    offsets: Sequence[int] | None = None,
+) -> Graph:
+    """
+    Return a graph whose values live exactly when the runtime needs the boxes.
+
+    Its values are the boxes, in their order; its nodes are the steps, which run one after the
+    other. A tensor whose name another subgraph has, too, is called by its position as well.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        When the runtime needs each tensor.
+    name : str, optional
+        Name of the graph.
+    boxes : sequence of Box, optional
+        The timeline's boxes and behind them those of scratch memory; by default the former alone.
+    offsets : sequence of int, optional
+        The plan that the model brings along. Tensors that an accelerator's compiler has put inside
+        of the accelerator's memory are one value with it.
+    """
+    boxes = timeline.boxes if boxes is None else boxes
+    if timeline.areas and offsets is not None:
+        boxes, timeline = _joined(timeline, boxes, offsets)
+    graph = Graph(name)
+    graph.target = "tflm"
+    seen: set[str] = set()
+    values = []
+    for position, box in enumerate(boxes):
+        unique = f"{box.name}#{position}" if box.name in seen else box.name
+        seen.add(unique)
+        values.append(graph.value(unique, (box.size,), "uint8"))
+    reads: list[list[int]] = [[] for _ in range(timeline.steps)]
+    writes: list[list[int]] = [[] for _ in range(timeline.steps)]
+    for value, box in zip(values, boxes, strict=True):
+        writes[box.start].append(value)
+        if box.end - 1 > box.start:
+            reads[box.end - 1].append(value)
+    views: list[list[View]] = [[] for _ in range(timeline.steps)]
+    for same in timeline.same:
+        step, source, result = same[:3]
+        if boxes[result].start != step or boxes[source].start >= step:
+            continue
+        if values[source] not in reads[step]:
+            reads[step].append(values[source])
+        pair = reads[step].index(values[source]), writes[step].index(values[result])
+        views[step].append(View(*pair, same.distance, "output" if same.is_joined else "input"))
+    in_place: list[list[tuple[int, int]]] = [[] for _ in range(timeline.steps)]
+    for step, source, result in timeline.in_place:
+        if boxes[result].start == step and values[source] in reads[step]:
+            pair = reads[step].index(values[source]), writes[step].index(values[result])
+            in_place[step].append(pair)
+    for step in range(timeline.steps):
+        graph.node(
+            timeline.labels[step] if step < len(timeline.labels) else "Step",
+            reads[step],
+            writes[step],
+            views=views[step],
+            in_place=in_place[step],
+            after=[step - 1] if step else (),
+        )
+    return graph
+
+
+def _joined(
+    timeline: Timeline, boxes: Sequence[Box], offsets: Sequence[int]
+) -> tuple[list[Box], Timeline]:
+    """Return boxes of which those inside of an accelerator's memory are one."""
+    spans = [
+        None if box.tensor < 0 or offsets[box.tensor] < 0 else offsets[box.tensor] for box in boxes
+    ]
+    leader = list(range(len(boxes)))
+    for area, others in timeline.areas.items():
+        for other in sorted(others):
+            low, at = spans[area], spans[other]
+            if low is None or at is None:
+                continue
+            if at < low + boxes[area].size and low < at + boxes[other].size:
+                old, new = sorted((leader[area], leader[other]), reverse=True)
+                leader = [new if each == old else each for each in leader]
+    found: list[Box] = []
+    for first in dict.fromkeys(leader):
+        inside = [position for position, each in enumerate(leader) if each == first]
+        if len(inside) == 1:
+            found.append(boxes[first])
+            continue
+        members = [boxes[position] for position in inside]
+        low = min(offsets[box.tensor] for box in members)
+        high = max(offsets[box.tensor] + box.size for box in members)
+        largest = max(members, key=lambda box: box.size)
+        start, end = min(box.start for box in members), max(box.end for box in members)
+        found.append(Box(largest.tensor, largest.name, high - low, start, end))
+    return found, replace(timeline, boxes=found, same=[], in_place=[])
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A subgraph that is being run."""
+
+    subgraph: int
+    position: int = 0
+    """Operator that is running or comes next."""
+    callees: list[int] | None = None
+    """Subgraphs that the running operator has yet to call; ``None`` if none is running."""
+    began: int = 0
+    """Step in which the running operator began."""
+
+
+class _Clock:
+    """The steps of a run, and the first and last in which each tensor is needed."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._handles = [
+            {
+                output
+                for operator in subgraph.operators
+                if not operator.is_custom and operator.name == _HANDLES
+                for output in operator.outputs
+            }
+            for subgraph in model.subgraphs
+        ]
+        self._first: list[list[int | None]] = [[None] * len(s.tensors) for s in model.subgraphs]
+        self._last: list[list[int]] = [[0] * len(s.tensors) for s in model.subgraphs]
+        self._same: list[tuple[int, int, int, int]] = []
+        self._unwritten: list[tuple[int, int]] = []
+        self._areas: list[tuple[int, int]] = []
+        self._spans: dict[tuple[int, int], tuple[int, int]] = {}
+        self._step = 0
+        self._labels = ["Inputs"]
+        self._budget = len(model.data)
+
+    def run(self) -> None:
+        """Run the main subgraph, and those it calls; not recursively, for files are untrusted."""
+        stack = [self._enter(0)]
+        while stack:
+            frame = stack[-1]
+            subgraph = self._model.subgraphs[frame.subgraph]
+            if frame.callees:
+                callee = frame.callees.pop(0)
+                if any(caller.subgraph == callee for caller in stack):
+                    raise UnsupportedSubgraph(f"subgraph {callee} calls itself")
+                self._tick("Call")
+                stack.append(self._enter(callee))
+            elif frame.callees is not None:
+                self._finish(frame.subgraph, subgraph.operators[frame.position])
+                operator = (frame.subgraph, frame.position)
+                first, _ = self._spans.get(operator, (frame.began, 0))
+                self._spans[operator] = (first, self._step + 1)
+                frame.callees = None
+                frame.position += 1
+            elif frame.position < len(subgraph.operators):
+                self._tick(subgraph.operators[frame.position].name)
+                frame.began = self._step
+                frame.callees = self._begin(frame.subgraph, frame.position)
+            else:
+                for tensor in subgraph.outputs:
+                    self._create(frame.subgraph, tensor)
+                    self._use(frame.subgraph, tensor)
+                stack.pop()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Decide about tensors that were read before anything had written them."""
+        for index, tensor in self._unwritten:
+            # Nothing ever writes the scratch memory of an accelerator: it is always there.
+            if self._first[index][tensor] is None:
+                self._first[index][tensor] = 0
+                self._areas.append((index, tensor))
+            elif self._in_arena(index, tensor) and self._first[index][tensor] != 0:
+                name = self._model.subgraphs[index].tensors[tensor].name
+                raise UndefinedValue(
+                    f"tensor {tensor} ({quoted(name)}) of subgraph {index} is read before it is "
+                    "written"
+                )
+
+    def _tick(self, label: str) -> None:
+        """Go on to the next step."""
+        self._step += 1
+        self._labels.append(label)
+        self._spend()
+
+    def _spend(self) -> None:
+        """Stop when subgraphs are called more often than a file of this size can mean."""
+        self._budget -= 1
+        if self._budget < 0:
+            raise BudgetExceeded("subgraphs call each other more often than the file justifies")
+
+    def _enter(self, index: int) -> _Frame:
+        """Begin a subgraph: its inputs exist."""
+        for tensor in self._model.subgraphs[index].inputs:
+            self._create(index, tensor)
+            self._use(index, tensor)
+        return _Frame(index)
+
+    def _begin(self, index: int, position: int) -> list[int]:
+        """Begin an operator: its outputs exist. Return the subgraphs that it calls."""
+        operator = self._model.subgraphs[index].operators[position]
+        for tensor in operator.outputs:
+            if tensor is None:
+                raise UnsupportedOp(
+                    f"operator {position} ({quoted(operator.name, 40)}) of subgraph {index} leaves "
+                    "out an output, which TensorFlow Lite Micro does not know"
+                )
+            self._create(index, tensor)
+        if operator.is_custom or operator.name not in CALLS:
+            return []
+        return self._callees(operator, f"operator {position} of subgraph {index}")
+
+    def _callees(self, operator: Operator, what: str) -> list[int]:
+        """Return the subgraphs that an operator calls."""
+        slots = _CALLEES.get(operator.name)
+        if slots is None or operator.options is None:
+            raise UnsupportedSubgraph(
+                f"{what} ({operator.name}) calls a subgraph in a way that TensorFlow Lite Micro "
+                "does not know"
+            )
+        count = len(self._model.subgraphs)
+        return [
+            checked_index(operator.options.number(slot, "i"), count, f"{what}: a called subgraph")
+            for slot in slots
+        ]
+
+    def _finish(self, index: int, operator: Operator) -> None:
+        """End an operator: its inputs and outputs were needed until now."""
+        for tensor in operator.inputs:
+            if tensor is None:
+                continue
+            if self._first[index][tensor] is None:
+                self._unwritten.append((index, tensor))
+            self._use(index, tensor)
+        for tensor in operator.outputs:
+            if tensor is not None:
+                self._use(index, tensor)
+        if not operator.is_custom and operator.name in _COPY_FREE:
+            for source, result in zip(operator.inputs[:1], operator.outputs[:1], strict=False):
+                if source is not None and result is not None:
+                    self._same.append((self._step, index, source, result))
+
+    def _create(self, subgraph: int, tensor: int) -> None:
+        """Note that a tensor exists, unless it did before."""
+        if self._first[subgraph][tensor] is None:
+            self._first[subgraph][tensor] = self._step
+
+    def _use(self, subgraph: int, tensor: int) -> None:
+        """Note that a tensor is needed in this step."""
+        self._spend()
+        self._last[subgraph][tensor] = self._step
+
+    def _in_arena(self, subgraph: int, index: int) -> bool:
+        """Whether the runtime's planner gives a tensor memory."""
+        tensor = self._model.subgraphs[subgraph].tensors[index]
+        is_elsewhere = tensor.is_variable or self._model.is_constant(tensor)
+        return not is_elsewhere and index not in self._handles[subgraph]
+
+    def timeline(self) -> Timeline:
+        """Return the result of the run."""
+        result = Timeline(steps=self._step + 1, labels=self._labels, spans=self._spans)
+        position: dict[tuple[int, int], int] = {}
+        for number, subgraph in enumerate(self._model.subgraphs):
+            names = unique_names(subgraph)
+            shapes = Shapes(subgraph, names, None)
+            result.starts += (result.tensors,)
+            for index, tensor in enumerate(subgraph.tensors):
+                first = self._first[number][index]
+                if tensor.is_variable:
+                    result.variables.append((number, index))
+                if not self._in_arena(number, index):
+                    continue
+                size = _bytes(names[index], shapes.of(index), dtype_of(tensor, names[index]))
+                if size and first is None:
+                    result.idle.append(Box(result.tensors + index, names[index], size, -1, 0))
+                elif size and first is not None:
+                    position[number, index] = len(result.boxes)
+                    end = self._last[number][index] + 1
+                    flat = result.tensors + index
+                    result.boxes.append(Box(flat, names[index], size, first, end))
+            result.tensors += len(subgraph.tensors)
+        for number, area in self._areas:
+            if (number, area) in position:
+                others = self._operands_beside(number, area)
+                inside = {position[number, i] for i in others if (number, i) in position}
+                result.areas[position[number, area]] = frozenset(inside)
+        for step, number, source, output in self._same:
+            pair = position.get((number, source)), position.get((number, output))
+            if pair[0] is None or pair[1] is None or not self._may_be_same(number, source, output):
+                continue
+            if result.boxes[pair[0]].size == result.boxes[pair[1]].size:
+                result.same.append(Same(step, pair[0], pair[1]))
+        return result
+
+    def _operands_beside(self, subgraph: int, tensor: int) -> set[int]:
+        """Return all other operands of the operators that read a tensor."""
+        found: set[int] = set()
+        for operator in self._model.subgraphs[subgraph].operators:
+            if tensor in operator.inputs:
+                found.update(i for i in (*operator.inputs, *operator.outputs) if i is not None)
+        return found - {tensor}
+
+    def _may_be_same(self, subgraph: int, source: int, output: int) -> bool:
+        """Whether sharing cannot disturb how callers copy into and out of a subgraph."""
+        if subgraph == 0:
+            return True
+        called = self._model.subgraphs[subgraph]
+        return not {source, output} & {*called.inputs, *called.outputs}
+
+
+def _bytes(name: str, shape: tuple[int, ...], dtype: str) -> int:
+    """Return the bytes that the runtime gives a tensor; it does not pack small elements."""
+    checked_bytes(name, shape, dtype)
+    size = prod(shape) * max(8, BITS[dtype]) // 8
+    return -(-size // ALIGNMENT) * ALIGNMENT

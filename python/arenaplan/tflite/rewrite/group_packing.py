@@ -1,0 +1,106 @@
+"""Packing of groups of tensors at fixed distances: rules for their distances, and the search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from arenaplan import _core
+from arenaplan.tflite.rewrite.tensor_groups import Group, Layout, Span
+
+_WARM: Final = 0.2
+"""The same where results may be written over operands."""
+
+_HOT: Final = 0.6
+"""Share of the peak from which on a step is loaded; all other groups are placed last."""
+
+
+def packed(
+    groups: Sequence[Group], live: Sequence[int], layout: Layout, tries: int, seed: int, goal: int
+) -> list[int]:
+    """
+    Return offsets of groups.
+
+    Every packing that cannot be pushed down results from placing each group at the lowest free
+    offset, in the order of the offsets. The search (``src/pack/solve/repair/apart.rs``) therefore
+    moves groups in such an order, and in the order of placing each below or above the others.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        The groups.
+    live : sequence of int
+        Live bytes at each time.
+    layout : Layout
+        The tensors and steps.
+    tries : int
+        Orders of placing that are tried.
+    seed : int
+        Seed of the order of moves.
+    goal : int
+        Bytes that are good enough.
+    """
+    if not groups:
+        return []
+    steps = [(min(s.first for s in g.spans), max(s.last for s in g.spans)) for g in groups]
+    # Results over operands keep distances, which chain groups beyond the loaded steps.
+    is_chained = any(not lead.is_exact for lead in layout.leads)
+    level = (_WARM if is_chained else _HOT) * max(live, default=0)
+    loads = [max(live[first : last + 1]) for first, last in steps]
+    sizes = [group.size for group in groups]
+    hot = [i for i, load in enumerate(loads) if load >= level]
+    cold = [i for i, load in enumerate(loads) if load < level]
+    weights = [sum((s.stop - s.start) * (s.last - s.first + 1) for s in g.spans) for g in groups]
+    orders = [
+        sorted(hot, key=lambda i: (-sizes[i], i)),
+        sorted(hot, key=lambda i: (-weights[i], i)),
+        sorted(hot, key=lambda i: (steps[i], -sizes[i])),
+        sorted(hot, key=lambda i: (-steps[i][1], -sizes[i])),
+    ]
+    cold.sort(key=lambda i: (-sizes[i], i))
+    return _core.pack_apart(sizes, _rules(groups, steps, layout), orders, cold, tries, seed, goal)
+
+
+def _rules(
+    groups: Sequence[Group], steps: Sequence[tuple[int, int]], layout: Layout
+) -> list[tuple[int, int, int, int]]:
+    """Return pairs of groups, and the open range of distances at which the two collide."""
+    home = {tensor: i for i, group in enumerate(groups) for tensor in group.members}
+    apart: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for lead in layout.leads:
+        a, b = home[lead.source], home[lead.target]
+        shift = groups[a].members[lead.source] - groups[b].members[lead.target]
+        # The offset of the result's group beyond that of the operand's.
+        ranges = apart.setdefault((b, a), [])
+        ranges.append((shift - lead.distance, shift + layout.boxes[lead.source]))
+        if lead.is_exact:
+            ranges.append((shift - layout.boxes[lead.target], shift))
+    rules = []
+    order = sorted(range(len(groups)), key=lambda i: steps[i])
+    for rank, index in enumerate(order):
+        last = steps[index][1]
+        for other in order[rank + 1 :]:
+            if steps[other][0] > last:
+                break
+            found = _collisions(groups[index].spans, groups[other].spans)
+            rules += [(other, index, -high, -low) for low, high in found]
+    for (index, other), ranges in apart.items():
+        rules += [(index, other, low, high) for low, high in ranges if low < high]
+    return rules
+
+
+def _collisions(mine: Sequence[Span], others: Sequence[Span]) -> list[tuple[int, int]]:
+    """Return the open ranges of distances at which spans share bytes in a step."""
+    found = sorted(
+        (b.start - a.stop, b.stop - a.start)
+        for a in mine
+        for b in others
+        if a.first <= b.last and b.first <= a.last
+    )
+    merged: list[tuple[int, int]] = []
+    for start, stop in found:
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], stop))
+        else:
+            merged.append((start, stop))
+    return merged

@@ -1,0 +1,70 @@
+"""
+Places of tensors in an arena.
+
+:func:`place` chooses which tensors lie inside of others
+(:mod:`~arenaplan.tflite.rewrite.tensor_groups`) and packs the groups
+(:mod:`~arenaplan.tflite.rewrite.group_packing`). The proof that a program can run with these places
+is for :mod:`arenaplan.tflite.proving`, which shares no code with this search.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arenaplan.tflite.rewrite.group_packing import packed
+from arenaplan.tflite.rewrite.tensor_groups import ALIASES, Group, Layout, groups_of, live_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Places of all tensors."""
+
+    offsets: tuple[int, ...]
+    """Offset by tensor, in bytes; -1 for tensors outside of the arena."""
+    head: int
+    """Bytes from the first to the last."""
+    bound: int
+    """Most bytes that are live in one step: no places of these groups need less."""
+
+
+def place(layout: Layout, *, tries: int = 60, seed: int = 0, goal: int = 0) -> Placed:
+    """
+    Return places of all tensors.
+
+    Parameters
+    ----------
+    layout : Layout
+        The tensors and steps.
+    tries : int
+        Orders of placing that are tried.
+    seed : int
+        Seed of the order.
+    goal : int
+        Bytes that are good enough.
+
+    Returns
+    -------
+    Placed
+        Places.
+    """
+    results: list[Placed] = []
+    ways: list[list[Group]] = []
+    for how in ALIASES:
+        groups = groups_of(layout, how)
+        if all([g.members for g in groups] != [g.members for g in way] for way in ways):
+            ways.append(groups)
+    for groups in ways:
+        live = live_bytes(groups, len(layout.uses))
+        bound = max(live, default=0)
+        if results and bound >= results[0].head:
+            continue
+        found = packed(groups, live, layout, tries // len(ways), seed, max(bound, goal))
+        offsets = [-1] * len(layout.boxes)
+        for group, offset in zip(groups, found, strict=True):
+            for tensor, distance in group.members.items():
+                offsets[tensor] = offset + distance
+        head = max(
+            (o + size for o, size in zip(offsets, layout.boxes, strict=True) if o >= 0), default=0
+        )
+        results.append(Placed(tuple(offsets), head, bound))
+    return min(results, key=lambda placed: placed.head)

@@ -1,0 +1,172 @@
+"""
+Regions: neighboring operators that run strip by strip.
+
+The result of a region is cut into strips of rows. Each strip is computed from the rows of the
+region's operands that it needs, through all operators of the region, before the next one begins
+(patch-based inference: MCUNetV2, Lin et al. 2021). Rows that two strips need are computed twice,
+or kept from one strip to the next in a line buffer (StreamNet, Zheng et al. 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from arenaplan.tflite.rewrite.image_rows import Answer, Span
+from arenaplan.tflite.rewrite.program import Program
+
+MOST_OPERANDS: Final = 10
+"""Operands of one concatenation in TensorFlow Lite Micro (``kMaxInputNum``)."""
+
+
+class Region(NamedTuple):
+    """A run of operators, and how they are split."""
+
+    first: int
+    last: int
+    cuts: tuple[int, ...]
+    """Rows of the result at which a new strip begins, but for the first."""
+    padded: frozenset[int] = frozenset()
+    """Operators that are padded explicitly wherever that is possible."""
+    held: frozenset[int] = frozenset()
+    """Tensors inside of the region whose rows are kept from strip to strip."""
+
+
+class Call(NamedTuple):
+    """One call of an operator for one strip."""
+
+    operator: int
+    answer: Answer
+    request: Span
+    """Rows of the result that are needed and not there yet."""
+
+
+class Strip(NamedTuple):
+    """All calls for one strip."""
+
+    calls: tuple[Call, ...]
+    needs: dict[int, Span]
+    """By tensor that the region computes, the rows that this strip uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Facts about a run of operators, whatever way it is split."""
+
+    first: int
+    last: int
+    result: int
+    """The only tensor of the region that is used outside of it."""
+    inside: frozenset[int]
+    """Tensors that the region computes, the result included."""
+    operands: frozenset[int]
+    """Images that the region reads by rows and does not compute."""
+
+
+def scope_of(program: Program, first: int, last: int) -> Scope | None:
+    """Return the facts about a run of operators, or None if it cannot be split."""
+    inside: set[int] = set()
+    operands: set[int] = set()
+    for position in range(first, last + 1):
+        operator = program.operators[position]
+        if operator.rule is None:
+            return None
+        for place, index in enumerate(operator.inputs):
+            if index is None or program.tensors[index].is_stored:
+                continue
+            if place not in operator.rule.images:
+                if index in inside:
+                    return None  # Needed whole.
+            elif index not in inside:
+                operands.add(index)
+        inside.add(operator.outputs[0])
+    outside = set(program.outputs)
+    for position, operator in enumerate(program.operators):
+        if position > last:
+            outside.update(i for i in operator.inputs if i is not None)
+    results = inside & outside
+    if len(results) != 1 or program.operators[last].outputs[0] not in results:
+        return None
+    used = {
+        i
+        for position in range(first, last + 1)
+        for i in program.operators[position].inputs
+        if i is not None
+    }
+    if not inside - results <= used:
+        return None
+    return Scope(first, last, results.pop(), frozenset(inside), frozenset(operands))
+
+
+def even_cuts(rows: int, strips: int) -> tuple[int, ...]:
+    """Return cuts into strips of about the same number of rows."""
+    return tuple(rows * strip // strips for strip in range(1, strips))
+
+
+def strips_of(program: Program, scope: Scope, region: Region) -> tuple[Strip, ...] | None:
+    """
+    Return the calls of each strip, or None if the region cannot be split so.
+
+    Kernels are asked for no rows twice where the region holds them.
+    """
+    rows = program.tensors[scope.result].shape[1]
+    edges = (0, *region.cuts, rows)
+    strips: list[Strip] = []
+    done: dict[int, int] = {}
+    for start, stop in pairwise(edges):
+        if start >= stop:
+            return None
+        strip = _strip(program, scope, region, (start, stop), done)
+        if strip is None:
+            return None
+        strips.append(strip)
+        for tensor in region.held:
+            if tensor in strip.needs:
+                done[tensor] = max(done.get(tensor, 0), strip.needs[tensor][1])
+    return tuple(strips)
+
+
+def _strip(
+    program: Program, scope: Scope, region: Region, span: Span, done: dict[int, int]
+) -> Strip | None:
+    """Return the calls that make some rows of the result, last operator first."""
+    needs: dict[int, Span] = {scope.result: span}
+    calls: list[Call] = []
+    for position in range(region.last, region.first - 1, -1):
+        operator = program.operators[position]
+        rule, result = operator.rule, operator.outputs[0]
+        if rule is None or result not in needs:
+            continue
+        start, stop = needs[result]
+        if result in region.held and result in done:
+            # Rows that another strip has made are there, unless they were let go.
+            if done[result] >= stop:
+                return None
+            start = max(start, done[result])
+        answer = program.answer(position, (start, stop), padded=position in region.padded)
+        if answer is None:
+            return None
+        calls.append(Call(position, answer, (start, stop)))
+        for place in rule.images:
+            operand = operator.inputs[place]
+            if operand in scope.inside and operand is not None:
+                first, last = needs.get(operand, answer.operand)
+                needs[operand] = (min(first, answer.operand[0]), max(last, answer.operand[1]))
+    return Strip(tuple(reversed(calls)), needs)
+
+
+def extra_work(program: Program, strips: Iterable[Strip]) -> int:
+    """Return the work that strips do beyond that of the whole operators, in the same unit."""
+    made: dict[int, int] = {}
+    for strip in strips:
+        for call in strip.calls:
+            rows = call.answer.made[1] - call.answer.made[0]
+            made[call.operator] = made.get(call.operator, 0) + rows
+    extra = 0
+    for position, rows in made.items():
+        operator = program.operators[position]
+        whole = program.tensors[operator.outputs[0]].shape[1]
+        extra += operator.work * (rows - whole) // whole
+    return extra

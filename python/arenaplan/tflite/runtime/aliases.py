@@ -1,0 +1,258 @@
+"""
+Operands and results that may share bytes in TensorFlow Lite Micro: one table.
+
+The runtime obeys every offset of a plan and tells no kernel about it, so bytes may be shared only
+where the code of the kernel allows it. There are two ways. A kernel that *copies* may find an
+operand at its place in the result, or the result at its place in the operand: it then writes bytes
+that are there already. A kernel that computes *element by element* may write its result over an
+operand at the same address, because element *i* of the operand is read for the last time before
+element *i* of the result is written.
+
+Each row was read in the sources of the runtime of August 2026; the reason is in the row. Rows of
+reference kernels also run in the interpreter, with garbage in the arena, in
+``tests/python/test_tflm_aliases.py``. Kernels of CMSIS-NN are read, not run. The sources of other
+kernel sets were not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import prod
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from arenaplan.graph.ops import BITS, Operands, effects_of, lookup
+from arenaplan.tflite.reader.tflite_model import Model, Operator, Subgraph
+from arenaplan.tflite.reader.tflite_operators import OPERATORS, Op, Operand
+from arenaplan.tflite.reader.tflite_tensors import Shapes, array, dtype_of, unique_names
+from arenaplan.tflite.reader.timeline import ALIGNMENT, InPlace, Same, Timeline, timeline_of
+from arenaplan.tflite.runtime.build import Build
+
+_FEW: Final = 64
+"""Most elements of a constant that rules look at."""
+
+Way: TypeAlias = Literal["copies", "element by element"]
+
+
+class Row(NamedTuple):
+    """A kernel whose operands and results may share bytes."""
+
+    way: Way
+    reason: str
+    """The property of the code that makes it safe."""
+    cmsis_nn: str | None = "the reference kernel"
+    """The same for CMSIS-NN's own kernel, with DSP and with MVE; ``None`` if bytes are not shared
+    there."""
+
+
+_MEMCPY: Final = (
+    "one memcpy per operand and outer index; at equal addresses it copies a block onto itself, as "
+    "compilers' own copies of structures do"
+)
+_LOOP: Final = "a loop assigns element by element; at equal addresses each one to itself"
+_WRITER: Final = "writes the elements one by one, in the order of the result"
+_UNARY: Final = "one loop: reads element i, then writes element i"
+_BINARY: Final = (
+    "one loop, or nested loops over broadcast dimensions: reads element i of the operand that has "
+    "all elements, then writes element i"
+)
+_ROWS: Final = (
+    "statistics of a whole row are complete before its first element is written; then reads "
+    "element i and writes element i"
+)
+_FOUR: Final = "reads four elements (two of int16) of both operands, then writes these"
+
+_UNARIES: Final = """
+    ABS CAST CEIL COS ELU EXP FLOOR HARD_SWISH LEAKY_RELU LOG LOGICAL_NOT LOGISTIC NEG QUANTIZE
+    RELU RELU6 ROUND RSQRT SIN SQRT SQUARE TANH
+"""
+_BINARIES: Final = """
+    ADD_N DIV EQUAL FLOOR_DIV FLOOR_MOD GREATER GREATER_EQUAL LESS LESS_EQUAL LOGICAL_AND
+    LOGICAL_OR NOT_EQUAL PRELU SQUARED_DIFFERENCE SUB
+"""
+
+ROWS: Final[Mapping[str, Row]] = {
+    "CONCATENATION": Row("copies", _MEMCPY),
+    "EXPAND_DIMS": Row("copies", _LOOP),
+    "PACK": Row("copies", _LOOP),
+    "SLICE": Row("copies", _WRITER),
+    "SPLIT": Row("copies", _LOOP),
+    "SPLIT_V": Row("copies", _LOOP),
+    "SQUEEZE": Row("copies", _MEMCPY),
+    "STRIDED_SLICE": Row("copies", _WRITER),
+    "TRANSPOSE": Row("copies", _LOOP, None),
+    "UNPACK": Row("copies", _LOOP),
+    **{name: Row("element by element", _UNARY) for name in _UNARIES.split()},
+    **{name: Row("element by element", _BINARY) for name in _BINARIES.split()},
+    "ADD": Row("element by element", _BINARY, _FOUR),
+    "L2_NORMALIZATION": Row("element by element", _ROWS),
+    "LOG_SOFTMAX": Row("element by element", _ROWS),
+    "MAXIMUM": Row(
+        "element by element", _BINARY, "reads one element, 16 with MVE, of both, then writes these"
+    ),
+    "MINIMUM": Row(
+        "element by element", _BINARY, "reads one element, 16 with MVE, of both, then writes these"
+    ),
+    "MUL": Row("element by element", _BINARY, _FOUR),
+    "SELECT_V2": Row(
+        "element by element",
+        "reads element i of the operands that have all elements, then writes element i; copies a "
+        "row at once where the condition is broadcast, at equal addresses onto itself",
+    ),
+    "SOFTMAX": Row(
+        "element by element",
+        "the largest element of a row is known before the first is written; exponentials of "
+        "float32 and int16 wait in the result, each in place of an element that is not read again",
+        "the same, four elements at a time with MVE",
+    ),
+}
+"""
+The kernels, by builtin operator.
+
+RESHAPE is not among them: its kernel compares the addresses and copies nothing if they are equal,
+see :mod:`~arenaplan.tflite.reader.timeline`.
+"""
+
+_CHARACTERS: Final = frozenset({"int8", "uint8"})
+"""Types that C lets a compiler take for no other object: narrower results of other types may be
+stored before wider elements at the same place are loaded."""
+
+
+def row_of(operator: Operator, kernels: str) -> Row | None:
+    """Return the row of an operator's kernel, if bytes may be shared with this kernel set."""
+    row = None if operator.is_custom else ROWS.get(operator.name)
+    if row is None or (kernels != "reference" and row.cmsis_nn is None):
+        return None
+    return row
+
+
+def aliased_timeline(model: Model, build: Build) -> Timeline:
+    """
+    Return when the runtime needs each tensor, with all bytes that may be shared.
+
+    Only operators of the main subgraph share bytes; :func:`timeline_of` adds the reshapes of all
+    subgraphs.
+
+    Parameters
+    ----------
+    model : Model
+        Result of :func:`~arenaplan.tflite.reader.tflite_model.parse`.
+    build : Build
+        The build of the runtime; only reshapes share bytes unless :attr:`Build.shares` is set.
+
+    Raises
+    ------
+    PlannerError
+        As :func:`~arenaplan.tflite.reader.timeline.timeline_of`.
+    """
+    timeline = timeline_of(model)
+    if timeline.areas or not build.shares:
+        return timeline  # With areas, the accelerator's compiler has placed everything.
+    return _Aliases(model, timeline, build.kernels).timeline()
+
+
+class _Aliases:
+    """The shared bytes of one model."""
+
+    def __init__(self, model: Model, timeline: Timeline, kernels: str) -> None:
+        self._model = model
+        self._main: Subgraph = model.subgraphs[0]
+        self._timeline = timeline
+        self._kernels = kernels
+        # The tensors of the main subgraph come first.
+        count = len(self._main.tensors)
+        self._boxes = {box.tensor: i for i, box in enumerate(timeline.boxes) if box.tensor < count}
+        self._names = unique_names(self._main)
+        self._shapes = Shapes(self._main, self._names, None)
+        self._known: dict[int, Operand] = {}
+        written = [i for operator in self._main.operators for i in operator.outputs]
+        written += self._main.inputs
+        self._written_once = {i for i in set(written) if i is not None and written.count(i) == 1}
+
+    def timeline(self) -> Timeline:
+        """Return the timeline with the shared bytes."""
+        same, over = list(self._timeline.same), list(self._timeline.in_place)
+        for position, operator in enumerate(self._main.operators):
+            row = row_of(operator, self._kernels)
+            span = self._timeline.spans.get((0, position))
+            if row is None or span is None or span[1] - span[0] != 1:
+                continue
+            if row.way == "copies":
+                same += self._copies(operator, span[0])
+            else:
+                over += self._overwrites(operator, span[0])
+        return replace(self._timeline, same=same, in_place=over)
+
+    def _copies(self, operator: Operator, step: int) -> Iterator[Same]:
+        """Yield the parts of an operator's operands and results that hold the same bytes."""
+        inputs, outputs = self._sides(operator)
+        known = lookup(OPERATORS, operator.name, Op(inputs, outputs, operator.options))
+        seen: set[tuple[int, int]] = set()
+        for view in effects_of(known, Operands(inputs, outputs)).views:
+            source, result = operator.inputs[view.input], operator.outputs[view.output]
+            if not self._may_share(source, result) or source is None or result is None:
+                continue
+            offset, is_joined = view.offset, view.of == "output"
+            part, whole = (source, result) if is_joined else (result, source)
+            end = offset + self._bytes(part)
+            if offset % ALIGNMENT or end > self._bytes(whole):
+                continue
+            if is_joined and end % ALIGNMENT and end != self._bytes(whole):
+                continue  # The next operand begins in the last unit of this one.
+            if (source, result) in seen:
+                continue  # An operand that is joined twice has one place.
+            seen.add((source, result))
+            yield Same(step, self._boxes[source], self._boxes[result], offset, is_joined)
+
+    def _overwrites(self, operator: Operator, step: int) -> Iterator[InPlace]:
+        """Yield the operands at whose address an operator may write its result."""
+        if len(operator.outputs) != 1:
+            return
+        result = operator.outputs[0]
+        for source in dict.fromkeys(operator.inputs):
+            if source in self._main.outputs or not self._may_share(source, result):
+                continue
+            if source is None or result is None:
+                continue
+            old, new = self._operand(source), self._operand(result)
+            is_narrower = BITS[new.dtype] < BITS[old.dtype]
+            if prod(old.shape) != prod(new.shape) or self._bytes(result) > self._bytes(source):
+                continue
+            if is_narrower and new.dtype not in _CHARACTERS:
+                continue
+            first, second = self._boxes[source], self._boxes[result]
+            if self._timeline.boxes[first].end == step + 1:
+                yield InPlace(step, first, second)
+
+    def _may_share(self, source: int | None, result: int | None) -> bool:
+        """Whether both are in the arena, and written in one place of the program."""
+        return all(
+            index in self._boxes and index in self._written_once for index in (source, result)
+        )
+
+    def _sides(self, operator: Operator) -> tuple[list[Operand | None], list[Operand | None]]:
+        """Return the facts about the operands and results of an operator."""
+        inputs, outputs = (
+            [None if index is None else self._operand(index) for index in side]
+            for side in (operator.inputs, operator.outputs)
+        )
+        return inputs, outputs
+
+    def _operand(self, index: int) -> Operand:
+        """Return the facts about a tensor."""
+        if index not in self._known:
+            tensor = self._main.tensors[index]
+            shape, dtype = self._shapes.of(index), dtype_of(tensor, self._names[index])
+            is_constant, numbers = self._model.is_constant(tensor), None
+            if is_constant and prod(shape) <= _FEW:
+                data = array(self._model, tensor, shape, dtype)
+                if data is not None and data.dtype.kind in "iu":
+                    numbers = tuple(int(number) for number in data.ravel())
+            is_fixed = is_constant or tensor.is_variable
+            self._known[index] = Operand(shape, dtype, tensor.quantization, is_fixed, numbers)
+        return self._known[index]
+
+    def _bytes(self, index: int) -> int:
+        """Return the bytes of a tensor, not rounded; the runtime packs no small elements."""
+        operand = self._operand(index)
+        return prod(operand.shape) * max(8, BITS[operand.dtype]) // 8

@@ -1,0 +1,276 @@
+"""
+Memory that the kernels of CMSIS-NN ask for in TensorFlow Lite Micro.
+
+The formulas are those of the functions ``arm_*_get_buffer_size`` of
+https://github.com/ARM-software/CMSIS-NN as of July 2026, for processors with the DSP extension
+(Cortex-M4, M7 and M33) compiled with GCC, and for those with the vector extension MVE (Cortex-M55
+and M85); kernels are optimized for speed. Operators that are not in the tables have the reference
+kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Final, NamedTuple
+
+from arenaplan.tflite.runtime import kernels as reference
+from arenaplan.tflite.runtime.kernels import Kernel, Site
+
+_CONV: Final = "9i 2p 3i ?2i"
+_GATE: Final = "[2i 2p 2i 3p i]"
+_BLOCK: Final = 124
+"""Channels that depthwise convolutions with MVE copy at a time."""
+_REVERSED: Final = 16
+"""Transposed convolutions with more channels of input run as convolutions."""
+
+
+class _Window(NamedTuple):
+    """Strides and padding of a convolution."""
+
+    stride_width: int
+    stride_height: int
+    dilation_width: int
+    dilation_height: int
+    padding_width: int
+    padding_height: int
+
+
+def _window(site: Site, dilations: tuple[int, int]) -> _Window:
+    """Return the window of a convolution whose options have dilations in these slots."""
+    options = site.operator.options
+
+    def number(slot: int) -> int:
+        return max(1, options.number(slot, "i", 1)) if options else 1
+
+    is_same = not options or options.number(0, "b") == 0
+    strides = number(1), number(2)
+    steps = number(dilations[0]), number(dilations[1])
+    _, height, width, _ = site.shape("i0")
+    _, kernel_height, kernel_width, _ = site.shape("i1")
+    paddings = [
+        _padding(length, kernel, stride, step) if is_same else 0
+        for length, kernel, stride, step in (
+            (width, kernel_width, strides[0], steps[0]),
+            (height, kernel_height, strides[1], steps[1]),
+        )
+    ]
+    return _Window(*strides, *steps, *paddings)
+
+
+def _padding(length: int, kernel: int, stride: int, dilation: int) -> int:
+    """Return the elements in front of a row that is padded to ``ceil(length / stride)`` results."""
+    results = -(-length // stride)
+    effective = (kernel - 1) * dilation + 1
+    return max(0, (results - 1) * stride + effective - length) // 2
+
+
+def _columns(rows: int, *, mve: bool) -> int:
+    """Return the scratch memory of a convolution of bytes with ``rows`` inputs per result."""
+    return 4 * -(-rows // 16) * 16 if mve else 2 * -(-rows // 4) * 4 * 2
+
+
+def _conv(*, mve: bool) -> Callable[[Site], None]:
+    def prepare(site: Site) -> None:
+        site.describe("i0 i1 o0")
+        dtype = site.dtype("i0")
+        if dtype in ("int8", "int16"):
+            reference.keep_channels(site, site.shape("i1")[0])
+        site.describe("i0 i1 i2 o0")
+        if dtype == "int8":
+            _request(site, _conv_bytes(site, mve=mve))
+        elif dtype == "int16":
+            rows = site.shape("i0")[3] * prod(site.shape("i1")[1:3])
+            _request(site, 4 * -(-rows // 8) * 8 * 2 if mve else 2 * rows * 2)
+
+    return prepare
+
+
+def _request(site: Site, amount: int) -> None:
+    """Ask for scratch memory, if there is need of any."""
+    if amount > 0:
+        site.scratch(amount)
+
+
+def _conv_bytes(site: Site, *, mve: bool) -> int:
+    """Return the scratch memory of a convolution of bytes."""
+    window = _window(site, (4, 5))
+    _, height, width, channels = site.shape("i0")
+    _, kernel_height, kernel_width, depth = site.shape("i1")
+    is_point = (kernel_height, kernel_width) == (1, 1) and channels == depth
+    if is_point and window[2:] == (1, 1, 0, 0):
+        return 0
+    is_row = (height, kernel_height, window.dilation_width) == (1, 1, 1) and channels == depth
+    if mve and is_row and window.stride_width * channels % 4 == 0:
+        return _row_bytes(window, width, kernel_width, site.shape("o0")[2], channels)
+    return _columns(channels * kernel_height * kernel_width, mve=mve)
+
+
+def _row_bytes(window: _Window, width: int, kernel: int, results: int, channels: int) -> int:
+    """Return the scratch memory of a convolution along one row, with MVE."""
+    stride, left = window.stride_width, window.padding_width
+    excess = (results - 1) * stride + kernel - width
+    # As in C, the remainder has the sign of the dividend.
+    odd = abs(excess) % 2 * (1 if excess >= 0 else -1)
+    right_count = max(1, int((left + odd + stride - 1) / stride)) if left + odd != 0 else 0
+    left_count = max(1, (left + stride - 1) // stride) if left else 0
+    inner = max(results - right_count - left_count, 0)
+    if right_count + inner + left_count != results:
+        return _columns(channels * kernel, mve=True)
+    right = right_count * channels if odd else left * channels
+    return max(kernel * channels + left * channels, (kernel - 1) * channels + right)
+
+
+def _depthwise_conv(*, mve: bool) -> Callable[[Site], None]:
+    def prepare(site: Site) -> None:
+        site.describe("i0 i1 o0")
+        dtype = site.dtype("i0")
+        if dtype in ("int8", "int16"):
+            reference.keep_channels(site, site.shape("i1")[3])
+        site.describe("i0 i1 i2 o0")
+        if dtype == "int8":
+            _request(site, _depthwise_bytes(site, mve=mve))
+
+    return prepare
+
+
+def _depthwise_bytes(site: Site, *, mve: bool) -> int:
+    """Return the scratch memory of a depthwise convolution of bytes."""
+    window = _window(site, (5, 6))
+    batch, _, _, channels = site.shape("i0")
+    _, height, width, results = site.shape("i1")
+    if mve and channels == 1 and results > 1 and site.dtype("i1") == "int8":
+        # It runs as a convolution of the transposed weights.
+        return _columns(height * width, mve=True) + results * height * width
+    if channels != results or batch != 1 or window[2:4] != (1, 1):
+        return 0
+    if mve:
+        return 4 * _BLOCK * width * height
+    is_small = (height, width) == (3, 3) and max(window[4:]) <= 1
+    if is_small and site.dtype("i1") == "int8":
+        return 0
+    return 2 * channels * width * height
+
+
+def _fully_connected(*, mve: bool) -> Callable[[Site], None]:
+    def prepare(site: Site) -> None:
+        site.describe("i0 i1 i2 o0")
+        reference.keep_fully_connected(site)
+        if site.dtype("i0") != "int8" or site.dtype("i1") == "int4":
+            return
+        results = site.shape("o0")
+        quantization = site.get("i1").quantization
+        if len(results) > 2 and site.shape("i1")[-1] % 4 == 0:
+            if quantization is None or len(quantization.scale) <= 1:
+                site.scratch(8 * results[-1])
+        elif mve:
+            _sums(site, 4 * results[-1], "i1", "i2")
+
+    return prepare
+
+
+def _sums(site: Site, amount: int, *places: str) -> None:
+    """Keep sums of constant weights, or make them in each run."""
+    if all(not site.has(place) or site.is_constant(place) for place in places):
+        site.keep(amount)
+    else:
+        site.scratch(amount)
+
+
+def _average_pool(*, mve: bool) -> Callable[[Site], None]:
+    def prepare(site: Site) -> None:
+        site.describe("i0 o0 i0 o0")
+        if not mve and site.dtype("i0") in ("int8", "int16"):
+            _request(site, 4 * site.shape("i0")[3])
+
+    return prepare
+
+
+def _svdf(*, mve: bool) -> Callable[[Site], None]:
+    def prepare(site: Site) -> None:
+        reference.prepare_svdf(site)
+        if mve and site.dtype("i0") == "int8":
+            site.keep(4 * site.shape("i1")[0])
+
+    return prepare
+
+
+def _transpose_conv(*, mve: bool) -> Callable[[Site], None]:
+    def prepare(site: Site) -> None:
+        site.describe("o0 i2 i1")
+        reference.keep_channels(site, site.shape("i1")[0])
+        dtype = site.dtype("i2")
+        if dtype == "int8":
+            options = site.operator.options
+            width, height = (
+                max(1, options.number(slot, "i", 1)) if options else 1 for slot in (1, 2)
+            )
+            for amount in _transposed_bytes(site, width, height, mve=mve):
+                site.scratch(amount)
+        elif dtype == "int16":
+            site.scratch(8 * site.count("o0"))
+        if dtype != "float32":
+            site.describe("i2 i1 i3 o0")
+            if dtype == "int16" and site.has("i3") and site.dtype("i3") == "int16":
+                site.scratch(8 * site.count("i3"))
+
+    return prepare
+
+
+def _transposed_bytes(
+    site: Site, stride_width: int, stride_height: int, *, mve: bool
+) -> tuple[int, int]:
+    """Return the scratch memory of a transposed convolution of bytes, and of its weights."""
+    _, _, width, channels = site.shape("i2")
+    results, kernel_height, kernel_width, _ = site.shape("i1")
+    if max(stride_width, stride_height) <= 2 and channels > _REVERSED:
+        rows = channels * kernel_height * kernel_width
+        return _columns(rows, mve=mve), rows * results
+    columns = (width - 1) * stride_width + max(kernel_width, stride_height)
+    return 4 * columns * site.shape("o0")[3] * max(kernel_height, stride_height), 0
+
+
+def _batch_matmul(*, mve: bool) -> Callable[[Site], None]:
+    def prepare(site: Site) -> None:
+        site.describe("i0 i1 o0")
+        reference.keep_transposed(site)
+        reference.keep_shape(site)
+        dtype = site.dtype("i0")
+        if dtype != "float32":
+            site.keep_struct("7i")
+        if mve and dtype == "int8":
+            site.scratch(4 * site.shape("o0")[-1])
+
+    return prepare
+
+
+def _lstm(site: Site) -> None:
+    size, batch = reference.describe_lstm(site)
+    dtype = site.dtype("i0")
+    is_integer = dtype in ("int8", "int16") and site.dtype("i19") == "int16"
+    if is_integer:
+        for _ in range(8):
+            site.keep((4 if dtype == "int8" else 8) * size)
+    for _ in range(3 if is_integer else 4):
+        site.scratch(batch * size * (2 if site.dtype("i19") == "int16" else 4))
+
+
+def _table(*, mve: bool) -> Mapping[str, Kernel]:
+    return {
+        "AVERAGE_POOL_2D": Kernel("8i i", _average_pool(mve=mve)),
+        "BATCH_MATMUL": Kernel("[3p 3b] 4i i", _batch_matmul(mve=mve)),
+        "CONV_2D": Kernel(f"[{_CONV}] i", _conv(mve=mve)),
+        "DEPTHWISE_CONV_2D": Kernel(f"[{_CONV}] i", _depthwise_conv(mve=mve)),
+        "FULLY_CONNECTED": Kernel("[9i 2p b ?2i] 2i p 3i", _fully_connected(mve=mve)),
+        "MAX_POOL_2D": Kernel("8i i", "i0 o0"),
+        "SOFTMAX": Kernel("[d 7i 5p] 2i", reference.KERNELS["SOFTMAX"].prepare),
+        "SVDF": Kernel("9i p", _svdf(mve=mve)),
+        "TRANSPOSE_CONV": Kernel("[b 8h 9i] 3i 2p", _transpose_conv(mve=mve)),
+        "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel(f"[{reference.LSTM}] [15i {4 * _GATE}]", _lstm),
+    }
+
+
+CMSIS_NN: Final[Mapping[str, Kernel]] = _table(mve=False)
+"""Kernels that differ from the reference kernels, with the DSP extension."""
+CMSIS_NN_MVE: Final[Mapping[str, Kernel]] = _table(mve=True)
+"""Kernels that differ from the reference kernels, with the vector extension."""

@@ -1,0 +1,456 @@
+"""
+Memory that the reference kernels of TensorFlow Lite Micro ask for.
+
+A kernel asks twice: when it is initialized, for its own data, and when it is prepared, for
+tables that it keeps, for scratch memory of each run, and for descriptions of its tensors that
+live until it is prepared. The tables below were learnt from the kernels of
+https://github.com/tensorflow/tflite-micro as of August 2026, and are compared with the
+interpreter operator by operator in ``tests/python/test_tflm_kernels.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from arenaplan.graph.ops import BITS
+from arenaplan.tflite.reader.schema import DTYPES
+from arenaplan.tflite.reader.tflite_model import Model, Operator, Tensor
+from arenaplan.tflite.runtime.struct_layout import struct
+from arenaplan.tflite.runtime.structures import EVAL_TENSOR
+
+_INTS: Final = ("int8", "int16")
+_MOST: Final = 2**31 - 1
+"""Most bytes of a request."""
+
+
+class Request(NamedTuple):
+    """One request of a kernel, in the order of the requests."""
+
+    kind: Literal["keep", "scratch", "describe", "temporary"]
+    """``keep``: for good. ``scratch``: during each run. ``describe``: the description of a
+    tensor, until the kernel is prepared. ``temporary``: other bytes until then."""
+    amount: int
+    """Bytes; of ``describe`` the position of the tensor in its subgraph."""
+
+
+@dataclass(slots=True)
+class Site:
+    """An operator of a model, and what its kernel has asked for so far."""
+
+    model: Model
+    subgraph: int
+    operator: Operator
+    pointer: int
+    compression: bool
+    requests: list[Request] = field(default_factory=list)
+
+    def tensor(self, place: str) -> int | None:
+        """Return the tensor at a place: ``i0`` is the first input, ``o0`` the first output."""
+        operands = {
+            "i": self.operator.inputs,
+            "o": self.operator.outputs,
+            "m": self.operator.intermediates,
+        }[place[0]]
+        index = int(place[1:])
+        return operands[index] if index < len(operands) else None
+
+    def get(self, place: str) -> Tensor:
+        """Return a tensor that the kernel needs."""
+        index = self.tensor(place)
+        if index is None:
+            raise LookupError(place)
+        return self.model.subgraphs[self.subgraph].tensors[index]
+
+    def has(self, place: str) -> bool:
+        """Whether there is a tensor at a place."""
+        return self.tensor(place) is not None
+
+    def is_constant(self, place: str) -> bool:
+        """Whether the data of a tensor is part of the file."""
+        return self.model.is_constant(self.get(place))
+
+    def shape(self, place: str) -> tuple[int, ...]:
+        """Return the shape of a tensor, as stored."""
+        shape = tuple(self.get(place).shape or ())
+        if any(length < 0 for length in shape):
+            raise ValueError(shape)
+        return shape
+
+    def count(self, place: str) -> int:
+        """Return the number of elements of a tensor."""
+        return prod(self.shape(place))
+
+    def dtype(self, place: str) -> str:
+        """Return the element type of a tensor."""
+        return DTYPES.get(self.get(place).type, "")
+
+    def keep(self, amount: int) -> None:
+        """Ask for bytes for good."""
+        self.requests.append(Request("keep", _checked(amount)))
+
+    def keep_struct(self, layout: str) -> None:
+        """Ask for a structure for good."""
+        self.keep(struct(layout, self.pointer, compression=self.compression).size)
+
+    def scratch(self, amount: int) -> None:
+        """Ask for bytes during each run."""
+        self.requests.append(Request("scratch", _checked(amount)))
+
+    def describe(self, places: str) -> None:
+        """Ask for descriptions of the tensors at places; of those that are left out for none."""
+        for place in places.split():
+            if place[1:] == "*":
+                count = len(self.operator.inputs if place[0] == "i" else self.operator.outputs)
+                self.describe(" ".join(f"{place[0]}{index}" for index in range(count)))
+                continue
+            index = self.tensor(place)
+            if index is not None:
+                self.requests.append(Request("describe", index))
+
+
+def _checked(amount: int) -> int:
+    """Refuse what no kernel could ask for."""
+    if not 0 <= amount <= _MOST:
+        raise ValueError(amount)
+    return amount
+
+
+Preparation: TypeAlias = Callable[[Site], None]
+
+
+class Requests(NamedTuple):
+    """Everything that a kernel asks for, in its order."""
+
+    initial: tuple[Request, ...]
+    """When it is initialized."""
+    prepared: tuple[Request, ...]
+    """When it is prepared."""
+
+
+class Kernel(NamedTuple):
+    """What a kernel asks for."""
+
+    data: str
+    """Layout of its own data; empty if it has none."""
+    prepare: Preparation | str
+    """Its preparation; a text if it describes tensors at these places and no more."""
+    initialize: Preparation | None = None
+    """Its requests when it is initialized, behind that for its own data."""
+    is_compared: bool = True
+    """Whether its row was compared with the runtime; others were read off the sources."""
+
+
+# -- kernels that ask for more than descriptions --------------------------------------------------
+
+
+def keep_channels(site: Site, count: int) -> None:
+    """Keep a multiplier and a shift per channel."""
+    site.keep(4 * count)
+    site.keep(4 * count)
+
+
+def _conv(site: Site) -> None:
+    site.describe("o0 i0 i1")
+    keep_channels(site, site.shape("i1")[0])
+    site.describe("i0 i1 i2 o0")
+    _unpacked(site)
+
+
+def _depthwise_conv(site: Site) -> None:
+    site.describe("o0 i0 i1")
+    keep_channels(site, site.shape("i1")[3])
+    _unpacked(site)
+    site.describe("i0 i1 i2 o0")
+
+
+def _unpacked(site: Site) -> None:
+    """Unpack weights of four bits into bytes."""
+    if site.dtype("i1") == "int4":
+        site.scratch(site.count("i1"))
+
+
+def _fully_connected(site: Site) -> None:
+    site.describe("i0 i1 i2 o0")
+    _unpacked(site)
+    keep_fully_connected(site)
+
+
+def keep_fully_connected(site: Site) -> None:
+    """Keep multipliers and shifts of weights that have a scale per channel."""
+    if site.dtype("i0") == "float32":
+        return
+    quantization = site.get("i1").quantization
+    if quantization is not None and len(quantization.scale) > 1:
+        keep_channels(site, len(quantization.scale))
+
+
+def _transpose_conv(site: Site) -> None:
+    site.describe("o0 i2 i1")
+    keep_channels(site, site.shape("i1")[0])
+    dtype = site.dtype("i2")
+    if dtype in _INTS:
+        site.scratch(site.count("o0") * (4 if dtype == "int8" else 8))
+    if dtype != "float32":
+        site.describe("i2 i1 i3 o0")
+        if dtype == "int16" and site.has("i3") and site.dtype("i3") == "int16":
+            site.scratch(8 * site.count("i3"))
+
+
+def prepare_svdf(site: Site) -> None:
+    """Ask for the products of a run."""
+    site.describe("i0 i1 i2 i3 i4 o0")
+    batch, filters = site.shape("i0")[0], site.shape("i1")[0]
+    site.scratch(4 * batch * filters)
+    if site.dtype("i0") == "int8":
+        site.scratch(4 * batch * site.shape("o0")[1])
+
+
+def _batch_matmul(site: Site) -> None:
+    site.describe("i0 i1 o0")
+    if site.dtype("i0") in _INTS:
+        site.keep_struct("7i")
+    keep_transposed(site)
+    keep_shape(site)
+
+
+def keep_transposed(site: Site) -> None:
+    """Keep matrices that the kernel transposes."""
+    options = site.operator.options
+    is_first = bool(options.number(0, "B")) if options else False
+    is_second = bool(options.number(1, "B")) if options else False
+    for place, transposed in (("i0", is_first), ("i1", not is_second)):
+        if transposed:
+            site.keep_struct(EVAL_TENSOR)
+            site.keep(4 * (1 + len(site.shape(place))))
+            site.keep(site.count(place) * BITS[site.dtype(place)] // 8)
+
+
+def keep_shape(site: Site) -> None:
+    """Keep a copy of the shape of the result, which the kernel may change."""
+    site.keep(4 * (1 + len(site.shape("o0"))))
+
+
+def _with_own_shape(places: str) -> Preparation:
+    def prepare(site: Site) -> None:
+        site.describe(places)
+        keep_shape(site)
+
+    return prepare
+
+
+def _lstm(site: Site) -> None:
+    size, batch = describe_lstm(site)
+    for _ in range(4):
+        site.scratch(batch * size * BITS[site.dtype("i19")] // 8)
+
+
+def describe_lstm(site: Site) -> Sequence[int]:
+    """Describe all tensors of an LSTM; return the size of its state and the size of the batch."""
+    site.describe(" ".join(f"i{index}" for index in range(24)) + " o0")
+    options = site.operator.options
+    is_time_major = bool(options.number(3, "B")) if options else False
+    return site.shape("i18")[1], site.shape("i0")[1 if is_time_major else 0]
+
+
+def _reduce_extreme(site: Site) -> None:
+    _describe_reduction(site)
+    site.scratch(4 * len(site.shape("i0")))
+    site.scratch(4 * site.count("i1"))
+
+
+def _describe_reduction(site: Site) -> None:
+    """Describe the tensors twice, as the kernels do; the result again for bytes only."""
+    site.describe("i0 o0 i1")
+    site.describe("i0 i1 o0" if site.dtype("i0") == "int8" else "i0 i1")
+
+
+def _reduce_sum(site: Site) -> None:
+    _describe_reduction(site)
+    if site.dtype("i0") in _INTS:
+        site.scratch(4 * site.count("o0"))
+    site.scratch(4 * len(site.shape("i0")))
+    site.scratch(4 * site.count("i1"))
+
+
+def _softmax(site: Site) -> None:
+    site.describe("i0 o0")
+    if site.dtype("i0") == "int16":
+        # Tables of 513 exponentials and of 513 reciprocals.
+        site.keep(2 * 513)
+        site.keep(2 * 513)
+
+
+def _log_softmax(site: Site) -> None:
+    site.describe("i0 o0")
+    if site.dtype("i0") == "int8":
+        site.keep_struct("5i 2p")
+
+
+def _add_n(site: Site) -> None:
+    site.describe("i0 o0")
+    count = len(site.operator.inputs)
+    for index in range(1, count):
+        site.describe(f"i{index}")
+    if site.dtype("o0") == "int8":
+        site.keep_struct("10i")
+    site.scratch(site.pointer // 8 * count)
+
+
+def _mirror_pad(site: Site) -> None:
+    site.describe("i0 i1 o0")
+    for _ in range(2):
+        site.scratch(4 * len(site.shape("i0")))
+
+
+def _cumsum(site: Site) -> None:
+    site.describe("i0 i1 o0")
+    if site.dtype("o0") == "int8":
+        site.keep_struct("9i")
+
+
+def _embedding_lookup(site: Site) -> None:
+    site.describe("i0 i1 o0")
+    keep_shape(site)
+    site.keep_struct("i p")
+
+
+def _concatenation(site: Site) -> None:
+    site.describe("i0 o0 i*")
+
+
+def _reshape(site: Site) -> None:
+    site.describe("i0 o0")
+    shape = site.get("o0").shape or ()
+    if -1 in shape:
+        site.keep(4 * (1 + len(shape)))
+
+
+_ARITHMETIC: Final = "[b 14i 2d 2h 5i]"
+_PRODUCTS: Final = "[9i 3b]"
+LSTM: Final = f"[b 4i] [i h i] i {8 * _PRODUCTS} [{3 * _ARITHMETIC}] 4i"
+"""Data of ``UNIDIRECTIONAL_SEQUENCE_LSTM``."""
+
+KERNELS: Final[Mapping[str, Kernel]] = {
+    "ABS": Kernel("4i b 2i", "i0 o0"),
+    "ADD": Kernel("b 14i", "i0 i1 o0"),
+    "ADD_N": Kernel("", _add_n),
+    "ARG_MAX": Kernel("", ""),
+    "ARG_MIN": Kernel("", ""),
+    "ASSIGN_VARIABLE": Kernel("?i", "i1"),
+    "AVERAGE_POOL_2D": Kernel("8i", "i0 o0"),
+    "BATCH_MATMUL": Kernel("3p 3b", _batch_matmul),
+    "BATCH_TO_SPACE_ND": Kernel("", "i0 o0"),
+    "BROADCAST_ARGS": Kernel("", "i0 i1 o0"),
+    "BROADCAST_TO": Kernel("", "i0 i1 o0"),
+    "CALL_ONCE": Kernel("i b", ""),
+    "CAST": Kernel("", "i0 o0"),
+    "CEIL": Kernel("", "i0 o0"),
+    "CONCATENATION": Kernel("i 2p 3i ?10i", _concatenation),
+    "CONV_2D": Kernel("9i 2p 3i ?2i", _conv),
+    "COS": Kernel("", "i0 o0"),
+    "CUMSUM": Kernel("", _cumsum),
+    "DEPTHWISE_CONV_2D": Kernel("9i 2p 3i ?2i", _depthwise_conv),
+    "DEPTH_TO_SPACE": Kernel("", _with_own_shape("i0 o0")),
+    "DEQUANTIZE": Kernel("[d i] 3i", "i0 o0"),
+    "DIV": Kernel("7i", "i0 i1 o0"),
+    "DYNAMIC_UPDATE_SLICE": Kernel("", "i0 i1 i2 o0"),
+    "ELU": Kernel("256b", "i0 o0"),
+    "EMBEDDING_LOOKUP": Kernel("", _embedding_lookup),
+    "EQUAL": Kernel("7i b", "i0 i1"),
+    "EXP": Kernel("", "i0 o0"),
+    "EXPAND_DIMS": Kernel("", "i0 i1 o0"),
+    "FILL": Kernel("", "i0 i1 o0"),
+    "FLOOR": Kernel("", ""),
+    "FLOOR_DIV": Kernel("", "i0 i1 o0"),
+    "FLOOR_MOD": Kernel("", "i0 i1 o0"),
+    "FULLY_CONNECTED": Kernel("9i 2p b ?2i", _fully_connected),
+    "GATHER": Kernel("", _with_own_shape("i0 i1 o0")),
+    "GATHER_ND": Kernel("", _with_own_shape("i0 i1 o0")),
+    "GREATER": Kernel("7i b", "i0 i1"),
+    "GREATER_EQUAL": Kernel("7i b", "i0 i1"),
+    "HARD_SWISH": Kernel("3h i h i", "i0 o0"),
+    "IF": Kernel("2i", "i0"),
+    "L2_NORMALIZATION": Kernel("i", "i0 o0"),
+    "L2_POOL_2D": Kernel("", _with_own_shape("o0 i0")),
+    "LEAKY_RELU": Kernel("6i", "i0 o0"),
+    "LESS": Kernel("7i b", "i0 i1"),
+    "LESS_EQUAL": Kernel("7i b", "i0 i1"),
+    "LOG": Kernel("", "i0 o0"),
+    "LOGICAL_AND": Kernel("", ""),
+    "LOGICAL_NOT": Kernel("", "i0 o0"),
+    "LOGICAL_OR": Kernel("", ""),
+    "LOGISTIC": Kernel("4i", "i0 o0"),
+    "LOG_SOFTMAX": Kernel("", _log_softmax),
+    "MAXIMUM": Kernel("", ""),
+    "MAX_POOL_2D": Kernel("8i", "i0 o0"),
+    "MEAN": Kernel("11i", _reduce_sum),
+    "MINIMUM": Kernel("", ""),
+    "MIRROR_PAD": Kernel("5i", _mirror_pad),
+    "MUL": Kernel("9i", "i0 i1 o0"),
+    "NEG": Kernel("", ""),
+    "NOT_EQUAL": Kernel("7i b", "i0 i1"),
+    "PACK": Kernel("", ""),
+    "PAD": Kernel("[b 5i b 5i b] i", "i0 i1 i2 o0"),
+    "PADV2": Kernel("[b 5i b 5i b] i", "i0 i1 i2 o0"),
+    "PRELU": Kernel("7i", "i0 i1 o0"),
+    "QUANTIZE": Kernel("[i d] 3i", "i0 o0"),
+    "READ_VARIABLE": Kernel("", "i0"),
+    "REDUCE_ALL": Kernel("11i", _reduce_extreme),
+    "REDUCE_MAX": Kernel("11i", _reduce_extreme),
+    "REDUCE_MIN": Kernel("11i", _reduce_extreme),
+    "RELU": Kernel("7i", "i0 o0"),
+    "RELU6": Kernel("2i", "i0"),
+    "RESHAPE": Kernel("", _reshape),
+    "RESIZE_BILINEAR": Kernel("", "i0 i1 o0"),
+    "RESIZE_NEAREST_NEIGHBOR": Kernel("", "i0 i1 o0"),
+    "REVERSE_V2": Kernel("", "i0 i1 o0"),
+    "ROUND": Kernel("", "i0 o0"),
+    "RSQRT": Kernel("4i b 2i", "i0 o0"),
+    "SELECT_V2": Kernel("b", "i0 i1 i2 o0"),
+    "SHAPE": Kernel("", ""),
+    "SIN": Kernel("", "i0 o0"),
+    "SLICE": Kernel("", "i0 i1 i2 o0"),
+    "SOFTMAX": Kernel("d 7i 5p", _softmax),
+    "SPACE_TO_BATCH_ND": Kernel("i", "i0 o0"),
+    "SPACE_TO_DEPTH": Kernel("", _with_own_shape("i0 o0")),
+    "SPLIT": Kernel("", "i0"),
+    "SPLIT_V": Kernel("", "i2"),
+    "SQRT": Kernel("", "i0 o0"),
+    "SQUARE": Kernel("", "i0 o0"),
+    "SQUARED_DIFFERENCE": Kernel(f"b {_ARITHMETIC}", "i0 i1 o0"),
+    "SQUEEZE": Kernel("", "i0 o0"),
+    "STRIDED_SLICE": Kernel("b 5i b 5i b 5i 5h b", "i0 i1 i2 i3 o0"),
+    "SUB": Kernel("b 12i", "i0 i1 o0"),
+    "SUM": Kernel("11i", _reduce_sum),
+    "SVDF": Kernel("9i", prepare_svdf),
+    "TANH": Kernel("4i", "i0 i0 o0"),
+    "TRANSPOSE": Kernel("", "i0 i1 o0"),
+    "TRANSPOSE_CONV": Kernel("[b 8h 9i] i ?2i i 2p", _transpose_conv),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel(LSTM, _lstm),
+    "UNPACK": Kernel("", ""),
+    "VAR_HANDLE": Kernel("i", ""),
+    "WHILE": Kernel("2i", ""),
+    "ZEROS_LIKE": Kernel("", "i0 o0"),
+}
+"""The reference kernels, by the name of the operator."""
+
+
+def requests_of(kernel: Kernel, site: Site) -> Requests | None:
+    """Return what a kernel asks for at a site; ``None`` if the operator lacks an operand of it."""
+    try:
+        if kernel.data and struct(kernel.data, site.pointer, compression=site.compression).size:
+            site.keep_struct(kernel.data)
+        if kernel.initialize is not None:
+            kernel.initialize(site)
+        initial, site.requests = tuple(site.requests), []
+        if isinstance(kernel.prepare, str):
+            site.describe(kernel.prepare)
+        else:
+            kernel.prepare(site)
+    except (LookupError, ValueError):
+        # No runtime would prepare this operator.
+        return None
+    return Requests(initial, tuple(site.requests))

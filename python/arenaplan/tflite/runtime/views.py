@@ -1,0 +1,189 @@
+"""
+The memory of a TFLite model's steps, with the copies that TensorFlow Lite Micro's kernels make.
+
+An operator may copy bytes onto themselves if its kernel is in :data:`IDEMPOTENT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from math import prod
+from typing import Final
+
+from arenaplan.base.errors import UnsupportedModel
+from arenaplan.graph.ops import BITS, Operands, effects_of, lookup
+from arenaplan.graph.sizes import checked_bytes
+from arenaplan.tflite.reader.tflite_model import Model, Operator
+from arenaplan.tflite.reader.tflite_operators import OPERATORS, Op, Operand
+from arenaplan.tflite.reader.tflite_tensors import Shapes, array, dtype_of, unique_names
+from arenaplan.tflite.reader.timeline import timeline_of
+from arenaplan.tflite.rewrite.tensor_groups import UNIT, Copy, Layout, Lead, Read, Use
+from arenaplan.tflite.runtime.aliases import ROWS, row_of
+
+IDEMPOTENT: Final[Mapping[str, str]] = {
+    **{name: ROWS[name].reason for name in ("CONCATENATION", "SLICE")},
+    "RESHAPE": "copies nothing if both addresses are equal",
+}
+"""
+Operators whose kernel may find a part of its source at the place of its result, and why.
+
+No kernel set of TensorFlow Lite Micro has a SLICE or CONCATENATION of its own. The RESHAPE for
+Xtensa compares addresses as the reference kernel does.
+"""
+
+_FEW: Final = 64
+"""Most elements of a constant that rules look at."""
+
+
+SEQUENTIAL: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"),
+        "loops over result pixels in the order of memory; writes an element after its window is "
+        "read",
+    ),
+    **dict.fromkeys(
+        ("ADD", "MUL", "SUB", "RELU", "RELU6"), "reads element i of all operands, then writes it"
+    ),
+}
+"""
+Operators whose reference kernel may write over an operand, at a distance, and why.
+
+Kernels of other sets compute several pixels at a time, or read ahead, and may not.
+"""
+
+
+def layout_of(model: Model, *, shares: bool = False, overlap: bool = False) -> Layout:
+    """
+    Return the memory of the steps of the main subgraph of a model.
+
+    Tensors of other subgraphs are not in it: the runtime places them around those of the main one.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    shares : bool, default False
+        Whether results of elementwise operators may be at the address of an operand.
+    overlap : bool, default False
+        Whether kernels may write over their operands, see :data:`SEQUENTIAL`, too.
+
+    Raises
+    ------
+    UnsupportedModel
+        If a tensor has memory that nothing writes, or an accelerator places some.
+    """
+    timeline = timeline_of(model)
+    if timeline.areas:
+        raise UnsupportedModel("memory of an accelerator is placed by its compiler")
+    main = model.subgraphs[0]
+    boxes = [0] * len(main.tensors)
+    for box in timeline.boxes:
+        # The tensors of the main subgraph come first.
+        if box.tensor < len(boxes):
+            boxes[box.tensor] = box.size
+    operands = _operands(model)
+    inputs = tuple(dict.fromkeys(i for i in main.inputs if boxes[i]))
+    uses = [Use((), inputs)]
+    for operator in main.operators:
+        use = _use(operator, operands, boxes, overlap=overlap)
+        uses.append(use if shares or overlap else replace(use, leads=()))
+    unread = [t for t in range(len(boxes)) if boxes[t] and not _is_made(t, uses)]
+    if unread:
+        raise UnsupportedModel(f"nothing writes tensor {unread[0]}, which has memory")
+    results = tuple(Read(t, 0, boxes[t]) for t in dict.fromkeys(main.outputs) if boxes[t])
+    uses.append(Use(results, ()))
+    return Layout(tuple(boxes), tuple(uses))
+
+
+def _is_made(tensor: int, uses: list[Use]) -> bool:
+    """Return whether a step writes a tensor."""
+    return any(tensor in use.writes for use in uses)
+
+
+def _operands(model: Model) -> list[Operand]:
+    """Return the facts about all tensors for the rules of effects."""
+    main = model.subgraphs[0]
+    names = unique_names(main)
+    shapes = Shapes(main, names, None)
+    found = []
+    for index, tensor in enumerate(main.tensors):
+        shape, dtype = shapes.of(index), dtype_of(tensor, names[index])
+        checked_bytes(names[index], shape, dtype)
+        numbers = None
+        is_constant = model.is_constant(tensor)
+        if is_constant and prod(shape) <= _FEW:
+            data = array(model, tensor, shape, dtype)
+            if data is not None and data.dtype.kind in "iu":
+                numbers = tuple(int(number) for number in data.ravel())
+        is_fixed = is_constant or tensor.is_variable
+        found.append(Operand(shape, dtype, tensor.quantization, is_fixed, numbers))
+    return found
+
+
+def _use(operator: Operator, operands: list[Operand], boxes: list[int], *, overlap: bool) -> Use:
+    """Return the memory of one operator."""
+    inputs = [None if i is None else operands[i] for i in operator.inputs]
+    outputs = [None if i is None else operands[i] for i in operator.outputs]
+    writes = tuple(dict.fromkeys(i for i in operator.outputs if i is not None and boxes[i]))
+    copies: list[Copy] = []
+    parts: dict[int, tuple[int, int]] = {}
+    is_idempotent = not operator.is_custom and operator.name in IDEMPOTENT
+    if is_idempotent:
+        known = lookup(OPERATORS, operator.name, Op(inputs, outputs, operator.options))
+        for view in effects_of(known, Operands(inputs, outputs)).views:
+            source, target = operator.inputs[view.input], operator.outputs[view.output]
+            if source is None or target is None or not boxes[source] or not boxes[target]:
+                continue
+            is_joined = view.of == "output"
+            part, whole = (source, target) if is_joined else (target, source)
+            size, end = _bytes(operands[part]), _bytes(operands[whole])
+            if not is_joined:
+                stop = view.offset + size
+                parts[source] = (view.offset // UNIT * UNIT, stop + -stop % UNIT)
+            if view.offset + size == end:
+                size += -size % UNIT  # Both are rounded up by as much.
+            if view.offset % UNIT == 0 and size % UNIT == 0:
+                at = (0, view.offset) if is_joined else (view.offset, 0)
+                copies.append(Copy(source, target, *at, size))
+    reads = [
+        Read(index, *parts.get(index, (0, boxes[index])))
+        for index in dict.fromkeys(chain(operator.inputs, operator.intermediates))
+        if index is not None and boxes[index]
+    ]
+    leads: list[Lead] = []
+    row = row_of(operator, "reference")
+    is_sequential = overlap and not operator.is_custom and operator.name in SEQUENTIAL
+    if row is not None and row.way == "element by element" and not is_sequential:
+        leads += _exact_leads(operator, operands, boxes)
+    if is_sequential:
+        known = lookup(OPERATORS, operator.name, Op(inputs, outputs, operator.options))
+        effects = effects_of(known, Operands(inputs, outputs))
+        pairs = [(p.input, p.output, 0) for p in effects.in_place]
+        pairs += [(o.input, o.output, o.distance) for o in effects.overlaps]
+        for place, result, distance in pairs:
+            source, target = operator.inputs[place], operator.outputs[result]
+            if source is not None and target is not None and boxes[source] and boxes[target]:
+                apart = min(distance + -distance % UNIT, boxes[target])
+                leads.append(Lead(source, target, apart))
+    return Use(tuple(reads), writes, tuple(copies), is_idempotent, tuple(leads))
+
+
+def _exact_leads(operator: Operator, operands: list[Operand], boxes: list[int]) -> Iterator[Lead]:
+    """Yield the operands at whose address an operator may write its result."""
+    target = operator.outputs[0] if len(operator.outputs) == 1 else None
+    if target is None or not boxes[target]:
+        return
+    new = operands[target]
+    for source in dict.fromkeys(operator.inputs):
+        if source is None or not boxes[source] or prod(operands[source].shape) != prod(new.shape):
+            continue
+        wide, narrow = BITS[operands[source].dtype], BITS[new.dtype]
+        if narrow == wide or (narrow < wide and narrow == 8):
+            yield Lead(source, target, 0, is_exact=True)
+
+
+def _bytes(operand: Operand) -> int:
+    """Return the bytes of a tensor, not rounded."""
+    return prod(operand.shape) * max(8, BITS[operand.dtype]) // 8

@@ -1,0 +1,1 @@
+"""Operators and symbols with inferred shapes, gradients, updates, training in one arena."""

@@ -1,0 +1,307 @@
+"""
+Gradients of graphs: reverse mode, one rule per operator.
+
+The nodes of the forward pass are visited from the last to the first. Each gives its operands their
+gradients by a rule; those of one value are added up. Only nodes between the values to
+differentiate by and the loss are visited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+
+from arenaplan.base.errors import InvalidOption, NotDifferentiable, ShapeMismatch, UndefinedValue
+from arenaplan.graph import Graph, Node
+from arenaplan.train.gradients import (
+    activation_gradients,
+    elementwise_gradients,
+    layout_gradients,
+    norm_gradients,
+    product_gradients,
+    reduction_gradients,
+    window_gradients,
+)
+from arenaplan.train.gradients.gradient_rules import RULES, Site
+
+_FAMILIES = (
+    activation_gradients,
+    elementwise_gradients,
+    layout_gradients,
+    norm_gradients,
+    product_gradients,
+    reduction_gradients,
+    window_gradients,
+)
+"""Modules whose import registers rules."""
+_FLOATS = frozenset(["float16", "float32", "float64"])
+
+Seed: TypeAlias = "int | float | np.ndarray"
+"""The gradient that flows into a value: a value of the graph by index, or constant data."""
+
+
+@dataclass(slots=True)
+class TrainingGraph:
+    """A graph with gradients of losses, and from :func:`sgd` or :func:`adam` on with updates."""
+
+    graph: Graph
+    """The forward pass, the gradients and the updates."""
+    losses: tuple[int, ...]
+    """The values that were differentiated."""
+    parameters: tuple[int, ...]
+    """The values that were differentiated by."""
+    gradients: tuple[int, ...]
+    """The gradient of each parameter. They are outputs until updates read them."""
+    statistics: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """The states that the optimizer keeps for each parameter; empty before there are updates."""
+    updated: dict[int, int] = field(default_factory=dict)
+    """The new content of each parameter. Nodes that read the parameter itself read the old one."""
+    steps: int | None = None
+    """The state that counts updates, if the optimizer has one."""
+
+    def gradient(self, parameter: int) -> int:
+        """
+        Return the gradient with respect to one parameter.
+
+        Raises
+        ------
+        UndefinedValue
+            If the graph was not differentiated by it.
+        """
+        for known, found in zip(self.parameters, self.gradients, strict=True):
+            if known == parameter:
+                return found
+        name = self.graph.values[parameter].name
+        raise UndefinedValue(f"the graph was not differentiated by {name!r}")
+
+
+def gradient(
+    graph: Graph,
+    *,
+    of: int | Sequence[int],
+    wrt: Iterable[int],
+    seeds: Sequence[Seed | None] | None = None,
+    stop: Collection[int] = (),
+    sum_cap: int = 8,
+) -> TrainingGraph:
+    """
+    Return a copy of a graph that also computes gradients.
+
+    Parameters
+    ----------
+    graph : Graph
+        The forward pass.
+    of : int or sequence of int
+        The losses, by index. One that is listed twice counts twice.
+    wrt : iterable of int
+        The values to differentiate by: parameters, inputs, or results of nodes.
+    seeds : sequence, optional
+        The gradient that flows into each loss: a value of the graph, or data; 1 if left out,
+        for losses of one element.
+    stop : collection of int
+        Values that count as constants.
+    sum_cap : int, default 8
+        From so many gradients of one value on they are added one after another, each into the sum
+        of those before, instead of by one node that needs all of them at once.
+
+    Raises
+    ------
+    NotDifferentiable
+        If a node has no gradient, or no loss depends on a value of ``wrt``.
+    ShapeMismatch
+        If a seed does not have the shape of its loss, or is left out where it is needed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> x = graph.input("x", (3,))
+    >>> loss = graph.op.ReduceSum(graph.op.Mul(x, x), keepdims=0)
+    >>> train = ap.gradient(graph, of=loss, wrt=[x])
+    >>> with ap.Executor(train.graph) as executor:
+    ...     executor.run({"x": np.array([1, 2, 3], np.float32)})["x.grad"]
+    array([2., 4., 6.], dtype=float32)
+    """
+    losses = (of,) if isinstance(of, (int, np.integer)) else tuple(of)
+    parameters = tuple(wrt)
+    if sum_cap < 2:
+        raise InvalidOption(f"option sum_cap: {sum_cap} is less than 2")
+    if seeds is not None and len(seeds) != len(losses):
+        raise InvalidOption(f"option seeds: {len(seeds)} for {len(losses)} losses")
+    for index in (*losses, *parameters, *stop):
+        if not 0 <= index < len(graph.values):
+            raise UndefinedValue(f"the graph has no value {index}")
+    sweep = _Sweep(graph.copy(), parameters, frozenset(stop), sum_cap)
+    for loss, seed in zip(losses, seeds or [None] * len(losses), strict=True):
+        sweep.seed(loss, seed)
+    sweep.run()
+    found = [sweep.result(position) for position in range(len(parameters))]
+    made = sweep.graph
+    for loss in losses:
+        if loss not in made.outputs:
+            made.output(loss)
+    named = _named(made, parameters, found)
+    for index in named:
+        made.output(index)
+    return TrainingGraph(made, losses, parameters, named)
+
+
+class _Sweep:
+    """One pass over the nodes, from the last to the first."""
+
+    def __init__(
+        self, graph: Graph, parameters: Sequence[int], stop: frozenset[int], sum_cap: int
+    ) -> None:
+        self.graph = graph
+        graph.is_exact = True
+        self._parameters = parameters
+        self._cap = sum_cap
+        self._forward = [graph.nodes[index] for index in graph.core.order]
+        self._wanted = _dependent(graph, self._forward, parameters, stop)
+        self._overwritten = _overwritten(self._forward)
+        self._terms: dict[int, list[int]] = {}
+        self._sums: dict[int, int] = {}
+        self._reached: set[int] = set()
+
+    def seed(self, loss: int, seed: Seed | None) -> None:
+        """Let a gradient flow into a loss."""
+        value, op = self.graph.values[loss], self.graph.op
+        if value.dtype not in _FLOATS:
+            raise NotDifferentiable(f"loss {value.name!r} holds {value.dtype}, no real numbers")
+        if seed is None:
+            if prod(value.shape) != 1:
+                raise ShapeMismatch(
+                    f"loss {value.name!r} has shape {value.shape}: sum it, or give seeds"
+                )
+            seed = np.ones(value.shape, value.dtype)
+        if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
+            data = np.asarray(seed, value.dtype)
+            seed = op.constant(np.broadcast_to(data, value.shape).copy(), name="seed")
+        given = self.graph.values[int(seed)]
+        if (given.shape, given.dtype) != (value.shape, value.dtype):
+            raise ShapeMismatch(
+                f"the seed of loss {value.name!r} holds {given.dtype} of shape {given.shape}, not "
+                f"{value.dtype} of shape {value.shape}"
+            )
+        self._terms.setdefault(loss, []).append(int(seed))
+        self._reached.add(loss)
+
+    def run(self) -> None:
+        """Visit every node."""
+        for index in reversed([node.index for node in self._forward]):
+            self._visit(self.graph.nodes[index])
+
+    def _visit(self, node: Node) -> None:
+        outputs = [None if v is None or v not in self._wanted else v for v in node.outputs]
+        inputs = {v for v in node.inputs if v is not None and v in self._wanted}
+        if not inputs or not any(v in self._reached for v in outputs if v is not None):
+            return
+        self._reached.update(inputs)
+        given = [None if v is None else self._total(v) for v in outputs]
+        if not any(each is not None for each in given):
+            return  # Only zeros flow here.
+        rule = RULES.get(node.op) if node.domain in _DOMAINS else None
+        if rule is None:
+            raise NotDifferentiable(f"node {node.name!r}: operator {node.op} has no gradient")
+        gone = self._overwritten.get(node.index, frozenset())
+        site = Site(self.graph, node, given, self._wanted, rule.reads, gone)
+        found = rule.function(site)
+        for position, (operand, term) in enumerate(zip(node.inputs, found, strict=True)):
+            if operand is None or term is None or operand not in self._wanted:
+                continue
+            shape, expected = self.graph.values[term].shape, self.graph.values[operand].shape
+            if shape != expected:
+                raise ShapeMismatch(
+                    f"node {node.name!r} ({node.op}): the gradient of input {position} has shape "
+                    f"{shape}, not {expected}"
+                )
+            self._terms.setdefault(operand, []).append(term)
+
+    def _total(self, value: int) -> int | None:
+        """Return the sum of all gradients of a value; ``None`` for zeros."""
+        terms = self._terms.get(value)
+        if not terms:
+            return None
+        if value not in self._sums:
+            op = self.graph.op
+            if len(terms) == 1:
+                total = terms[0]
+            elif len(terms) < self._cap:
+                total = op.Sum(*terms) if len(terms) > 2 else op.Add(*terms)
+            else:
+                total = terms[0]
+                for term in terms[1:]:
+                    total = op.Add(total, term)
+            self._sums[value] = total
+        return self._sums[value]
+
+    def result(self, position: int) -> int:
+        """Return the gradient of a parameter."""
+        parameter = self._parameters[position]
+        value = self.graph.values[parameter]
+        if parameter not in self._reached:
+            raise NotDifferentiable(
+                f"wrt[{position}] ({value.name!r}): no loss depends on it through operators with "
+                "real numbers"
+            )
+        total = self._total(parameter)
+        if total is None:
+            return self.graph.op.constant(np.zeros(value.shape, value.dtype), name="zeros")
+        return total
+
+
+_DOMAINS = frozenset(["", "ai.onnx", "arenaplan.training"])
+
+
+def _dependent(
+    graph: Graph, forward: Sequence[Node], parameters: Sequence[int], stop: frozenset[int]
+) -> set[int]:
+    """Return the values with real numbers that depend on parameters."""
+    found: set[int] = set()
+    for index in parameters:
+        value = graph.values[index]
+        if value.dtype not in _FLOATS:
+            raise NotDifferentiable(f"{value.name!r} holds {value.dtype}, no real numbers")
+        found.add(index)
+    for node in forward:
+        if node.op == "StopGradient" or found.isdisjoint(v for v in node.inputs if v is not None):
+            continue
+        for value_index in node.outputs:
+            if value_index is None or value_index in stop:
+                continue
+            if graph.values[value_index].dtype in _FLOATS:
+                found.add(value_index)
+    return found - (stop - set(parameters))
+
+
+def _overwritten(forward: Sequence[Node]) -> Mapping[int, frozenset[int]]:
+    """Return by node the states that another node has written when the forward pass is over."""
+    gone: frozenset[int] = frozenset()
+    found = {}
+    for node in reversed(forward):
+        found[node.index] = gone
+        written = {node.inputs[at] for at in node.effects.mutates}
+        gone |= {index for index in written if index is not None}
+    return found
+
+
+def _named(graph: Graph, parameters: Sequence[int], found: Sequence[int]) -> tuple[int, ...]:
+    """Return gradients as values that nothing else is, with names after those of parameters."""
+    made = {v for node in graph.nodes for v in node.outputs}
+    taken = set(graph.outputs)
+    named = []
+    for parameter, index in zip(parameters, found, strict=True):
+        name = graph.op.unique(f"{graph.values[parameter].name}.grad")
+        if index in taken or index not in made:
+            # One value cannot be two outputs, nor a constant or an input one.
+            index = graph.op.Identity(index, outputs=[name])
+        else:
+            graph.rename(index, name)
+        taken.add(index)
+        named.append(index)
+    return tuple(named)

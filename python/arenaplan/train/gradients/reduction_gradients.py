@@ -1,0 +1,91 @@
+"""Gradients of reductions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from arenaplan.train.gradients.gradient_rules import Gradients, Site, count, rule
+
+
+def _kept(at: Site, value: int) -> int:
+    """Return a value in the shape of the result with all dimensions kept."""
+    axes, shape = at.axes(), at.shape(0)
+    kept = tuple(1 if k in axes else dim for k, dim in enumerate(shape))
+    if at.graph.values[value].shape == kept:
+        return value
+    made: int = at.op.Reshape(value, np.array(kept, np.int64))
+    return made
+
+
+def _found(at: Site, gradient: int) -> Gradients:
+    return [gradient, *[None] * (len(at.node.inputs) - 1)]
+
+
+def _spread(at: Site, gradient: int) -> int:
+    """Return a gradient repeated to the shape of the operand."""
+    made: int = at.op.Expand(_kept(at, gradient), np.array(at.shape(0), np.int64))
+    return made
+
+
+@rule("ReduceSum")
+def reduce_sum(at: Site) -> Gradients:
+    """Repeat the gradient."""
+    return _found(at, _spread(at, at.dy))
+
+
+@rule("ReduceMean")
+def reduce_mean(at: Site) -> Gradients:
+    """Repeat the gradient's share of each element."""
+    share = at.number(1 / max(count(at.shape(0), at.axes()), 1))
+    return _found(at, _spread(at, at.op.Mul(at.dy, share)))
+
+
+@rule("ReduceMax", "ReduceMin", reads="x0 y0")
+def reduce_extreme(at: Site) -> Gradients:
+    """Share the gradient evenly among the elements that are the result."""
+    op = at.op
+    equal = op.Equal(at.x(0), _kept(at, at.y()))
+    mark = op.CastLike(equal, op.constant(np.zeros((), at.read(0).dtype), name="type"))
+    axes = np.array(at.axes(), np.int64)
+    many = op.ReduceSum(mark, axes, keepdims=1) if axes.size else mark
+    return _found(at, op.Mul(mark, op.Div(_kept(at, at.dy), many)))
+
+
+@rule("ReduceL1", reads="x0")
+def reduce_l1(at: Site) -> Gradients:
+    """Multiply by signs."""
+    return _found(at, at.op.Mul(at.op.Sign(at.x(0)), _kept(at, at.dy)))
+
+
+@rule("ReduceL2", reads="x0 y0")
+def reduce_l2(at: Site) -> Gradients:
+    """Multiply the operand by the gradient over the length."""
+    return _found(at, at.op.Mul(at.x(0), _kept(at, at.op.Div(at.dy, at.y()))))
+
+
+@rule("ReduceSumSquare", reads="x0")
+def reduce_sum_square(at: Site) -> Gradients:
+    """Multiply the operand by twice the gradient."""
+    return _found(at, at.op.Mul(at.x(0), _kept(at, at.op.Mul(at.dy, at.number(2)))))
+
+
+@rule("ReduceLogSum", reads="y0")
+def reduce_log_sum(at: Site) -> Gradients:
+    """Divide by the sum."""
+    return _found(at, _spread(at, at.op.Div(at.dy, at.op.Exp(at.y()))))
+
+
+@rule("ReduceLogSumExp", reads="x0 y0")
+def reduce_log_sum_exp(at: Site) -> Gradients:
+    """Multiply by the share of each element in the sum."""
+    op = at.op
+    share = op.Exp(op.Sub(at.x(0), _kept(at, at.y())))
+    return _found(at, op.Mul(share, _kept(at, at.dy)))
+
+
+@rule("CumSum")
+def cumulative_sum(at: Site) -> Gradients:
+    """Sum from the other end."""
+    reverse, exclusive = at.attribute("reverse", 0), at.attribute("exclusive", 0)
+    axis = at.data(1)
+    return [at.op.CumSum(at.dy, axis, reverse=int(not reverse), exclusive=exclusive), None]

@@ -1,0 +1,170 @@
+"""Updates of parameters in place: nodes whose results replace states at their address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from arenaplan.base.errors import InvalidOption
+from arenaplan.graph import Value
+from arenaplan.train.gradients.differentiate import TrainingGraph
+
+
+def sgd(
+    train: TrainingGraph,
+    *,
+    lr: float | int = 0.01,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    weight_decay: float = 0.0,
+) -> TrainingGraph:
+    """
+    Append steps of gradient descent, and return ``train``.
+
+    Gradients are no outputs any more: each dies at its update. With momentum, each parameter has a
+    state ``NAME.velocity``.
+
+    Parameters
+    ----------
+    train : TrainingGraph
+        A graph with gradients of parameters that are states.
+    lr : float or int, default 0.01
+        The learning rate, or the index of a value that holds it.
+    momentum : float, default 0.0
+        The part of the last step that a step keeps.
+    nesterov : bool, default False
+        Whether steps look ahead by the momentum (Nesterov 1983).
+    weight_decay : float, default 0.0
+        The part of the parameter that is added to its gradient.
+
+    Raises
+    ------
+    InvalidOption
+        If a parameter is no state, or the graph has updates already.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> w = graph.parameter("w", np.full((2,), 3, np.float32))
+    >>> loss = graph.op.ReduceSumSquare(w, keepdims=0)
+    >>> train = ap.sgd(ap.gradient(graph, of=loss, wrt=[w]), lr=0.25)
+    >>> with ap.Trainer(train) as trainer:
+    ...     [round(trainer.step({})["ReduceSumSquare_0"], 2) for _ in range(3)]
+    [18.0, 4.5, 1.12]
+    """
+
+    def update(parameter: Value, gradient: int, rate: int) -> tuple[int, ...]:
+        graph = train.graph
+        kept: tuple[int, ...] = ()
+        if momentum:
+            kept = (graph.state(_name(train, parameter, "velocity"), *_like(parameter)),)
+        made = graph.op.SgdUpdate(
+            rate, parameter.index, gradient, *kept,
+            momentum=float(momentum), nesterov=int(nesterov), weight_decay=float(weight_decay),
+            outputs=1 + len(kept),
+        )  # fmt: skip
+        train.updated[parameter.index] = made[0] if kept else made
+        return kept
+
+    return _updated(train, lr, update)
+
+
+def adam(
+    train: TrainingGraph,
+    *,
+    lr: float | int = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999),
+    epsilon: float = 1e-8,
+    weight_decay: float = 0.0,
+    decoupled: bool = False,
+) -> TrainingGraph:
+    """
+    Append steps of Adam (Kingma and Ba 2015), and return ``train``.
+
+    Each parameter has the states ``NAME.mean`` and ``NAME.square``; the state ``steps`` counts.
+
+    Parameters
+    ----------
+    train : TrainingGraph
+        A graph with gradients of parameters that are states.
+    lr : float or int, default 0.001
+        The learning rate, or the index of a value that holds it.
+    betas : tuple of float
+        The parts of the averages of gradients and of their squares that a step keeps.
+    epsilon : float, default 1e-8
+        Added to the root of the average of squares.
+    weight_decay : float, default 0.0
+        The part of the parameter that is added to its gradient.
+    decoupled : bool, default False
+        Whether the decay is that of AdamW (Loshchilov and Hutter 2019): apart from the averages.
+
+    Raises
+    ------
+    InvalidOption
+        If a parameter is no state, or the graph has updates already.
+    """
+    _check(train)
+    graph = train.graph
+    steps = graph.state(graph.op.unique("steps"), (), "int64")
+
+    def update(parameter: Value, gradient: int, rate: int) -> tuple[int, ...]:
+        mean, square = (
+            graph.state(_name(train, parameter, what), *_like(parameter))
+            for what in ("mean", "square")
+        )
+        train.updated[parameter.index], _, _ = graph.op.AdamUpdate(
+            rate, steps, parameter.index, gradient, mean, square,
+            beta1=float(betas[0]), beta2=float(betas[1]), epsilon=float(epsilon),
+            weight_decay=float(weight_decay), decoupled=int(decoupled),
+        )  # fmt: skip
+        return mean, square
+
+    _updated(train, lr, update)
+    graph.op.Count(steps)
+    train.steps = steps
+    return train
+
+
+def _like(parameter: Value) -> tuple[tuple[int, ...], str]:
+    return parameter.shape, parameter.dtype
+
+
+def _name(train: TrainingGraph, parameter: Value, what: str) -> str:
+    return train.graph.op.unique(f"{parameter.name}.{what}")
+
+
+def _check(train: TrainingGraph) -> None:
+    """Refuse parameters that no update can write."""
+    graph = train.graph
+    if train.statistics:
+        raise InvalidOption("the graph has updates of its parameters already")
+    for index in train.parameters:
+        value = graph.values[index]
+        if value.kind != "state":
+            raise InvalidOption(
+                f"parameter {value.name!r} is no state, so no update can write it: declare it by "
+                "Graph.parameter"
+            )
+    if len(set(train.parameters)) != len(train.parameters):
+        raise InvalidOption("option wrt: a parameter is listed twice and would be updated twice")
+
+
+def _updated(
+    train: TrainingGraph,
+    rate: float | int,
+    update: Callable[[Value, int, int], tuple[int, ...]],
+) -> TrainingGraph:
+    """Append an update of every parameter, which the core runs after all readers of the old one."""
+    _check(train)
+    graph = train.graph
+    for index in train.gradients:
+        graph.drop_output(index)
+    for index, gradient in zip(train.parameters, train.gradients, strict=True):
+        value = graph.values[index]
+        is_value = isinstance(rate, (int, np.integer)) and not isinstance(rate, bool)
+        number = int(rate) if is_value else graph.op.constant(np.asarray(rate, value.dtype))
+        train.statistics[index] = update(value, gradient, number)
+    return train

@@ -1,0 +1,410 @@
+"""Operators as functions that append nodes to a graph: :attr:`arenaplan.Graph.op`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from onnx import ModelProto, helper, numpy_helper
+
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand, UndefinedValue, UnknownShape
+from arenaplan.base.quoting import quoted
+from arenaplan.formats.onnx.external import Folder
+from arenaplan.formats.onnx.folding import Budget
+from arenaplan.formats.onnx.onnx_work import RANDOM, cost_of
+from arenaplan.formats.onnx.op import DataDependent, Op, Operand, Result
+from arenaplan.formats.onnx.operators import node_effects
+from arenaplan.formats.onnx.rules import rule_of
+from arenaplan.formats.onnx.rules.schema_rules import infer
+from arenaplan.formats.onnx.tensors import StoredTensor
+from arenaplan.graph import Effects, Graph
+from arenaplan.graph.sizes import checked_bytes
+from arenaplan.train.symbols.call import call
+from arenaplan.train.symbols.own_operators import OWN
+from arenaplan.train.symbols.symbol_schema import (
+    TRAINING,
+    VERSION,
+    Schema,
+    standard,
+    standard_names,
+    unknown_operator,
+)
+
+Input: TypeAlias = "int | float | Sequence[Any] | np.ndarray | np.generic | None"
+"""A value of the graph by its index, or the data of a constant; ``None`` for an absent operand."""
+
+BUDGET = Budget(ModelProto())
+_FOLDER = Folder(None)
+VERSIONS = {"": VERSION, TRAINING: 1}
+
+
+def find_schema(name: str) -> Schema:
+    """
+    Return the signature of an operator: one of this package, else one of the standard.
+
+    Raises
+    ------
+    UnsupportedOp
+        If there is none; with names that resemble it.
+    """
+    own = OWN.get(name)
+    found = own.schema if own is not None else standard(name) or standard(name, TRAINING)
+    if found is None:
+        raise unknown_operator(name, (*OWN, *standard_names()))
+    return found
+
+
+def operator_names() -> list[str]:
+    """Return the names of all operators that graphs can be composed of."""
+    return sorted({*OWN, *standard_names()})
+
+
+class _Variable(Operand):
+    """A state: no output takes over its bytes."""
+
+    __slots__ = ()
+
+    @property
+    def is_fixed(self) -> bool:
+        """No output can share the bytes."""
+        return True
+
+
+class Operators:
+    """
+    Operators by name: each call appends a node whose shape, type and effects are inferred.
+
+    Operands are values of the graph by index; arrays, lists and floats are constants. Attributes
+    are keywords, and so may operands be, by the names that the standard gives them. A call returns
+    the index of the output, or a tuple of them: of those that are always there, or of as many as
+    ``outputs=`` says.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph that nodes are appended to.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph("mlp")
+    >>> x = graph.input("x", (64, 784))
+    >>> w, b = graph.state("w", (784, 10)), graph.state("b", (10,))
+    >>> y = graph.op.Gemm(x, w, b, alpha=0.5)
+    >>> graph.values[y].shape
+    (64, 10)
+    >>> graph.op.Gemm(x, w, b, alhpa=0.5)
+    Traceback (most recent call last):
+    arenaplan.base.errors.InvalidAttribute: Gemm has no input and no attribute 'alhpa'; inputs are \
+A, B, C; attributes are alpha, beta, transA, transB
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._counts: dict[str, int] = {}
+        self._names: set[str] = set()
+        self._seen = 0
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+
+    def __dir__(self) -> list[str]:
+        return operator_names()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        schema = find_schema(name)
+
+        def call(
+            *inputs: Input, name: str = "", outputs: int | Sequence[str] | None = None, **more: Any
+        ) -> Any:
+            return self.node(schema, inputs, more, name=name, outputs=outputs)
+
+        call.__name__ = call.__qualname__ = schema.name
+        call.__doc__ = f"{schema.signature()}\n\n{schema.doc.strip()}"
+        return call
+
+    def node(
+        self,
+        schema: Schema,
+        inputs: Sequence[Input],
+        keywords: Mapping[str, Any],
+        *,
+        name: str = "",
+        outputs: int | Sequence[str] | None = None,
+    ) -> int | tuple[int, ...] | None:
+        """
+        Append a node.
+
+        Raises
+        ------
+        InvalidOperand
+            If an operand is missing, or is one too many.
+        InvalidAttribute
+            If a keyword is neither an input nor an attribute, or an attribute makes no sense.
+        ShapeMismatch
+            If operands contradict each other.
+        UnknownShape
+            If the shape of a result depends on data.
+        """
+        given, attributes = sorted_out(schema, inputs, keywords)
+        label = name or self._next(schema.name)
+        operands = self._operands(schema, given, label)
+        names = self._output_names(schema, label, outputs)
+        plain = {key: plain_attribute(value, key, label) for key, value in attributes.items()}
+        op = Op(label, schema.name, schema.domain, schema.version, operands, names, plain, BUDGET)
+        results = results_of(op, attributes)
+        made: list[Operand | None] = []
+        for output, (shape, dtype) in zip(names, results, strict=False):
+            checked_bytes(output, shape, dtype)
+            index = self._graph.value(output, shape, dtype)
+            made.append(Operand(output, shape, dtype, None, False, index))
+        # A node that runs again draws the same numbers, although it has another name.
+        stream = {"stream": label} if schema.name in RANDOM else {}
+        self._graph.append(
+            schema.name,
+            tuple(None if known is None else known.index for known in operands),
+            tuple(known.index for known in made if known is not None),
+            name=label,
+            effects=_effects(op, made),
+            attributes={**{key: _stored(value) for key, value in plain.items()}, **stream} or None,
+            domain=schema.domain,
+            version=schema.version,
+            cost=cost_of(op, made),
+        )
+        indices = tuple(known.index for known in made if known and known.index is not None)
+        own = OWN.get(schema.name) if schema.domain not in ("", TRAINING) else None
+        for position, result in () if own is None else own.writes:
+            state = op.optional(position)
+            if isinstance(state, _Variable) and state.index is not None:
+                self._graph.write_back(indices[result], state.index)
+        return indices[0] if len(indices) == 1 else indices or None
+
+    def call(self, callee: Graph, *, name: str = "", **inputs: int) -> tuple[int, ...]:
+        """
+        Append the nodes of another graph, as if it were one operator, and return its outputs.
+
+        Parameters
+        ----------
+        callee : Graph
+            The graph; it is not changed. Its constants and states become such of this graph.
+        name : str, optional
+            Prefix of the names of nodes and values; the name of ``callee`` if left out.
+        inputs
+            A value of this graph for each input of ``callee``, by name.
+
+        Raises
+        ------
+        InvalidOperand
+            If an input is missing or unknown.
+        ShapeMismatch
+            If a value has another shape or type than the input.
+
+        Examples
+        --------
+        >>> import arenaplan as ap
+        >>> block = ap.Graph("block")
+        >>> h = block.input("h", (4,))
+        >>> block.output(block.op.Add(h, block.op.Relu(h)))
+        >>> graph = ap.Graph()
+        >>> x = graph.input("x", (4,))
+        >>> (y,) = graph.op.call(block, name="first", h=x)
+        >>> (z,) = graph.op.call(block, name="second", h=y)
+        >>> [node.name for node in graph.nodes]
+        ['first/Relu_0', 'first/Add_0', 'second/Relu_0', 'second/Add_0']
+        """
+        return call(self._graph, callee, self.unique(name or callee.name or "graph"), inputs)
+
+    def constant(self, data: Any, dtype: str | None = None, name: str = "constant") -> int:
+        """Return the constant with this data; equal ones are one value."""
+        array = np.asarray(data, dtype)
+        if dtype is None and not hasattr(data, "dtype") and array.dtype == np.float64:
+            array = array.astype(np.float32)
+        key = (array.dtype.name, array.shape, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = self._graph.constant(
+                self.unique(name), array.shape, array.dtype.name, array
+            )
+        return self._constants[key]
+
+    def unique(self, name: str) -> str:
+        """Return a name that no value of the graph has yet."""
+        values = self._graph.values
+        for value in values[self._seen :]:
+            self._names.add(value.name)
+        self._seen = len(values)
+        free, number = name, 0
+        while free in self._names:
+            number += 1
+            free = f"{name}_{number}"
+        return free
+
+    def _next(self, kind: str) -> str:
+        """Return the name of the next unnamed node of a kind."""
+        taken = {node.name for node in self._graph.nodes} if kind not in self._counts else ()
+        number = self._counts.get(kind, 0)
+        while (name := f"{kind}_{number}") in taken:
+            number += 1
+        self._counts[kind] = number + 1
+        return name
+
+    def _operands(self, schema: Schema, given: Sequence[Input], label: str) -> list[Operand | None]:
+        """Return operands, those that are data as constants of the type that the others have."""
+        types: dict[str, str] = {}
+        for position, item in enumerate(given):
+            if _is_index(item):
+                types.setdefault(_argument_type(schema, position), self._value(item, label).dtype)
+        operands: list[Operand | None] = []
+        for position, item in enumerate(given):
+            if item is None:
+                operands.append(None)
+                continue
+            if not _is_index(item):
+                kind = _argument_type(schema, position)
+                dtype = None
+                if not hasattr(item, "dtype"):
+                    dtype = types.get(kind, kind if kind in _NUMBERS else None)
+                array = np.asarray(item)
+                if dtype is None and array.dtype == np.float64 and not hasattr(item, "dtype"):
+                    dtype = "float32"
+                argument = schema.inputs[min(position, len(schema.inputs) - 1)].name
+                item = self.constant(array, dtype, f"{label}.{argument}")
+            operands.append(self._operand(self._value(item, label).index))
+        return operands
+
+    def _value(self, item: Any, label: str) -> Any:
+        values = self._graph.values
+        if not 0 <= item < len(values):
+            raise UndefinedValue(f"node {quoted(label)}: the graph has no value {item}")
+        return values[item]
+
+    def _operand(self, index: int) -> Operand:
+        value = self._graph.values[index]
+        if value.kind == "state":
+            return _Variable(value.name, value.shape, value.dtype, None, False, index)
+        source = None
+        if value.kind == "constant" and self._graph.has_data(index):
+            source = self._graph.data(index)
+        return Operand(value.name, value.shape, value.dtype, source, source is not None, index)
+
+    def _output_names(
+        self, schema: Schema, label: str, outputs: int | Sequence[str] | None
+    ) -> list[str]:
+        """Return the names of the outputs."""
+        if outputs is None:
+            outputs = schema.least_outputs if schema.outputs else 0
+        if not isinstance(outputs, int):
+            return [self.unique(name) for name in outputs]
+        last = schema.outputs[-1] if schema.outputs else None
+        most = len(schema.outputs)
+        if outputs > most and (last is None or last.kind != "variadic"):
+            raise InvalidOperand(f"node {quoted(label)} ({schema.name}) has at most {most} outputs")
+        if outputs == 1:
+            return [self.unique(label)]
+        return [
+            self.unique(f"{label}.{schema.outputs[min(k, most - 1)].name}{k if k >= most else ''}")
+            for k in range(outputs)
+        ]
+
+
+_NUMBERS = frozenset(["int64", "int32", "float32", "float64", "bool"])
+
+
+def _is_index(item: Any) -> bool:
+    return type(item) is int
+
+
+def _argument_type(schema: Schema, position: int) -> str:
+    return schema.inputs[min(position, len(schema.inputs) - 1)].type if schema.inputs else ""
+
+
+def sorted_out(
+    schema: Schema, inputs: Sequence[Any], keywords: Mapping[str, Any], *, fills: bool = False
+) -> tuple[list[Any], dict[str, Any]]:
+    """
+    Return operands by position, and attributes.
+
+    With ``fills``, operands that are missing are ``None``.
+    """
+    given = list(inputs)
+    if len(given) > len(schema.inputs) and not schema.is_variadic:
+        raise InvalidOperand(
+            f"{schema.name} has {len(schema.inputs)} inputs, not {len(given)}; "
+            f"{schema.input_names()}"
+        )
+    attributes = {}
+    positions = {each.name: at for at, each in enumerate(schema.inputs)}
+    for key, item in keywords.items():
+        if key in positions and not schema.is_variadic:
+            at = positions[key]
+            given.extend([None] * (at + 1 - len(given)))
+            if given[at] is not None:
+                raise InvalidOperand(f"{schema.name} is given input {quoted(key)} twice")
+            given[at] = item
+        elif key in schema.attributes:
+            if item is not None:
+                attributes[key] = item
+        else:
+            raise InvalidAttribute(
+                f"{schema.name} has no input and no attribute {quoted(key)}; {schema.input_names()}"
+            )
+    for at, argument in enumerate(schema.inputs):
+        if argument.kind == "required" and not fills and (at >= len(given) or given[at] is None):
+            raise InvalidOperand(
+                f"{schema.name} lacks its input {quoted(argument.name)}; {schema.input_names()}"
+            )
+    for attribute in schema.attributes.values():
+        if attribute.required and attribute.name not in attributes:
+            raise InvalidAttribute(f"{schema.name} lacks its attribute {quoted(attribute.name)}")
+    while given and given[-1] is None:
+        given.pop()
+    return given, attributes
+
+
+def plain_attribute(value: Any, key: str, label: str) -> Any:
+    """Return an attribute as importers have it: lists are tuples, arrays are stored tensors."""
+    if isinstance(value, np.ndarray):
+        return StoredTensor(numpy_helper.from_array(value), f"{label}.{key}", _FOLDER)
+    if isinstance(value, (list, tuple)):
+        return tuple(each.item() if isinstance(each, np.generic) else each for each in value)
+    if isinstance(value, (bool, np.bool_)):
+        return int(value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _stored(value: Any) -> Any:
+    return value.load() if isinstance(value, StoredTensor) else value
+
+
+def results_of(op: Op, attributes: Mapping[str, Any]) -> Sequence[Result]:
+    """Return shapes and types of the outputs."""
+    own = OWN.get(op.type) if op.domain not in ("", TRAINING) else None
+    if own is not None:
+        return own.results(op)
+    rule = rule_of(op)
+    if rule is not None:
+        try:
+            return rule(op)
+        except DataDependent as dependent:
+            raise op.error(UnknownShape, "the shape of its result depends on data") from dependent
+    protos = [
+        (key, helper.make_attribute(key, numpy_helper.from_array(value)))
+        if isinstance(value, np.ndarray)
+        else (key, helper.make_attribute(key, value))
+        for key, value in attributes.items()
+    ]
+    results = []
+    for name, (shape, dtype) in zip(op.outputs, infer(op, protos, VERSIONS), strict=True):
+        dims = tuple(dim for dim in shape or (None,) if isinstance(dim, int))
+        if shape is None or dtype is None or len(dims) < len(shape):
+            raise op.error(UnknownShape, f"the shape of output {quoted(name)} depends on data")
+        results.append((dims, dtype))
+    return results
+
+
+def _effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
+    own = OWN.get(op.type) if op.domain not in ("", TRAINING) else None
+    effects = node_effects(op, outputs) if own is None else own.effects(op, outputs)
+    # A later run inside of a group would read another content of the state.
+    reads_state = any(isinstance(known, _Variable) for known in op.inputs)
+    return effects._replace(repeats=effects.repeats and not reads_state, pure=True)

@@ -1,0 +1,257 @@
+"""
+Operators that only this package has, in the domain ``arenaplan.training``.
+
+Gradients of operators that the standard cannot express without values of the operand's size beside
+them, losses with their statistics, and updates of parameters in place. Kernels are in
+``run/numpy/kernels/gradients_*.py`` and ``run/numpy/kernels/updates.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final, TypeAlias
+
+from arenaplan.base.errors import ShapeMismatch
+from arenaplan.formats.onnx.op import Op, Operand, Result
+from arenaplan.graph import Effects, InPlace, ops
+from arenaplan.graph.ops.own_ops import TRAINING
+from arenaplan.train.symbols.symbol_schema import (
+    Argument,
+    ArgumentKind,
+    Attribute,
+    Schema,
+    standard,
+)
+
+Results: TypeAlias = "Callable[[Op], Sequence[Result]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """An operator of this package."""
+
+    schema: Schema
+    results: Results
+    """Returns shapes and element types of all outputs."""
+    meaning: ops.Operator | None = None
+    """The canonical operator, which effects follow from."""
+    takes_over: tuple[int, ...] = ()
+    """Inputs whose bytes output 0 may take over although the operator is not elementwise."""
+    writes: tuple[tuple[int, int], ...] = ()
+    """States that the operator replaces: their position among the inputs, and that of the new
+    content among the outputs."""
+    ignores: tuple[int, ...] = ()
+    """Inputs whose bytes the operator does not read."""
+
+    def effects(self, op: Op, outputs: Sequence[Operand | None]) -> Effects:
+        """Return the effects of a node."""
+        node = ops.Operands(op.inputs, outputs)
+        effects = ops.effects_of(self.meaning, node, copies=True)
+        taken = tuple(InPlace(at, 0) for at in self.takes_over if _may_be_taken(op, outputs, at))
+        read = [pair for pair in self.writes if pair[0] not in self.ignores]
+        over = tuple(InPlace(*pair) for pair in read if op.optional(pair[0]) is not None)
+        return effects._replace(in_place=effects.in_place + taken + over, ignores=self.ignores)
+
+
+def _may_be_taken(op: Op, outputs: Sequence[Operand | None], at: int) -> bool:
+    x, y = op.optional(at), outputs[0]
+    return (
+        x is not None
+        and y is not None
+        and not x.is_fixed
+        and (x.shape, x.dtype) == (y.shape, y.dtype)
+    )
+
+
+# -- shapes ---------------------------------------------------------------------------------------
+
+
+def _like(*positions: int) -> Results:
+    """Return a rule: output *k* is like the input at the *k*-th position."""
+
+    def results(op: Op) -> Sequence[Result]:
+        return tuple((op.input(at).shape, op.input(at).dtype) for at in positions)
+
+    return results
+
+
+def _of_shape(op: Op) -> Sequence[Result]:
+    """The attribute ``shape``, and the type of input 0."""
+    return ((op.integers("shape") or (), op.input(0).dtype),)
+
+
+def _elementwise(op: Op) -> Sequence[Result]:
+    """All operands have one shape."""
+    shapes = {known.shape for known in op.inputs if known is not None and prod(known.shape) != 1}
+    if len(shapes) > 1:
+        raise op.error(ShapeMismatch, f"its inputs have the shapes {sorted(shapes)}")
+    return ((op.input(0).shape, op.input(0).dtype),)
+
+
+def _conv_weight(op: Op) -> Sequence[Result]:
+    """Weights ``(M, C / group, …)`` of data ``(N, C, …)`` and results ``(N, M, …)``."""
+    x, dy = op.input(0), op.input(1)
+    group, kernel = op.integer("group", 1), op.integers("kernel_shape") or ()
+    if len(x.shape) != len(dy.shape) or len(x.shape) != len(kernel) + 2 or x.shape[1] % group:
+        raise op.error(ShapeMismatch, f"data {x.shape} and results {dy.shape} of one convolution")
+    return (((dy.shape[1], x.shape[1] // group, *kernel), x.dtype),)
+
+
+def _loss(op: Op) -> Sequence[Result]:
+    """The loss, per label or as one number; the logarithms of all probabilities."""
+    scores, labels = op.input(0), op.input(1)
+    if len(scores.shape) < 2 or (scores.shape[0], *scores.shape[2:]) != labels.shape:
+        raise op.error(
+            ShapeMismatch, f"scores of shape {scores.shape} and labels of shape {labels.shape}"
+        )
+    weights = op.optional(2)
+    if weights is not None and weights.shape != scores.shape[1:2]:
+        raise op.error(
+            ShapeMismatch, f"weights of shape {weights.shape} for {scores.shape[1]} classes"
+        )
+    shape = labels.shape if op.text("reduction", "mean") == "none" else ()
+    return ((shape, scores.dtype), (scores.shape, scores.dtype))
+
+
+def _nll_gradient(op: Op) -> Sequence[Result]:
+    """One number per class and label."""
+    labels = op.input(1).shape
+    return (((labels[0], op.integer("classes"), *labels[1:]), op.input(0).dtype),)
+
+
+def _norm_gradient(op: Op) -> Sequence[Result]:
+    """Gradients of the data, of the scale, and of the offset, which is like the scale."""
+    return tuple((op.input(at).shape, op.input(at).dtype) for at in (1, 2, 2))
+
+
+def _sgd(op: Op) -> Sequence[Result]:
+    """The parameter, and the velocity if there is one."""
+    return _like(1)(op) if op.optional(3) is None else _like(1, 3)(op)
+
+
+def _assigned(op: Op) -> Sequence[Result]:
+    """The new content of a state, which has its shape and type."""
+    state, value = op.input(0), op.input(1)
+    if (state.shape, state.dtype) != (value.shape, value.dtype):
+        raise op.error(
+            ShapeMismatch,
+            f"a state of {state.dtype} and shape {state.shape}, and a value of {value.dtype} and "
+            f"shape {value.shape}",
+        )
+    return ((state.shape, state.dtype),)
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+
+def _own(
+    name: str,
+    inputs: str,
+    outputs: str,
+    results: Results,
+    doc: str,
+    *,
+    attributes: Mapping[str, Any] | None = None,
+    meaning: ops.Operator | None = None,
+    takes_over: tuple[int, ...] = (),
+    writes: tuple[tuple[int, int], ...] = (),
+    ignores: tuple[int, ...] = (),
+) -> Own:
+    """
+    Return an operator.
+
+    Inputs and outputs are names; ``?`` marks one that may be left out, ``:type`` gives its type
+    (all others have one type in common).
+    """
+    rows = {key: Attribute(key, default) for key, default in (attributes or {}).items()}
+    schema = Schema(name, TRAINING, 1, _arguments(inputs), _arguments(outputs), rows, doc)
+    return Own(schema, results, meaning, takes_over, writes, ignores)
+
+
+def _arguments(text: str) -> tuple[Argument, ...]:
+    found = []
+    for word in text.split():
+        plain, _, type_ = word.partition(":")
+        kind: ArgumentKind = "optional" if plain.endswith("?") else "required"
+        found.append(Argument(plain.rstrip("?"), type_ or "T", kind))
+    return tuple(found)
+
+
+def _adopted(name: str, results: Results) -> Own:
+    """Return a standard operator that nodes built here run with a kernel of this package."""
+    known = standard(name)
+    assert known is not None, f"the standard has {name}"
+    schema = Schema(name, TRAINING, 1, known.inputs, known.outputs, known.attributes, known.doc)
+    return Own(schema, results)
+
+
+_WINDOW: Final = {
+    "kernel_shape": (),
+    "strides": None,
+    "pads": None,
+    "dilations": None,
+    "ceil_mode": 0,
+}
+_REDUCTION: Final = {"reduction": "mean", "ignore_index": None}
+
+_TABLE: Final = (
+    _own("StopGradient", "x", "y", _like(0), "The operand, through which no gradient flows.",
+         meaning=ops.RESHAPE),
+    _own("ReluGrad", "dy y", "dx", _elementwise, "Gradient of Relu, from its result.",
+         meaning=ops.ELEMENTWISE),
+    _own("SigmoidGrad", "dy y", "dx", _elementwise, "Gradient of Sigmoid, from its result.",
+         meaning=ops.ELEMENTWISE),
+    _own("TanhGrad", "dy y", "dx", _elementwise, "Gradient of Tanh, from its result.",
+         meaning=ops.ELEMENTWISE),
+    _own("DropoutGrad", "dy mask:bool ratio?:T1", "dx", _like(0),
+         "Gradient of Dropout, from its mask.", meaning=ops.ELEMENTWISE),
+    _own("SoftmaxGrad", "dy y", "dx", _like(0), "Gradient of Softmax, from its result.",
+         attributes={"axis": -1}, takes_over=(0,)),
+    _own("LogSoftmaxGrad", "dy y", "dx", _like(0), "Gradient of LogSoftmax, from its result.",
+         attributes={"axis": -1}, takes_over=(0,)),
+    _adopted("SoftmaxCrossEntropyLoss", _loss),
+    _adopted("NegativeLogLikelihoodLoss", lambda op: _loss(op)[:1]),
+    _own("SoftmaxCrossEntropyLossGrad", "dloss log_prob labels:I weights?", "dscores", _like(1),
+         "Gradient of SoftmaxCrossEntropyLoss, from its logarithms.",
+         attributes=_REDUCTION, takes_over=(1,)),
+    _own("NegativeLogLikelihoodLossGrad", "dloss target:I weight?", "dinput", _nll_gradient,
+         "Gradient of NegativeLogLikelihoodLoss.", attributes={**_REDUCTION, "classes": None}),
+    _own("ConvGradWeight", "x dy", "dw", _conv_weight,
+         "Gradient of the weights of a convolution.",
+         attributes={**_WINDOW, "group": 1}),
+    _own("MaxPoolGrad", "dy x y", "dx", _like(1),
+         "Gradient of MaxPool: all of it to the first greatest element of each window.",
+         attributes=_WINDOW),
+    _own("AveragePoolGrad", "dy", "dx", _of_shape, "Gradient of AveragePool.",
+         attributes={**_WINDOW, "count_include_pad": 0, "shape": ()}),
+    _own("GatherGrad", "dy indices:I", "dx", _of_shape,
+         "Gradient of Gather: slices are added up at their indices.",
+         attributes={"axis": 0, "shape": ()}),
+    _own("SliceGrad", "dy", "dx", _of_shape, "Gradient of Slice: zeros but for the slice.",
+         attributes={"starts": (), "steps": (), "shape": ()}),
+    _own("NormalizationGrad", "dy x scale", "dx dscale dbias?", _norm_gradient,
+         "Gradients of a normalization by the statistics of its operand. `axes` are those that the "
+         "statistics go over, in the operand split into `groups` at dimension 1; `along` are those "
+         "that the scale has; without `is_centered` the mean is not subtracted.",
+         attributes={"axes": (), "along": (), "groups": 1, "epsilon": 1e-5, "is_centered": 1}),
+    _own("Assign", "state value", "content", _assigned, "The new content of a state.",
+         takes_over=(1,), writes=((0, 0),), ignores=(0,)),
+    _own("Count", "count:int64", "content:int64", _like(0), "A state that counts, and one more.",
+         writes=((0, 0),)),
+    _own("SgdUpdate", "rate parameter gradient velocity?", "parameter velocity?", _sgd,
+         "A step of gradient descent, with momentum if there is a velocity.",
+         attributes={"momentum": 0.0, "nesterov": 0, "weight_decay": 0.0},
+         writes=((1, 0), (3, 1))),
+    _own("AdamUpdate", "rate count:int64 parameter gradient mean square", "parameter mean square",
+         _like(2, 4, 5),
+         "A step of Adam (Kingma and Ba 2015); with `decoupled`, the weight decay is that of AdamW "
+         "(Loshchilov and Hutter 2019).",
+         attributes={"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.0,
+                     "decoupled": 0},
+         writes=((2, 0), (4, 1), (5, 2))),
+)  # fmt: skip
+
+OWN: Final[Mapping[str, Own]] = {each.schema.name: each for each in _TABLE}
+"""Operators of this package by name."""

@@ -1,0 +1,165 @@
+"""
+Signatures of operators: names of arguments, attributes, defaults and documentation.
+
+Those of standard operators come from the package ``onnx``; those of
+:mod:`arenaplan.train.symbols.own_operators` are written there in the same form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Literal, TypeAlias
+
+from onnx import AttributeProto, defs, helper
+
+from arenaplan.base.errors import UnsupportedOp
+from arenaplan.base.quoting import listed, quoted
+
+VERSION: Final = min(24, defs.onnx_opset_version())
+"""Operator set of composed nodes: the newest that kernels are written for."""
+TRAINING: Final = "ai.onnx.preview.training"
+
+ArgumentKind: TypeAlias = Literal["required", "optional", "variadic"]
+_KINDS: Final[Mapping[str, ArgumentKind]] = {
+    "Single": "required",
+    "Optional": "optional",
+    "Variadic": "variadic",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An input or output of an operator."""
+
+    name: str
+    type: str
+    """Arguments of one operator with an equal type have the same element type; an element type
+    such as ``int64`` stands for itself."""
+    kind: ArgumentKind = "required"
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A property of an operator that is no value."""
+
+    name: str
+    default: Any = None
+    """The default; ``None`` if there is none."""
+    required: bool = False
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The signature of an operator."""
+
+    name: str
+    domain: str
+    version: int
+    inputs: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+    attributes: Mapping[str, Attribute]
+    doc: str = ""
+
+    @property
+    def label(self) -> str:
+        """Domain and name."""
+        return f"{self.domain or 'ai.onnx'}::{self.name}"
+
+    @property
+    def least_outputs(self) -> int:
+        """The number of outputs that are always there."""
+        return max(sum(each.kind == "required" for each in self.outputs), 1)
+
+    @property
+    def is_variadic(self) -> bool:
+        """Whether the operator takes any number of inputs."""
+        return bool(self.inputs) and self.inputs[-1].kind == "variadic"
+
+    def input_names(self) -> str:
+        """Return the names of inputs and attributes as an error message lists them."""
+        inputs = ", ".join(each.name for each in self.inputs) or "none"
+        return f"inputs are {inputs}; attributes are {', '.join(self.attributes) or 'none'}"
+
+    def signature(self) -> str:
+        """Return the signature as a line of Python."""
+        parts = []
+        for each in self.inputs:
+            mark = {"required": "", "optional": "=None", "variadic": ""}[each.kind]
+            parts.append(("*" if each.kind == "variadic" else "") + each.name + mark)
+        if not self.is_variadic:
+            parts.append("*")
+        for attribute in self.attributes.values():
+            text = "" if attribute.required else f"={attribute.default!r}"
+            parts.append(attribute.name + text)
+        return f"{self.name}({', '.join(parts)})"
+
+
+@cache
+def standard(name: str, domain: str = "") -> Schema | None:
+    """Return the signature of a standard operator, ``None`` if there is none."""
+    version = 1 if domain == TRAINING else VERSION
+    try:
+        # The type stubs of the package lack most of what a schema has.
+        schema: Any = defs.get_schema(name, version, domain)
+    except defs.SchemaError:
+        return None
+    if schema.deprecated:
+        return None
+
+    def argument(each: Any) -> Argument:
+        return Argument(each.name, _type(each.type_str), _KINDS[each.option.name], each.description)
+
+    attributes = {
+        attribute.name: Attribute(
+            attribute.name, _default(attribute), bool(attribute.required), attribute.description
+        )
+        for _, attribute in sorted(schema.attributes.items())
+    }
+    return Schema(
+        name,
+        domain,
+        version,
+        tuple(map(argument, schema.inputs)),
+        tuple(map(argument, schema.outputs)),
+        attributes,
+        schema.doc,
+    )
+
+
+def _default(attribute: Any) -> Any:
+    """Return the default of a standard attribute as a plain value."""
+    proto: AttributeProto = attribute.default_value
+    if not proto.type:
+        return None
+    value = helper.get_attribute_value(proto)
+    if isinstance(value, bytes):
+        return value.decode()
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _type(text: str) -> str:
+    """Return a type of the standard: ``tensor(int64)`` is ``int64``, a variable is its name."""
+    if text.startswith("tensor("):
+        name = text[len("tensor(") : -1]
+        return {"float": "float32", "double": "float64"}.get(name, name)
+    return text
+
+
+@cache
+def standard_names() -> tuple[str, ...]:
+    """Return the names of all operators of the default domain, in alphabetical order."""
+    known: Any = defs
+    names = {each.name for each in known.get_all_schemas() if not each.domain}
+    return tuple(sorted(name for name in names if standard(name) is not None))
+
+
+def unknown_operator(name: str, known: tuple[str, ...]) -> UnsupportedOp:
+    """Return the error for a name that is no operator, with those that resemble it."""
+    lowered = name.lower()
+    alike = [each for each in known if each.lower() == lowered or lowered in each.lower()]
+    hint = f"; there is {listed(alike[:5])}" if alike else ""
+    return UnsupportedOp(f"there is no operator {quoted(name)}{hint}")
