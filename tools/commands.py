@@ -45,7 +45,7 @@ def _section(name: str, parser: Parser) -> Iterator[str]:
     """Yield the lines about one command."""
     form = parser.format_usage().removeprefix("usage: ").strip()
     yield f"\n### {name}\n\n{parser.description}\n\n```text\n{form}\n```\n"
-    yield "\n".join(f"- `arenaplan {line}`" for line in COMMANDS[name].examples) + "\n"
+    yield "\n".join(f"- `arenaplan {line}`" for line in COMMANDS[name].lines) + "\n"
     titles = [group.title or "" for group in parser._action_groups]
     yield from _table(parser, *(title for title in titles if title not in ("options", "general")))
 

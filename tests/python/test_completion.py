@@ -41,7 +41,7 @@ def test_every_command_is_in_one_group_and_has_examples() -> None:
 
 def test_every_example_of_the_help_is_a_command_line(whole: Parser) -> None:
     for name, command in COMMANDS.items():
-        for line in command.examples:
+        for line in command.lines:
             words = shlex.split(line.partition(" > ")[0].partition(" < ")[0].partition(" | ")[0])
             assert words[0] == name
             whole.parse_args(words)

@@ -36,7 +36,7 @@ def execute(options: argparse.Namespace) -> None:
     jobs = [
         Job(source, target, chosen, dict(options.bind), limits_of(options))
         for source in _files(options.sources)
-        for target in options.targets
+        for target in options.targets or (None,)
     ]
     journal = None if options.output is None else Path(f"{options.output}.journal")
     outcomes: list[Outcome] = []

@@ -9,7 +9,7 @@ from arenaplan.base.errors import InvalidOption
 from arenaplan.classic.incremental import report_incremental
 from arenaplan.classic.sharing import report_storage_sharing
 from arenaplan.cli.models import load_model
-from arenaplan.cli.syntax import COMMANDS, MATCH_RANGE, NUM_TEMP
+from arenaplan.cli.syntax import COMMANDS
 from arenaplan.cli.text import print_json, shown, size
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     strategy = options.strategy
     _refuse_unused(options)
-    if options.align.spaces:
+    if options.align is not None and options.align.spaces:
         raise InvalidOption("option --align: these strategies have one arena")
     graph = load_model(options)
     if strategy in INCREMENTAL:
@@ -42,7 +42,7 @@ def execute(options: argparse.Namespace) -> None:
             graph,
             strategy=strategy,
             mode=INCREMENTAL[strategy],
-            alignment=options.align.everywhere or 64,
+            alignment=options.align.everywhere if options.align else 64,
             preserve_inputs=options.inputs == "keep",
             workspace=options.workspace or "none",
         )
@@ -52,9 +52,9 @@ def execute(options: argparse.Namespace) -> None:
             graph,
             strategy=strategy,
             mode=mode,
-            match_range=MATCH_RANGE if options.match_range is None else options.match_range,
+            match_range=16 if options.match_range is None else options.match_range,
             auto_search=options.auto_search,
-            num_temp=NUM_TEMP if options.num_temp is None else options.num_temp,
+            num_temp=1 if options.num_temp is None else options.num_temp,
             size_rule=options.size_rule or size_rule,
             parallel_safe=options.parallel_safe,
         )

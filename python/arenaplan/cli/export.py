@@ -27,7 +27,6 @@ from arenaplan.cli.models import (
     planned,
     seen_by,
 )
-from arenaplan.cli.syntax import PerSpace
 from arenaplan.cli.text import command, print_json, proof_of, say, shown, size
 from arenaplan.cli.tflm import operator_names
 from arenaplan.deploy.export import (
@@ -208,7 +207,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
     if options.inputs not in ("inside", "keep") or options.outputs != "inside":
         raise InvalidOption("TensorFlow Lite Micro has inputs and outputs in its arena")
     is_left_out = options.optimize not in ("all", "all,-order")
-    if options.align != PerSpace() or is_left_out or options.inputs == "keep":
+    if options.align is not None or is_left_out or options.inputs == "keep":
         say("note: TensorFlow Lite Micro's own rules decide alignment and sharing")
     if options.target is not None and options.target.partition(":")[0] != "tflm":
         raise InvalidOption(f"option --target: --to {options.to} is for tflm")

@@ -75,7 +75,7 @@ def plan_options(options: argparse.Namespace) -> PlanOptions:
 
     The budget is none of them: :func:`check_budget` compares all that the runner needs with it.
     """
-    align: PerSpace = options.align
+    align: PerSpace = options.align or PerSpace()
     spaces: list[Space] | None = options.spaces
     if spaces is None and (align.spaces or options.pin):
         raise InvalidOption("--align SPACE=BYTES and --pin need --spaces, which names the memories")

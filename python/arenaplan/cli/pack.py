@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from arenaplan import _core
 from arenaplan.base.errors import CapacityExceeded, InvalidOption
 from arenaplan.cli.files import delivering, goes_to_stdout, read_table
+from arenaplan.cli.syntax import PerSpace
 from arenaplan.cli.text import print_json, size
 from arenaplan.cli.watch import gap, watching
 from arenaplan.planner.packing import check_limits, describe
@@ -56,9 +57,10 @@ def _spaces(options: argparse.Namespace) -> list[Described]:
     """Return what all spaces are like, and those that options name."""
     every = [zone for name, zone in options.reserve if name is None]
     sizes = _sizes(options)
-    names = [*sizes, *options.align.spaces]
+    align: PerSpace = options.align or PerSpace()
+    names = [*sizes, *align.spaces]
     names += [name for name, _ in options.reserve if name is not None]
-    budget, align = options.budget, options.align
+    budget = options.budget
     named = [
         describe(
             Space(

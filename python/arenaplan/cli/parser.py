@@ -145,7 +145,7 @@ def make_parser(names: Iterable[str] = COMMANDS) -> tuple[Parser, Mapping[str, P
 def _add_command(commands: argparse._SubParsersAction[Parser], name: str, command: Command) -> None:
     """Add a command with its operands and options."""
     summary = command.summary
-    lines = ["examples:", *(f"  arenaplan {line}" for line in command.examples)]
+    lines = ["examples:", *(f"  arenaplan {line}" for line in command.lines)]
     parser = commands.add_parser(
         name,
         help=summary,
