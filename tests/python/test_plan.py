@@ -104,6 +104,31 @@ def test_a14_capacities_are_numbers_of_bytes(capacity: int) -> None:
         ap.plan(chain(1, 1), budget=capacity, target="ideal")
 
 
+@pytest.mark.parametrize("target", [target.name for target in ap.targets()])
+def test_all_but_some_techniques_are_the_others(target: str) -> None:
+    graph = chain(100, 300, 50)
+    every = ap.Target.known(target).techniques
+    for left_out in [[name] for name in every] + [every[:2], list(every)]:
+        others = [name for name in every if name not in left_out]
+        text = ",".join(["all", *(f"-{name}" for name in left_out)])
+        found = ap.plan(graph, target=target, optimize=text)
+        assert found.options["optimize"] == others
+        assert found.to_json() == ap.plan(graph, target=target, optimize=others).to_json()
+    for wrong in ("all,-vews", ["all", "-"], "-recompute"):
+        with pytest.raises(errors.InvalidName, match="there is no technique"):
+            ap.plan(graph, target=target, optimize=wrong)
+
+
+def test_a_budget_is_a_number_or_a_size() -> None:
+    graph = chain(100, 300, 50)
+    whole = ap.plan(graph, budget=1024, target="ideal")
+    assert ap.plan(graph, budget="1KiB", target="ideal").to_json() == whole.to_json()
+    with pytest.raises(errors.InvalidOption, match="budget"):
+        ap.plan(graph, budget=1024, spaces="sram=1KiB", target="c")
+    with pytest.raises(errors.InvalidSize):
+        ap.plan(graph, budget="1 potato", target="ideal")
+
+
 def test_an_unknown_workspace_policy_is_refused() -> None:
     with pytest.raises(errors.PlannerError, match="some"):
         ap.plan(chain(1, 1), workspace="some", target="ideal")  # type: ignore[arg-type]
