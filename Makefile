@@ -165,6 +165,7 @@ check-generated: develop
 	$(BIN)/python tools/maps.py --check
 	$(BIN)/python tools/tutorial_models.py --check
 	$(BIN)/python tools/errors.py --check
+	$(BIN)/python tools/wings.py --check
 	$(MAKE) --no-print-directory stubs STUB=$(VENV)/_core.pyi
 	diff -u python/arenaplan/_core.pyi $(VENV)/_core.pyi || { echo "run 'make stubs'" >&2; exit 1; }
 	cargo test $(CHECKED) --test it header
@@ -188,6 +189,10 @@ operators: develop ## regenerate the table of operators in docs/operators.md
 .PHONY: commands
 commands: develop ## regenerate docs/commands.md
 	$(BIN)/python tools/commands.py
+
+.PHONY: wings
+wings: $(VENV)/.ready ## regenerate the table of wings in DESIGN.md
+	$(BIN)/python tools/wings.py
 
 .PHONY: errors
 errors: develop ## regenerate docs/errors.md

@@ -141,7 +141,7 @@ def measure(name: str, rounds: int) -> Row:
     from arenaplan.cli.run import random_input
 
     graph = load(name)
-    backend = ap.backend.backend_of("numpy")
+    backend = ap.graph.backend.backend_of("numpy")
     plans = {key: ap.plan(graph, target="numpy", **options) for key, options in PLANS.items()}
     sizes = {key: plan.arena_bytes for key, plan in plans.items()}
     sizes["ideal"] = ap.plan(graph, target="ideal").arena_bytes

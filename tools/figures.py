@@ -81,7 +81,7 @@ def file_of(name: str, folder: Path) -> Path:
 
 def incremental(graph: ap.Graph, mode: Any) -> int:
     """Return the arena of TensorFlow Lite's planner, which may write over inputs here."""
-    planner = ap.IncrementalPlanner.from_graph(graph.core, mode=mode, preserve_inputs=False)
+    planner = ap.classic.IncrementalPlanner.from_graph(graph.core, mode=mode, preserve_inputs=False)
     planner.execute(0, len(graph.nodes))
     return planner.arena_bytes.temporary + planner.arena_bytes.persistent
 
@@ -93,7 +93,7 @@ def planned(path: Path) -> Planned:
     assert same.naive_bytes is not None
     return Planned(
         same.naive_bytes,
-        ap.share_storage(graph, mode="nnvm", size_rule="elements_x4").allocated_bytes,
+        ap.classic.share_storage(graph, mode="nnvm", size_rule="elements_x4").allocated_bytes,
         incremental(graph, "tflite-2019"),
         incremental(graph, "litert"),
         same.arena_bytes,

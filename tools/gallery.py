@@ -95,14 +95,14 @@ def drawings() -> dict[str, str]:
     for name, (make, options) in plans.items():
         graph = make()
         plan = ap.plan(graph, **options)
-        report = ap.report_of(plan, graph.for_plan(plan))
-        files[f"{name}.svg"] = ap.map_svg(report)
-        files[f"{name}.html"] = ap.map_page([report])
+        report = ap.report.report_of(plan, graph.for_plan(plan))
+        files[f"{name}.svg"] = ap.report.map_svg(report)
+        files[f"{name}.html"] = ap.report.map_page([report])
     graph = hourglass()
     new, old = ap.plan(graph), ap.plan(graph, alignment=1, optimize="none")
-    reports = [ap.report_of(plan, graph) for plan in (new, old)]
+    reports = [ap.report.report_of(plan, graph) for plan in (new, old)]
     labels, changes = ["all techniques", "none"], ap.diff(old, new)
-    files["difference.html"] = ap.map_page(reports, labels=labels, changes=changes)
+    files["difference.html"] = ap.report.map_page(reports, labels=labels, changes=changes)
     return files
 
 

@@ -43,7 +43,7 @@ def main() -> None:
     """Write the picture, or compare it."""
     graph = network()
     plan = ap.plan(graph, optimize="views,in-place")
-    fresh = ap.map_svg(ap.report_of(plan, graph))
+    fresh = ap.report.map_svg(ap.report.report_of(plan, graph))
     if "--check" not in sys.argv:
         PICTURE.write_text(fresh, encoding="utf-8")
     elif PICTURE.read_text(encoding="utf-8") != fresh:

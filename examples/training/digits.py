@@ -53,7 +53,7 @@ def load(seed: int = 0) -> tuple[Digits, Digits]:
 def network(batch: int, *, trains: bool, weights: dict[str, np.ndarray]) -> tuple[ap.Graph, int]:
     """Return two convolutions and a dense layer, and the index of the scores."""
     graph = ap.Graph("digits")
-    op = graph.op
+    op = ap.train.operators(graph)
     x = graph.input("x", (batch, 1, 8, 8))
     p = {name: graph.parameter(name, array) for name, array in weights.items()}
     h = op.Relu(op.Conv(x, p["conv1.w"], p["conv1.b"], pads=[1, 1, 1, 1]))
@@ -86,13 +86,13 @@ def first_weights(seed: int) -> dict[str, np.ndarray]:
     }
 
 
-def training_graph(batch: int, *, lr: float, seed: int) -> ap.TrainingGraph:
+def training_graph(batch: int, *, lr: float, seed: int) -> ap.train.TrainingGraph:
     """Return forward pass, gradients and updates."""
     graph, scores = network(batch, trains=True, weights=first_weights(seed))
     labels = graph.input("t", (batch,), "int64")
-    loss = graph.op.SoftmaxCrossEntropyLoss(scores, labels, name="loss")
+    loss = ap.train.operators(graph).SoftmaxCrossEntropyLoss(scores, labels, name="loss")
     parameters = [value.index for value in graph.values if value.kind == "state"]
-    return ap.adam(ap.gradient(graph, of=loss, wrt=parameters), lr=lr)
+    return ap.train.adam(ap.train.gradient(graph, of=loss, wrt=parameters), lr=lr)
 
 
 def batches(data: Digits, size: int, rng: np.random.Generator) -> Iterator[dict[str, np.ndarray]]:
@@ -120,7 +120,7 @@ def train(
     seen, unseen = load()
     rng = np.random.default_rng(seed)
     losses = []
-    with ap.Trainer(
+    with ap.train.Trainer(
         training_graph(batch, lr=lr, seed=seed), seed=seed, recompute=recompute, budget=budget
     ) as trainer:
         arena_bytes = trainer.plan.arena_bytes

@@ -22,6 +22,7 @@ from arenaplan._core import __version__ as __version__
 from arenaplan._core import set_views
 from arenaplan.base import errors as errors
 from arenaplan.graph import backend
+from arenaplan.run.devices import register_executor
 
 # `__init__.pyi` says where each name is. A module is imported when one of its names is first used,
 # so that a program pays for what it needs.
@@ -29,9 +30,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 backend.register("numpy", lambda: import_module("arenaplan.run.numpy").BACKEND)
 backend.register("cupy", lambda: import_module("arenaplan.run.cuda.cuda_backend").BACKEND)
-backend.register_reader(lambda: import_module("arenaplan.formats").load)
-backend.register_composer(lambda: import_module("arenaplan.train.symbols").Operators)
+register_executor(
+    "cuda", lambda: import_module("arenaplan.run.cuda.device_executor").DeviceExecutor
+)
 set_views(
-    html=lambda plan: import_module("arenaplan.report").html_of(plan),
-    frame=lambda plan: import_module("arenaplan.report").frame_of(plan),
+    html=lambda plan: import_module("arenaplan.report.notebook").html_of(plan),
+    frame=lambda plan: import_module("arenaplan.report.notebook").frame_of(plan),
 )

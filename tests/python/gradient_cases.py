@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import arenaplan as ap
+from arenaplan.train import operators
 
 Rng: TypeAlias = np.random.Generator
 Compose: TypeAlias = Callable[[Any, list[int]], Any]
@@ -544,11 +545,13 @@ class Differentiated:
             forward.input(f"x{k}", array.shape, np.dtype(dtype).name)
             for k, array in enumerate(case.arrays)
         ]
-        y = case.compose(forward.op, inputs)
+        y = case.compose(operators(forward), inputs)
         weights = rng.standard_normal(forward.values[y].shape).astype(dtype)
-        self.loss = forward.op.ReduceSum(forward.op.Mul(y, weights), keepdims=0, name="loss")
+        self.loss = operators(forward).ReduceSum(
+            operators(forward).Mul(y, weights), keepdims=0, name="loss"
+        )
         forward.output(self.loss)
-        self.train = ap.gradient(forward, of=self.loss, wrt=inputs)
+        self.train = ap.train.gradient(forward, of=self.loss, wrt=inputs)
         self.forward = forward
         self.inputs = {f"x{k}": array.astype(dtype) for k, array in enumerate(case.arrays)}
 

@@ -56,13 +56,13 @@ def paths(folder: Path) -> list[str]:
     return [str(path) for path in sorted(folder.rglob("*.onnx"))]
 
 
-def serial(folder: Path, **options: Any) -> list[ap.Outcome]:
+def serial(folder: Path, **options: Any) -> list[ap.report.Outcome]:
     """Return what one process makes of all models, one after the other."""
     return [run_job(Job(path, None, options)) for path in paths(folder)]
 
 
 def test_a_batch_in_processes_is_what_one_process_makes(folder: Path) -> None:
-    found = list(ap.plan_many(paths(folder), workers=2, effort="fast"))
+    found = list(ap.report.plan_many(paths(folder), workers=2, effort="fast"))
     assert found == serial(folder, effort="fast")
     wrong = {Path(outcome.model).name: outcome.error for outcome in found if outcome.error}
     assert wrong == {"broken.onnx": "NotAModel", "mystery.onnx": "UnknownShape"}
@@ -73,7 +73,7 @@ def test_models_and_targets_are_planned_in_order(folder: Path) -> None:
     graph = ap.load(paths(folder)[1])
     with ThreadPoolExecutor(3) as threads:
         found = list(
-            ap.plan_many([graph, "none.onnx"], targets=["nodes", "ideal"], executor=threads)
+            ap.report.plan_many([graph, "none.onnx"], targets=["nodes", "ideal"], executor=threads)
         )
     assert [(outcome.target, outcome.error) for outcome in found] == [
         ("nodes", ""),
@@ -94,14 +94,14 @@ def test_sources_are_taken_as_workers_become_free(folder: Path) -> None:
             yield graph
 
     with ThreadPoolExecutor(2) as threads:
-        found = ap.plan_many(endless(), executor=threads, effort="fast")
+        found = ap.report.plan_many(endless(), executor=threads, effort="fast")
         for _ in range(20):
             assert next(found).is_planned
         found.close()  # type: ignore[attr-defined]
     assert len(taken) <= 20 + 8 + 1
 
 
-def die_once(job: Job) -> ap.Outcome:
+def die_once(job: Job) -> ap.report.Outcome:
     """Kill the process at the first run of one job, and at each run of another."""
     name = Path(job.name).name
     mark = Path(job.name).with_suffix(".died")
@@ -119,7 +119,7 @@ def test_a_worker_that_dies_takes_no_other_job_with_it(
 ) -> None:
     monkeypatch.setattr(run, "run_job", die_once)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    found = list(ap.plan_many(paths(folder), workers=2))
+    found = list(ap.report.plan_many(paths(folder), workers=2))
     expected = serial(folder)
     for one, other in zip(found, expected, strict=True):
         if Path(one.model).name == "m2.onnx":
@@ -189,8 +189,8 @@ def test_parquet_has_the_same_rows(folder: Path, tmp_path: Path) -> None:
 
 
 def test_names_of_models_cannot_write_into_the_page() -> None:
-    hostile = ap.Outcome("<script>alert(1)</script>", "numpy", 1, 1, "optimal", 1, 1)
-    failed = ap.Outcome("a&b", "", error="NotAModel", message='"<img src=x>"')
+    hostile = ap.report.Outcome("<script>alert(1)</script>", "numpy", 1, 1, "optimal", 1, 1)
+    failed = ap.report.Outcome("a&b", "", error="NotAModel", message='"<img src=x>"')
     text = page([hostile, failed])
     assert "<script>" not in text
     assert "<img" not in text
@@ -273,7 +273,7 @@ def test_a_cluster_of_dask_runs_a_batch(folder: Path) -> None:
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as here,
         clusters.executor_at(here.scheduler_address.replace("tcp", "dask")) as executor,
     ):
-        found = list(ap.plan_many(paths(folder), executor=executor, effort="fast"))
+        found = list(ap.report.plan_many(paths(folder), executor=executor, effort="fast"))
     assert found == serial(folder, effort="fast")
 
 
@@ -282,7 +282,7 @@ def test_a_cluster_of_ray_runs_a_batch(folder: Path) -> None:
     ray.init(num_cpus=2, include_dashboard=False)
     try:
         executor = clusters.RayExecutor(ray)
-        found = list(ap.plan_many(paths(folder), executor=executor, effort="fast"))
+        found = list(ap.report.plan_many(paths(folder), executor=executor, effort="fast"))
     finally:
         ray.shutdown()
     assert found == serial(folder, effort="fast")
@@ -290,9 +290,9 @@ def test_a_cluster_of_ray_runs_a_batch(folder: Path) -> None:
 
 def test_workers_are_of_our_own_processes() -> None:
     with ThreadPoolExecutor(1) as threads, pytest.raises(InvalidOption, match="workers"):
-        ap.plan_many([], workers=2, executor=threads)
+        ap.report.plan_many([], workers=2, executor=threads)
     with pytest.raises(InvalidOption, match="workers"):
-        ap.plan_many([], workers=0)
+        ap.report.plan_many([], workers=0)
 
 
 def test_models_with_other_dimensions_are_one_batch(

@@ -123,7 +123,7 @@ def test_plan_files_say_which_buffers_are_the_callers(tmp_path: Path) -> None:
     assert names == {"x": 96, "c": 96, "d": 96}
     assert [plan.space_name(i) for i in range(4)] == ["arena", "caller:x", "caller:c", "caller:d"]
     document = json.loads(plan.to_json())
-    jsonschema.validate(document, json.loads(ap.plan_schema()))
+    jsonschema.validate(document, json.loads(ap.planner.plan_schema()))
     plan.save(tmp_path / "plan.json")
     again = ap.Plan.load(tmp_path / "plan.json")
     again.check(graph)
@@ -143,7 +143,7 @@ def test_a_family_of_plans_leaves_outputs_to_the_caller() -> None:
         model, bind={"n": range(1, 40)}, outputs="caller", alignment=1, target="ideal"
     )
     assert family.arena_bytes == 4 * 39  # The largest input; what is behind it is outside.
-    assert family.at(n=7).caller_buffers == [ap.CallerBuffer(2, "z", 28)]
+    assert family.at(n=7).caller_buffers == [ap.planner.CallerBuffer(2, "z", 28)]
     with ap.DynamicExecutor(family) as executor:
         np.testing.assert_array_equal(executor.run({"x": np.full(5, -2, np.float32)})["z"], 2)
 

@@ -140,7 +140,7 @@ def test_what_tflm_needs_in_all_is_never_guessed(
     with pytest.raises(InvalidOption, match="whole arena counts"):
         ap.plan(ap.load(files["LITE"]), budget="1GiB")
     with pytest.raises(InvalidOption, match="whole arena counts"):
-        ap.gate(ap.load(files["LITE"]), budget="1GiB")
+        ap.report.gate(ap.load(files["LITE"]), budget="1GiB")
 
 
 # -- gates that cannot fail --------------------------------------------------------
@@ -160,12 +160,12 @@ def test_a_gate_without_a_rule_is_a_usage_error(
 
 def test_a_gate_is_true_only_if_something_was_judged() -> None:
     with pytest.raises(InvalidOption, match="without a rule"):
-        ap.gate(graph(64, 64))
+        ap.report.gate(graph(64, 64))
     with pytest.raises(InvalidOption, match="without a rule"):
-        ap.gate(graph(64, 64), spaces=[ap.Space("sram"), ap.Space("psram")])
-    made = ap.gate(graph(64, 64), budget=128)
+        ap.report.gate(graph(64, 64), spaces=[ap.Space("sram"), ap.Space("psram")])
+    made = ap.report.gate(graph(64, 64), budget=128)
     assert made
-    assert not ap.Gate(made.model, made.target, made.plan, ())
+    assert not ap.report.Gate(made.model, made.target, made.plan, ())
 
 
 def test_a_model_without_a_rule_fails_the_gate_of_several(

@@ -256,7 +256,7 @@ class Model:
         feed = {"x": self.rng.standard_normal(self.shape).astype(np.float32)}
         (wanted,) = light_models.onnx_runtime(model).run(None, feed)
         loaded = ap.load(path)
-        rest = [name for name in ap.techniques() if name not in ("streaming", "overlap")]
+        rest = [name for name in ap.planner.techniques() if name not in ("streaming", "overlap")]
         plain, plan = (
             ap.plan(loaded, optimize=rest, target="numpy", workspace="none"),
             ap.plan(loaded, target="numpy", workspace="none"),

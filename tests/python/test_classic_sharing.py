@@ -34,7 +34,7 @@ def chain(sizes: list[int], dtype: str = "float32") -> ap.Graph:
 def test_row_14_row_15_match_ranges_of_g_n21(
     match_range: int, auto_search: bool, expected: int
 ) -> None:
-    plan = ap.share_storage(
+    plan = ap.classic.share_storage(
         chain([100, 1000, 100, 1000, 10, 5000, 60]),
         match_range=match_range,
         auto_search=auto_search,
@@ -46,15 +46,15 @@ def test_row_14_row_15_match_ranges_of_g_n21(
 
 def test_k04_sizes_are_true_unless_asked_for_elements() -> None:
     graph = chain([100], "int8")
-    assert ap.share_storage(graph).allocated_bytes == 100
-    assert ap.share_storage(graph, size_rule="elements_x4").allocated_bytes == 400
+    assert ap.classic.share_storage(graph).allocated_bytes == 100
+    assert ap.classic.share_storage(graph, size_rule="elements_x4").allocated_bytes == 400
 
 
 def test_row_17_row_18_assigned_storage_and_node_ranges() -> None:
     graph = chain([10, 10, 10, 10])
-    plan = ap.share_storage(graph, assigned={1: "external", 2: "dynamic", 3: 2})
+    plan = ap.classic.share_storage(graph, assigned={1: "external", 2: "dynamic", 3: 2})
     assert plan.storage_ids == [-1, -2, -3, 2, 3]
-    assert ap.share_storage(graph, nodes=range(1, 3)).storage_ids == [-1, -1, 0, 1, -1]
+    assert ap.classic.share_storage(graph, nodes=range(1, 3)).storage_ids == [-1, -1, 0, 1, -1]
 
 
 def test_row_19_colors() -> None:
@@ -65,9 +65,9 @@ def test_row_19_colors() -> None:
     (c,) = graph.node("C", [a], [("c", (10,), "float32")])
     graph.output(b)
     graph.output(c)
-    assert ap.color_nodes(graph, 2) == ap.Coloring([0, 1, 0], 2)
-    assert ap.share_storage(graph, num_temp=2).colors == [0, 1, 0]
-    assert ap.share_storage(graph).colors is None
+    assert ap.classic.color_nodes(graph, 2) == ap.classic.Coloring([0, 1, 0], 2)
+    assert ap.classic.share_storage(graph, num_temp=2).colors == [0, 1, 0]
+    assert ap.classic.share_storage(graph).colors is None
 
 
 def test_row_19_count_and_rest_of_colors_are_those_of_g_n14() -> None:
@@ -75,10 +75,10 @@ def test_row_19_count_and_rest_of_colors_are_those_of_g_n14() -> None:
     graph = ap.Graph()
     for name in "abcd":
         graph.node("Op", [], [(name, (10,), "float32")])
-    coloring = ap.color_nodes(graph, 3)
+    coloring = ap.classic.color_nodes(graph, 3)
     assert (coloring.count, coloring.rest) == (3, 2)
     assert sorted(coloring.colors) == [0, 1, 2, 2]
-    assert (ap.color_nodes(graph, 9).count, ap.color_nodes(graph, 9).rest) == (5, 4)
+    assert (ap.classic.color_nodes(graph, 9).count, ap.classic.color_nodes(graph, 9).rest) == (5, 4)
 
 
 def test_d7_fusion_groups_are_found_and_share_storage() -> None:
@@ -89,15 +89,18 @@ def test_d7_fusion_groups_are_found_and_share_storage() -> None:
     (e,) = graph.node("Exp", [s], [("e", (10,), "float32")], flows=[(0, 10, (0,))])
     (m,) = graph.node("Opaque", [e], [("m", (10,), "float32")])
     graph.output(m)
-    assert ap.fuse(graph, ["elementwise"]) == [[0, 1]]
-    assert ap.fuse(graph, []) == []
-    alone, grouped = ap.share_storage(graph), ap.share_storage(graph, groups=[[0, 1]])
+    assert ap.classic.fuse(graph, ["elementwise"]) == [[0, 1]]
+    assert ap.classic.fuse(graph, []) == []
+    alone, grouped = (
+        ap.classic.share_storage(graph),
+        ap.classic.share_storage(graph, groups=[[0, 1]]),
+    )
     assert (alone.storage_ids, grouped.storage_ids) == ([-1, -1, 0, 1, 0], [-1, -1, -1, 0, 1])
     assert grouped.to_plan(graph.core.grouped([[0, 1]]), alignment=4).arena_bytes == 160
     with pytest.raises(InvalidOption, match="channels"):
-        ap.fuse(graph, ["everything"])
+        ap.classic.fuse(graph, ["everything"])
     with pytest.raises(ap.errors.InvalidGroup):
-        ap.share_storage(graph, groups=[[1, 2]])
+        ap.classic.share_storage(graph, groups=[[1, 2]])
 
 
 @pytest.mark.parametrize(
@@ -118,15 +121,15 @@ def test_d7_fusion_groups_are_found_and_share_storage() -> None:
 )
 def test_k05_options_that_make_no_sense_are_refused(options: dict) -> None:
     with pytest.raises(InvalidOption):
-        ap.share_storage(chain([10]), **options)
+        ap.classic.share_storage(chain([10]), **options)
 
 
 def test_row_49_a_storage_plan_becomes_a_checked_arena_plan() -> None:
     graph = chain([100, 1000, 100, 1000])
-    plan = ap.share_storage(graph).to_plan(graph.core, alignment=64)
+    plan = ap.classic.share_storage(graph).to_plan(graph.core, alignment=64)
     plan.check(graph.core)
     assert plan.arena_bytes >= ap.plan(graph, target="ideal").arena_bytes
-    together = ap.share_storage(graph, assigned={1: 0, 2: 0})
+    together = ap.classic.share_storage(graph, assigned={1: 0, 2: 0})
     with pytest.raises(PlanOverlap):
         together.to_plan(graph.core, alignment=64)
 
@@ -143,7 +146,7 @@ def test_an_incremental_planner_of_a_graph_has_its_values_and_workspaces() -> No
     (y,) = graph.node("Op", [x, w], [("y", (10,), "float32")], workspaces=[[(100, 1.0), (30, 2.0)]])
     graph.output(y)
     for mode in ("default", "litert", "tflite-2019"):
-        planner = ap.IncrementalPlanner.from_graph(graph.core, mode=mode, alignment=4)
+        planner = ap.classic.IncrementalPlanner.from_graph(graph.core, mode=mode, alignment=4)
         planner.execute(0, 1)
         assert planner.place(w).persistent, "states are persistent"
         sizes = [planner.place(value).bytes for value in (x, w, y, 3)]
@@ -157,7 +160,7 @@ def test_d3_nodes_run_in_views_of_an_incremental_planner(mode: str) -> None:
 
     The temporary arena moves between the nodes; content stays.
     """
-    planner = ap.IncrementalPlanner(
+    planner = ap.classic.IncrementalPlanner(
         [(40, "arena"), (0, "arena"), (0, "arena")],
         [([0], [1], [], []), ([1], [2], [], [(0, 0, False)])],
         [0],
@@ -188,7 +191,7 @@ def test_d3_nodes_run_in_views_of_an_incremental_planner(mode: str) -> None:
 
 
 def test_d3_memory_does_not_move_under_a_view() -> None:
-    planner = ap.IncrementalPlanner(
+    planner = ap.classic.IncrementalPlanner(
         [(100, "arena"), (50, "arena"), (100_000, "arena")],
         [([0], [1], [], []), ([1], [2], [], [])],
         [0],
@@ -215,13 +218,13 @@ def test_d3_memory_does_not_move_under_a_view() -> None:
 
 
 def test_d3_views_of_arenas() -> None:
-    simple = ap.SimpleArena()
+    simple = ap.classic.SimpleArena()
     offset = simple.allocate(1, 8)
     simple.commit()
     np.frombuffer(simple.view(offset, 8), "uint8")[:] = 7
     assert simple.resolve(offset, 8) == bytes([7] * 8)
     assert simple.view(0, 0) is None
-    arena = ap.IncrementalArena()
+    arena = ap.classic.IncrementalArena()
     first = arena.allocate(1, 8, 0, 2)
     with pytest.raises(ap.errors.ArenaState):
         arena.view(first)
@@ -242,7 +245,7 @@ def test_d3_views_of_arenas() -> None:
 
 
 def test_d3_another_graph_is_planned_in_the_same_memory() -> None:
-    planner = ap.IncrementalPlanner(
+    planner = ap.classic.IncrementalPlanner(
         [(1000, "arena"), (1000, "arena")], [([0], [1], [], [])], [0], [1]
     )
     planner.execute(0, 1)
@@ -266,7 +269,7 @@ def test_d3_another_graph_is_planned_in_the_same_memory() -> None:
 
 
 def test_the_incremental_planner_places_what_becomes_known() -> None:
-    planner = ap.IncrementalPlanner(
+    planner = ap.classic.IncrementalPlanner(
         [(100, "arena"), (50, "arena"), (0, "arena")],
         [([0], [1], [], []), ([1, None], [2], [], [])],
         [0],

@@ -16,10 +16,10 @@ UPSTREAM_IDS = [3, 4, 0, 1, 5, 2]
 
 
 def entry(name: str, shape: tuple[int, ...], storage_id: int, dtype: str = "float32", **rest: str):
-    return ap.StorageEntry(name, shape, dtype, storage_id, **rest)
+    return ap.classic.StorageEntry(name, shape, dtype, storage_id, **rest)
 
 
-def small_pool(**options) -> ap.StoragePool:
+def small_pool(**options) -> ap.classic.StoragePool:
     entries = [
         entry("x", (2, 3), 2),
         entry("w", (3,), 3),
@@ -27,7 +27,7 @@ def small_pool(**options) -> ap.StoragePool:
         entry("b", (10,), 0, "int8"),
         entry("y", (2,), 1, "float64"),
     ]
-    return ap.StoragePool(entries, ["x", "w"], ["y"], **options)
+    return ap.classic.StoragePool(entries, ["x", "w"], ["y"], **options)
 
 
 def test_row_23_a_block_is_as_large_as_its_largest_value_and_values_are_views() -> None:
@@ -48,7 +48,7 @@ def test_row_23_reloading_from_json_without_sizes_gives_the_same_pool() -> None:
     pool = small_pool()
     text = pool.to_json()
     assert "bytes" not in text
-    again = ap.StoragePool.from_json(text)
+    again = ap.classic.StoragePool.from_json(text)
     assert again.to_json() == text
     assert {key: buffer.nbytes for key, buffer in again.buffers.items()} == {
         key: buffer.nbytes for key, buffer in pool.buffers.items()
@@ -69,23 +69,23 @@ def test_row_23_hand_written_runtime_json_across_two_devices() -> None:
             "dltype": ["list_str", ["float32"] * 6],
         },
     }
-    pool = ap.StoragePool.from_json(json.dumps(document))
+    pool = ap.classic.StoragePool.from_json(json.dumps(document))
     assert pool.inputs == ("a", "b", "c")
     assert pool.nbytes == 6 * 16
     document["attrs"]["storage_id"][1] = [3, 4, 0, 0, 5, 2]
     with pytest.raises(StorageError, match="two devices"):
-        ap.StoragePool.from_json(json.dumps(document))
+        ap.classic.StoragePool.from_json(json.dumps(document))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, '{"nodes": 1, "attrs": {}}'])
 def test_row_23_text_that_is_no_planned_graph_is_refused(text: str) -> None:
     with pytest.raises(StorageError):
-        ap.StoragePool.from_json(text)
+        ap.classic.StoragePool.from_json(text)
 
 
 def test_row_23_a_value_without_storage_is_refused() -> None:
     with pytest.raises(StorageError, match="'a' has no storage"):
-        ap.StoragePool([entry("a", (1,), -1)])
+        ap.classic.StoragePool([entry("a", (1,), -1)])
 
 
 def test_row_24_inputs_are_copied_and_outputs_read() -> None:
@@ -136,7 +136,7 @@ def test_row_24_parameter_blobs_round_trip(params: dict) -> None:
         name: np.arange(np.prod(shape, dtype=int)).astype(dtype).reshape(shape)
         for name, (dtype, shape) in params.items()
     }
-    read = ap.load_params(ap.save_params(arrays))
+    read = ap.classic.load_params(ap.classic.save_params(arrays))
     assert list(read) == list(arrays)
     for name, array in arrays.items():
         assert read[name].dtype == array.dtype
@@ -144,21 +144,23 @@ def test_row_24_parameter_blobs_round_trip(params: dict) -> None:
 
 
 def test_row_24_blobs_cut_short_anywhere_are_refused() -> None:
-    blob = ap.save_params({"w": np.arange(3, dtype="float32"), "v": np.ones((2, 2), "int8")})
+    blob = ap.classic.save_params(
+        {"w": np.arange(3, dtype="float32"), "v": np.ones((2, 2), "int8")}
+    )
     for end in range(len(blob)):
         with pytest.raises(StorageError):
-            ap.load_params(blob[:end])
+            ap.classic.load_params(blob[:end])
     with pytest.raises(StorageError):
-        ap.load_params(b"\xff" * len(blob))
+        ap.classic.load_params(b"\xff" * len(blob))
 
 
 def test_row_24_a_blob_with_an_unknown_name_changes_nothing() -> None:
     pool = small_pool()
     w = np.arange(3, dtype="float32")
     with pytest.raises(UndefinedValue):
-        pool.load_params(ap.save_params({"w": w, "other": w}))
+        pool.load_params(ap.classic.save_params({"w": w, "other": w}))
     assert pool.get_input("w").tolist() == [0, 0, 0]
-    pool.load_params(ap.save_params({"w": w}))
+    pool.load_params(ap.classic.save_params({"w": w}))
     assert pool.get_input("w").tolist() == [0, 1, 2]
 
 
@@ -169,20 +171,22 @@ def test_row_24_two_instances_share_parameters() -> None:
     first.set_input("w", np.full(3, 5, "float32"))
     assert second["w"].tolist() == [5, 5, 5]
     assert second.nbytes == before - 12
-    other = ap.StoragePool([entry("w", (4,), 0)], ["w"])
+    other = ap.classic.StoragePool([entry("w", (4,), 0)], ["w"])
     with pytest.raises(StorageError):
         second.share_params(other, ["w"])
 
 
 def test_row_47_rebinding_a_smaller_graph_does_not_grow_the_pool() -> None:
-    large = ap.StoragePool([entry("a", (100,), 0), entry("b", (50,), 1), entry("c", (80,), 2)])
-    small = ap.StoragePool([entry("p", (40,), 0), entry("q", (90,), 1)], reuse=large)
+    large = ap.classic.StoragePool(
+        [entry("a", (100,), 0), entry("b", (50,), 1), entry("c", (80,), 2)]
+    )
+    small = ap.classic.StoragePool([entry("p", (40,), 0), entry("q", (90,), 1)], reuse=large)
     assert {id(buffer) for buffer in small.buffers.values()} <= {
         id(buffer) for buffer in large.buffers.values()
     }
     assert np.shares_memory(small["q"], large["a"])
     assert np.shares_memory(small["p"], large["b"]), "the smallest that is large enough"
-    other = ap.StoragePool([entry("p", (40,), 0, device="gpu")], reuse=large)
+    other = ap.classic.StoragePool([entry("p", (40,), 0, device="gpu")], reuse=large)
     assert not any(np.shares_memory(other["p"], large[name]) for name in "abc")
 
 
@@ -192,7 +196,7 @@ def test_row_23_a_planned_graph_runs_in_its_pool() -> None:
     for name in "abcd":
         (last,) = graph.node("AddOne", [last], [(name, (5,), "float32")])
     graph.output(last)
-    pool = ap.StoragePool.from_plan(graph, ap.share_storage(graph))
+    pool = ap.classic.StoragePool.from_plan(graph, ap.classic.share_storage(graph))
     pool.set_input("x", np.zeros(5, "float32"))
     for node in graph.nodes:
         read, written = (graph.values[ids[0]].name for ids in (node.inputs, node.outputs))
@@ -211,7 +215,7 @@ def test_d2_json_has_operands_and_its_nodes_run() -> None:
     (out,) = graph.node("Add", [y, w], [("out", (4,), "float32")])
     graph.output(out)
     graph.output(low)
-    text = ap.StoragePool.from_plan(graph, ap.share_storage(graph)).to_json()
+    text = ap.classic.StoragePool.from_plan(graph, ap.classic.share_storage(graph)).to_json()
     functions = {
         "Split": lambda x: (x[:2], x[2:]),
         "Add": lambda a, b: (a + b,),
@@ -242,12 +246,12 @@ def test_d2_json_has_operands_and_its_nodes_run() -> None:
             value(index, output, 0)[:] = array
     assert [value(*head).tolist() for head in document["heads"]] == [[13, 24, 34, 46], [1, 2]]
 
-    pool = ap.StoragePool.from_json(text)
+    pool = ap.classic.StoragePool.from_json(text)
     assert pool.to_json() == text
-    assert pool.nodes[3] == ap.StorageNode(
+    assert pool.nodes[3] == ap.classic.StorageNode(
         "tvm_op",
         "total",
-        (ap.StorageOperand(2, 0, 0), ap.StorageOperand(2, 1, 0)),
+        (ap.classic.StorageOperand(2, 0, 0), ap.classic.StorageOperand(2, 1, 0)),
         {"func_name": "Add", "num_inputs": "2", "num_outputs": "1", "flatten_data": "0"},
         (),
     )
@@ -268,13 +272,13 @@ def test_d2_operands_that_no_earlier_node_makes_are_refused(operand: object) -> 
     document = json.loads(small_pool().to_json())
     document["nodes"][2]["inputs"] = [operand]
     with pytest.raises(StorageError):
-        ap.StoragePool.from_json(json.dumps(document))
+        ap.classic.StoragePool.from_json(json.dumps(document))
 
 
 def test_row_24_arrays_in_another_byte_order_are_refused_and_saved_in_ours() -> None:
     swapped = np.arange(3, dtype=np.dtype("float32").newbyteorder())
     with pytest.raises(StorageError, match="byte order"):
         small_pool().set_input("w", swapped)
-    assert ap.load_params(ap.save_params({"w": swapped}))["w"].tolist() == [0, 1, 2]
+    assert ap.classic.load_params(ap.classic.save_params({"w": swapped}))["w"].tolist() == [0, 1, 2]
     with pytest.raises(StorageError, match="'w'"):
-        ap.save_params({"w": np.zeros(3, bool)})
+        ap.classic.save_params({"w": np.zeros(3, bool)})

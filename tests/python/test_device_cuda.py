@@ -19,6 +19,7 @@ import arenaplan as ap
 import fake_cupy
 from arenaplan.base.errors import DeviceUnavailable, InternalError, InvalidBuffer, InvalidOption
 from arenaplan.cli import main
+from arenaplan.formats.onnx import load_onnx
 from arenaplan.run.cuda.cuda import CudaMemory, adopted, cuda_source
 from arenaplan.run.cuda.device_executor import open_device
 from arenaplan.run.cuda.device_program import device_program
@@ -117,7 +118,7 @@ def test_nvrtc_compiles_the_kernels_of_every_operator() -> None:
     for ready in prepared():
         kernels.update({kernel.name: kernel for kernel in ready.program.kernels})
     for make in MODELS.values():
-        graph = ap.importers.onnx.load_onnx(make().proto)
+        graph = load_onnx(make().proto)
         program = device_program(graph, ap.plan(graph, target="cupy"))
         kernels.update({kernel.name: kernel for kernel in program.kernels})
     program = compiler._NVRTCProgram(cuda_source(list(kernels.values())), "kernels.cu")

@@ -306,7 +306,7 @@ def test_a_run_leaves_numpys_settings_alone(custom: Any) -> None:
 
 
 def test_a_kernel_may_not_take_more_workspace_than_it_declared(custom: Any) -> None:
-    @custom("Greedy", workspace=lambda signature: [[ap.Choice(64, 1.0)]])
+    @custom("Greedy", workspace=lambda signature: [[ap.graph.Choice(64, 1.0)]])
     def greedy(step: Step) -> Any:
         step.scratch().array((17,))
 

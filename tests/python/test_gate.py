@@ -16,6 +16,7 @@ import arenaplan as ap
 import flat
 from arenaplan.base.errors import BaselineError, InvalidOption
 from arenaplan.cli import main
+from arenaplan.report.gating import junit, markdown
 
 
 def graph(*sizes: int, name: str = "m", skip: bool = False) -> ap.Graph:
@@ -46,10 +47,10 @@ def files(tmp_path: Path) -> tuple[str, str, str]:
 
 
 def test_a_plan_within_its_budget_passes_and_one_byte_less_fails() -> None:
-    assert ap.gate(graph(64, 64), budget=128)
-    failed = ap.gate(graph(64, 64), budget=127)
+    assert ap.report.gate(graph(64, 64), budget=128)
+    failed = ap.report.gate(graph(64, 64), budget=127)
     assert not failed
-    assert failed.rows == (ap.GateRow("budget", "arena", 128, 127),)
+    assert failed.rows == (ap.report.GateRow("budget", "arena", 128, 127),)
     assert failed.plan is not None
     assert failed.rows[0].headroom == -1
 
@@ -57,7 +58,7 @@ def test_a_plan_within_its_budget_passes_and_one_byte_less_fails() -> None:
 def test_a_gate_names_what_is_new_grown_or_lives_longer_at_the_peak() -> None:
     old = ap.plan(graph(64, 64, 64, 64, 64))
     kinds = {
-        name: {c.name: c.kind for c in ap.gate(new, baseline=old).causes}
+        name: {c.name: c.kind for c in ap.report.gate(new, baseline=old).causes}
         for name, new in {
             "grown": graph(64, 64, 256, 64, 64),
             "longer": graph(64, 64, 64, 64, 64, skip=True),
@@ -73,7 +74,9 @@ def test_a_gate_names_what_is_new_grown_or_lives_longer_at_the_peak() -> None:
     new = graph(64, 64)
     (wide,) = new.node("Op", [1], [("wide", (512,), "uint8")])
     new.output(wide)
-    assert {c.name: (c.kind, c.before) for c in ap.gate(new, baseline=old).causes}["wide"] == (
+    assert {c.name: (c.kind, c.before) for c in ap.report.gate(new, baseline=old).causes}[
+        "wide"
+    ] == (
         "new",
         None,
     )
@@ -85,7 +88,7 @@ def test_a_gate_names_what_is_new_grown_or_lives_longer_at_the_peak() -> None:
 )  # fmt: skip
 def test_growth_passes_up_to_what_is_allowed(allowed: int | str, passes: bool) -> None:
     old = ap.plan(graph(64, 64, 64))
-    found = ap.gate(graph(64, 256, 64), baseline=old, allow_growth=allowed)
+    found = ap.report.gate(graph(64, 256, 64), baseline=old, allow_growth=allowed)
     assert (found.rows[0].bytes, found.rows[0].baseline) == (320, 128)
     assert found.passed is passes
 
@@ -93,20 +96,22 @@ def test_growth_passes_up_to_what_is_allowed(allowed: int | str, passes: bool) -
 @pytest.mark.parametrize("allowed", [-1, "x", "-1%", "nan%"])
 def test_growth_that_means_nothing_is_refused(allowed: int | str) -> None:
     with pytest.raises(ap.PlannerError, match=r"growth|bytes"):
-        ap.gate(graph(64, 64), budget=128, allow_growth=allowed)
+        ap.report.gate(graph(64, 64), budget=128, allow_growth=allowed)
 
 
 def test_a_baseline_is_a_plan_a_report_or_a_file_of_either(tmp_path: Path) -> None:
     old = graph(64, 64, 64)
     plan = ap.plan(old)
-    report = ap.report_of(plan, old)
+    report = ap.report.report_of(plan, old)
     plan.save(tmp_path / "plan.json")
     (tmp_path / "report.json").write_text(json.dumps(report))
     baselines = [plan, report, tmp_path / "plan.json", str(tmp_path / "report.json")]
     baselines.append(plan.to_json().encode())
     new = graph(64, 256, 64)
-    found = [ap.gate(new, baseline=baseline) for baseline in baselines]
-    assert {gate.rows for gate in found} == {(ap.GateRow("baseline", "arena", 320, 128, 128),)}
+    found = [ap.report.gate(new, baseline=baseline) for baseline in baselines]
+    assert {gate.rows for gate in found} == {
+        (ap.report.GateRow("baseline", "arena", 320, 128, 128),)
+    }
     assert len({gate.causes for gate in found}) == 1
 
 
@@ -118,31 +123,31 @@ def test_a_damaged_baseline_is_a_typed_error(content: str, tmp_path: Path) -> No
     path = tmp_path / "base.json"
     path.write_text(content)
     with pytest.raises(BaselineError, match=r"base\.json"):
-        ap.gate(graph(64, 64), baseline=path)
+        ap.report.gate(graph(64, 64), baseline=path)
     with pytest.raises(BaselineError):
         ap.diff({"format": "arenaplan-report"}, ap.plan(graph(64, 64)))
 
 
 def test_several_memories_have_a_budget_each() -> None:
-    found = ap.gate(graph(64, 64, 64), spaces="sram=128,psram=1KiB")
+    found = ap.report.gate(graph(64, 64, 64), spaces="sram=128,psram=1KiB")
     assert [(row.space, row.limit) for row in found.rows] == [("sram", 128), ("psram", 1024)]
     assert found
     old = found.plan
-    none = ap.gate(graph(64, 2048, 64), spaces="sram=128,psram=1KiB", baseline=old)
+    none = ap.report.gate(graph(64, 2048, 64), spaces="sram=128,psram=1KiB", baseline=old)
     assert none.plan is None
     assert none.problem is not None
     assert [(c.name, c.kind, c.before, c.after) for c in none.causes] == [("v1", "grown", 64, 2048)]
     with pytest.raises(InvalidOption):
-        ap.gate(graph(64, 64), budget=1, spaces="sram=2")
+        ap.report.gate(graph(64, 64), budget=1, spaces="sram=2")
 
 
 def test_the_whole_arena_of_the_runtime_counts_for_tflm(tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(flat.write(flat.fragmented()))
-    found = ap.gate(path, spaces="sram=1MiB")
+    found = ap.report.gate(path, spaces="sram=1MiB")
     assert found.plan is not None
     assert found.rows[0].bytes > found.plan.arena_bytes
-    assert ap.gate(path.read_bytes(), spaces="sram=1MiB").rows == found.rows
+    assert ap.report.gate(path.read_bytes(), spaces="sram=1MiB").rows == found.rows
 
 
 # -- the command -------------------------------------------------------------------
@@ -223,14 +228,14 @@ def test_names_cannot_spoil_markdown_or_xml() -> None:
     x = new.input("v0", (64,), "uint8")
     (y,) = new.node("Op", [x], [(hostile, (512,), "uint8")])
     new.output(y)
-    found = ap.gate(new, baseline=ap.plan(graph(64, 32)), budget=1)
-    text = found.to_markdown()
+    found = ap.report.gate(new, baseline=ap.plan(graph(64, 32)), budget=1)
+    text = markdown([found])
     assert "<img" not in text.partition("| grown by")[0]
     assert all(c == "\n" or c.isprintable() for c in text)
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert rows
     assert all(line.replace("\\|", "").count("|") == 5 for line in rows)
-    assert ElementTree.fromstring(found.to_junit()).find("testsuite") is not None
+    assert ElementTree.fromstring(junit([found])).find("testsuite") is not None
 
 
 def test_several_models_have_a_folder_of_baselines(

@@ -11,6 +11,7 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.base.errors import InvalidOption, NotDifferentiable, ShapeMismatch
+from arenaplan.train import operators
 from arenaplan.train.gradients import RULES
 from gradient_cases import CASES, Case, Differentiated
 
@@ -49,7 +50,7 @@ def test_gradients_in_float32_and_verified(name: str) -> None:
 # -- how gradients are put together ---------------------------------------------------------------
 
 
-def gradients(train: ap.TrainingGraph, **inputs: np.ndarray) -> dict[str, np.ndarray]:
+def gradients(train: ap.train.TrainingGraph, **inputs: np.ndarray) -> dict[str, np.ndarray]:
     with ap.Executor(train.graph) as executor:
         return executor.run(inputs, verify=True)
 
@@ -66,16 +67,16 @@ def pair() -> tuple[ap.Graph, int, int]:
 def test_a_loss_that_is_listed_twice_counts_twice() -> None:
     """K-02: NNVM keeps the last incoming gradient of an entry alone."""
     graph, a, _ = pair()
-    y = graph.op.Add(a, a)
+    y = operators(graph).Add(a, a)
     seeds = [np.array([1, 2, 3], np.float32), np.array([10, 20, 30], np.float32)]
-    train = ap.gradient(graph, of=[y, y], wrt=[a], seeds=seeds)
+    train = ap.train.gradient(graph, of=[y, y], wrt=[a], seeds=seeds)
     assert gradients(train, **two())["a.grad"].tolist() == [22, 44, 66]
 
 
 def test_the_same_gradient_of_two_values_is_returned_through_a_copy() -> None:
     graph, a, b = pair()
-    loss = graph.op.ReduceSum(graph.op.Add(a, b), keepdims=0)
-    train = ap.gradient(graph, of=loss, wrt=[a, b, a])
+    loss = operators(graph).ReduceSum(operators(graph).Add(a, b), keepdims=0)
+    train = ap.train.gradient(graph, of=loss, wrt=[a, b, a])
     assert len(set(train.gradients)) == 3
     found = gradients(train, **two())
     assert found["a.grad"].tolist() == found["b.grad"].tolist() == [1, 1, 1]
@@ -84,7 +85,7 @@ def test_the_same_gradient_of_two_values_is_returned_through_a_copy() -> None:
 
 def test_a_loss_is_its_own_gradient_when_it_is_differentiated_by_itself() -> None:
     graph, a, _ = pair()
-    train = ap.gradient(graph, of=a, wrt=[a], seeds=[np.full(3, 7, np.float32)])
+    train = ap.train.gradient(graph, of=a, wrt=[a], seeds=[np.full(3, 7, np.float32)])
     assert gradients(train, **two())["a.grad"].tolist() == [7, 7, 7]
 
 
@@ -94,10 +95,10 @@ def test_gradients_of_one_value_are_added_by_one_node_below_the_cap(
     count: int, expected: list[str]
 ) -> None:
     graph, a, _ = pair()
-    parts = [graph.op.Mul(a, np.float32(k + 1)) for k in range(count)]
-    total = graph.op.Concat(*parts, axis=0)
-    loss = graph.op.ReduceSum(total, keepdims=0)
-    train = ap.gradient(graph, of=loss, wrt=[a])
+    parts = [operators(graph).Mul(a, np.float32(k + 1)) for k in range(count)]
+    total = operators(graph).Concat(*parts, axis=0)
+    loss = operators(graph).ReduceSum(total, keepdims=0)
+    train = ap.train.gradient(graph, of=loss, wrt=[a])
     added = train.graph.nodes[len(graph.nodes) :]
     assert [node.op for node in added if node.op in ("Add", "Sum")] == expected
     found = gradients(train, **two())["a.grad"]
@@ -110,11 +111,11 @@ def test_a_chain_of_additions_adds_in_place() -> None:
     def arena(cap: int) -> int:
         graph = ap.Graph()
         a = graph.input("a", (1024,))
-        total = graph.op.Mul(a, np.float32(1))
+        total = operators(graph).Mul(a, np.float32(1))
         for k in range(1, 12):
-            total = graph.op.Add(graph.op.Mul(a, np.float32(k)), total)
-        loss = graph.op.ReduceSum(graph.op.Mul(total, total), keepdims=0)
-        train = ap.gradient(graph, of=loss, wrt=[a], sum_cap=cap)
+            total = operators(graph).Add(operators(graph).Mul(a, np.float32(k)), total)
+        loss = operators(graph).ReduceSum(operators(graph).Mul(total, total), keepdims=0)
+        train = ap.train.gradient(graph, of=loss, wrt=[a], sum_cap=cap)
         return ap.plan(train.graph, optimize="in-place,order,views").arena_bytes
 
     assert arena(8) < arena(100)
@@ -122,72 +123,78 @@ def test_a_chain_of_additions_adds_in_place() -> None:
 
 def test_no_gradient_flows_through_a_stop() -> None:
     graph, a, b = pair()
-    product = graph.op.Mul(graph.op.StopGradient(a), b)
-    loss = graph.op.ReduceSum(graph.op.Add(product, a), keepdims=0)
-    found = gradients(ap.gradient(graph, of=loss, wrt=[a, b]), **two())
+    product = operators(graph).Mul(operators(graph).StopGradient(a), b)
+    loss = operators(graph).ReduceSum(operators(graph).Add(product, a), keepdims=0)
+    found = gradients(ap.train.gradient(graph, of=loss, wrt=[a, b]), **two())
     assert found["a.grad"].tolist() == [1, 1, 1]
     assert found["b.grad"].tolist() == [2, 2, 2]
 
 
 def test_a_value_may_be_taken_for_constant() -> None:
     graph, a, b = pair()
-    square = graph.op.Mul(a, a)
-    loss = graph.op.ReduceSum(graph.op.Mul(graph.op.Add(square, a), b), keepdims=0)
-    found = gradients(ap.gradient(graph, of=loss, wrt=[a], stop=[square]), **two())
+    square = operators(graph).Mul(a, a)
+    loss = operators(graph).ReduceSum(
+        operators(graph).Mul(operators(graph).Add(square, a), b), keepdims=0
+    )
+    found = gradients(ap.train.gradient(graph, of=loss, wrt=[a], stop=[square]), **two())
     assert found["a.grad"].tolist() == [5, 5, 5]
 
 
 def test_a_gradient_that_no_rule_feeds_is_zero() -> None:
     graph, a, _ = pair()
-    loss = graph.op.ReduceSum(graph.op.Floor(a), keepdims=0)
-    assert gradients(ap.gradient(graph, of=loss, wrt=[a]), **two())["a.grad"].tolist() == [0, 0, 0]
+    loss = operators(graph).ReduceSum(operators(graph).Floor(a), keepdims=0)
+    assert gradients(ap.train.gradient(graph, of=loss, wrt=[a]), **two())["a.grad"].tolist() == [
+        0,
+        0,
+        0,
+    ]
 
 
 def test_a_value_that_no_loss_depends_on_is_named() -> None:
     graph, a, b = pair()
-    loss = graph.op.ReduceSum(a, keepdims=0)
+    loss = operators(graph).ReduceSum(a, keepdims=0)
     with pytest.raises(NotDifferentiable, match=r"wrt\[1\] \('b'\)"):
-        ap.gradient(graph, of=loss, wrt=[a, b])
+        ap.train.gradient(graph, of=loss, wrt=[a, b])
     index = graph.input("i", (2,), "int64")
     with pytest.raises(NotDifferentiable, match="'i' holds int64"):
-        ap.gradient(graph, of=loss, wrt=[index])
+        ap.train.gradient(graph, of=loss, wrt=[index])
 
 
 def test_a_node_without_a_rule_is_named() -> None:
     graph, a, _ = pair()
-    loss = graph.op.ReduceProd(a, keepdims=0, name="product")
+    loss = operators(graph).ReduceProd(a, keepdims=0, name="product")
     with pytest.raises(NotDifferentiable, match="'product': operator ReduceProd has no gradient"):
-        ap.gradient(graph, of=loss, wrt=[a])
-    assert ap.gradient(
-        graph, of=graph.op.ReduceSum(a, keepdims=0), wrt=[a]
+        ap.train.gradient(graph, of=loss, wrt=[a])
+    assert ap.train.gradient(
+        graph, of=operators(graph).ReduceSum(a, keepdims=0), wrt=[a]
     )  # It is not on the way.
 
 
 def test_seeds_have_the_shape_of_losses() -> None:
     graph, a, b = pair()
-    y = graph.op.Mul(a, b)
+    y = operators(graph).Mul(a, b)
     with pytest.raises(ShapeMismatch, match="sum it, or give seeds"):
-        ap.gradient(graph, of=y, wrt=[a])
+        ap.train.gradient(graph, of=y, wrt=[a])
     seed = graph.input("seed", (2,))
     with pytest.raises(ShapeMismatch, match=r"float32 of shape \(2,\)"):
-        ap.gradient(graph, of=y, wrt=[a], seeds=[seed])
+        ap.train.gradient(graph, of=y, wrt=[a], seeds=[seed])
     with pytest.raises(InvalidOption, match="1 for 2 losses"):
-        ap.gradient(graph, of=[y, y], wrt=[a], seeds=[None])
+        ap.train.gradient(graph, of=[y, y], wrt=[a], seeds=[None])
 
 
 def test_a_seed_may_be_a_value() -> None:
     graph, a, b = pair()
-    y = graph.op.Mul(a, b)
-    train = ap.gradient(graph, of=y, wrt=[a], seeds=[b])
+    y = operators(graph).Mul(a, b)
+    train = ap.train.gradient(graph, of=y, wrt=[a], seeds=[b])
     assert gradients(train, **two())["a.grad"].tolist() == [25, 25, 25]
 
 
 def test_the_forward_graph_is_left_as_it_was() -> None:
     graph, a, _ = pair()
-    x = graph.op.Dropout(a, np.float32(0.5), np.bool_(True))
-    loss = graph.op.ReduceSum(x, keepdims=0)
+    x = operators(graph).Dropout(a, np.float32(0.5), np.bool_(True))
+    loss = operators(graph).ReduceSum(x, keepdims=0)
     before = graph.to_json()
-    ap.gradient(graph, of=loss, wrt=[a])
+    ap.train.gradient(graph, of=loss, wrt=[a])
     assert graph.to_json() == before
 
 
@@ -195,10 +202,10 @@ def test_a_gradient_reads_the_old_content_of_a_state_that_is_replaced() -> None:
     """Versions: the backward pass must not multiply by the new content."""
     graph, a, _ = pair()
     w = graph.parameter("w", np.full(3, 3, np.float32))
-    y = graph.op.Mul(a, w)
-    graph.op.Assign(w, y)
-    loss = graph.op.ReduceSum(graph.op.Mul(y, y), keepdims=0)
-    train = ap.gradient(graph, of=loss, wrt=[a])
+    y = operators(graph).Mul(a, w)
+    operators(graph).Assign(w, y)
+    loss = operators(graph).ReduceSum(operators(graph).Mul(y, y), keepdims=0)
+    train = ap.train.gradient(graph, of=loss, wrt=[a])
     with ap.Executor(train.graph) as executor:
         found = [executor.run(two(2), verify=True)["a.grad"].tolist() for _ in range(2)]
     # The derivative of (a w)² is 2 a w², with w = 3 and then w = 6.
@@ -208,29 +215,29 @@ def test_a_gradient_reads_the_old_content_of_a_state_that_is_replaced() -> None:
 def test_a_gradient_flows_through_the_new_content_of_a_state() -> None:
     graph, a, _ = pair()
     w = graph.parameter("w", np.full(3, 3, np.float32))
-    new = graph.op.Assign(w, graph.op.Mul(a, np.float32(4)))
-    loss = graph.op.ReduceSum(graph.op.Mul(new, new), keepdims=0)
-    train = ap.gradient(graph, of=loss, wrt=[a])
+    new = operators(graph).Assign(w, operators(graph).Mul(a, np.float32(4)))
+    loss = operators(graph).ReduceSum(operators(graph).Mul(new, new), keepdims=0)
+    train = ap.train.gradient(graph, of=loss, wrt=[a])
     assert gradients(train, **two(2))["a.grad"].tolist() == [64] * 3
 
 
 def test_a_gradient_that_reads_a_state_that_a_node_has_mutated_is_refused() -> None:
     graph, a, _ = pair()
     w = graph.parameter("w", np.ones(3, np.float32))
-    y = graph.op.Mul(a, w)
+    y = operators(graph).Mul(a, w)
     graph.node("Write", [w, y], [], mutates=[0])
-    loss = graph.op.ReduceSum(y, keepdims=0)
+    loss = operators(graph).ReduceSum(y, keepdims=0)
     with pytest.raises(NotDifferentiable, match="reads state 'w', which a later node"):
-        ap.gradient(graph, of=loss, wrt=[a])
-    assert ap.gradient(graph, of=loss, wrt=[w])  # That one reads `a`.
+        ap.train.gradient(graph, of=loss, wrt=[a])
+    assert ap.train.gradient(graph, of=loss, wrt=[w])  # That one reads `a`.
 
 
 def test_parts_of_the_graph_that_nobody_asks_for_are_not_differentiated() -> None:
     graph = ap.Graph()
     image = graph.input("x", (1, 1, 6, 6))
     w = graph.parameter("w", np.ones((1, 1, 3, 3), np.float32))
-    loss = graph.op.ReduceSum(graph.op.Conv(image, w), keepdims=0)
-    train = ap.gradient(graph, of=loss, wrt=[w])
+    loss = operators(graph).ReduceSum(operators(graph).Conv(image, w), keepdims=0)
+    train = ap.train.gradient(graph, of=loss, wrt=[w])
     made = {node.op for node in train.graph.nodes[len(graph.nodes) :]}
     assert "ConvGradWeight" in made
     assert "ConvTranspose" not in made
@@ -239,9 +246,9 @@ def test_parts_of_the_graph_that_nobody_asks_for_are_not_differentiated() -> Non
 def test_ties_go_to_the_first_greatest_element_of_a_window() -> None:
     graph = ap.Graph()
     x = graph.input("x", (1, 1, 4))
-    loss = graph.op.ReduceSum(graph.op.MaxPool(x, kernel_shape=[3]), keepdims=0)
+    loss = operators(graph).ReduceSum(operators(graph).MaxPool(x, kernel_shape=[3]), keepdims=0)
     found = gradients(
-        ap.gradient(graph, of=loss, wrt=[x]), x=np.array([[[1, 2, 2, 2]]], np.float32)
+        ap.train.gradient(graph, of=loss, wrt=[x]), x=np.array([[[1, 2, 2, 2]]], np.float32)
     )
     assert found["x.grad"].tolist() == [[[0, 2, 0, 0]]]
 

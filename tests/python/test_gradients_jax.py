@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
+from arenaplan.train import operators
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 
 def ours(graph: ap.Graph, loss: int, wrt: list[int], inputs: dict[str, Any]) -> list[np.ndarray]:
-    train = ap.gradient(graph, of=loss, wrt=wrt)
+    train = ap.train.gradient(graph, of=loss, wrt=wrt)
     with ap.Executor(train.graph) as executor:
         found = executor.run(inputs)
     return [found[f"{graph.values[index].name}.grad"] for index in wrt]
@@ -35,8 +36,8 @@ def test_a_perceptron() -> None:
     labels = np.random.default_rng(1).integers(0, 5, 8)
     graph = ap.Graph()
     x, w, b, v = (graph.input(name, array.shape) for name, array in arrays.items())
-    h = graph.op.Gelu(graph.op.Gemm(x, w, b))
-    loss = graph.op.SoftmaxCrossEntropyLoss(graph.op.MatMul(h, v), labels)
+    h = operators(graph).Gelu(operators(graph).Gemm(x, w, b))
+    loss = operators(graph).SoftmaxCrossEntropyLoss(operators(graph).MatMul(h, v), labels)
 
     def function(x: Any, w: Any, b: Any, v: Any) -> Any:
         scores = jax.nn.gelu(x @ w + b, approximate=False) @ v
@@ -53,10 +54,10 @@ def test_a_convolution(stride: int, dilation: int, groups: int) -> None:
     arrays = {"x": draw(2, 4, 11, 10), "w": draw(8, 4 // groups, 3, 3), "b": draw(8)}
     graph = ap.Graph()
     x, w, b = (graph.input(name, array.shape) for name, array in arrays.items())
-    y = graph.op.Conv(
+    y = operators(graph).Conv(
         x, w, b, strides=[stride] * 2, dilations=[dilation] * 2, pads=[1, 0, 2, 1], group=groups
     )
-    loss = graph.op.ReduceSum(graph.op.Sin(y), keepdims=0)
+    loss = operators(graph).ReduceSum(operators(graph).Sin(y), keepdims=0)
 
     def function(x: Any, w: Any, b: Any) -> Any:
         y = jax.lax.conv_general_dilated(
@@ -73,9 +74,11 @@ def test_pools_with_ties_after_relu() -> None:
     arrays = {"x": draw(2, 3, 9, 8)}
     graph = ap.Graph()
     x = graph.input("x", arrays["x"].shape)
-    most = graph.op.MaxPool(graph.op.Relu(x), kernel_shape=[3, 3], strides=[2, 2])
-    mean = graph.op.AveragePool(x, kernel_shape=[3, 3], strides=[2, 2])
-    loss = graph.op.ReduceSum(graph.op.Mul(most, graph.op.Cos(mean)), keepdims=0)
+    most = operators(graph).MaxPool(operators(graph).Relu(x), kernel_shape=[3, 3], strides=[2, 2])
+    mean = operators(graph).AveragePool(x, kernel_shape=[3, 3], strides=[2, 2])
+    loss = operators(graph).ReduceSum(
+        operators(graph).Mul(most, operators(graph).Cos(mean)), keepdims=0
+    )
 
     def pool(x: Any, first: float, function: Any) -> Any:
         return jax.lax.reduce_window(x, first, function, (1, 1, 3, 3), (1, 1, 2, 2), "VALID")
@@ -92,7 +95,7 @@ def test_attention_with_layer_normalization() -> None:
     arrays = {"x": draw(2, 6, 8), "q": draw(8, 8), "k": draw(8, 8), "v": draw(8, 8),
               "scale": draw(8), "shift": draw(8)}  # fmt: skip
     graph = ap.Graph()
-    op = graph.op
+    op = operators(graph)
     x, q, k, v, scale, shift = (graph.input(name, array.shape) for name, array in arrays.items())
     h = op.LayerNormalization(x, scale, shift)
 
@@ -121,7 +124,7 @@ def test_batch_normalization_and_tied_embeddings() -> None:
     arrays = {"table": draw(7, 4), "scale": draw(4), "shift": draw(4)}
     words = np.array([[1, 2, 2], [6, 0, 1]])
     graph = ap.Graph()
-    op = graph.op
+    op = operators(graph)
     table, scale, shift = (graph.input(name, array.shape) for name, array in arrays.items())
     h = op.Transpose(op.Gather(table, words), perm=[0, 2, 1])
     zeros, ones = np.zeros(4, np.float32), np.ones(4, np.float32)
@@ -143,7 +146,7 @@ def test_a_product_with_zeros_and_broadcasting() -> None:
     arrays = {"a": draw(3, 1, 4), "b": np.array([[0.5], [0.0]], np.float32)}
     graph = ap.Graph()
     a, b = (graph.input(name, array.shape) for name, array in arrays.items())
-    op = graph.op
+    op = operators(graph)
     y = op.Max(op.Div(a, op.Add(op.Pow(b, np.float32(2)), np.float32(1))), op.Mul(a, b))
     loss = op.ReduceSum(op.ReduceL2(y, [1], keepdims=0), keepdims=0)
 

@@ -15,8 +15,8 @@ from onnx.backend.test.loader import load_model_tests
 import arenaplan as ap
 from arenaplan.base import errors
 from arenaplan.formats.onnx import load_onnx
+from arenaplan.formats.onnx.budget import MAX_COMPUTED
 from arenaplan.formats.onnx.evaluate import EVALUATORS
-from arenaplan.formats.onnx.folding import MAX_COMPUTED
 from models import model, node, ops, shapes
 
 # What onnx's node tests need that no plan can have, or that only a run can tell.

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 
 import arenaplan as ap
 import light_models
-from arenaplan import InPlace, View
 from arenaplan.base import errors
 from arenaplan.formats.onnx import load_onnx
+from arenaplan.graph import InPlace, View
 from models import (
     Types,
     external,

@@ -67,7 +67,7 @@ def test_a_reshape_shows_the_bytes_of_its_input() -> None:
         [flat.tensor("y", (16,))],
         data=(ints(16),),
     )
-    assert graph.nodes[0].effects.views == (ap.View(0, 0),)
+    assert graph.nodes[0].effects.views == (ap.graph.View(0, 0),)
     assert ap.plan(graph, target="ideal").arena_bytes == 64
 
 
@@ -122,7 +122,7 @@ def test_parts_of_a_split_are_pieces_of_its_operand() -> None:
         [flat.tensor("a", (2, 3)), flat.tensor("b", (2, 3))],
         data=(ints(0),),
     )
-    assert graph.nodes[0].effects.views == (ap.View(1, 0, 0), ap.View(1, 1, 24))
+    assert graph.nodes[0].effects.views == (ap.graph.View(1, 0, 0), ap.graph.View(1, 1, 24))
 
 
 @pytest.mark.parametrize(

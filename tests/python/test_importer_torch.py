@@ -286,18 +286,18 @@ def traced_step(rows: int = 8) -> Any:
 
 
 def test_a_step_updates_donated_parameters_where_they_are() -> None:
-    graph = ap.from_joint_graph(traced_step(), donate={at: at for at in range(8)})
+    graph = ap.formats.from_joint_graph(traced_step(), donate={at: at for at in range(8)})
     plan = ap.plan(graph)
     plan.check(graph)
     assert len(graph.write_backs) == 8
     for value, state in graph.write_backs:
         assert plan.placements[value].offset == plan.placements[state].offset
-    kept = ap.plan(ap.from_joint_graph(traced_step()), inputs="keep")
+    kept = ap.plan(ap.formats.from_joint_graph(traced_step()), inputs="keep")
     assert plan.arena_bytes < 0.8 * kept.arena_bytes
 
 
 def test_transposes_beside_products_are_views() -> None:
-    graph = ap.from_joint_graph(traced_step())
+    graph = ap.formats.from_joint_graph(traced_step())
     transposes = [node for node in graph.nodes if node.op == "t.default"]
     assert len(transposes) > 5
     assert all(node.effects.views for node in transposes)
@@ -307,7 +307,7 @@ def test_a_transposed_result_of_the_program_is_a_copy() -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     module = make_fx(lambda x: (x.sin().t(), x @ x.t()), tracing_mode="fake")(X)
-    graph = ap.from_joint_graph(module)
+    graph = ap.formats.from_joint_graph(module)
     assert [bool(node.effects.views) for node in graph.nodes if node.op == "t.default"] == [
         False, True,
     ]  # fmt: skip
@@ -321,7 +321,7 @@ def test_joint_graphs_of_aot_autograd_are_planned() -> None:
 
     args = [torch.randn(8, 16, requires_grad=True), torch.randn(16, requires_grad=True)]
     module = aot_export_joint_simple(loss, [*args, torch.randn(32, 8)], trace_joint=True)
-    graph = ap.from_joint_graph(module, name="joint")
+    graph = ap.formats.from_joint_graph(module, name="joint")
     assert [graph.values[index].shape for index in graph.outputs] == [(), (8, 16), (16,)]
     (backward,) = (node for node in graph.nodes if node.op == "threshold_backward.default")
     assert {pair.input for pair in backward.effects.in_place} == {0, 1}
@@ -334,16 +334,16 @@ def test_expanded_gradients_need_no_bytes() -> None:
     module = aot_export_joint_simple(
         lambda x: (x.sum(),), [torch.randn(64, 64, requires_grad=True)], trace_joint=True
     )
-    wide = [node.op for node in ap.from_joint_graph(module).nodes]
+    wide = [node.op for node in ap.formats.from_joint_graph(module).nodes]
     assert wide == ["sum.default", "expand.default"]  # The gradient itself.
     module = aot_export_joint_simple(
         lambda x: (x.sin().sum(),), [torch.randn(64, 64, requires_grad=True)], trace_joint=True
     )
-    assert "expand.default" not in [node.op for node in ap.from_joint_graph(module).nodes]
+    assert "expand.default" not in [node.op for node in ap.formats.from_joint_graph(module).nodes]
 
 
 def test_nodes_of_joint_graphs_have_costs_and_purity() -> None:
-    graph = ap.from_joint_graph(traced_step(rows=2048))
+    graph = ap.formats.from_joint_graph(traced_step(rows=2048))
     (product,) = (node for node in graph.nodes if node.name == "addmm")
     assert product.cost == 2 * 2048 * 64 * 256
     assert all(node.effects.pure for node in graph.nodes)
@@ -353,7 +353,7 @@ def test_random_nodes_are_not_pure() -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     module = make_fx(lambda x: torch.bernoulli(x) * x, tracing_mode="fake")(X)
-    graph = ap.from_joint_graph(module)
+    graph = ap.formats.from_joint_graph(module)
     assert [node.effects.pure for node in graph.nodes] == [False, True]
 
 
@@ -367,9 +367,9 @@ def test_random_nodes_are_not_pure() -> None:
 )
 def test_wrong_donations_are_refused(donate: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        ap.from_joint_graph(traced_step(), donate=donate)
+        ap.formats.from_joint_graph(traced_step(), donate=donate)
 
 
 def test_what_is_no_graph_module_is_refused() -> None:
     with pytest.raises(TypeError, match=r"'Linear' is no torch\.fx\.GraphModule"):
-        ap.from_joint_graph(nn.Linear(2, 2))
+        ap.formats.from_joint_graph(nn.Linear(2, 2))

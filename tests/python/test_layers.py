@@ -1,11 +1,12 @@
-"""The floors of the Python package: imports go down only, those inside of functions included."""
+"""The wings of the Python package: few of them, few arrows between them, and no circle."""
 
 from __future__ import annotations
 
-import ast
+import importlib
 import re
-from collections.abc import Iterator
+from collections import Counter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -13,108 +14,107 @@ import arenaplan
 
 PACKAGE = Path(arenaplan.__file__).parent
 BINDINGS = PACKAGE.parent / "src"
-
-FLOORS = (
-    ("_core", "base"),
-    ("graph",),
-    ("classic", "planner"),
-    ("tflite",),
-    ("deploy", "formats"),
-    ("report", "run"),
-    ("train",),
-    ("",),
-    ("cli",),
-    ("__main__",),
-)
-"""Wings of the package, the lowest floor first; the empty name is the package itself."""
-INSIDE = {
-    "classic": ("planner",),
-    "formats": ("deploy",),
-    "deploy": ("formats",),
-    "report": ("run",),
-    "run": ("report",),
-}
-"""Wings of one floor that do not import each other either."""
-FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-
-
-def modules() -> list[Path]:
-    return sorted(path for path in PACKAGE.rglob("*.py"))
-
-
-def name_of(path: Path) -> str:
-    parts = ("arenaplan", *path.relative_to(PACKAGE).with_suffix("").parts)
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def room_of(module: str) -> str:
-    """Return the part of a module's name that floors have."""
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else ""
-
-
-def is_for_types(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-
-
-def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all that runs: everything but what is there for type checkers."""
-    for child in ast.iter_child_nodes(node):
-        if not is_for_types(child):
-            yield child
-            yield from statements(child)
-
-
-def imports(path: Path, known: set[str]) -> set[str]:
-    """Return the modules of the package that a file imports, anywhere in it."""
-    found = set()
-    for node in statements(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                found.add(inner if inner in known else node.module)
-    return {name for name in found if name.split(".")[0] == "arenaplan"}
+TOOLS = Path(__file__).parents[2] / "tools"
 
 
 @pytest.fixture(scope="module")
-def arrows() -> dict[str, set[str]]:
+def wings() -> ModuleType:
+    """The tool that derives wings and arrows from the code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(TOOLS))
+        return importlib.import_module("wings")
+
+
+@pytest.fixture(scope="module")
+def modules(wings: ModuleType) -> dict[str, set[str]]:
     """By module, those of the package that it imports."""
-    known = {name_of(path) for path in modules()} | {"arenaplan._core"}
-    found = {name_of(path): imports(path, known) - {name_of(path)} for path in modules()}
+    found: dict[str, set[str]] = wings.graph_of_modules()
     assert len(found) > 100
     return found
 
 
-def test_every_room_of_the_package_has_a_floor() -> None:
-    assert {room_of(name_of(path)) for path in modules()} <= set(FLOOR)
+def test_there_are_few_wings_and_arrows(wings: ModuleType, modules: dict[str, set[str]]) -> None:
+    arrows = wings.graph_of_wings(modules)
+    assert {"base", "graph", "planner", "cli", wings.FACADE} < arrows.keys()
+    assert len(arrows) <= wings.MOST_WINGS
+    assert sum(map(len, arrows.values())) <= wings.MOST_ARROWS
 
 
-def test_imports_go_down(arrows: dict[str, set[str]]) -> None:
-    upward = {
-        (module, other)
-        for module, others in arrows.items()
-        for other in others
-        if room_of(module) != room_of(other)
-        and FLOOR[room_of(other)] >= FLOOR[room_of(module)]
-        and not (FLOOR[room_of(other)] == FLOOR[room_of(module)] and _may(module, other))
-    }
-    assert upward == set()
+def test_no_wings_import_each_other_in_a_circle(
+    wings: ModuleType, modules: dict[str, set[str]]
+) -> None:
+    assert wings.circles(wings.graph_of_wings(modules)) == set()
 
 
-def _may(module: str, other: str) -> bool:
-    """Whether rooms of one floor may import each other."""
-    return room_of(other) not in INSIDE.get(room_of(module), ())
+def test_no_modules_import_each_other_in_a_circle(
+    wings: ModuleType, modules: dict[str, set[str]]
+) -> None:
+    assert wings.circles(modules) == set()
 
 
-def test_no_modules_import_each_other_in_a_circle(arrows: dict[str, set[str]]) -> None:
-    remaining = {module: others & set(arrows) for module, others in arrows.items()}
-    while leaves := {module for module, others in remaining.items() if not others}:
-        remaining = {
-            module: others - leaves for module, others in remaining.items() if module not in leaves
-        }
-    assert remaining == {}
+def test_the_table_of_wings_is_that_of_the_code(wings: ModuleType) -> None:
+    parts = wings.DESIGN.read_text(encoding="utf-8").split(wings.MARK)
+    assert len(parts) == 3
+    assert parts[1].strip() == wings.table()
+
+
+IMPORTS = {
+    "from arenaplan.graph import effects": {"arenaplan.graph.effects"},
+    "def f():\n    import arenaplan.graph.effects": {"arenaplan.graph.effects"},
+    "if TYPE_CHECKING:\n    from arenaplan.graph.effects import View": {"arenaplan.graph.effects"},
+    "import_module('arenaplan.graph.effects').View": {"arenaplan.graph.effects"},
+    "TABLE = {'view': ('arenaplan.graph.effects', 'View')}": {"arenaplan.graph.effects"},
+    "import_module(f'arenaplan.graph.{name}')": {
+        "arenaplan.graph.effects",
+        "arenaplan.graph.values",
+    },
+    "import_module(f'{__name__}.{name}')": {"arenaplan.base.close"},
+    "from arenaplan import _core": set(),
+    "import numpy": set(),
+}
+"""Imports in the module ``arenaplan.base``, and the modules that they may import."""
+
+
+@pytest.mark.parametrize("text", IMPORTS)
+def test_imports_of_every_kind_are_seen(text: str, wings: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "__init__.py"
+    path.write_text(text)
+    known = {"arenaplan", *(name for names in IMPORTS.values() for name in names)}
+    assert wings.imports_of("arenaplan.base", path, known) == IMPORTS[text]
+
+
+def test_names_in_a_stub_are_imports(wings: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "__init__.py"
+    path.write_text("")
+    path.with_suffix(".pyi").write_text("from .close import closest")
+    found = wings.imports_of("arenaplan.base", path, {"arenaplan", "arenaplan.base.close"})
+    assert found == {"arenaplan.base.close"}
+
+
+def test_an_import_whose_module_is_computed_is_refused(wings: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text("import_module('arenaplan.' + name)")
+    with pytest.raises(wings.Unreadable):
+        wings.imports_of("arenaplan.base.module", path, {"arenaplan"})
+
+
+def test_circles_are_found(wings: ModuleType) -> None:
+    arrows = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}
+    assert wings.circles(arrows) == {"b", "c"}
+    assert wings.circles({"a": {"b"}, "b": set()}) == set()
+
+
+def test_names_of_files_occur_once() -> None:
+    # The command line has a module per command, and in `syntax` another one of the same name.
+    paths = [path for path in PACKAGE.rglob("*.py") if path.parts[-3:-1] != ("cli", "syntax")]
+    names = Counter(path.name for path in paths if path.name not in ("__init__.py", "__main__.py"))
+    assert len(names) > 300
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_folders_are_at_most_three_below_the_package() -> None:
+    depths = {len(path.relative_to(PACKAGE).parts) - 1 for path in PACKAGE.rglob("*.py")}
+    assert max(depths) == 3
 
 
 def test_canonical_operators_import_no_numpy() -> None:

@@ -175,10 +175,10 @@ def test_a_batch_plans_the_models_within_the_limits(
     long.write_bytes(chain(5))
     with ThreadPoolExecutor(1) as threads:
         for limit in ({"max_nodes": 4}, {"max_bytes": len(chain(5)) - 1}):
-            found = list(ap.plan_many([short, long], executor=threads, **limit))
+            found = list(ap.report.plan_many([short, long], executor=threads, **limit))
             assert [each.error for each in found] == ["", "ModelTooLarge"]
     with pytest.raises(InvalidOption, match="max_nodes"):
-        ap.plan_many([short], max_nodes=-1)
+        ap.report.plan_many([short], max_nodes=-1)
     report = tmp_path / "report.csv"
     command = ["batch", str(tmp_path), "-o", str(report), "--processes", "1", "--json"]
     assert main([*command, "--max-nodes", "4"]) != 0

@@ -29,7 +29,9 @@ EMPTY = "#f3f5f8"
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     graph = residual()
-    return write(tmp_path, ap.map_page([ap.report_of(planned(graph, workspace="auto"), graph)]))
+    return write(
+        tmp_path, ap.report.map_page([ap.report.report_of(planned(graph, workspace="auto"), graph)])
+    )
 
 
 def write(folder: Path, text: str) -> Path:
@@ -127,7 +129,7 @@ def test_a_link_opens_a_value(browser: Any, page: Path) -> None:
 
 def test_search_finds_names_and_enter_selects(browser: Any, tmp_path: Path) -> None:
     graph = chain(300, name="layer_")
-    path = write(tmp_path, ap.map_page([ap.report_of(planned(graph), graph)]))
+    path = write(tmp_path, ap.report.map_page([ap.report.report_of(planned(graph), graph)]))
     with Tab(browser, path) as tab:
         tab.page.keyboard.press("/")
         tab.page.keyboard.type("LAYER_29")
@@ -143,7 +145,7 @@ def test_search_finds_names_and_enter_selects(browser: Any, tmp_path: Path) -> N
 def test_peak_and_largest_are_a_key_away(browser: Any, tmp_path: Path) -> None:
     graph = chain(200)
     plan = planned(graph)
-    path = write(tmp_path, ap.map_page([ap.report_of(plan, graph)]))
+    path = write(tmp_path, ap.report.map_page([ap.report.report_of(plan, graph)]))
     with Tab(browser, path) as tab:
         tab.page.keyboard.press("l")
         assert plan[tab.text("#details h2")].bytes == max(plan[name].bytes for name in plan)
@@ -161,7 +163,7 @@ def test_peak_and_largest_are_a_key_away(browser: Any, tmp_path: Path) -> None:
 
 def test_wheel_zooms_and_dragging_moves(browser: Any, tmp_path: Path) -> None:
     graph = chain(100)
-    path = write(tmp_path, ap.map_page([ap.report_of(planned(graph), graph)]))
+    path = write(tmp_path, ap.report.map_page([ap.report.report_of(planned(graph), graph)]))
     view = "() => { const { x0, x1, y0, y1 } = arenaplan.panels[0].view; return [x0, x1, y0, y1]; }"
     with Tab(browser, path) as tab:
         before = tab.script(view)
@@ -212,9 +214,9 @@ def test_a_comparison_names_what_changed(browser: Any, tmp_path: Path) -> None:
 
     graphs = graph(1280, extra=True), graph(640, extra=False)
     plans = [planned(each, optimize="none") for each in graphs]
-    reports = [ap.report_of(*pair) for pair in zip(plans, graphs, strict=True)]
+    reports = [ap.report.report_of(*pair) for pair in zip(plans, graphs, strict=True)]
     changes = ap.diff(plans[1], plans[0])
-    text = ap.map_page(reports, labels=["after", "before"], changes=changes)
+    text = ap.report.map_page(reports, labels=["after", "before"], changes=changes)
     with Tab(browser, write(tmp_path, text)) as tab:
         assert len(tab.page.locator("canvas").all()) == 4
         words = tab.script(
@@ -240,8 +242,8 @@ def test_memories_programs_and_buffers_of_the_caller_are_side_by_side(
         ({"spaces": "fast=512,slow=1MiB"}, ["fast", "slow"], "x", "fast"),
         ({"inputs": "caller"}, ["arena", "buffers of the caller"], "x", "caller:x"),
     ):
-        report = ap.report_of(planned(graph, **options), graph)
-        with Tab(browser, write(tmp_path, ap.map_page([report]))) as tab:
+        report = ap.report.report_of(planned(graph, **options), graph)
+        with Tab(browser, write(tmp_path, ap.report.map_page([report]))) as tab:
             captions = tab.page.locator("figcaption").all_inner_texts()
             assert [text.split(",")[0] for text in captions] == titles
             panel = titles.index("fast") if space == "fast" else 1
@@ -249,8 +251,10 @@ def test_memories_programs_and_buffers_of_the_caller_are_side_by_side(
             assert tab.text("#details h2") == name
             assert space in tab.text("#details dl")
     shared = ap.plan_together([graph, chain(9)], "concurrent", target="nodes")
-    reports = [ap.report_of(*pair) for pair in zip(shared.plans, [graph, chain(9)], strict=True)]
-    text = ap.map_page(reports, labels=["a", "b"], bases=shared.bases)
+    reports = [
+        ap.report.report_of(*pair) for pair in zip(shared.plans, [graph, chain(9)], strict=True)
+    ]
+    text = ap.report.map_page(reports, labels=["a", "b"], bases=shared.bases)
     with Tab(browser, write(tmp_path, text)) as tab:
         tab.page.mouse.click(*tab.point("v3", panel=1))
         offset = shared.bases[1] + shared.plans[1]["v3"].offset
@@ -264,8 +268,10 @@ def test_hostile_names_are_text(browser: Any, tmp_path: Path) -> None:
     (z,) = graph.node(HOSTILE, [y], [("constructor", (64,), "float32")], name="toString")
     graph.output(z)
     plan = planned(graph)
-    report = ap.report_of(plan, graph)
-    text = ap.map_page([report, report], labels=[HOSTILE, HOSTILE], changes=ap.diff(plan, plan))
+    report = ap.report.report_of(plan, graph)
+    text = ap.report.map_page(
+        [report, report], labels=[HOSTILE, HOSTILE], changes=ap.diff(plan, plan)
+    )
     with Tab(browser, write(tmp_path, text)) as tab:
         tab.page.mouse.click(*tab.point(HOSTILE))
         assert tab.text("#details h2").startswith("</script><script>")
@@ -306,7 +312,9 @@ def test_screen_readers_get_names_and_news(browser: Any, page: Path) -> None:
 def test_work_per_frame_is_bounded_by_what_is_in_view(browser: Any, tmp_path: Path) -> None:
     graph = chain(20_000)
     plan = planned(graph, optimize="none", effort="fast")
-    with Tab(browser, write(tmp_path, ap.map_page([ap.report_of(plan, graph)]))) as tab:
+    with Tab(
+        browser, write(tmp_path, ap.report.map_page([ap.report.report_of(plan, graph)]))
+    ) as tab:
         assert tab.script("() => arenaplan.panels[0].drawn") == 20_000
         drawn = tab.script(
             """() => {
@@ -336,7 +344,7 @@ def test_work_per_frame_is_bounded_by_what_is_in_view(browser: Any, tmp_path: Pa
 def test_large_maps_are_small_files() -> None:
     graph = chain(4000, name="model/block/layer_output_")
     plan = planned(graph, optimize="none", effort="fast")
-    text = ap.map_page([ap.report_of(plan, graph)])
+    text = ap.report.map_page([ap.report.report_of(plan, graph)])
     empty = ap.Graph()
-    alone = ap.map_page([ap.report_of(planned(empty), empty)])
+    alone = ap.report.map_page([ap.report.report_of(planned(empty), empty)])
     assert (len(text) - len(alone)) / 4000 < 30, "bytes of the file per value"

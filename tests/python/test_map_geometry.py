@@ -139,7 +139,7 @@ def reasons(folder: Path, page: str, pairs: list[list[str]]) -> list[dict[str, s
 
 def test_two_values_do_not_share_for_a_reason(tmp_path: Path) -> None:
     graph = residual()
-    page = ap.map_page([ap.report_of(planned(graph, workspace="auto"), graph)])
+    page = ap.report.map_page([ap.report.report_of(planned(graph, workspace="auto"), graph)])
     work = "/body/conv2/Conv workspace 0"
     pairs = ["ab", "ac", "bc", "xa", "xe", "ae", ("c", work), ("b", "total"), ("a", work)]
     found = dict(zip(pairs, reasons(tmp_path, page, [list(pair) for pair in pairs]), strict=True))
@@ -172,7 +172,7 @@ def test_conflicts_are_those_of_live_ranges(tmp_path: Path) -> None:
 
     graph = chain(60, 3)
     plan = planned(graph, optimize="none")
-    page = ap.map_page([ap.report_of(plan, graph)])
+    page = ap.report.map_page([ap.report.report_of(plan, graph)])
     names = list(plan)
     found = reasons(tmp_path, page, [[name, name] for name in names])
     for name, row in zip(names, found, strict=True):

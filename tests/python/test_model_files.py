@@ -90,7 +90,7 @@ def test_a_graph_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_graph_files_obey_the_published_schema() -> None:
-    schema = json.loads(ap.graph_schema())
+    schema = json.loads(ap.planner.graph_schema())
     jsonschema.Draft202012Validator.check_schema(schema)
     document = json.loads(sample().to_json())
     jsonschema.validate(document, schema)
@@ -111,8 +111,8 @@ def test_graph_files_obey_the_published_schema() -> None:
 
 def test_published_schemas_are_those_in_the_repository() -> None:
     folder = Path(__file__).parents[2] / "schema"
-    assert (folder / "graph.schema.json").read_text() == ap.graph_schema()
-    assert (folder / "model.schema.json").read_text() == ap.model_schema()
+    assert (folder / "graph.schema.json").read_text() == ap.planner.graph_schema()
+    assert (folder / "model.schema.json").read_text() == ap.planner.model_schema()
 
 
 def test_a_graph_with_more_than_python_declares_keeps_it_and_cannot_be_changed() -> None:
@@ -196,13 +196,16 @@ def test_a_family_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_model_files_obey_the_published_schema() -> None:
-    schema = json.loads(ap.model_schema())
+    schema = json.loads(ap.planner.model_schema())
     jsonschema.Draft202012Validator.check_schema(schema)
     document = json.loads(
         ap.plan_family(layer, bind={"batch": [1, 2, 5]}, target="nodes").to_model().to_json()
     )
     jsonschema.validate(document, schema)
-    for of, published in (("graphs", ap.graph_schema()), ("plans", ap.plan_schema())):
+    for of, published in (
+        ("graphs", ap.planner.graph_schema()),
+        ("plans", ap.planner.plan_schema()),
+    ):
         for template in document[of]:
             jsonschema.validate(template["document"], json.loads(published))
     del document["shapes"][0]["digest"]
@@ -358,7 +361,7 @@ def test_runtime_files_are_graphs_and_graphs_runtime_files(
     shapes = {value.name: value.shape for value in graph.values}
     assert {value.name: tuple(value.shape) for value in again.values} == shapes
     weights = [value.name for value in graph.values if value.kind == "constant"]
-    constant = ap.from_runtime_json(exported.read_text(), parameters=weights)
+    constant = ap.formats.from_runtime_json(exported.read_text(), parameters=weights)
     assert ap.plan(constant).arena_bytes < ap.plan(again).arena_bytes
     capsys.readouterr()
     assert run("plan", exported, "--json") == 0
@@ -366,7 +369,7 @@ def test_runtime_files_are_graphs_and_graphs_runtime_files(
     # Attributes are kept, and written again.
     calls = [row["attrs"] for row in document["nodes"] if "attrs" in row]
     assert any("pads" in attributes for attributes in calls)
-    text = ap.runtime_json(constant, ap.share_storage(constant))
+    text = ap.classic.runtime_json(constant, ap.classic.share_storage(constant))
     assert [row["attrs"] for row in json.loads(text)["nodes"] if "attrs" in row] == calls
 
 
@@ -376,16 +379,16 @@ def test_versions_are_mutations_of_states() -> None:
     (y,) = graph.node("Read", [x, s], [("y", (8,), "float32")])
     (z,) = graph.node("Update", [s, y], [("z", (8,), "float32")], mutates=[0])
     graph.output(z)
-    text = ap.runtime_json(graph, ap.share_storage(graph))
-    again = ap.from_runtime_json(text)
+    text = ap.classic.runtime_json(graph, ap.classic.share_storage(graph))
+    again = ap.formats.from_runtime_json(text)
     assert [value.kind for value in again.values] == [value.kind for value in graph.values]
     assert again.nodes[1].effects.mutates == (0,)
-    assert ap.runtime_json(again, ap.share_storage(again)) == text
+    assert ap.classic.runtime_json(again, ap.classic.share_storage(again)) == text
     document = json.loads(text)
     late = next(row for row in document["nodes"] if row["name"] == "z")
     late["inputs"][1][2] = 1
     with pytest.raises(StorageError, match="'z' overwrites 'y'"):
-        ap.from_runtime_json(json.dumps(document))
+        ap.formats.from_runtime_json(json.dumps(document))
 
 
 def test_results_in_the_block_of_an_operand_are_in_place() -> None:
@@ -394,8 +397,10 @@ def test_results_in_the_block_of_an_operand_are_in_place() -> None:
     (y,) = graph.node("Conv", [x], [("y", (64,), "float32")])
     (z,) = graph.node("Relu", [y], [("z", (64,), "float32")], in_place=[(0, 0)])
     graph.output(z)
-    again = ap.from_runtime_json(ap.runtime_json(graph, ap.share_storage(graph)))
-    assert again.nodes[1].effects.in_place == (ap.InPlace(0, 0),)
+    again = ap.formats.from_runtime_json(
+        ap.classic.runtime_json(graph, ap.classic.share_storage(graph))
+    )
+    assert again.nodes[1].effects.in_place == (ap.graph.InPlace(0, 0),)
     assert ap.plan(again).arena_bytes == ap.plan(graph).arena_bytes == 512
 
 
@@ -424,7 +429,7 @@ def test_attributes_survive_files_and_are_no_part_of_digests() -> None:
     assert type(found.attributes["real"]) is float
     again = ap.Graph.from_json(original.to_json())
     assert again.to_json() == original.to_json()
-    jsonschema.validate(json.loads(original.to_json()), json.loads(ap.graph_schema()))
+    jsonschema.validate(json.loads(original.to_json()), json.loads(ap.planner.graph_schema()))
     assert original.digest == graph().digest
     assert graph().to_json() != graph(axis=1).to_json()
     # A graph that is changed is written with its attributes, too.

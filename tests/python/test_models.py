@@ -56,7 +56,7 @@ def test_light_models_with_random_weights_agree_with_onnx_runtime(
 def test_scratch_memory_costs_little_beside_what_streams_save(name: str) -> None:
     graph = ap.load(light_models.path(name))
     with_scratch = ap.plan(graph, target="numpy", max_slowdown=None).arena_bytes
-    rest = [technique for technique in ap.techniques() if technique != "streaming"]
+    rest = [technique for technique in ap.planner.techniques() if technique != "streaming"]
     assert with_scratch <= 1.05 * ap.plan(graph, optimize=rest, target="ideal").arena_bytes
     assert with_scratch <= 1.25 * ap.plan(graph, target="ideal").arena_bytes
 

@@ -19,9 +19,9 @@ TRACE = """File "/home/me/net.py", line 12, in forward
 
 
 def test_a_frame_outside_of_torch_counts() -> None:
-    assert origin_of("a", TRACE) == ap.Origin("a", "/home/me/net.py:12")
+    assert origin_of("a", TRACE) == ap.graph.Origin("a", "/home/me/net.py:12")
     only_torch = TRACE.partition("\n")[2].partition("\n")[2]
-    assert origin_of(None, only_torch) == ap.Origin(
+    assert origin_of(None, only_torch) == ap.graph.Origin(
         None, "/usr/lib/python3.11/site-packages/torch/nn/modules/conv.py:548"
     )
     assert origin_of("", "no frame") is None
@@ -62,9 +62,9 @@ def test_metadata_of_onnx_nodes_reaches_the_report(tmp_path: Path) -> None:
     path.write_bytes(helper.make_model(graph, opset_imports=opset).SerializeToString())
     loaded = ap.load(path)
     origins = [node.origin for node in loaded.nodes]
-    assert origins == [None, ap.Origin("body.act", "/home/me/net.py:12")]
+    assert origins == [None, ap.graph.Origin("body.act", "/home/me/net.py:12")]
     assert [node.origin for node in loaded.copy().nodes] == origins
-    steps = ap.report_of(ap.plan(loaded, optimize="none"), loaded)["steps"]
+    steps = ap.report.report_of(ap.plan(loaded, optimize="none"), loaded)["steps"]
     assert [(step["layer"], step["source"]) for step in steps] == [
         ("plain", None),
         ("body.act", "/home/me/net.py:12"),
@@ -74,7 +74,7 @@ def test_metadata_of_onnx_nodes_reaches_the_report(tmp_path: Path) -> None:
 def test_metadata_of_exported_programs_is_doubted() -> None:
     stack = "L__self__,,Net;L__self__body,body,Block;L__self__body.act,body.act,torch.nn.ReLU"
     good = {"nn_module_stack": stack, "stack_trace": TRACE}
-    assert origin_of_document(good) == ap.Origin("body.act", "/home/me/net.py:12")
+    assert origin_of_document(good) == ap.graph.Origin("body.act", "/home/me/net.py:12")
     for bad in (None, 3, {}, {"nn_module_stack": 4, "stack_trace": []}, {"nn_module_stack": ";"}):
         assert origin_of_document(bad) is None
 

@@ -218,12 +218,12 @@ def test_files_and_reports_name_the_rule_and_the_bytes(
     plan = alone(graph)
     plan.save(tmp_path / "plan.json")
     document = json.loads((tmp_path / "plan.json").read_text())
-    jsonschema.validate(document, json.loads(ap.plan_schema()))
+    jsonschema.validate(document, json.loads(ap.planner.plan_schema()))
     assert document["options"]["optimize"] == ["overlap"]
     again = ap.Plan.load(tmp_path / "plan.json")
     again.check(graph)
     assert [share.rule for share in again.shares] == ["overlap"]
-    (why,) = ap.report_of(again, graph)["why"]
+    (why,) = ap.report.report_of(again, graph)["why"]
     assert why["rule"] == "overlap"
     assert why["bytes"] == 64 * 32 * 4
     # The last row is still needed when all but one are written: 63 differences of 64 bytes.

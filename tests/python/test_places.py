@@ -29,7 +29,9 @@ def branches() -> ap.Graph:
 
 def test_readers_of_one_memory_share_a_copy_and_results_are_equal():
     graph = branches()
-    placed = ap.place_nodes(graph, {"stem": "one", "b[01]": "two", "c[01]": "two", "sum": "one"})
+    placed = ap.classic.place_nodes(
+        graph, {"stem": "one", "b[01]": "two", "c[01]": "two", "sum": "one"}
+    )
     added = {node.name: node for node in placed.nodes[len(graph.nodes) :]}
     # One copy of `a` for four readers, and one for each result that goes back.
     assert sorted(added) == ["a.to.two", "c0.to.one", "c1.to.one"]
@@ -49,14 +51,14 @@ def test_readers_of_one_memory_share_a_copy_and_results_are_equal():
 
 
 def test_nodes_before_placed_ones_take_the_memory_of_their_readers():
-    placed = ap.place_nodes(branches(), {"sum": "two"})
+    placed = ap.classic.place_nodes(branches(), {"sum": "two"})
     assert {value.space for value in placed.values} == {"two"}
     assert len(placed.nodes) == len(branches().nodes)
 
 
 def test_a_graph_in_one_memory_is_the_same():
     graph = branches()
-    assert ap.place_nodes(graph, {"*": "arena"}).digest == graph.digest
+    assert ap.classic.place_nodes(graph, {"*": "arena"}).digest == graph.digest
 
 
 def test_states_are_changed_where_they_are():
@@ -67,8 +69,8 @@ def test_states_are_changed_where_they_are():
     (new,) = graph.node("Sub", [p, g], [("new", (16,), "float32")], name="sub", in_place=[(0, 0)])
     graph.write_back(new, p)
     with pytest.raises(InvalidOption, match="'sub' computes in 'two' and changes 'p'"):
-        ap.place_nodes(graph, {"forward": "one", "sub": "two"})
-    placed = ap.place_nodes(graph, {"forward": "one", "backward": "two", "sub": "one"})
+        ap.classic.place_nodes(graph, {"forward": "one", "sub": "two"})
+    placed = ap.classic.place_nodes(graph, {"forward": "one", "backward": "two", "sub": "one"})
     assert ap.plan(placed)["new"].offset == ap.plan(placed)["p"].offset
     with pytest.raises(InvalidOption, match="no node is called 'x\\*'"):
-        ap.place_nodes(graph, {"x*": "two"})
+        ap.classic.place_nodes(graph, {"x*": "two"})

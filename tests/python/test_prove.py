@@ -34,8 +34,8 @@ CORRUPTED = int(os.environ.get("ARENAPLAN_CORRUPTIONS", "16"))
 """Rewritten models that are corrupted; each in every way that there is."""
 
 
-def proof_of(old: Sketch, new: Sketch) -> ap.Proof:
-    return ap.prove(old.file(), new.file())
+def proof_of(old: Sketch, new: Sketch) -> ap.tflite.Proof:
+    return ap.tflite.prove(old.file(), new.file())
 
 
 def without_plan(sketch: Sketch) -> Sketch:
@@ -56,7 +56,7 @@ def test_strips_by_hand_are_proven(seed: int) -> None:
     assert sum(proof.rules.values()) == len(new.operators)
     assert proof.plan is not None
     assert proof.plan.planned == sum(offset >= 0 for offset in new.plan or ())
-    jsonschema.validate(json.loads(proof.to_json()), json.loads(ap.proof_schema()))
+    jsonschema.validate(json.loads(proof.to_json()), json.loads(ap.tflite.proof_schema()))
 
 
 def test_the_strips_use_every_rule_and_form() -> None:
@@ -258,7 +258,7 @@ def test_every_corruption_is_refused() -> None:
                 continue
             differs = change in corruptions.LIES or not corruptions.computes_the_same(old, wrong)
             try:
-                ap.prove(original, wrong.file())
+                ap.tflite.prove(original, wrong.file())
             except (ProofError, PlanError):
                 counted[change.__name__] += differs
             else:
@@ -484,13 +484,13 @@ def test_a_move_between_encodings_is_refused() -> None:
 def test_a_proof_is_checked_against_both_files() -> None:
     old, new = strips(1)
     text = proof_of(old, new).to_json()
-    ap.check_proof(text, old.file(), new.file())
+    ap.tflite.check_proof(text, old.file(), new.file())
     other = new.copy()
     other.plan = None
     with pytest.raises(ProofStale, match="the rewritten has SHA-256"):
-        ap.check_proof(text, old.file(), other.file())
+        ap.tflite.check_proof(text, old.file(), other.file())
     with pytest.raises(ProofStale, match="the original has SHA-256"):
-        ap.check_proof(text, new.file(), new.file())
+        ap.tflite.check_proof(text, new.file(), new.file())
 
 
 def test_a_proof_that_says_other_things_is_stale() -> None:
@@ -513,7 +513,7 @@ def test_a_proof_that_says_other_things_is_stale() -> None:
             at[key] = at[key] + 1 if isinstance(at[key], int) else f"{at[key]}'"
             break
         with pytest.raises(ProofStale, match="does not fit"):
-            ap.check_proof(json.dumps(document), old.file(), new.file())
+            ap.tflite.check_proof(json.dumps(document), old.file(), new.file())
 
 
 def test_a_file_that_is_no_proof_is_refused() -> None:
@@ -521,17 +521,17 @@ def test_a_file_that_is_no_proof_is_refused() -> None:
     files = old.file(), new.file()
     for text in ("", "{", "[]", '{"format": "arenaplan"}', "[" * 100_000):
         with pytest.raises(ProofCorrupt):
-            ap.check_proof(text, *files)
+            ap.tflite.check_proof(text, *files)
     with pytest.raises(ProofVersion):
-        ap.check_proof('{"format": "arenaplan-proof", "version": 2}', *files)
+        ap.tflite.check_proof('{"format": "arenaplan-proof", "version": 2}', *files)
     with pytest.raises(ProofStale):
-        ap.check_proof('{"format": "arenaplan-proof", "version": 1}', *files)
+        ap.tflite.check_proof('{"format": "arenaplan-proof", "version": 1}', *files)
 
 
 def test_the_published_schema_is_the_one_in_the_repository() -> None:
     path = Path(__file__).parents[2] / "schema" / "proof.schema.json"
-    assert path.read_text() == ap.proof_schema()
-    jsonschema.Draft202012Validator.check_schema(json.loads(ap.proof_schema()))
+    assert path.read_text() == ap.tflite.proof_schema()
+    jsonschema.Draft202012Validator.check_schema(json.loads(ap.tflite.proof_schema()))
 
 
 def test_options_of_an_unknown_form_need_the_bytes_of_the_original() -> None:
@@ -541,12 +541,12 @@ def test_options_of_an_unknown_form_need_the_bytes_of_the_original() -> None:
     old.outputs = [x]
     old.operators[0].kind, old.operators[0].options = 127, {0: ("i", 3)}
     file = old.file()
-    assert ap.prove(file, file).rules == {"same": 1}
+    assert ap.tflite.prove(file, file).rules == {"same": 1}
     other = old.copy()
     other.metadata = dict(old.metadata)
     other.tensors[x].name = "y"
     with pytest.raises(UnsupportedModel, match="RELU"):
-        ap.prove(file, other.file())
+        ap.tflite.prove(file, other.file())
 
 
 def test_sizes_that_no_file_justifies_are_refused_at_once() -> None:
@@ -575,7 +575,7 @@ def test_damaged_files_give_errors_of_their_own() -> None:
         for _ in range(draw.randint(1, 4)):
             data[draw.randrange(8, len(data))] = draw.randrange(256)
         try:
-            ap.prove(original, bytes(data))
+            ap.tflite.prove(original, bytes(data))
         except ap.PlannerError:
             continue
 

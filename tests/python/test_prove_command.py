@@ -149,7 +149,7 @@ def test_outputs_are_compared_bit_by_bit(monkeypatch: pytest.MonkeyPatch, wrong:
     files = old.file(), new.file()
     models = {files[0]: Fake(old, wrong=False), files[1]: Fake(new, wrong)}
     monkeypatch.setattr(differential, "_makers", lambda _: iter([("fake", models.__getitem__)]))
-    proof = ap.prove(*files)
+    proof = ap.tflite.prove(*files)
     if wrong:
         with pytest.raises(VerificationError, match=r"fake: output 0 .* for input 0"):
             differential.compared(*files, proof, ["tflm"], inputs=4)
@@ -164,7 +164,7 @@ def test_strips_by_hand_run_in_tensorflow_lite_micro(seed: int) -> None:
     pytest.importorskip("tflite_micro")
     old, new = strips(seed)
     files = old.file(), new.file()
-    (found,) = differential.compared(*files, ap.prove(*files), ["tflm"], inputs=6)
+    (found,) = differential.compared(*files, ap.tflite.prove(*files), ["tflm"], inputs=6)
     assert found.status == "equal"
     assert found.distinct > 1
 
@@ -176,7 +176,7 @@ def test_results_over_their_images_are_right_in_tensorflow_lite_micro(seed: int)
     assert new.plan is not None
     new.plan[0], new.plan[new.outputs[0]] = distance + -distance % 16, 0
     files = old.file(), new.file()
-    (found,) = differential.compared(*files, ap.prove(*files), ["tflm"], inputs=6)
+    (found,) = differential.compared(*files, ap.tflite.prove(*files), ["tflm"], inputs=6)
     assert found.status == "equal"
 
 
@@ -185,7 +185,7 @@ def test_strips_by_hand_run_in_litert_and_hold_the_parts_that_are_proven(seed: i
     pytest.importorskip("ai_edge_litert.interpreter")
     old, new = strips(seed)
     files = old.file(), new.file()
-    runs = differential.compared(*files, ap.prove(*files), ["litert"], inputs=4)
+    runs = differential.compared(*files, ap.tflite.prove(*files), ["litert"], inputs=4)
     assert [found.status for found in runs] == ["equal"] * 3
     assert runs[0].tensors > len(new.operators) // 2
 
@@ -194,5 +194,5 @@ def test_models_are_proven_rewrites_of_themselves(shared: Path) -> None:
     paths = sorted((shared / "models" / "tflite").glob("*.tflite"))
     assert paths
     for path in paths:
-        proof = ap.prove(path, path)
+        proof = ap.tflite.prove(path, path)
         assert set(proof.rules) <= {"same", "move"}

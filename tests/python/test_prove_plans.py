@@ -173,10 +173,10 @@ def test_results_at_the_address_of_an_operand(
     content = struct.pack(f"<3i{len(offsets)}i", 1, 1, len(offsets), *offsets)
     file = with_metadata(parse(data), METADATA_NAME, content)
     if is_right:
-        plan = ap.prove(data, file).plan
+        plan = ap.tflite.prove(data, file).plan
         assert plan is not None
         assert [tuple(pair) for pair in plan.in_place] == [(0, 0, 1)]
         assert plan.kernels == "known"
     else:
         with pytest.raises(PlanOverlap, match="with computed bytes, over"):
-            ap.prove(data, file)
+            ap.tflite.prove(data, file)

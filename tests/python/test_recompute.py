@@ -260,7 +260,7 @@ def test_the_command_copies_values(tmp_path: Path, capsys: pytest.CaptureFixture
     assert document["copied"]
     assert [space["name"] for space in document["spaces"]] == ["arena", "host"]
     assert json.loads(out.read_text())["recomputed"]["schedule"] == document["schedule"]
-    schema = json.loads(ap.plan_schema())
+    schema = json.loads(ap.planner.plan_schema())
     jsonschema.validate(json.loads(out.read_text()), schema)
     assert main(["check", str(path), str(out)]) == 0
     capsys.readouterr()

@@ -22,20 +22,20 @@ SVG = "{http://www.w3.org/2000/svg}"
 def valid(report: dict[str, Any]) -> dict[str, Any]:
     """Return a report after it went through JSON and its schema."""
     again: dict[str, Any] = json.loads(json.dumps(report))
-    jsonschema.validate(again, json.loads(ap.report_schema()))
+    jsonschema.validate(again, json.loads(ap.report.report_schema()))
     return again
 
 
 @pytest.fixture(scope="module")
 def report() -> dict[str, Any]:
     graph = residual()
-    return valid(ap.report_of(planned(graph, workspace="auto"), graph))
+    return valid(ap.report.report_of(planned(graph, workspace="auto"), graph))
 
 
 def test_the_published_schema_is_the_one_in_the_repository() -> None:
     path = Path(__file__).parents[2] / "schema" / "report.schema.json"
-    assert path.read_text() == ap.report_schema()
-    jsonschema.Draft202012Validator.check_schema(json.loads(ap.report_schema()))
+    assert path.read_text() == ap.report.report_schema()
+    jsonschema.Draft202012Validator.check_schema(json.loads(ap.report.report_schema()))
 
 
 def test_a_report_says_where_each_value_is_and_why_it_lives(report: dict[str, Any]) -> None:
@@ -79,14 +79,14 @@ def test_a_layer_is_known_by_the_name_of_a_tensor() -> None:
     x = graph.input("x", (64,))
     (y,) = graph.node("CONV", [x], [("net/conv_1/BiasAdd;net/x", (64,), "float32")], name="CONV_0")
     graph.output(y)
-    (step,) = ap.report_of(planned(graph), graph)["steps"]
+    (step,) = ap.report.report_of(planned(graph), graph)["steps"]
     assert step["layer"] == "net/conv_1"
 
 
 def test_values_held_after_their_last_use_say_why() -> None:
     graph = residual()
     graph.output(graph.find("c").index)
-    report = valid(ap.report_of(planned(graph, inputs="keep"), graph))
+    report = valid(ap.report.report_of(planned(graph, inputs="keep"), graph))
     held = {value["name"]: value["held"] for value in report["values"]}
     assert held == dict.fromkeys("abde") | {"x": "input kept", "c": "output", "total": "state"}
 
@@ -95,7 +95,7 @@ def test_values_held_after_their_last_use_say_why() -> None:
 def test_curves_are_those_of_a_count_byte_by_byte(seed: int) -> None:
     graph = chain(40, seed)
     plan = planned(graph, alignment=1)
-    (curve,) = ap.report_of(plan, graph)["curves"]
+    (curve,) = ap.report.report_of(plan, graph)["curves"]
     for step in range(len(plan.steps)):
         live = {
             byte // 64
@@ -123,7 +123,7 @@ def test_tops_of_spans_that_cover_each_other() -> None:
 def test_a_plan_file_alone_has_a_report() -> None:
     graph = residual()
     plan = ap.Plan.from_json(planned(graph).to_json().encode())
-    report, full = valid(ap.report_of(plan)), ap.report_of(plan, graph)
+    report, full = valid(ap.report.report_of(plan)), ap.report.report_of(plan, graph)
     assert report["curves"] == full["curves"]
     assert report["why"] == full["why"]
     places = [(value["name"], value["offset"], value["live"]) for value in full["values"]]
@@ -139,7 +139,7 @@ def test_a_report_has_every_memory_and_the_buffers_of_the_caller() -> None:
         ({"inputs": "caller"}, ["arena"], ["caller:x"]),
     ):
         plan = planned(graph, **options)
-        report = valid(ap.report_of(plan, graph))
+        report = valid(ap.report.report_of(plan, graph))
         assert [space["name"] for space in report["spaces"]] == arenas + buffers
         assert [space["name"] for space in report["spaces"] if space["caller"]] == buffers
         assert [curve["space"] for curve in report["curves"]] == arenas
@@ -151,13 +151,13 @@ def test_the_plan_of_another_graph_is_refused() -> None:
     plan = planned(residual())
     for graph in (chain(5), chain(7), ap.Graph()):
         with pytest.raises(errors.PlanMismatch):
-            ap.report_of(plan, graph)
+            ap.report.report_of(plan, graph)
 
 
 def test_a_report_has_the_worth_of_techniques_and_a_timetable() -> None:
     graph = chain(12)
     plan = planned(graph, workers=2)
-    report = valid(ap.report_of(plan, graph, ap.explain(graph)))
+    report = valid(ap.report.report_of(plan, graph, ap.explain(graph)))
     assert report["techniques"]["levels"]["order"] <= report["techniques"]["without"]
     assert report["timetable"]["workers"] == 2
 
@@ -166,25 +166,27 @@ def test_equal_plans_give_equal_pictures() -> None:
     texts = []
     for _ in range(2):
         graph = residual()
-        report = ap.report_of(planned(graph), graph)
-        texts.append((ap.map_page([report]), ap.map_svg(report), ap.map_trace(report)))
+        report = ap.report.report_of(planned(graph), graph)
+        texts.append(
+            (ap.report.map_page([report]), ap.report.map_svg(report), ap.report.map_trace(report))
+        )
     assert texts[0] == texts[1]
 
 
 def test_an_empty_graph_has_pictures() -> None:
     graph = ap.Graph("empty")
-    report = valid(ap.report_of(planned(graph), graph))
+    report = valid(ap.report.report_of(planned(graph), graph))
     assert report["peak_step"] is None
-    ET.fromstring(ap.map_svg(report))
-    assert json.loads(ap.map_trace(report))["traceEvents"]
-    assert ap.map_page([report])
+    ET.fromstring(ap.report.map_svg(report))
+    assert json.loads(ap.report.map_trace(report))["traceEvents"]
+    assert ap.report.map_page([report])
 
 
 # -- drawings and traces ---------------------------------------------------------------
 
 
 def test_the_drawing_has_a_rectangle_per_value_in_its_place(report: dict[str, Any]) -> None:
-    root = ET.fromstring(ap.map_svg(report))
+    root = ET.fromstring(ap.report.map_svg(report))
     boxes = {}
     for box in root.iter(f"{SVG}rect"):
         title = box.find(f"{SVG}title")
@@ -212,7 +214,7 @@ def test_names_of_results_in_place_do_not_lie_on_each_other() -> None:
         assert made is not None
         last = made
     graph.output(last)
-    root = ET.fromstring(ap.map_svg(ap.report_of(ap.plan(graph), graph)))
+    root = ET.fromstring(ap.report.map_svg(ap.report.report_of(ap.plan(graph), graph)))
     texts = [text for text in root.iter(f"{SVG}text") if text.get("pointer-events") == "none"]
     chain = sorted(float(text.attrib["x"]) for text in texts if "resul" in str(text.text))
     assert len(chain) == 12
@@ -226,13 +228,13 @@ def test_names_of_results_in_place_do_not_lie_on_each_other() -> None:
 
 def test_a_large_drawing_says_what_it_leaves_out() -> None:
     graph = chain(50)
-    drawing = ap.map_svg(ap.report_of(planned(graph), graph), most=10)
+    drawing = ap.report.map_svg(ap.report.report_of(planned(graph), graph), most=10)
     assert "40 small values are not drawn" in drawing
     assert drawing.count("<rect ") == 12
 
 
 def test_a_trace_has_steps_values_and_counters(report: dict[str, Any]) -> None:
-    events = json.loads(ap.map_trace(report))["traceEvents"]
+    events = json.loads(ap.report.map_trace(report))["traceEvents"]
     slices = [event for event in events if event["ph"] == "X"]
     names = {row["name"] for row in (*report["values"], *report["workspaces"])}
     assert {event["name"] for event in slices if event["pid"] == 2} == names
@@ -255,7 +257,9 @@ def test_a_trace_follows_the_timetable() -> None:
     plan = ap.plan(graph, workers=2, costs=[7, 7, 3])
     slices = [
         event
-        for event in json.loads(ap.map_trace(ap.report_of(plan, graph)))["traceEvents"]
+        for event in json.loads(ap.report.map_trace(ap.report.report_of(plan, graph)))[
+            "traceEvents"
+        ]
         if event["ph"] == "X" and event["pid"] == 1
     ]
     assert [(e["tid"], e["ts"], e["dur"]) for e in slices] == [(0, 0, 7), (1, 0, 7), (0, 7, 3)]
@@ -266,16 +270,16 @@ def test_names_are_never_markup() -> None:
     x = graph.input(HOSTILE, (64,))
     (y,) = graph.node("</title>" + HOSTILE, [x], [("/*CONTENT*/", (64,), "float32")], name=HOSTILE)
     graph.output(y)
-    report = ap.report_of(planned(graph), graph)
-    page = ap.map_page([report])
+    report = ap.report.report_of(planned(graph), graph)
+    page = ap.report.map_page([report])
     assert page.lower().count("<script") == page.lower().count("</script>") == 2
     for text in ("onerror", "owned", "</script><"):
         assert text not in page.replace("&lt;/script&gt;", "").partition("<body>")[2]
     assert page.partition("<style>")[0].count("<script") == 0
-    root = ET.fromstring(ap.map_svg(report))
+    root = ET.fromstring(ap.report.map_svg(report))
     assert [element.tag for element in root.iter(f"{SVG}script")] == []
     assert any(HOSTILE[:30] in (title.text or "") for title in root.iter(f"{SVG}title"))
-    assert json.loads(ap.map_trace(report))
+    assert json.loads(ap.report.map_trace(report))
 
 
 # -- the command -----------------------------------------------------------------------
@@ -364,7 +368,7 @@ def test_a_plan_is_plotted() -> None:
     matplotlib.use("agg")
     graph = residual()
     plan = planned(graph)
-    axes = ap.plot(plan, graph)
+    axes = ap.report.plot(plan, graph)
     assert len(axes.collections[0].get_paths()) == len(plan) + len(plan.workspaces)
     assert "residual" in axes.get_title()
 
@@ -374,7 +378,7 @@ def test_two_plans_are_compared_by_name() -> None:
     found = ap.diff(before, after)
     assert {change.kind for change in found.changes} <= {"moved", "rescheduled"}
     assert [space.name for space in found.grew] == ["arena"]
-    assert isinstance(found, ap.Diff)
+    assert isinstance(found, ap.planner.Diff)
 
 
 def test_the_curve_of_a_training_step_is_data_and_a_drawing(tmp_path: Path) -> None:
@@ -390,16 +394,16 @@ def test_the_curve_of_a_training_step_is_data_and_a_drawing(tmp_path: Path) -> N
         (last,) = graph.node("Back", read, spec, in_place=[(0, 0)], pure=True, cost=1)
     graph.output(last)
     plan, curve = ap.plan(graph), ap.recompute_curve(graph)
-    plain = valid(ap.report_of(plan, graph))
-    report = valid(ap.report_of(plan, graph, curve=curve))
+    plain = valid(ap.report.report_of(plan, graph))
+    report = valid(ap.report.report_of(plan, graph, curve=curve))
     assert plain["recompute"] is None
     assert [it["arena_bytes"] for it in report["recompute"]["points"]] == [5120, 4096]
-    drawing = ET.fromstring(ap.map_svg(report))
+    drawing = ET.fromstring(ap.report.map_svg(report))
     marks = drawing.findall(f"{SVG}circle")
     assert len(marks) == len(curve.points)
     assert "12.50% extra work" in "".join(marks[1].itertext())
-    assert not ET.fromstring(ap.map_svg(plain)).findall(f"{SVG}circle")
-    assert "12.50% extra work" in ap.map_page([report])
+    assert not ET.fromstring(ap.report.map_svg(plain)).findall(f"{SVG}circle")
+    assert "12.50% extra work" in ap.report.map_page([report])
     path, out = tmp_path / "chain.graph.json", tmp_path / "map.html"
     graph.save(path)
     assert main(["map", str(path), "--curve", "-o", str(out)]) == 0

@@ -17,9 +17,9 @@ from arenaplan.deploy.export import EXPORTERS
 
 RESULTS: list[tuple[type, dict[str, Any]]] = [
     (ap.Live, {"start": 1, "end": 4}),
-    (ap.Placement, {"space": 0, "offset": 64, "bytes": 10, "live": ap.Live(0, 2)}),
+    (ap.planner.Placement, {"space": 0, "offset": 64, "bytes": 10, "live": ap.Live(0, 2)}),
     (
-        ap.PlacedWorkspace,
+        ap.planner.PlacedWorkspace,
         {
             "node": 3,
             "slot": 1,
@@ -31,7 +31,7 @@ RESULTS: list[tuple[type, dict[str, Any]]] = [
         },
     ),
     (
-        ap.PlannedSpace,
+        ap.planner.PlannedSpace,
         {
             "name": "it's \n sram",
             "arena_bytes": 2**63,
@@ -42,16 +42,16 @@ RESULTS: list[tuple[type, dict[str, Any]]] = [
             "cost": 3,
         },
     ),
-    (ap.CallerBuffer, {"value": 4, "name": "y", "bytes": 12}),
-    (ap.Share, {"node": 1, "rule": "view", "source": 2, "result": 3}),
-    (ap.MoveCost, {"cost": 9, "lower_bound": 8}),
-    (ap.Estimate, {"seconds": 0.5, "fastest_seconds": 0.25}),
-    (ap.StepOperands, {"inputs": [0, None], "outputs": [1]}),
-    (ap.Level, {"technique": "views", "bytes": 4}),
-    (ap.Block, {"bytes": 40, "space": "arena"}),
-    (ap.Assign, {"direct": True, "state": 0, "source": 1, "result": 2}),
-    (ap.IncrementalPlacement, {"persistent": False, "offset": 0, "bytes": 16}),
-    (ap.ArenaBytes, {"temporary": 100, "persistent": 20}),
+    (ap.planner.CallerBuffer, {"value": 4, "name": "y", "bytes": 12}),
+    (ap.planner.Share, {"node": 1, "rule": "view", "source": 2, "result": 3}),
+    (ap.planner.MoveCost, {"cost": 9, "lower_bound": 8}),
+    (ap.planner.Estimate, {"seconds": 0.5, "fastest_seconds": 0.25}),
+    (ap.run.StepOperands, {"inputs": [0, None], "outputs": [1]}),
+    (ap.planner.Level, {"technique": "views", "bytes": 4}),
+    (ap.classic.Block, {"bytes": 40, "space": "arena"}),
+    (ap.classic.Assign, {"direct": True, "state": 0, "source": 1, "result": 2}),
+    (ap.classic.IncrementalPlacement, {"persistent": False, "offset": 0, "bytes": 16}),
+    (ap.classic.ArenaBytes, {"temporary": 100, "persistent": 20}),
 ]
 
 
@@ -179,10 +179,10 @@ def test_shares_name_the_values_and_the_rule() -> None:
     plan = ap.plan(graph, target="ideal", optimize="views,in-place")
     index = {value.name: value.index for value in graph.values}
     assert plan.shares == [
-        ap.Share(1, "in-place", index["y"], index["z"]),
-        ap.Share(2, "view", index["z"], index["v"]),
+        ap.planner.Share(1, "in-place", index["y"], index["z"]),
+        ap.planner.Share(2, "view", index["z"], index["v"]),
     ]
-    assert plan.step_operands(0) == ap.StepOperands([index["x"], index["w"]], [index["y"]])
+    assert plan.step_operands(0) == ap.run.StepOperands([index["x"], index["w"]], [index["y"]])
     with pytest.raises(errors.UndefinedValue, match="no node 3"):
         plan.step_operands(3)
 

@@ -81,7 +81,7 @@ def test_sessions_count_against_the_cap() -> None:
         with pytest.raises(errors.PoolBusy, match="a session of model 'sum' needs 4,096 bytes"):
             server.session("sum", timeout=0.01)
         assert second.run(full(SIZE))["y"][0] == 2, "one run fits beside all sessions"
-        made: list[ap.Session] = []
+        made: list[ap.run.Session] = []
         waiting = started(lambda: made.append(server.session("sum")))
         while not server.statistics().waiting:
             pass

@@ -25,7 +25,7 @@ def chain(name: str, *sizes: int, state: int = 0) -> ap.Graph:
     return graph
 
 
-def spans(shared: ap.SharedPlan, index: int) -> list[tuple[int, int]]:
+def spans(shared: ap.planner.SharedPlan, index: int) -> list[tuple[int, int]]:
     base, plan = shared.bases[index], shared.plans[index]
     places = [place for place in plan.placements if place is not None]
     return [(base + place.offset, base + place.offset + place.bytes) for place in places]

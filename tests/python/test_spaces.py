@@ -117,7 +117,7 @@ def test_pins_go_by_pattern_and_a_pattern_that_fits_nothing_is_refused() -> None
     spaces = [Space("fast"), Space("slow")]
     plan = ap.plan(graph, spaces=spaces, pins={"v[12]": "slow", "v2": "fast"}, target="ideal")
     assert places(graph, plan) == {"v0": "fast", "v1": "slow", "v2": "fast", "v3": "fast"}
-    assert plan.move_cost == ap.MoveCost(cost=128, lower_bound=128)
+    assert plan.move_cost == ap.planner.MoveCost(cost=128, lower_bound=128)
     (value,) = ap.spilled(graph, plan)
     assert (value.name, value.space, value.size, value.moved, value.cost) == (
         "v1",

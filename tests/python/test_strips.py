@@ -318,7 +318,7 @@ def corrupted(strips: ap.Strips, chosen: random.Random) -> ap.Strips:
     if kind == "pair" and pairs:
         at = chosen.randrange(len(pairs))
         others = [line.value for line in buffers] + [pair.value for pair in pairs]
-        pairs[at] = ap.RowsInPlace(pairs[at].value, chosen.choice(others))
+        pairs[at] = ap.planner.RowsInPlace(pairs[at].value, chosen.choice(others))
     elif kind == "drop" and buffers:
         del buffers[chosen.randrange(len(buffers))]
     elif buffers:

@@ -12,7 +12,8 @@ import flat
 from arenaplan.base import errors
 from arenaplan.cli import main
 from arenaplan.deploy.export.c import shim_of
-from arenaplan.deploy.export.tflm import embed, own_arena, plan_in_best_order, plan_tflm
+from arenaplan.deploy.export.tflm import embed, plan_in_best_order, plan_tflm
+from arenaplan.tflite.files import own_arena
 from arenaplan.tflite.reader.tflite_model import parse
 from arenaplan.tflite.reader.timeline import timeline_of
 from arenaplan.tflite.runtime import Build, total

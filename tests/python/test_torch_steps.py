@@ -351,7 +351,7 @@ def test_hidden_writes_are_refused() -> None:
 
     args = (torch.randn(4, 3), torch.zeros(3), torch.ones(3))
     with pytest.raises(errors.UnsupportedOp, match=r"native_batch_norm.*functionalize"):
-        ap.from_joint_graph(make_fx(step, tracing_mode="fake")(*args))
+        ap.formats.from_joint_graph(make_fx(step, tracing_mode="fake")(*args))
     graph = ap.from_train_step(step, args)
     assert sorted(states_of(graph)) == ["arg1_1", "arg2_1"]
 

@@ -88,7 +88,7 @@ def test_of_equal_bytes_the_fastest_plan_is_taken() -> None:
     graph = perceptron(rows=128, layers=3)
     plan = ap.plan(graph, max_slowdown=1e9)
     for left_out in SLOW:
-        names = [name for name in ap.techniques() if name != left_out]
+        names = [name for name in ap.planner.techniques() if name != left_out]
         other = ap.plan(graph, optimize=names, max_slowdown=1e9)
         if other.arena_bytes == plan.arena_bytes:
             assert seconds(graph, plan) <= seconds(graph, other) * (1 + 1e-9)
@@ -200,7 +200,7 @@ class Machine:
     ) -> backend.Scratch:
         every = ([node.index] for node in graph.nodes)
         chosen = every if steps is None else steps
-        return {nodes[-1]: ((ap.Choice(64 * len(nodes), 1.0),),) for nodes in chosen}
+        return {nodes[-1]: ((ap.graph.Choice(64 * len(nodes), 1.0),),) for nodes in chosen}
 
     def staging(self, graph: ap.Graph, steps: Iterable[Sequence[int]]) -> backend.Scratch:
         return self.workspaces(graph, steps)
@@ -223,7 +223,7 @@ class Machine:
 @pytest.fixture
 def machine() -> Iterator[ap.Target]:
     backend.register("machine", Machine)
-    yield ap.Target("machine", ap.techniques())
+    yield ap.Target("machine", ap.planner.techniques())
     backend._BACKENDS.pop("machine")
 
 
@@ -288,7 +288,7 @@ def test_explain_tells_bytes_and_time_of_every_technique(
     assert main(["explain", str(model), "--json"]) == 0
     timed = json.loads(capsys.readouterr().out)["timed"]
     assert timed["backend"] == "numpy"
-    assert set(timed["levels"]) == set(timed["switched"]) == set(ap.techniques())
+    assert set(timed["levels"]) == set(timed["switched"]) == set(ap.planner.techniques())
     assert timed["levels"]["streaming"]["seconds"] > timed["levels"]["order"]["seconds"]
     points = [(point["bytes"], point["seconds"]) for point in timed["found"]]
     assert len(points) > 1

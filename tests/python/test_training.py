@@ -18,6 +18,7 @@ from arenaplan.run.numpy.groups import Unit
 from arenaplan.run.numpy.numpy_backend import missing_workspaces
 from arenaplan.run.numpy.signatures import byte_size, dtype_of
 from arenaplan.run.numpy.steps import aligned_bytes, array_at, own_workspaces, prepare, run_all
+from arenaplan.train import operators
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "training" / "digits.py"
 STEPS = 100
@@ -27,7 +28,7 @@ def mlp(batch: int = 32) -> tuple[ap.Graph, int]:
     """Two layers, and dropout between them."""
     rng = np.random.default_rng(1)
     graph = ap.Graph("mlp")
-    op = graph.op
+    op = operators(graph)
     x, t = graph.input("x", (batch, 12)), graph.input("t", (batch,), "int64")
     w1 = graph.parameter("w1", rng.standard_normal((12, 24), np.float32) * np.float32(0.3))
     b1 = graph.parameter("b1", np.zeros(24, np.float32))
@@ -41,7 +42,7 @@ def cnn(batch: int = 8) -> tuple[ap.Graph, int]:
     """Convolutions, batch normalization with running statistics, a residual, and pools."""
     rng = np.random.default_rng(2)
     graph = ap.Graph("cnn")
-    op = graph.op
+    op = operators(graph)
     x, t = graph.input("x", (batch, 1, 8, 8)), graph.input("t", (batch,), "int64")
 
     def weights(name: str, *shape: int) -> int:
@@ -73,7 +74,7 @@ def deep(batch: int = 64) -> tuple[ap.Graph, int]:
     """A chain of layers with dropout."""
     rng = np.random.default_rng(5)
     graph = ap.Graph("deep")
-    op = graph.op
+    op = operators(graph)
     h, t = graph.input("x", (batch, 8)), graph.input("t", (batch,), "int64")
     for layer in range(12):
         w = graph.parameter(f"w{layer}", rng.standard_normal((8, 8), np.float32) / np.float32(2))
@@ -81,14 +82,14 @@ def deep(batch: int = 64) -> tuple[ap.Graph, int]:
     return graph, op.SoftmaxCrossEntropyLoss(h, t, name="loss")
 
 
-def trained(make: Callable[[], tuple[ap.Graph, int]], optimizer: str) -> ap.TrainingGraph:
+def trained(make: Callable[[], tuple[ap.Graph, int]], optimizer: str) -> ap.train.TrainingGraph:
     graph, loss = make()
     skipped = {"running mean", "running var"}
     states = [v.index for v in graph.values if v.kind == "state" and v.name not in skipped]
-    train = ap.gradient(graph, of=loss, wrt=states)
+    train = ap.train.gradient(graph, of=loss, wrt=states)
     if optimizer == "adam":
-        return ap.adam(train, lr=0.01)
-    return ap.sgd(train, lr=0.05, momentum=0.9, nesterov=optimizer == "nesterov")
+        return ap.train.adam(train, lr=0.01)
+    return ap.train.sgd(train, lr=0.05, momentum=0.9, nesterov=optimizer == "nesterov")
 
 
 def batches(graph: ap.Graph, count: int) -> Iterator[dict[str, np.ndarray]]:
@@ -101,7 +102,7 @@ def batches(graph: ap.Graph, count: int) -> Iterator[dict[str, np.ndarray]]:
         yield {"x": x, "t": label.astype(np.int64)}
 
 
-def plain_losses(train: ap.TrainingGraph, count: int) -> list[float]:
+def plain_losses(train: ap.train.TrainingGraph, count: int) -> list[float]:
     """Train with every value in an array of its own, node by node, without a plan."""
     graph = train.graph
     arrays = {}
@@ -139,7 +140,7 @@ def test_losses_of_a_planned_training_are_those_of_a_plain_one_bit_for_bit(
     train = trained(make, optimizer)
     expected = plain_losses(train, STEPS)
     for options in ({}, {"optimize": "none"}):
-        with ap.Trainer(train, **options) as trainer:
+        with ap.train.Trainer(train, **options) as trainer:
             reports = trainer.fit(batches(train.graph, STEPS), progress=False)
         assert [report.losses["loss"] for report in reports] == expected
     assert np.mean(expected[-20:]) < 0.9 * np.mean(expected[:20])
@@ -152,10 +153,10 @@ def test_a_recomputed_training_is_equal_bit_for_bit(
     """Dropout drops the same elements again; updates wait for nodes that run again."""
     train = trained(make, "adam")
     given = list(batches(train.graph, 12))
-    with ap.Trainer(train) as trainer:
+    with ap.train.Trainer(train) as trainer:
         expected = [trainer.step(batch)["loss"] for batch in given]
         plain = trainer.plan.arena_bytes
-    with ap.Trainer(train, recompute=most) as trainer:
+    with ap.train.Trainer(train, recompute=most) as trainer:
         assert len(trainer.graph.nodes) > len(train.graph.nodes)
         assert trainer.plan.arena_bytes <= (plain - 1 if isinstance(most, str) else most)
         found = [trainer.step(batch, verify=k == 1)["loss"] for k, batch in enumerate(given)]
@@ -166,9 +167,9 @@ def test_a_paged_training_is_equal_bit_for_bit() -> None:
     """A budget of the fast memory includes the scratch memory of kernels."""
     train = trained(cnn, "adam")
     given = list(batches(train.graph, 6))
-    with ap.Trainer(train) as trainer:
+    with ap.train.Trainer(train) as trainer:
         expected = [trainer.step(batch)["loss"] for batch in given]
-    with ap.Trainer(train, recompute=78_000, page_to=ap.Space("host", cost=1)) as trainer:
+    with ap.train.Trainer(train, recompute=78_000, page_to=ap.Space("host", cost=1)) as trainer:
         plan = trainer.plan
         assert plan.spaces[0].arena_bytes <= 78_000
         assert plan.workspaces
@@ -178,22 +179,24 @@ def test_a_paged_training_is_equal_bit_for_bit() -> None:
     assert found == expected
 
 
-def mixed(dtype: int) -> ap.TrainingGraph:
+def mixed(dtype: int) -> ap.train.TrainingGraph:
     """Return a classifier whose layers compute in one type, and whose parameters hold float32."""
     rng = np.random.default_rng(3)
     graph = ap.Graph("mixed")
     x, t = graph.input("x", (64, 32)), graph.input("t", (64,), "int64")
-    parameters, h = [], graph.op.Cast(x, to=dtype)
+    parameters, h = [], operators(graph).Cast(x, to=dtype)
     for layer, (inner, outer) in enumerate([(32, 64), (64, 64), (64, 64), (64, 8)]):
         initial = rng.standard_normal((inner, outer), np.float32) / np.float32(np.sqrt(inner))
         w = graph.parameter(f"w{layer}", initial)
         b = graph.parameter(f"b{layer}", np.zeros(outer, np.float32))
         parameters += [w, b]
-        h = graph.op.Gemm(h, graph.op.Cast(w, to=dtype), graph.op.Cast(b, to=dtype))
-        h = graph.op.Relu(h) if layer < 3 else h
-    scores = graph.op.Cast(h, to=TensorProto.FLOAT)
-    loss = graph.op.SoftmaxCrossEntropyLoss(scores, t, name="loss")
-    return ap.adam(ap.gradient(graph, of=loss, wrt=parameters), lr=3e-3)
+        h = operators(graph).Gemm(
+            h, operators(graph).Cast(w, to=dtype), operators(graph).Cast(b, to=dtype)
+        )
+        h = operators(graph).Relu(h) if layer < 3 else h
+    scores = operators(graph).Cast(h, to=TensorProto.FLOAT)
+    loss = operators(graph).SoftmaxCrossEntropyLoss(scores, t, name="loss")
+    return ap.train.adam(ap.train.gradient(graph, of=loss, wrt=parameters), lr=3e-3)
 
 
 def test_a_network_trains_in_half_precision_with_parameters_in_single() -> None:
@@ -213,7 +216,7 @@ def test_a_network_trains_in_half_precision_with_parameters_in_single() -> None:
         train = mixed(dtype)
         states = [value for value in train.graph.values if value.kind == "state"]
         assert {value.dtype for value in states} == {"float32", "int64"}
-        with ap.Trainer(train, seed=1, **options) as trainer:
+        with ap.train.Trainer(train, seed=1, **options) as trainer:
             losses[key] = [float(trainer.step(batch(step))["loss"]) for step in range(40)]
             sizes[key] = trainer.plan.arena_bytes
     assert losses["half"] == losses["recomputed"]
@@ -226,13 +229,13 @@ def test_a_network_trains_in_half_precision_with_parameters_in_single() -> None:
 
 def test_an_arena_that_no_schedule_fits_is_refused_with_the_smallest() -> None:
     with pytest.raises(RecomputeExceeded, match=r"has 1000 bytes, .* the smallest one has \d+"):
-        ap.Trainer(trained(mlp, "adam"), recompute=1000)
+        ap.train.Trainer(trained(mlp, "adam"), recompute=1000)
 
 
 @pytest.mark.parametrize("make", [mlp, cnn])
 def test_every_step_of_a_training_is_verified(make: Callable[[], tuple[ap.Graph, int]]) -> None:
     train = trained(make, "nesterov")
-    with ap.Trainer(train) as trainer:
+    with ap.train.Trainer(train) as trainer:
         for batch in batches(train.graph, 3):
             trainer.step(batch, verify=True)
         assert trainer.steps == 3
@@ -250,14 +253,14 @@ def test_a_training_that_continues_from_a_checkpoint_computes_the_same_bits(tmp_
     pytest.importorskip("safetensors")
     train = trained(mlp, "adam")
     given = list(batches(train.graph, 10))
-    with ap.Trainer(train, seed=5) as trainer:
+    with ap.train.Trainer(train, seed=5) as trainer:
         whole = [trainer.step(batch)["loss"] for batch in given]
         last = trainer.states()
     path = tmp_path / "half.safetensors"
-    with ap.Trainer(train, seed=5) as trainer:
+    with ap.train.Trainer(train, seed=5) as trainer:
         first = [trainer.step(batch)["loss"] for batch in given[:5]]
         trainer.save(path)
-    with ap.Trainer(train, seed=5) as trainer:
+    with ap.train.Trainer(train, seed=5) as trainer:
         trainer.load(path)
         assert trainer.steps == 5
         second = [trainer.step(batch)["loss"] for batch in given[5:]]
@@ -271,7 +274,7 @@ def test_a_training_that_continues_from_a_checkpoint_computes_the_same_bits(tmp_
 def test_a_file_that_is_no_checkpoint_changes_nothing(tmp_path: Path) -> None:
     safetensors = pytest.importorskip("safetensors.numpy")
     path = tmp_path / "other.safetensors"
-    with ap.Trainer(trained(mlp, "adam")) as trainer:
+    with ap.train.Trainer(trained(mlp, "adam")) as trainer:
         before = trainer.states()
         path.write_bytes(b"nothing")
         with pytest.raises(ModelCorrupt, match="is no checkpoint"):
@@ -280,7 +283,7 @@ def test_a_file_that_is_no_checkpoint_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(ModelCorrupt, match="is no checkpoint"):
             trainer.load(path)
         trainer.save(path)
-        with ap.Trainer(trained(cnn, "adam")) as other, pytest.raises(InputMismatch):
+        with ap.train.Trainer(trained(cnn, "adam")) as other, pytest.raises(InputMismatch):
             other.load(path)
         after = trainer.states()
     assert all(np.array_equal(before[name], after[name]) for name in before)
@@ -288,7 +291,7 @@ def test_a_file_that_is_no_checkpoint_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_callback_ends_a_training(capsys: pytest.CaptureFixture[str]) -> None:
     train = trained(mlp, "sgd")
-    with ap.Trainer(train) as trainer:
+    with ap.train.Trainer(train) as trainer:
         reports = trainer.fit(
             batches(train.graph, 50), on_step=lambda report: report.step < 4, progress=True
         )
@@ -300,16 +303,16 @@ def test_bad_trainings_are_refused() -> None:
     graph, loss = mlp()
     w1, x = graph.find("w1").index, graph.find("x").index
     with pytest.raises(InvalidOption, match="no updates"):
-        ap.Trainer(ap.gradient(graph, of=loss, wrt=[w1]))
+        ap.train.Trainer(ap.train.gradient(graph, of=loss, wrt=[w1]))
     with pytest.raises(InvalidOption, match="'x' is no state"):
-        ap.sgd(ap.gradient(graph, of=loss, wrt=[x]))
+        ap.train.sgd(ap.train.gradient(graph, of=loss, wrt=[x]))
     with pytest.raises(InvalidOption, match="already"):
-        ap.adam(ap.sgd(ap.gradient(graph, of=loss, wrt=[w1])))
+        ap.train.adam(ap.train.sgd(ap.train.gradient(graph, of=loss, wrt=[w1])))
     with pytest.raises(InvalidOption, match="listed twice"):
-        ap.sgd(ap.gradient(graph, of=loss, wrt=[w1, w1]))
-    train = ap.sgd(ap.gradient(graph, of=loss, wrt=[w1]))
+        ap.train.sgd(ap.train.gradient(graph, of=loss, wrt=[w1, w1]))
+    train = ap.train.sgd(ap.train.gradient(graph, of=loss, wrt=[w1]))
     with pytest.raises(InvalidOption, match="the plan that is given"):
-        ap.Trainer(train, ap.plan(train.graph, target="numpy"), optimize="none")
+        ap.train.Trainer(train, ap.plan(train.graph, target="numpy"), optimize="none")
 
 
 def reference_update(optimizer: str, w: Any, g: Any, kept: dict[str, Any], step: int) -> Any:
@@ -334,16 +337,16 @@ def test_updates_are_those_of_the_papers(optimizer: str) -> None:
     start = np.random.default_rng(4).standard_normal(5000)
     graph = ap.Graph()
     w = graph.parameter("w", start)
-    loss = graph.op.ReduceSum(graph.op.Mul(graph.op.Sin(w), w), keepdims=0)
-    train = ap.gradient(graph, of=loss, wrt=[w])
+    loss = operators(graph).ReduceSum(operators(graph).Mul(operators(graph).Sin(w), w), keepdims=0)
+    train = ap.train.gradient(graph, of=loss, wrt=[w])
     if optimizer in ("sgd", "momentum", "nesterov"):
         momentum = 0.0 if optimizer == "sgd" else 0.9
-        ap.sgd(train, lr=0.1, momentum=momentum, nesterov=optimizer == "nesterov")
+        ap.train.sgd(train, lr=0.1, momentum=momentum, nesterov=optimizer == "nesterov")
     else:
         decay = 0.0 if optimizer == "adam" else 0.01
-        ap.adam(train, lr=0.1, weight_decay=decay, decoupled=optimizer == "adamw")
+        ap.train.adam(train, lr=0.1, weight_decay=decay, decoupled=optimizer == "adamw")
     expected, kept = start.copy(), {}
-    with ap.Trainer(train) as trainer:
+    with ap.train.Trainer(train) as trainer:
         for step in range(1, 6):
             trainer.step({})
             g = np.cos(expected) * expected + np.sin(expected)
@@ -354,9 +357,9 @@ def test_updates_are_those_of_the_papers(optimizer: str) -> None:
 def test_a_rate_may_be_an_input() -> None:
     graph = ap.Graph()
     w, rate = graph.parameter("w", np.ones(3, np.float32)), graph.input("rate", ())
-    loss = graph.op.ReduceSum(w, keepdims=0)
-    train = ap.sgd(ap.gradient(graph, of=loss, wrt=[w]), lr=rate)
-    with ap.Trainer(train) as trainer:
+    loss = operators(graph).ReduceSum(w, keepdims=0)
+    train = ap.train.sgd(ap.train.gradient(graph, of=loss, wrt=[w]), lr=rate)
+    with ap.train.Trainer(train) as trainer:
         trainer.step({"rate": np.float32(0.5)})
         trainer.step({"rate": np.float32(0.25)})
         assert trainer.states()["w"].tolist() == [0.25, 0.25, 0.25]
@@ -367,12 +370,12 @@ def test_an_update_waits_for_all_readers_of_the_parameter() -> None:
     graph = ap.Graph()
     w = graph.parameter("w", np.full(2, 3.0))
     new, old = (graph.parameter(name, np.zeros(2)) for name in ("new", "old"))
-    loss = graph.op.ReduceSumSquare(w, keepdims=0)
-    train = ap.sgd(ap.gradient(graph, of=loss, wrt=[w]), lr=0.25)
-    op = train.graph.op
+    loss = operators(graph).ReduceSumSquare(w, keepdims=0)
+    train = ap.train.sgd(ap.train.gradient(graph, of=loss, wrt=[w]), lr=0.25)
+    op = operators(train.graph)
     for average, source in ((new, train.updated[w]), (old, w)):
         op.Assign(average, op.Mul(op.Add(average, source), np.float64(0.5)))
-    with ap.Trainer(train) as trainer:
+    with ap.train.Trainer(train) as trainer:
         for _ in range(2):
             trainer.step({}, verify=True)
         states = trainer.states()

@@ -88,7 +88,7 @@ def real(path: Path, **options: object) -> int:
 
 
 def rows_of(path: Path, **options: object) -> dict[tuple[str, str], int]:
-    found = ap.what_if(path, by="node", top=100, **options)  # type: ignore[arg-type]
+    found = ap.report.what_if(path, by="node", top=100, **options)  # type: ignore[arg-type]
     assert found.plan.arena_bytes == real(path, **options)
     return {(row.subject, row.change): row.arena_bytes for row in found.rows}
 
@@ -127,7 +127,7 @@ def test_half_the_batch_is_imported_again(tmp_path: Path) -> None:
     found = rows_of(network(tmp_path / "now.onnx", batch=4))
     size = found["the model", "half the batch"]
     assert size == real(network(tmp_path / "other.onnx", batch=2))
-    by = {row.change: row.by for row in ap.what_if(tmp_path / "now.onnx").rows}
+    by = {row.change: row.by for row in ap.report.what_if(tmp_path / "now.onnx").rows}
     assert by["half the batch"] == "import"
     assert by["float16 instead of float32"] == "graph"
 
@@ -136,7 +136,7 @@ def test_a_symbolic_dimension_is_halved(tmp_path: Path) -> None:
     from test_cli import model
 
     path = model(tmp_path / "symbolic.onnx", batch="batch")
-    found = ap.what_if(path, bind={"batch": 64})
+    found = ap.report.what_if(path, bind={"batch": 64})
     rows = {row.change: row.arena_bytes for row in found.rows}
     expected = ap.plan(ap.load(path, bind={"batch": 32}), workspace="none").arena_bytes
     assert rows["batch=32 in place of 64"] == expected
@@ -144,7 +144,7 @@ def test_a_symbolic_dimension_is_halved(tmp_path: Path) -> None:
 
 def test_smaller_elements_are_smaller_everywhere(tmp_path: Path) -> None:
     path = network(tmp_path / "now.onnx")
-    found = ap.what_if(path, optimize="none")
+    found = ap.report.what_if(path, optimize="none")
     (half,) = (row for row in found.rows if row.change == "float16 instead of float32")
     assert half.arena_bytes * 2 == found.plan.arena_bytes
 
@@ -154,7 +154,7 @@ def test_values_outside_are_never_changed(tmp_path: Path) -> None:
     x = graph.input("x", (1, 8, 32, 32))
     (y,) = graph.node("Conv", [x], [("y", (1, 8, 32, 32), "float32")], name="only")
     graph.output(y)
-    found = ap.what_if(graph, by="node")
+    found = ap.report.what_if(graph, by="node")
     assert [row.subject for row in found.rows] == ["the model"]
     assert [why for _, why in found.skipped] == [
         "'y' is an input, a result or a state of the model"
@@ -167,7 +167,7 @@ def test_an_operator_of_unknown_meaning_is_an_end_with_a_reason() -> None:
     (a,) = graph.node("Conv", [x], [("a", (1, 64, 32, 32), "float32")], name="wide")
     (b,) = graph.node("Riddle", [a], [("b", (1, 8, 32, 32), "float32")], name="what")
     graph.output(b)
-    found = ap.what_if(graph, by="node")
+    found = ap.report.what_if(graph, by="node")
     assert [row.subject for row in found.rows] == ["the model"]
     assert dict(found.skipped)["wide: half the channels"] == "Riddle 'what' is not known"
 
@@ -175,7 +175,7 @@ def test_an_operator_of_unknown_meaning_is_an_end_with_a_reason() -> None:
 def test_tensors_of_the_runtime_change_with_those_of_the_model(tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(flat.write(flat.fragmented()))
-    found = ap.what_if(path, top=5)
+    found = ap.report.what_if(path, top=5)
     assert found.plan.target.name == "tflm"
     assert found.plan.arena_bytes == ap.plan(ap.load(path)).arena_bytes
     assert all(0 < row.saved < 1 for row in found.rows)
@@ -183,11 +183,11 @@ def test_tensors_of_the_runtime_change_with_those_of_the_model(tmp_path: Path) -
 
 def test_a_search_ends_with_the_changes_so_far(tmp_path: Path) -> None:
     path = network(tmp_path / "now.onnx")
-    assert ap.what_if(path, time_limit=0).rows == ()
+    assert ap.report.what_if(path, time_limit=0).rows == ()
     with pytest.raises(InvalidOption):
-        ap.what_if(path, top=0)
+        ap.report.what_if(path, top=0)
     with pytest.raises(InvalidOption):
-        ap.what_if(path, spaces="a=1M,b=1M")
+        ap.report.what_if(path, spaces="a=1M,b=1M")
 
 
 def test_the_command_lists_what_saves_most(

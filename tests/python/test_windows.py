@@ -17,12 +17,14 @@ class PlacedPlan:
     def __init__(self, plan: ap.Plan, offsets: dict[int, int], arena_bytes: int) -> None:
         self._plan = plan
         self.arena_bytes = arena_bytes
-        self.spaces = [ap.PlannedSpace("arena", arena_bytes, arena_bytes, "feasible", 64, None, 1)]
+        self.spaces = [
+            ap.planner.PlannedSpace("arena", arena_bytes, arena_bytes, "feasible", 64, None, 1)
+        ]
         self.placements = list(plan.placements)
         for index, offset in offsets.items():
             place = plan.placements[index]
             assert place is not None
-            self.placements[index] = ap.Placement(0, offset, place.bytes, place.live)
+            self.placements[index] = ap.planner.Placement(0, offset, place.bytes, place.live)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._plan, name)

@@ -61,7 +61,7 @@ def test_plans_for_workers_have_a_timetable() -> None:
     assert again.timetable == table
     assert pickle.loads(pickle.dumps(table)) == table
     again.check(graph)
-    jsonschema.validate(json.loads(four.to_json()), json.loads(ap.plan_schema()))
+    jsonschema.validate(json.loads(four.to_json()), json.loads(ap.planner.plan_schema()))
 
 
 @pytest.mark.parametrize("workers", [0, -1, 1 << 32])
@@ -83,15 +83,15 @@ def test_hazards_are_checked() -> None:
     assert [edge for step in range(hazards.steps) for edge in hazards.of(step)] == hazards.edges
     plan.check_hazards(graph, hazards)
     text = hazards.to_json()
-    assert ap.Hazards.from_json(text.encode()) == hazards
+    assert ap.planner.Hazards.from_json(text.encode()) == hazards
     assert pickle.loads(pickle.dumps(hazards)) == hazards
-    jsonschema.validate(json.loads(text), json.loads(ap.hazards_schema()))
+    jsonschema.validate(json.loads(text), json.loads(ap.planner.hazards_schema()))
     assert json.loads(text)["edges"][0] == {"after": 1, "before": 0, "kind": hazards.edges[0].kind}
     for index in range(len(hazards)):
         mutant = json.loads(text)
         del mutant["edges"][index]
         with pytest.raises(HazardMismatch):
-            plan.check_hazards(graph, ap.Hazards.from_json(json.dumps(mutant).encode()))
+            plan.check_hazards(graph, ap.planner.Hazards.from_json(json.dumps(mutant).encode()))
     costs = [1] * hazards.steps
     assert hazards.timetable(costs, 1).span == hazards.steps
     assert hazards.critical_path(costs) <= hazards.steps

@@ -19,6 +19,7 @@ import numpy as np
 
 import arenaplan as ap
 from arenaplan.graph import Graph
+from arenaplan.run.numpy import supported_ops
 from tflm_operators import Case, Operand, cases, model_of
 
 EXPECTED = Path(__file__).with_name("tflite_outputs.json")
@@ -43,7 +44,7 @@ _WHOLE = frozenset(
 
 def run_cases() -> Iterator[Case]:
     """Yield the cases whose operator the executor runs."""
-    known = set(ap.executor.supported_ops("tflite"))
+    known = set(supported_ops("tflite"))
     for case in cases():
         if case.custom is None and case.name in known and case.title not in _REFUSED:
             yield case

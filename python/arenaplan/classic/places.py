@@ -60,7 +60,7 @@ def place_nodes(
     >>> (b,) = graph.node("Neg", [a], [("b", (64,), "float32")], name="second")
     >>> (c,) = graph.node("Add", [a, b], [("c", (64,), "float32")], name="third")
     >>> graph.output(c)
-    >>> placed = ap.place_nodes(graph, {"first": "arena", "second": "gpu1"})
+    >>> placed = ap.classic.place_nodes(graph, {"first": "arena", "second": "gpu1"})
     >>> [node.name for node in placed.nodes[3:]]
     ['a.to.gpu1', 'b.to.arena']
     >>> plan = ap.plan(placed)

@@ -89,7 +89,7 @@ def share_storage(
     >>> for name in "abc":
     ...     (last,) = graph.node("Conv", [last], [(name, (10,), "float32")])
     >>> graph.output(last)
-    >>> plan = ap.share_storage(graph)
+    >>> plan = ap.classic.share_storage(graph)
     >>> plan.storage_ids, plan.allocated_bytes
     ([-1, 0, 1, 0], 80)
     """
@@ -145,7 +145,7 @@ def color_nodes(graph: Graph, num_temp: int) -> Coloring:
     >>> (a,) = graph.node("Op", [], [("a", (1,), "float32")])
     >>> _ = graph.node("Op", [a], [("b", (1,), "float32")])
     >>> _ = graph.node("Op", [a], [("c", (1,), "float32")])
-    >>> coloring = ap.color_nodes(graph, 2)
+    >>> coloring = ap.classic.color_nodes(graph, 2)
     >>> coloring, coloring.rest
     (Coloring(colors=[0, 1, 0], count=2), 1)
     """
@@ -181,8 +181,8 @@ def fuse(graph: Graph, kinds: Iterable[FusionKind] = ("elementwise", "anchors"))
     >>> (s,) = graph.node("Add", [x, y], [("s", (10,), "float32")], flows=[(0, 10, (0, 1))])
     >>> (e,) = graph.node("Exp", [s], [("e", (10,), "float32")], flows=[(0, 10, (0,))])
     >>> graph.output(e)
-    >>> groups = ap.fuse(graph)
-    >>> groups, ap.share_storage(graph, groups=groups).storage_ids
+    >>> groups = ap.classic.fuse(graph)
+    >>> groups, ap.classic.share_storage(graph, groups=groups).storage_ids
     ([[0, 1]], [-1, -1, -1, 0])
     """
     return _core.fuse(graph.core, list(kinds))
@@ -224,7 +224,7 @@ def find_assigns(graph: Graph, elementwise: Iterable[int] | None = None) -> dict
     ...     ignores=[0],
     ...     mutates=[0],
     ... )
-    >>> ap.find_assigns(graph)
+    >>> ap.classic.find_assigns(graph)
     {1: Assign(direct=True, state=0, source=1, result=2)}
     """
     found = _core.find_assigns(graph.core, _listed(elementwise))
@@ -264,7 +264,7 @@ def order_mutations(graph: Graph, elementwise: Iterable[int] | None = None) -> G
     >>> w, x = graph.state("w", (4,)), graph.input("x", (4,))
     >>> (old,) = graph.node("Copy", [w], [("old", (4,), "float32")])
     >>> _ = graph.node("Write", [w, x], [("new", (4,), "float32")], mutates=[0])
-    >>> ap.order_mutations(graph).nodes[1].after
+    >>> ap.classic.order_mutations(graph).nodes[1].after
     (0,)
     """
     return graph.with_after(_core.order_mutations(graph.core, _listed(elementwise)))

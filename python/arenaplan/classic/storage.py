@@ -83,9 +83,9 @@ class StoragePool:
 
     Examples
     --------
-    >>> import arenaplan as ap
-    >>> pool = ap.StoragePool(
-    ...     [ap.StorageEntry("a", (2, 3), "float32", 0), ap.StorageEntry("b", (4,), "int8", 0)]
+    >>> from arenaplan.classic import StorageEntry, StoragePool
+    >>> pool = StoragePool(
+    ...     [StorageEntry("a", (2, 3), "float32", 0), StorageEntry("b", (4,), "int8", 0)]
     ... )
     >>> pool.nbytes, pool["a"].shape
     (24, (2, 3))
@@ -202,7 +202,7 @@ class StoragePool:
         >>> x = graph.input("x", (4,))
         >>> (y,) = graph.node("Relu", [x], [("y", (4,), "float32")])
         >>> graph.output(y)
-        >>> pool = ap.StoragePool.from_plan(graph, ap.share_storage(graph))
+        >>> pool = ap.classic.StoragePool.from_plan(graph, ap.classic.share_storage(graph))
         >>> [node["inputs"] for node in json.loads(pool.to_json())["nodes"]]
         [[], [[0, 0, 0]]]
         """
@@ -336,7 +336,7 @@ def runtime_json(graph: Graph, plan: StoragePlan) -> str:
     >>> x = graph.input("x", (4,))
     >>> (y,) = graph.node("Sum", [x], [("y", (1,), "float32")], attributes={"axis": (0,)})
     >>> graph.output(y)
-    >>> document = json.loads(ap.runtime_json(graph, ap.share_storage(graph)))
+    >>> document = json.loads(ap.classic.runtime_json(graph, ap.classic.share_storage(graph)))
     >>> attributes = document["nodes"][1]["attrs"]
     >>> attributes["func_name"], attributes["axis"]
     ('Sum', '(0,)')

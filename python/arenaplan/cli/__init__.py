@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from arenaplan import _start
+from arenaplan.base import start as _start
 from arenaplan.base.close import did_you_mean
 from arenaplan.base.errors import (
     CapacityExceeded,

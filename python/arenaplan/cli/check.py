@@ -65,7 +65,7 @@ def execute(options: argparse.Namespace) -> None:
     verdict = plan.check(graph)
     hazards = None
     if options.hazards is not None:
-        hazards = arenaplan.Hazards.from_json(read_plan(options.hazards))
+        hazards = arenaplan.planner.Hazards.from_json(read_plan(options.hazards))
         plan.check_hazards(graph, hazards)
     if options.json:
         print_json(
@@ -195,7 +195,7 @@ def _check_proof(options: argparse.Namespace) -> None:
 def _check_shared(options: argparse.Namespace, others: list[Path], text: bytes) -> None:
     """Check the plans of several models that share an arena."""
     graphs = [load_model(options), *(load_model(options, read_model(path)) for path in others)]
-    shared = arenaplan.SharedPlan.from_json(text)
+    shared = arenaplan.planner.SharedPlan.from_json(text)
     verdict = shared.check(graphs)
     if options.json:
         proofs = {"lower_bound": verdict.lower_bound, "status": verdict.status}

@@ -16,9 +16,10 @@ from arenaplan.graph.graph import Graph
 from arenaplan.report import report_of
 
 if TYPE_CHECKING:
-    from arenaplan import Explanation, WhatIfs
+    from arenaplan.planner import Explanation
     from arenaplan.planner.planning import TimedExplanation
     from arenaplan.planner.tradeoff import Point
+    from arenaplan.report import WhatIfs
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -33,7 +34,7 @@ def execute(options: argparse.Namespace) -> None:
         explanation = arenaplan.explain(graph, chosen, time_limit=limit, on_progress=watch)
         changes = None
         if options.top is not None or options.by is not None:
-            changes = arenaplan.what_if(
+            changes = arenaplan.report.what_if(
                 options.model,
                 chosen,
                 bind=dict(options.bind),

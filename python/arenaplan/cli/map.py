@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import arenaplan
-from arenaplan import Plan, SharedPlan
+from arenaplan import Plan
 from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.files import is_stream, read_model, read_plan, write_result
 from arenaplan.cli.models import load_model, plan_options, planned, tell_flow
@@ -20,6 +20,7 @@ from arenaplan.cli.watch import watching
 from arenaplan.formats.json_document import format_or_none, is_model
 from arenaplan.graph.graph import Graph
 from arenaplan.graph.model import Model, flat_sizes
+from arenaplan.planner import SharedPlan
 from arenaplan.planner.changes import Diff, diff
 from arenaplan.report import map_page, map_svg, map_trace, report_of
 

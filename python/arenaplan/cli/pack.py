@@ -15,7 +15,7 @@ from arenaplan.planner.packing import check_limits, describe
 from arenaplan.planner.spaces import ARENA, Space
 
 if TYPE_CHECKING:
-    from arenaplan import Packing
+    from arenaplan.planner import Packing
     from arenaplan.planner.packing import Described
 
 

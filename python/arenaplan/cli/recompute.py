@@ -16,7 +16,8 @@ from arenaplan.cli.watch import watching
 from arenaplan.graph.graph import Graph
 
 if TYPE_CHECKING:
-    from arenaplan import Plan, RecomputeCurve
+    from arenaplan import Plan
+    from arenaplan.planner import RecomputeCurve
 
 _MOST_LINES = 20
 

@@ -17,7 +17,8 @@ from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.run.dynamic.shapes import Size, sizes_text
 
 if TYPE_CHECKING:
-    from arenaplan import PlanFamily, SharedPlan
+    from arenaplan.planner import SharedPlan
+    from arenaplan.run import PlanFamily
 
 _LISTED = 64
 """Most shapes whose bytes are all listed, since each is planned for that."""
@@ -46,7 +47,7 @@ def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
                 options=chosen,
             )
         except CapacityExceeded as error:
-            if isinstance(error.family, arenaplan.PlanFamily):
+            if isinstance(error.family, arenaplan.run.PlanFamily):
                 report(error.family, as_json=options.json, watch=watch)
             raise
         for warning in family.warnings:

@@ -10,8 +10,9 @@ from arenaplan.base.errors import PlannerError
 from arenaplan.cli.models import build_of, is_tflite, model_word
 from arenaplan.cli.text import command, shown, size
 from arenaplan.deploy.export.operator_order import better_order, reordered
-from arenaplan.deploy.export.tflm import own_arena, plan_inside, plan_tflm
+from arenaplan.deploy.export.tflm import plan_inside, plan_tflm
 from arenaplan.planner.plan_options import keeps_order
+from arenaplan.tflite.files import own_arena
 from arenaplan.tflite.reader.tflite_model import Model, parse, read_bytes
 from arenaplan.tflite.reader.timeline import timeline_of
 from arenaplan.tflite.runtime.arena import ArenaTotal, total

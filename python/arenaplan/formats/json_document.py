@@ -55,8 +55,8 @@ def from_runtime_json(
     text : str or bytes
         The file.
     parameters : iterable of str
-        Names of the inputs that are weights, such as those of :func:`arenaplan.load_params`: they
-        are constants, and not in the arena.
+        Names of the inputs that are weights, such as those of
+        :func:`arenaplan.classic.load_params`: they are constants, and not in the arena.
     name : str
         Name of the model.
 
@@ -74,8 +74,8 @@ def from_runtime_json(
     >>> x, w = graph.input("x", (64,)), graph.constant("w", (64,))
     >>> (y,) = graph.node("Add", [x, w], [("y", (64,), "float32")])
     >>> graph.output(y)
-    >>> text = ap.StoragePool.from_plan(graph, ap.share_storage(graph)).to_json()
-    >>> again = ap.from_runtime_json(text, parameters=["w"])
+    >>> text = ap.classic.StoragePool.from_plan(graph, ap.classic.share_storage(graph)).to_json()
+    >>> again = ap.formats.from_runtime_json(text, parameters=["w"])
     >>> again.nodes[0].op, ap.plan(again).arena_bytes
     ('Add', 512)
     """

@@ -224,7 +224,7 @@ def from_joint_graph(
     --------
     >>> import arenaplan as ap
     >>> module = make_fx(step, tracing_mode="fake")(p, x)            # doctest: +SKIP
-    >>> ap.plan(ap.from_joint_graph(module, donate={0: 0}))          # doctest: +SKIP
+    >>> ap.plan(ap.formats.from_joint_graph(module, donate={0: 0}))          # doctest: +SKIP
     Plan('', 903360 bytes, optimal)
     """
     from arenaplan.formats.pt2 import graph_of_joint

@@ -8,22 +8,14 @@ import planning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from arenaplan.graph.scratch import SCRATCH, Scratch, Steps
 
 if TYPE_CHECKING:
-    import os
-
     from arenaplan._core import Plan, Strips
-    from arenaplan.graph.effects import Choice
     from arenaplan.graph.graph import Graph
-    from arenaplan.train.symbols import Operators
-
-Source: TypeAlias = "str | os.PathLike[str] | bytes"
-"""A model file, or the content of one."""
-
-Scratch: TypeAlias = "Mapping[int, Sequence[Sequence[Choice]]]"
-"""By node, the choices of size of each of its scratch buffers."""
 
 
 class Backend(Protocol):
@@ -147,50 +139,18 @@ def register(target: str, load: Callable[[], Backend]) -> None:
     load : callable
         Returns the backend; called whenever it is needed.
     """
+
+    def scratch_of(
+        graph: Graph, steps: Steps | None, staged: Steps, strips: Sequence[Strips]
+    ) -> tuple[Scratch, Scratch]:
+        backend = load()
+        return backend.workspaces(graph, steps, strips), backend.staging(graph, staged)
+
     _BACKENDS[target] = load
+    SCRATCH[target] = scratch_of
 
 
 def backend_of(target: str) -> Backend | None:
     """Return the backend of the target of this name; ``None`` if it has none."""
     load = _BACKENDS.get(target)
     return None if load is None else load()
-
-
-_READERS: list[Callable[[], Callable[[Source], Graph]]] = []
-
-
-def register_reader(load: Callable[[], Callable[[Source], Graph]]) -> None:
-    """
-    Say how executors read model files: they lie beside importers and import none.
-
-    Parameters
-    ----------
-    load : callable
-        Returns the function that reads a file; called whenever it is needed.
-    """
-    _READERS.append(load)
-
-
-def read_model(source: Source) -> Graph:
-    """Return the graph of a model file."""
-    return _READERS[-1]()(source)
-
-
-_COMPOSERS: list[Callable[[], Callable[[Graph], Operators]]] = []
-
-
-def register_composer(load: Callable[[], Callable[[Graph], Operators]]) -> None:
-    """
-    Say how graphs are composed of operators: graphs lie below the shapes of operators.
-
-    Parameters
-    ----------
-    load : callable
-        Returns the class of operators of a graph; called whenever it is needed.
-    """
-    _COMPOSERS.append(load)
-
-
-def composer(graph: Graph) -> Operators:
-    """Return the operators that append nodes to a graph."""
-    return _COMPOSERS[-1]()(graph)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
 from arenaplan import _core
 from arenaplan.base.errors import InvalidOption
 from arenaplan.base.limits import take_node
-from arenaplan.graph.backend import composer
 from arenaplan.graph.effects import (
     NO_EFFECTS,
     Choice,
@@ -24,10 +23,6 @@ from arenaplan.graph.effects import (
     Window,
 )
 from arenaplan.graph.values import ConstantData, Node, Value, ValueKind, ValueSpec, checked_shape
-
-if TYPE_CHECKING:
-    from arenaplan.graph.graph import Graph
-    from arenaplan.train.symbols import Operators
 
 _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
@@ -54,7 +49,8 @@ class GraphBuilder:
         self._core: _core.Graph | None = None
         self._is_tied = False
         self._pins: dict[int, int] = {}
-        self._op: Operators | None = None
+        self.composed: object | None = None
+        """What :func:`arenaplan.train.operators` remembers of the graph: names, constants."""
 
     def input(
         self,
@@ -136,26 +132,6 @@ class GraphBuilder:
     ) -> int:
         """Declare a value that some node will produce, and return its index."""
         return self._declare(name, shape, dtype, "activation", alignment, space)
-
-    @property
-    def op(self) -> Operators:
-        """
-        Operators as functions that append nodes, with inferred shapes, types and effects.
-
-        See :class:`arenaplan.train.symbols.Operators`. Needs the package ``onnx``.
-
-        Examples
-        --------
-        >>> import arenaplan as ap
-        >>> graph = ap.Graph("two layers")
-        >>> x = graph.input("x", (1, 64))
-        >>> graph.output(graph.op.Neg(graph.op.Relu(x)))
-        >>> ap.plan(graph).arena_bytes
-        512
-        """
-        if self._op is None:
-            self._op = composer(cast("Graph", self))
-        return self._op
 
     def node(
         self,
@@ -274,7 +250,7 @@ class GraphBuilder:
         """Give a value another name."""
         self._change()
         self.values[value] = replace(self.values[value], name=name)
-        self._op = None  # It knows the names that are taken.
+        self.composed = None  # It knows the names that are taken.
 
     def output(self, value: int) -> None:
         """Declare that the caller receives ``value``."""

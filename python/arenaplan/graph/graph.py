@@ -24,7 +24,6 @@ from arenaplan.base.errors import (
     UndefinedValue,
     UnsupportedModel,
 )
-from arenaplan.graph.backend import Scratch, backend_of
 from arenaplan.graph.building import GraphBuilder
 from arenaplan.graph.effects import (
     NO_EFFECTS,
@@ -38,6 +37,7 @@ from arenaplan.graph.effects import (
     effects_of,
 )
 from arenaplan.graph.origin import Origin
+from arenaplan.graph.scratch import SCRATCH, Scratch
 from arenaplan.graph.values import ConstantData, Node, Quantized, Value, ValueKind, ValueSpec
 
 __all__ = [
@@ -397,15 +397,14 @@ class Graph(GraphBuilder):
             How steps run strip by strip, for those that do.
         """
         graph = self.for_target(target) if target in self._variants else self
-        backend = backend_of(target)
-        if workspace == "none" or backend is None:
+        scratch_of = SCRATCH.get(target)
+        if workspace == "none" or scratch_of is None:
             return graph.core
         graph.require_weights(target)
         named = set(overlapped)
         staged = [nodes for nodes in steps or () if nodes[-1] in named]
-        return graph.core.with_workspaces(
-            _rows(backend.workspaces(graph, steps, strips)), _rows(backend.staging(graph, staged))
-        )
+        workspaces, staging = scratch_of(graph, steps, staged, strips)
+        return graph.core.with_workspaces(_rows(workspaces), _rows(staging))
 
     def require_weights(self, target: str) -> None:
         """

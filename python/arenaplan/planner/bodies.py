@@ -25,7 +25,7 @@ from arenaplan.graph.effects import NO_EFFECTS, InPlace
 from arenaplan.planner.planning import plan as make_plan
 
 if TYPE_CHECKING:
-    from arenaplan import Plan
+    from arenaplan._core import Plan
 
 __all__ = ["DOMAIN", "EMIT", "TAKE", "Body", "Draft", "Emitted", "Slot", "finish", "inner_value"]
 

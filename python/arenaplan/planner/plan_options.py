@@ -239,7 +239,7 @@ def technique_names(optimize: str | Iterable[str], target: Target) -> list[str] 
 
     Examples
     --------
-    >>> technique_names("all,-order", Target.known("c"))
+    >>> technique_names("all,-order", Target.known("nodes"))
     ['views', 'in-place', 'elision']
     """
     names = optimize.split(",") if isinstance(optimize, str) else list(optimize)

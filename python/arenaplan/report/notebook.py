@@ -77,7 +77,7 @@ def plot(plan: Plan, graph: Graph | None = None, *, ax: Axes | None = None) -> A
     Examples
     --------
     >>> import arenaplan as ap
-    >>> ap.plot(ap.plan(ap.load("model.onnx"))).figure.savefig("map.pdf")  # doctest: +SKIP
+    >>> ap.report.plot(ap.plan(ap.load("model.onnx"))).figure.savefig("map.pdf")  # doctest: +SKIP
     """
     from matplotlib import pyplot
     from matplotlib.collections import PatchCollection

@@ -60,7 +60,7 @@ def map_page(
     >>> import arenaplan as ap
     >>> graph = ap.Graph("one")
     >>> graph.output(graph.input("x", (64,)))
-    >>> page = ap.map_page([ap.report_of(ap.plan(graph), graph)])
+    >>> page = ap.report.map_page([ap.report.report_of(ap.plan(graph), graph)])
     >>> page.startswith("<!doctype html>"), "</script><script>" in page
     (True, False)
     """

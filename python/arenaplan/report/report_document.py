@@ -57,7 +57,7 @@ def report_of(
     >>> x = graph.input("x", (64,))
     >>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")], name="c1")
     >>> graph.output(y)
-    >>> report = ap.report_of(ap.plan(graph), graph)
+    >>> report = ap.report.report_of(ap.plan(graph), graph)
     >>> [(value["name"], value["offset"], value["live"]) for value in report["values"]]
     [('x', 0, [0, 1]), ('y', 256, [0, 1])]
     >>> report["steps"][0]["op"], report["curves"][0]["live"]
@@ -77,7 +77,7 @@ def report_schema() -> str:
     --------
     >>> import json
     >>> import arenaplan as ap
-    >>> json.loads(ap.report_schema())["title"]
+    >>> json.loads(ap.report.report_schema())["title"]
     'arenaplan report, version 1'
     """
     return files(__package__).joinpath("report.schema.json").read_text("utf-8")

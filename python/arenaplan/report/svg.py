@@ -43,7 +43,7 @@ def map_svg(report: Mapping[str, Any], most: int | None = None) -> str:
     >>> import arenaplan as ap
     >>> graph = ap.Graph("one")
     >>> graph.output(graph.input("x <1>", (64,)))
-    >>> drawing = ap.map_svg(ap.report_of(ap.plan(graph), graph))
+    >>> drawing = ap.report.map_svg(ap.report.report_of(ap.plan(graph), graph))
     >>> drawing.startswith("<svg "), "x &lt;1&gt;" in drawing
     (True, True)
     """

@@ -32,7 +32,7 @@ def map_trace(report: Mapping[str, Any]) -> str:
     >>> x = graph.input("x", (64,))
     >>> (y,) = graph.node("Neg", [x], [("y", (64,), "float32")])
     >>> graph.output(y)
-    >>> trace = json.loads(ap.map_trace(ap.report_of(ap.plan(graph), graph)))
+    >>> trace = json.loads(ap.report.map_trace(ap.report.report_of(ap.plan(graph), graph)))
     >>> sorted({event["name"] for event in trace["traceEvents"] if event["ph"] == "X"})
     ['Neg Neg_0', 'x', 'y']
     """

@@ -21,13 +21,13 @@ from arenaplan.tflite.reader.tflite_model import Model, Source, parse, read_byte
 from arenaplan.tflite.reader.tflite_walk import Walk
 from arenaplan.tflite.reader.timeline import graph_of_timeline
 from arenaplan.tflite.runtime.aliases import aliased_timeline
-from arenaplan.tflite.runtime.arena import operator_costs, with_scratch
+from arenaplan.tflite.runtime.arena import ArenaTotal, operator_costs, total, with_scratch
 from arenaplan.tflite.runtime.build import KERNEL_SETS, REFERENCE, Build
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["graph_for_tflm", "load_tflite", "open_tflite"]
+__all__ = ["graph_for_tflm", "load_tflite", "open_tflite", "own_arena"]
 
 
 def load_tflite(source: Source, *, bind: Bind | None = None) -> Graph:
@@ -102,3 +102,8 @@ def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Gr
     graph = graph_of_timeline(timeline, name, boxes, offsets)
     graph.target = build.target
     return graph
+
+
+def own_arena(model: Model, build: Build = REFERENCE) -> ArenaTotal:
+    """Return the arena that a model needs as it is, with the plan that it brings along, if any."""
+    return total(model, read_offsets(model), build=build)

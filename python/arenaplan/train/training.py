@@ -47,8 +47,8 @@ class Trainer:
     Parameters
     ----------
     train : TrainingGraph
-        A graph with gradients and updates: see :func:`arenaplan.gradient`, :func:`arenaplan.sgd`
-        and :func:`arenaplan.adam`.
+        A graph with gradients and updates: see :func:`arenaplan.train.gradient`,
+        :func:`arenaplan.train.sgd` and :func:`arenaplan.train.adam`.
     plan : Plan, optional
         The plan of ``train.graph`` for the target ``"numpy"``; made here by ``options`` if left
         out.
@@ -78,11 +78,12 @@ class Trainer:
     >>> graph = ap.Graph("line")
     >>> x, t = graph.input("x", (4, 1)), graph.input("t", (4, 1))
     >>> w = graph.parameter("w", np.zeros((1, 1), np.float32))
-    >>> error = graph.op.Sub(graph.op.MatMul(x, w), t)
-    >>> loss = graph.op.ReduceMean(graph.op.Mul(error, error), keepdims=0, name="loss")
-    >>> train = ap.sgd(ap.gradient(graph, of=loss, wrt=[w]), lr=0.1)
+    >>> op = ap.train.operators(graph)
+    >>> error = op.Sub(op.MatMul(x, w), t)
+    >>> loss = op.ReduceMean(op.Mul(error, error), keepdims=0, name="loss")
+    >>> train = ap.train.sgd(ap.train.gradient(graph, of=loss, wrt=[w]), lr=0.1)
     >>> batch = np.array([[0], [1], [2], [3]], np.float32)
-    >>> with ap.Trainer(train) as trainer:
+    >>> with ap.train.Trainer(train) as trainer:
     ...     losses = [trainer.step({"x": batch, "t": 2 * batch})["loss"] for _ in range(20)]
     ...     print(round(losses[0], 2), losses[-1] < 1e-6, trainer.states()["w"].round(3))
     14.0 True [[2.]]
@@ -100,8 +101,8 @@ class Trainer:
     ) -> None:
         if not train.statistics:
             raise InvalidOption(
-                "the graph has no updates of its parameters: call arenaplan.sgd or arenaplan.adam "
-                "first"
+                "the graph has no updates of its parameters: call arenaplan.train.sgd or "
+                "arenaplan.train.adam first"
             )
         if plan is not None and (options or recompute is not None or page_to is not None):
             raise InvalidOption("options are those of the plan that is given")

@@ -30,11 +30,11 @@ from arenaplan.tflite.reader.tflite_model import Model, parse
 from arenaplan.tflite.reader.timeline import ALIGNMENT, Timeline, timeline_of
 from arenaplan.tflite.runtime.arena import (
     ArenaTotal,
-    OperatorCost,
     head_of,
     total,
     with_scratch,
 )
+from arenaplan.tflite.runtime.costs import OperatorCost
 from arenaplan.tflite.runtime.greedy import ONLINE
 from arenaplan.tflite.runtime.profile import OperatorProfile, Profile
 

@@ -304,11 +304,6 @@ def _refuse_accelerators(timeline: Timeline) -> None:
         )
 
 
-def own_arena(model: Model, build: Build = REFERENCE) -> ArenaTotal:
-    """Return the arena that a model needs as it is, with the plan that it brings along, if any."""
-    return total(model, read_offsets(model), build=build)
-
-
 def plan_in_best_order(
     model: Model, *, always: bool = False, build: Build = REFERENCE
 ) -> tuple[Model, TflmPlan]:

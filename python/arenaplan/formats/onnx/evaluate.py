@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from arenaplan.formats.onnx.folding import Arrays, Evaluate
-from arenaplan.formats.onnx.op import Op, Result
+from arenaplan.formats.onnx.node_facts import Result
+from arenaplan.formats.onnx.op import Arrays, Evaluate, Op
 from arenaplan.formats.onnx.rules.layout_rules import constant_value, pads, shape_range, slices
 from arenaplan.formats.onnx.rules.reduce_rules import reduced_axes
 from arenaplan.formats.onnx.tensors import StoredTensor, numpy_dtype

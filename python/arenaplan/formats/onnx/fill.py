@@ -17,8 +17,8 @@ import numpy as np
 from onnx import AttributeProto, NodeProto, TensorProto
 
 from arenaplan.base.errors import PlannerError
+from arenaplan.formats.onnx.budget import MAX_FOLDED
 from arenaplan.formats.onnx.external import Folder
-from arenaplan.formats.onnx.folding import MAX_FOLDED
 from arenaplan.formats.onnx.op import Operand, Scope
 from arenaplan.formats.onnx.tensors import StoredTensor
 from arenaplan.graph.ops import BITS, Shape

@@ -27,9 +27,9 @@ from arenaplan.base.errors import (
     UnsupportedSubgraph,
 )
 from arenaplan.base.quoting import listed, quoted
+from arenaplan.formats.onnx.budget import Budget
 from arenaplan.formats.onnx.external import Folder
 from arenaplan.formats.onnx.file import domain_name, read_versions
-from arenaplan.formats.onnx.folding import Budget
 from arenaplan.formats.onnx.node_order import label, ordered
 from arenaplan.formats.onnx.op import Op, Operand, Scope, resolved_attributes
 from arenaplan.formats.onnx.tensors import StoredTensor

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import TypeAlias
 
-from arenaplan.formats.onnx.op import Op, Operand, Result
+from arenaplan.formats.onnx.node_facts import Result
+from arenaplan.formats.onnx.op import Op, Operand
 
 Joined: TypeAlias = dict[tuple[int, int], tuple[list[int], Operand]]
 """By first operand and axis: the operands of the latest concatenation, and its result."""

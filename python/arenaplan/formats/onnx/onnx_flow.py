@@ -31,8 +31,9 @@ from arenaplan.formats.onnx.frames import (
     stored_operand,
     stored_tensors,
 )
+from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.onnx_work import are_pure, cost_of_bodies
-from arenaplan.formats.onnx.op import Absent, DataDependent, Items, Op, Operand, Result, Scope
+from arenaplan.formats.onnx.op import Absent, DataDependent, Items, Op, Operand, Scope
 from arenaplan.formats.onnx.sequences import refuse_items, settle, walk_body
 from arenaplan.formats.onnx.tensors import StoredTensor
 from arenaplan.formats.onnx.walk import SEQUENCES, Walk

@@ -27,9 +27,10 @@ from arenaplan.formats.onnx.evaluate import EVALUATORS
 from arenaplan.formats.onnx.external import Folder
 from arenaplan.formats.onnx.file import Source, read_model
 from arenaplan.formats.onnx.frames import Frame
+from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.node_order import captured, subgraphs
 from arenaplan.formats.onnx.onnx_flow import emit_flow
-from arenaplan.formats.onnx.op import Items, Op, Operand, Pending, Result, Scope
+from arenaplan.formats.onnx.op import Items, Op, Operand, Pending, Scope
 from arenaplan.formats.onnx.rules.schema_rules import infer
 from arenaplan.formats.onnx.tensors import StoredTensor
 from arenaplan.formats.onnx.walk import FLOWS, Walk

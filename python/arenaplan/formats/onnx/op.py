@@ -1,38 +1,50 @@
-"""Operators and operands, as the importer sees them before they are part of a graph."""
+"""
+Operators and operands, as the importer sees them before they are part of a graph.
+
+A constant may be computed from others. Folding an operator only records it. Its data is computed on
+demand: for the importer, for the few small constants that say shapes, or for an executor. So a
+model is planned without reading its weights, and a constant of any size costs nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from onnx import AttributeProto, TensorProto
 
-from arenaplan.base.errors import InvalidAttribute, InvalidOperand, OutOfMemory, PlannerError
+from arenaplan.base.errors import (
+    InternalError,
+    InvalidAttribute,
+    InvalidOperand,
+    OutOfMemory,
+    PlannerError,
+)
 from arenaplan.base.quoting import quoted
+from arenaplan.formats.onnx.budget import Budget
 from arenaplan.formats.onnx.external import Folder
-from arenaplan.formats.onnx.folding import Folded, compute, peek, quantized_source
-from arenaplan.formats.onnx.tensors import StoredTensor
-from arenaplan.graph.ops import Shape
+from arenaplan.formats.onnx.node_facts import Facts, Result
+from arenaplan.formats.onnx.tensors import StoredTensor, numpy_dtype
+from arenaplan.graph.ops import Shape, array_bytes
 from arenaplan.graph.origin import Origin
 from arenaplan.graph.values import Quantized
-
-if TYPE_CHECKING:
-    from arenaplan.formats.onnx.folding import Budget
-    from arenaplan.formats.onnx.remembered import Facts
 
 Source: TypeAlias = "np.ndarray | StoredTensor | Folded | None"
 Scope: TypeAlias = "MutableMapping[str, Operand | TensorProto | None]"
 """Meanings of names; a stored tensor is itself until it is used."""
-
-Result: TypeAlias = tuple[Shape, str]
-"""Shape and element type of an output."""
 
 # Looking these up in the class of a message is slow, and there are many attributes.
 _KINDS = AttributeProto.AttributeType.Value
 _UNDEFINED, _FLOAT, _INT, _STRING = map(_KINDS, ("UNDEFINED", "FLOAT", "INT", "STRING"))
 _TENSOR, _GRAPH, _FLOATS, _INTS = map(_KINDS, ("TENSOR", "GRAPH", "FLOATS", "INTS"))
 _STRINGS = _KINDS("STRINGS")
+
+Arrays: TypeAlias = "list[np.ndarray | None]"
+Evaluate: TypeAlias = "Callable[[Op, Arrays, Sequence[Result]], Sequence[np.ndarray]]"
+
+KEPT = 1 << 16
+"""Largest constant that is remembered once it is computed."""
 
 MAX_LIST = 4096
 """Most numbers that an operand which says a shape, axes or sizes can have."""
@@ -310,6 +322,121 @@ class Op:
         if len(set(result)) != len(result):
             raise self.error(InvalidAttribute, f"an axis is repeated in {tuple(axes)}")
         return result
+
+
+class Folded:
+    """A constant that an operator makes of other constants."""
+
+    __slots__ = ("evaluate", "op", "position", "results")
+
+    def __init__(
+        self, op: Op, evaluate: Evaluate, results: Sequence[Result], position: int
+    ) -> None:
+        self.op = op
+        self.evaluate = evaluate
+        self.results = results
+        self.position = position
+
+    def compute(self, arrays: Arrays) -> np.ndarray:
+        """Return the constant, given the operator's inputs."""
+        shape, dtype = self.results[self.position]
+        array = evaluate_now(self.op, self.evaluate, arrays, self.results)[self.position]
+        if array.shape != shape:
+            raise self.op.error(InternalError, f"folded to shape {array.shape} instead of {shape}")
+        return array.astype(numpy_dtype(dtype), copy=False)
+
+
+def evaluate_now(
+    op: Op, evaluate: Evaluate, arrays: Arrays, results: Sequence[Result]
+) -> list[np.ndarray]:
+    """Return the results of an operator for ``arrays``."""
+    try:
+        with np.errstate(all="ignore"):
+            return [np.asarray(array) for array in evaluate(op, arrays, results)]
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise op.error(InvalidOperand, f"cannot be folded: {error}") from error
+
+
+def peek(operand: Operand, budget: Budget) -> np.ndarray | None:
+    """Return a constant's data while a model is read, or ``None`` if it is not at hand."""
+    source = operand.source
+    if isinstance(source, StoredTensor) and operand.inline and source.bytes <= KEPT:
+        # The common case, without the machinery for the others.
+        source = operand.source = source.load()
+    if isinstance(source, np.ndarray):
+        return np.broadcast_to(source, operand.shape)
+    return compute(operand, budget) if operand.inline else None
+
+
+def compute(operand: Operand, budget: Budget | None) -> np.ndarray:
+    """Return a constant's data; compute its inputs first, without recursion."""
+    uses = _count_uses(operand)
+    arrays: dict[int, np.ndarray] = {}
+    pending = [operand]
+    while pending:
+        current = pending[-1]
+        source = current.source
+        missing = [known for known in _inputs(source) if id(known) not in arrays]
+        if missing:
+            pending.extend(missing)
+            continue
+        pending.pop()
+        if id(current) in arrays:
+            continue
+        if budget is not None:
+            budget.compute(current.name, array_bytes(current.shape, current.dtype))
+        array = arrays[id(current)] = _data(current, arrays)
+        for known in _inputs(source):
+            uses[id(known)] -= 1
+            if not uses[id(known)]:
+                del arrays[id(known)]
+        if array.nbytes <= KEPT and quantized_source(current) is None:
+            current.source = array
+    return arrays[id(operand)]
+
+
+def quantized_source(operand: Operand) -> Quantized | None:
+    """Return the integers of 8 bits that DequantizeLinear makes a constant of, if it does."""
+    source = operand.source
+    if not isinstance(source, Folded) or source.op.type != "DequantizeLinear" or source.op.domain:
+        return None
+    op = source.op
+    integers, scale, zero = op.input(0), op.input(1), op.optional(2)
+    is_plain = not op.attributes.get("block_size") and operand.dtype == "float32"
+    if not is_plain or scale.dtype != "float32" or integers.dtype not in ("int8", "uint8"):
+        return None
+    return Quantized(integers, scale, zero, int(op.attributes.get("axis", 1)))
+
+
+def _data(operand: Operand, arrays: Mapping[int, np.ndarray]) -> np.ndarray:
+    """Return a constant's data, given that of the constants it is computed from."""
+    source = operand.source
+    if isinstance(source, Folded):
+        return source.compute([None if i is None else arrays[id(i)] for i in source.op.inputs])
+    if isinstance(source, StoredTensor):
+        return source.load()
+    if isinstance(source, np.ndarray):
+        return np.broadcast_to(source, operand.shape)
+    raise InternalError(f"value {quoted(operand.name)} is not a constant")
+
+
+def _inputs(source: object) -> list[Operand]:
+    """Return the constants that a source is computed from."""
+    if not isinstance(source, Folded):
+        return []
+    return [known for known in source.op.inputs if known is not None]
+
+
+def _count_uses(operand: Operand) -> dict[int, int]:
+    """Return how often each constant below ``operand`` is read to compute it."""
+    uses = {id(operand): 1}
+    pending = [operand]
+    while pending:
+        for known in _inputs(pending.pop().source):
+            if id(known) not in uses:
+                pending.append(known)
+            uses[id(known)] = uses.get(id(known), 0) + 1
+    return uses
 
 
 def decode_attributes(

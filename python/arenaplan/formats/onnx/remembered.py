@@ -8,45 +8,21 @@ looked at the data of a constant. So they are worked out once, for all nodes of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from arenaplan.formats.onnx.node_facts import Facts
 
 if TYPE_CHECKING:
     from onnx import AttributeProto
 
-    from arenaplan.formats.onnx.op import Operand, Result
-    from arenaplan.graph import Effects
+    from arenaplan.formats.onnx.op import Operand
 
 _LONGEST: Final = 512
 """Bytes of an attribute from which on it is not remembered: it holds data or a graph."""
 
-_PLAIN: Final = (int, float, str, tuple)
-
 _Key: TypeAlias = tuple[object, ...]
-
-
-class Facts:
-    """What is known of all nodes that are alike; filled by the walk over the first one."""
-
-    __slots__ = ("attributes", "cost", "effects", "results")
-
-    def __init__(self) -> None:
-        self.attributes: Mapping[str, Any] | None = None
-        """Attributes by name; ``None`` until a node was checked against its schema."""
-        self.results: Sequence[Result] = ()
-        """Shapes and types of the results, if a rule gives them."""
-        self.effects: Effects | None = None
-        """Effects of the node in the graph, whose results are :attr:`results`."""
-        self.cost = 0
-        """Cost of the node, once its effects are known."""
-
-    def remember(self, attributes: Mapping[str, Any]) -> bool:
-        """Keep attributes, and return True; unless they are tensors, which belong to a model."""
-        if not all(isinstance(value, _PLAIN) for value in attributes.values()):
-            return False
-        self.attributes = attributes
-        return True
 
 
 def facts_of(

@@ -32,13 +32,13 @@ from arenaplan.base.errors import (
 )
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.formats.onnx.behind import shapes_behind
+from arenaplan.formats.onnx.budget import Budget
 from arenaplan.formats.onnx.conversions import with_narrow_moves
 from arenaplan.formats.onnx.dims import Declared, Dim, Dims, declared
 from arenaplan.formats.onnx.evaluate import evaluator_of
 from arenaplan.formats.onnx.external import Folder
 from arenaplan.formats.onnx.file import domain_name, read_versions, version_of
 from arenaplan.formats.onnx.fill import fill
-from arenaplan.formats.onnx.folding import Budget, Folded
 from arenaplan.formats.onnx.frames import (
     Frame,
     FunctionKey,
@@ -51,16 +51,17 @@ from arenaplan.formats.onnx.frames import (
 from arenaplan.formats.onnx.function_bodies import INLINED, body_of
 from arenaplan.formats.onnx.integers import let_repeat, with_real_sums
 from arenaplan.formats.onnx.joined import Joined, nested, note
+from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.node_order import BRANCHING, MAX_NESTING, captured, label, subgraphs
 from arenaplan.formats.onnx.onnx_work import cost_of, is_pure
 from arenaplan.formats.onnx.op import (
     Absent,
     DataDependent,
+    Folded,
     Items,
     Op,
     Operand,
     Pending,
-    Result,
     Scope,
     decode_attributes,
     resolved_attributes,

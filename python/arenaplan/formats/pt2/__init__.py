@@ -85,7 +85,7 @@ def graph_of_live(exported: Any, name: str, bind: Bind | None) -> Graph:
 
 
 def graph_of_joint(module: Any, donate: Mapping[int, int], name: str, bind: Bind | None) -> Graph:
-    """Read a joint graph: see :func:`arenaplan.from_joint_graph`."""
+    """Read a joint graph: see :func:`arenaplan.formats.from_joint_graph`."""
     joint = read_joint(module, donate)
     return graph_of(joint.program, name, bind, replaced=joint.replaced)
 

@@ -80,7 +80,7 @@ def plan_many(
     >>> (y,) = graph.node("Half", [x], [("y", (32,), "float32")])
     >>> graph.output(y)
     >>> with ThreadPoolExecutor(2) as threads:
-    ...     for outcome in ap.plan_many([graph, "none.onnx"], executor=threads):
+    ...     for outcome in ap.report.plan_many([graph, "none.onnx"], executor=threads):
     ...         print(outcome.model, outcome.arena_bytes, outcome.error)
     halves 384
     none.onnx None FileNotFoundError

@@ -1,8 +1,9 @@
 """Gates: whether a plan keeps within its budgets, and has not grown since its baseline."""
 
 from arenaplan.report.gating.baseline import read_baseline
-from arenaplan.report.gating.gating import Gate, GateRow, GrowthCause, gate, judged
+from arenaplan.report.gating.gating import gate, judged
 from arenaplan.report.gating.tables import junit, markdown, table
+from arenaplan.report.gating.verdicts import Gate, GateRow, GrowthCause
 
 __all__ = [
     "Gate",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from arenaplan._core import Plan
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, SpacesExceeded
@@ -25,119 +25,10 @@ from arenaplan.planner.plan_options import (
 from arenaplan.planner.planning import plan
 from arenaplan.planner.spaces import ARENA, parse_size, parse_spaces
 from arenaplan.report.gating.baseline import Baseline, read_baseline
+from arenaplan.report.gating.verdicts import Cause, Gate, GateRow, GrowthCause
 
 if TYPE_CHECKING:
     from arenaplan.tflite.runtime.build import Build
-
-Cause: TypeAlias = Literal["new", "grown", "moved here", "live at the peak now"]
-
-
-@dataclass(frozen=True, slots=True)
-class GateRow:
-    """The bytes of one memory, and the most that are allowed."""
-
-    rule: Literal["budget", "baseline"]
-    space: str
-    """Name of the memory."""
-    bytes: int
-    """Bytes that the plan needs; with TensorFlow Lite Micro and a budget those of
-    ``kTensorArenaSize``."""
-    limit: int
-    """Most bytes that pass."""
-    baseline: int | None = None
-    """Bytes of the baseline, for the rule ``"baseline"``."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether the bytes are within the limit."""
-        return self.bytes <= self.limit
-
-    @property
-    def headroom(self) -> int:
-        """Bytes that are left; negative if the limit is exceeded."""
-        return self.limit - self.bytes
-
-
-@dataclass(frozen=True, slots=True)
-class GrowthCause:
-    """A value at the peak of an arena that grew, and what it has to do with it."""
-
-    space: str
-    name: str
-    kind: Cause
-    before: int | None
-    """Bytes in the baseline; ``None`` if the value is new."""
-    after: int
-    """Bytes now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """
-    Whether a plan passes, and why it does not.
-
-    ``bool(gate)`` is :attr:`passed`.
-    """
-
-    model: str
-    target: str
-    plan: Plan | None
-    """The plan; ``None`` if none was found that fits the memories."""
-    rows: tuple[GateRow, ...]
-    """One row per budget and per memory of the baseline."""
-    causes: tuple[GrowthCause, ...] = ()
-    """The values that make memories larger than in the baseline, the largest growth first."""
-    problem: str | None = None
-    """Why there is no plan."""
-    others: int = 0
-    """Values that have other places than in the baseline, and are no causes."""
-    is_error: bool = False
-    """Whether the model or the baseline could not be read, so that nothing was judged."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether there is a rule, and every rule holds."""
-        return self.problem is None and bool(self.rows) and all(row.passed for row in self.rows)
-
-    def __bool__(self) -> bool:
-        return self.passed
-
-    def failures(self) -> list[str]:
-        """Return a sentence per rule that does not hold."""
-        found = [] if self.problem is None else [self.problem]
-        for row in self.rows:
-            if not row.passed and row.rule == "budget":
-                found.append(
-                    f"{row.space} needs {row.bytes:,} bytes, {-row.headroom:,} more than its "
-                    f"budget of {row.limit:,}"
-                )
-            elif not row.passed:
-                found.append(f"{row.space} grew from {row.baseline or 0:,} to {row.bytes:,} bytes")
-        return found
-
-    def document(self) -> dict[str, Any]:
-        """Return the gate as ``arenaplan gate --json`` prints it."""
-        return {
-            "model": self.model,
-            "target": self.target,
-            "passed": self.passed,
-            "problem": self.problem,
-            "rows": [{**asdict(row), "passed": row.passed} for row in self.rows],
-            "causes": [asdict(cause) for cause in self.causes],
-            "digest": None if self.plan is None else self.plan.digest,
-        }
-
-    def to_markdown(self) -> str:
-        """Return a section of Markdown, such as for a comment on a pull request."""
-        from arenaplan.report.gating.tables import markdown
-
-        return markdown([self])
-
-    def to_junit(self) -> str:
-        """Return an XML document of JUnit's form, with a test case per rule."""
-        from arenaplan.report.gating.tables import junit
-
-        return junit([self])
 
 
 def gate(
@@ -201,9 +92,9 @@ def gate(
     ...     graph.output(y)
     ...     return graph
     >>> old = ap.plan(model(64))
-    >>> bool(ap.gate(model(64), baseline=old, spaces="sram=1KiB"))
+    >>> bool(ap.report.gate(model(64), baseline=old, spaces="sram=1KiB"))
     True
-    >>> failed = ap.gate(model(256), baseline=old, spaces="sram=256")
+    >>> failed = ap.report.gate(model(256), baseline=old, spaces="sram=256")
     >>> failed.failures()
     ['sram needs 320 bytes, 64 more than its budget of 256', 'sram grew from 128 to 320 bytes']
     >>> [(cause.name, cause.kind, cause.before, cause.after) for cause in failed.causes]
@@ -388,7 +279,7 @@ def needed_bytes(
             "tells; give the file, or a budget for another target"
         )
     # Other targets need none of this.
-    from arenaplan.deploy.export.tflm import own_arena
+    from arenaplan.tflite.files import own_arena
     from arenaplan.tflite.reader.tflite_model import parse, read_bytes
     from arenaplan.tflite.runtime.build import Build
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from xml.etree import ElementTree
 
-if TYPE_CHECKING:
-    from arenaplan.report.gating.gating import Gate, GateRow, GrowthCause
+from arenaplan.report.gating.verdicts import Gate, GateRow, GrowthCause
 
 _MOST: Final = 20
 """Most causes in a table."""

@@ -126,7 +126,7 @@ def what_if(
     >>> (b,) = graph.node("Relu", [a], [("b", (1, 64, 32, 32), "float32")], in_place=[(0, 0)])
     >>> (c,) = graph.node("Conv", [b], [("c", (1, 8, 32, 32), "float32")], name="last")
     >>> graph.output(c)
-    >>> found = ap.what_if(graph, by="node")
+    >>> found = ap.report.what_if(graph, by="node")
     >>> [(row.subject, row.change, round(row.saved, 2)) for row in found.rows]
     [('the model', 'float16 instead of float32', 0.5), ('wide', 'half the channels', 0.44)]
     """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from arenaplan.graph import Graph
-from arenaplan.graph.backend import Scratch
+from arenaplan.graph.scratch import Scratch
 from arenaplan.run.cuda.lowering import StepLowering
 from arenaplan.run.cuda.lowering.site import Kind
 from arenaplan.run.cuda.rates import BYTES, LAUNCH, OPERATIONS, PRODUCT

@@ -21,8 +21,9 @@ from arenaplan.base.errors import (
     MisalignedBuffer,
     VerificationError,
 )
+from arenaplan.formats import load as load_model
 from arenaplan.graph import Graph
-from arenaplan.graph.backend import Source, read_model
+from arenaplan.graph.sizes import Source
 from arenaplan.planner.plan_options import PlanOptions, whole_number
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.run.cuda.device import Device, Memory, Run, Stream
@@ -40,7 +41,7 @@ from arenaplan.run.cuda.device_work import Copy, Launch, Matrix, Product, Span, 
 from arenaplan.run.numpy.executor import Executor, checked_inputs
 
 if TYPE_CHECKING:
-    from arenaplan import Plan
+    from arenaplan._core import Plan
 
 PLAN_OPTIONS: Final = PlanOptions(target="cupy")
 """Options of the plans that executors for devices make for themselves."""
@@ -108,7 +109,7 @@ class DeviceExecutor(Executor):
             raise InvalidOption("option buffers: a plan for a device leaves no value to the caller")
         self._device = open_device(device) if isinstance(device, str) else device
         if not isinstance(graph, Graph):
-            graph = read_model(graph)
+            graph = load_model(graph)
         graph = graph.for_target("cupy")
         if plan is None:
             plan = make_plan(graph, PLAN_OPTIONS, workers=streams)

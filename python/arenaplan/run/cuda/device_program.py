@@ -32,7 +32,7 @@ from arenaplan.run.numpy.signatures import byte_size, dtype_of
 from arenaplan.run.numpy.steps import spans_of
 
 if TYPE_CHECKING:
-    from arenaplan import Plan
+    from arenaplan._core import Plan
 
 ALIGNMENT: Final = 256
 """Bytes that the addresses of arenas, constants and scratch buffers are multiples of."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arenaplan import Hazards
+    from arenaplan._core import Hazards
 
 
 @dataclass(frozen=True, slots=True)

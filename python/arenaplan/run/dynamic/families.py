@@ -32,7 +32,7 @@ from arenaplan.planner.planning import plan as plan_graph
 from arenaplan.run.dynamic.shapes import MAX_SHAPES, RangeBind, Shape, Shapes, Size
 
 if TYPE_CHECKING:
-    from arenaplan import Arena, Plan, Target
+    from arenaplan._core import Arena, Plan, Target
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | Callable[[Mapping[str, Size]], Graph]"
 """A model file, the content of one, or a function that makes the graph for given sizes."""

@@ -20,7 +20,7 @@ from arenaplan.planner.bodies import DOMAIN
 from arenaplan.run.numpy.registry import Run
 
 if TYPE_CHECKING:
-    from arenaplan import Plan
+    from arenaplan._core import Plan
 
 ALIAS: Final = "Alias"
 """Operator that shows a value in bytes that several values have in common."""

@@ -41,7 +41,7 @@ from arenaplan.run.numpy.steps import Setup, aligned_bytes, load, run_all
 from arenaplan.run.numpy.verify import verified_run
 
 if TYPE_CHECKING:
-    from arenaplan import Plan
+    from arenaplan._core import Plan
 
 _Key: TypeAlias = tuple[object, ...]
 

@@ -16,7 +16,7 @@ from arenaplan.run.numpy.signatures import byte_size, dtype_of
 from arenaplan.run.numpy.steps import aligned_bytes, array_at
 
 if TYPE_CHECKING:
-    from arenaplan import Plan
+    from arenaplan._core import Plan
 
 
 class Buffer(NamedTuple):

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import Context
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
@@ -22,10 +21,12 @@ from arenaplan.base.errors import (
     InvalidOption,
     MisalignedBuffer,
 )
+from arenaplan.formats import load as load_model
 from arenaplan.graph import Graph, Value
-from arenaplan.graph.backend import Source, read_model
+from arenaplan.graph.sizes import Source
 from arenaplan.planner.plan_options import PlanOptions, whole_number
 from arenaplan.planner.planning import plan as make_plan
+from arenaplan.run.devices import executor_class
 from arenaplan.run.numpy.buffers import bring
 from arenaplan.run.numpy.narrow import is_packed, loaded
 from arenaplan.run.numpy.numpy_backend import missing_workspaces
@@ -49,7 +50,7 @@ from arenaplan.run.numpy.verify import verified_run
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from arenaplan import Plan
+    from arenaplan._core import Plan
     from arenaplan.run.cuda.device import Device
 
 _UFUNC_BUFFER = 1024
@@ -126,9 +127,7 @@ class Executor(Tenant):
     def __new__(cls, *arguments: object, device: object = "cpu", **keywords: Any) -> Self:
         """Return an executor of the class for a device, which :meth:`__init__` then sets up."""
         if cls is Executor and device != "cpu":
-            # By name: the executor of devices is a subclass, and imports this module.
-            device_executor = import_module("arenaplan.run.cuda.device_executor").DeviceExecutor
-            return object.__new__(cast("type[Self]", device_executor))
+            return object.__new__(cast("type[Self]", executor_class(device)))
         return object.__new__(cls)
 
     def __init__(
@@ -151,7 +150,7 @@ class Executor(Tenant):
             if count < 1:
                 raise InvalidOption(f"option {name}: {count} is no number of {name}")
         if not isinstance(graph, Graph):
-            graph = read_model(graph)
+            graph = load_model(graph)
         graph = graph.for_target(_TARGET)
         if plan is None:
             plan = make_plan(graph, PLAN_OPTIONS, workers=workers)

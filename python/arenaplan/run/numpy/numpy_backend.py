@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from arenaplan.graph import Choice, Graph, Node
-from arenaplan.graph.backend import Scratch
+from arenaplan.graph.scratch import Scratch
 from arenaplan.run.numpy.groups import Group, NotAGroup
 from arenaplan.run.numpy.narrow_steps import narrow_steps
 from arenaplan.run.numpy.regions import RowKernels, region_of

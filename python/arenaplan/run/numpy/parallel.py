@@ -21,7 +21,7 @@ from arenaplan.run.numpy.groups import Unit
 from arenaplan.run.numpy.steps import Program
 
 if TYPE_CHECKING:
-    from arenaplan import Plan
+    from arenaplan._core import Plan
 
 
 class Workers:

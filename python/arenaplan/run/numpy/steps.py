@@ -25,7 +25,7 @@ from arenaplan.run.numpy.streaming import group_run
 from arenaplan.run.numpy.strips import region_run
 
 if TYPE_CHECKING:
-    from arenaplan import Plan
+    from arenaplan._core import Plan
 
 _ALIGNMENT = 64
 _NOTHING = np.empty(0, np.uint8)

@@ -15,7 +15,8 @@ from arenaplan.base.errors import ArenaInUse
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from arenaplan import Plan, PlanFamily
+    from arenaplan._core import Plan
+    from arenaplan.run.dynamic.families import PlanFamily
 
 
 def arena_of(plan: Plan | PlanFamily, memory: Buffer | np.ndarray | None) -> Arena:

@@ -20,7 +20,7 @@ from arenaplan.run.numpy.registry import Kernel, find_kernel
 from arenaplan.run.numpy.signatures import group_of, is_in_order, signature_of
 
 if TYPE_CHECKING:
-    from arenaplan import Plan
+    from arenaplan._core import Plan
 
 _STARTS = frozenset(["BatchNormalization", "Conv", "ConvTranspose"])
 """Operators that begin such a chain."""

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,10 +18,43 @@ from arenaplan.run.numpy.steps import array_at
 from arenaplan.run.server.book import Book, Request
 
 if TYPE_CHECKING:
-    from arenaplan.run.server.served_model import Entry, ServedModel, States
-    from arenaplan.run.server.server import Server
+    from concurrent.futures import ThreadPoolExecutor
+
+    from arenaplan.run.server.served_model import Entry, ServedModel, States, Work
 
 _ALIGNMENT = 64
+
+
+class Host(Protocol):
+    """A server, as far as its sessions and tasks know it."""
+
+    def _run(
+        self,
+        model: ServedModel,
+        inputs: Mapping[str, ArrayLike],
+        timeout: float | None,
+        session: Session | None,
+    ) -> dict[str, np.ndarray]: ...
+
+    async def _run_async(
+        self,
+        model: ServedModel,
+        inputs: Mapping[str, ArrayLike],
+        timeout: float | None,
+        session: Session | None,
+    ) -> dict[str, np.ndarray]: ...
+
+    def _refusal(self, model: ServedModel, request: Request) -> Exception: ...
+
+    def _perform(
+        self, model: ServedModel, work: Work, request: Request, session: Session | None
+    ) -> dict[str, np.ndarray]: ...
+
+    def _finish(
+        self, model: ServedModel, entry: Entry, request: Request, session: Session | None
+    ) -> None: ...
+
+    def _pool(self) -> ThreadPoolExecutor: ...
 
 
 def state_bytes(entry: Entry) -> int:
@@ -41,7 +74,7 @@ class Session:
     """
 
     def __init__(
-        self, server: Server, model: ServedModel, book: Book, request: Request, memory: np.ndarray
+        self, server: Host, model: ServedModel, book: Book, request: Request, memory: np.ndarray
     ) -> None:
         self._server, self._model, self._book, self._request = server, model, book, request
         self._process = os.getpid()

@@ -13,8 +13,7 @@ from arenaplan.run.server.book import Request
 
 if TYPE_CHECKING:
     from arenaplan.run.server.served_model import ServedModel, Work
-    from arenaplan.run.server.server import Server
-    from arenaplan.run.server.session import Session
+    from arenaplan.run.server.session import Host, Session
 
 
 def wake(
@@ -36,7 +35,7 @@ class TaskRun:
 
     def __init__(
         self,
-        server: Server,
+        server: Host,
         model: ServedModel,
         work: Work,
         session: Session | None,

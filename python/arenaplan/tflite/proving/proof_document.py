@@ -135,7 +135,7 @@ def proof_schema() -> str:
     --------
     >>> import json
     >>> import arenaplan as ap
-    >>> json.loads(ap.proof_schema())["title"]
+    >>> json.loads(ap.tflite.proof_schema())["title"]
     'arenaplan proof, version 1'
     """
     return files(__package__).joinpath("proof.schema.json").read_text("utf-8")

@@ -83,10 +83,10 @@ def prove(original: Source, rewritten: Source) -> Proof:
     ...     "1800000054464c330a000c000400000008000000000000001000000003000000"
     ...     "04000000010000001000000000000000040004000000000008000000"
     ... )
-    >>> proof = ap.prove(empty, empty)
+    >>> proof = ap.tflite.prove(empty, empty)
     >>> proof.rules, proof.document["exactness"]
     ({}, 'bits')
-    >>> ap.check_proof(proof.to_json(), empty, empty).plan is None
+    >>> ap.tflite.check_proof(proof.to_json(), empty, empty).plan is None
     True
     """
     old, new = read_pair(original, rewritten)

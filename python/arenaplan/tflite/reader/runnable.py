@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from math import prod
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -21,14 +21,11 @@ from arenaplan.graph import Effects, Graph, Overlap
 from arenaplan.graph.sizes import Bind
 from arenaplan.tflite.reader.builtin_options import attributes_of
 from arenaplan.tflite.reader.schema import DTYPES
-from arenaplan.tflite.reader.subgraph_flow import FLOWS, Budget, Within, add_flow
+from arenaplan.tflite.reader.subgraph_flow import FLOWS, Budget, Kind, Within, add_flow
 from arenaplan.tflite.reader.tflite_model import Model, Operator, Subgraph
 from arenaplan.tflite.reader.tflite_operators import RESOURCES, Operand
 from arenaplan.tflite.reader.tflite_tensors import array, check_payload, dtype_of, first_content
 from arenaplan.tflite.reader.tflite_walk import Walk
-
-Kind: TypeAlias = tuple[tuple[int, ...], str]
-"""Shape and type of a value."""
 
 _CONTAINER, _NAME = 0, 1
 _SUBGRAPH: Final = 0

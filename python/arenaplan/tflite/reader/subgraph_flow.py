@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, Self, TypeAlias
 
 from arenaplan.base.errors import (
     BudgetExceeded,
@@ -31,15 +31,14 @@ from arenaplan.planner.bodies import (
     finish,
     loop_pairs,
 )
-from arenaplan.tflite.reader.tflite_model import Operator, checked_index
+from arenaplan.tflite.reader.tflite_model import Model, Operator, checked_index
 from arenaplan.tflite.reader.tflite_operators import RESOURCES
-
-if TYPE_CHECKING:
-    from arenaplan.tflite.reader.runnable import RunnableWalk
 
 FLOWS: Final = frozenset({"IF", "WHILE"})
 MAX_NESTING: Final = 30
 """Deepest nesting of subgraphs."""
+Kind: TypeAlias = tuple[tuple[int, ...], str]
+"""Shape and type of an operand."""
 _THEN, _ELSE = 0, 1
 _CONDITION, _BODY = 0, 1
 
@@ -76,7 +75,38 @@ class Within(NamedTuple):
     budget: Budget
 
 
-def add_flow(walk: RunnableWalk, operator: Operator, what: str) -> None:
+class FlowWalk(Protocol):
+    """A walk over a subgraph, as far as branches and loops know it."""
+
+    @property
+    def model(self) -> Model:
+        """The model that is read."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that nodes are appended to."""
+
+    @property
+    def place(self) -> Within:
+        """The subgraph that is read, and those around it."""
+
+    def inside(self, place: Within) -> Self:
+        """Return the walk over a subgraph that an operator of this one runs."""
+
+    def value_of(self, index: int | None, what: str) -> int:
+        """Return the value of an operand of an operator that has to be there."""
+
+    def declare_inputs(self, kinds: Sequence[Kind]) -> list[int]:
+        """Declare the inputs of a subgraph, which have the shapes and types of some operands."""
+
+    def take_inputs(self, values: Sequence[int]) -> None:
+        """Let the inputs of a subgraph be values of the graph."""
+
+    def made(self, kinds: Sequence[Kind] | None) -> list[int]:
+        """Append the nodes of a subgraph, and return its results."""
+
+
+def add_flow(walk: FlowWalk, operator: Operator, what: str) -> None:
     """
     Append the node of an ``IF`` or ``WHILE``.
 
@@ -94,7 +124,7 @@ def add_flow(walk: RunnableWalk, operator: Operator, what: str) -> None:
 
 
 def _add_branch(
-    walk: RunnableWalk, operator: Operator, what: str, operands: list[int], results: list[int]
+    walk: FlowWalk, operator: Operator, what: str, operands: list[int], results: list[int]
 ) -> None:
     """Append a node with two bodies, of which one runs."""
     if not operands:
@@ -113,7 +143,7 @@ def _add_branch(
 
 
 def _add_loop(
-    walk: RunnableWalk, operator: Operator, what: str, initial: list[int], results: list[int]
+    walk: FlowWalk, operator: Operator, what: str, initial: list[int], results: list[int]
 ) -> None:
     """Append the nodes of the first decision, and a node that repeats its body."""
     kinds = _kinds(walk.graph, initial)
@@ -140,7 +170,7 @@ def _add_loop(
 
 
 def _append(
-    walk: RunnableWalk,
+    walk: FlowWalk,
     operator: Operator,
     what: str,
     operands: Sequence[int | None],
@@ -165,9 +195,7 @@ def _append(
     )
 
 
-def _inside(
-    walk: RunnableWalk, operator: Operator, slot: int, graph: Graph, prefix: str
-) -> RunnableWalk:
+def _inside(walk: FlowWalk, operator: Operator, slot: int, graph: Graph, prefix: str) -> FlowWalk:
     """Return the walk over a subgraph that an operator names."""
     place, model = walk.place, walk.model
     options = operator.options

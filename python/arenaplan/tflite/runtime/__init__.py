@@ -6,7 +6,8 @@ TensorFlow Lite Micro as a program: the memory that it needs beside the tensors 
 
 from __future__ import annotations
 
-from arenaplan.tflite.runtime.arena import ArenaTotal, OperatorCost, total
+from arenaplan.tflite.runtime.arena import ArenaTotal, total
 from arenaplan.tflite.runtime.build import Build
+from arenaplan.tflite.runtime.costs import OperatorCost
 
 __all__ = ["ArenaTotal", "Build", "OperatorCost", "total"]

@@ -21,6 +21,7 @@ from arenaplan.tflite.reader.tflite_model import Model, Operator, Tensor
 from arenaplan.tflite.reader.timeline import ALIGNMENT, Box, Timeline, timeline_of
 from arenaplan.tflite.runtime import structures as known
 from arenaplan.tflite.runtime.build import Build
+from arenaplan.tflite.runtime.costs import OperatorCost
 from arenaplan.tflite.runtime.greedy import ONLINE, greedy_offsets, head_bytes
 from arenaplan.tflite.runtime.kernels import Request, Requests, Site, requests_of
 from arenaplan.tflite.runtime.struct_layout import struct
@@ -29,24 +30,6 @@ _ZERO_POINT: Final = 4
 """Bytes of a zero point."""
 _COMPRESSED: Final = "COMPRESSION_METADATA"
 """Metadata of models whose weights kernels decompress into scratch memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorCost:
-    """Memory that one operator takes beside its tensors."""
-
-    subgraph: int
-    position: int
-    name: str
-    scratch: tuple[int, ...]
-    """Bytes of each scratch buffer, as the kernel asks for them."""
-    persistent: int
-    """Bytes of the arena's tail for its options, its data and its tables."""
-    is_known: bool
-    """Whether the kernel is in the table or was measured; another one counts as asking for
-    nothing."""
-    is_compared: bool = True
-    """Whether the kernel's row in the table was compared with the runtime."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from arenaplan.train.gradients import (
     window_gradients,
 )
 from arenaplan.train.gradients.gradient_rules import RULES, Site
+from arenaplan.train.symbols import operators
 
 _FAMILIES = (
     activation_gradients,
@@ -121,8 +122,9 @@ def gradient(
     >>> import arenaplan as ap
     >>> graph = ap.Graph()
     >>> x = graph.input("x", (3,))
-    >>> loss = graph.op.ReduceSum(graph.op.Mul(x, x), keepdims=0)
-    >>> train = ap.gradient(graph, of=loss, wrt=[x])
+    >>> op = ap.train.operators(graph)
+    >>> loss = op.ReduceSum(op.Mul(x, x), keepdims=0)
+    >>> train = ap.train.gradient(graph, of=loss, wrt=[x])
     >>> with ap.Executor(train.graph) as executor:
     ...     executor.run({"x": np.array([1, 2, 3], np.float32)})["x.grad"]
     array([2., 4., 6.], dtype=float32)
@@ -170,7 +172,7 @@ class _Sweep:
 
     def seed(self, loss: int, seed: Seed | None) -> None:
         """Let a gradient flow into a loss."""
-        value, op = self.graph.values[loss], self.graph.op
+        value, op = self.graph.values[loss], operators(self.graph)
         if value.dtype not in _FLOATS:
             raise NotDifferentiable(f"loss {value.name!r} holds {value.dtype}, no real numbers")
         if seed is None:
@@ -228,7 +230,7 @@ class _Sweep:
         if not terms:
             return None
         if value not in self._sums:
-            op = self.graph.op
+            op = operators(self.graph)
             if len(terms) == 1:
                 total = terms[0]
             elif len(terms) < self._cap:
@@ -251,7 +253,7 @@ class _Sweep:
             )
         total = self._total(parameter)
         if total is None:
-            return self.graph.op.constant(np.zeros(value.shape, value.dtype), name="zeros")
+            return operators(self.graph).constant(np.zeros(value.shape, value.dtype), name="zeros")
         return total
 
 
@@ -296,10 +298,10 @@ def _named(graph: Graph, parameters: Sequence[int], found: Sequence[int]) -> tup
     taken = set(graph.outputs)
     named = []
     for parameter, index in zip(parameters, found, strict=True):
-        name = graph.op.unique(f"{graph.values[parameter].name}.grad")
+        name = operators(graph).unique(f"{graph.values[parameter].name}.grad")
         if index in taken or index not in made:
             # One value cannot be two outputs, nor a constant or an input one.
-            index = graph.op.Identity(index, outputs=[name])
+            index = operators(graph).Identity(index, outputs=[name])
         else:
             graph.rename(index, name)
         taken.add(index)

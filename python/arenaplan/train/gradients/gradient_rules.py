@@ -18,7 +18,7 @@ import numpy as np
 
 from arenaplan.base.errors import InternalError, NotDifferentiable
 from arenaplan.graph import Graph, Node, Value
-from arenaplan.train.symbols import Operators
+from arenaplan.train.symbols import Operators, operators
 
 Gradients: TypeAlias = "Sequence[int | None]"
 """Values of the graph by index, one per input; ``None`` where no gradient flows."""
@@ -99,7 +99,7 @@ class Site:
     @property
     def op(self) -> Operators:
         """Operators that append nodes."""
-        return self.graph.op
+        return operators(self.graph)
 
     # -- operands ----------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Site:
 
 def summed(graph: Graph, gradient: int, shape: tuple[int, ...]) -> int:
     """Return a gradient summed over the dimensions along which a value was repeated."""
-    given, op = graph.values[gradient].shape, graph.op
+    given, op = graph.values[gradient].shape, operators(graph)
     if given == shape:
         return gradient
     lead = len(given) - len(shape)

@@ -9,6 +9,7 @@ import numpy as np
 from arenaplan.base.errors import InvalidOption
 from arenaplan.graph import Value
 from arenaplan.train.gradients.differentiate import TrainingGraph
+from arenaplan.train.symbols import operators
 
 
 def sgd(
@@ -49,9 +50,9 @@ def sgd(
     >>> import arenaplan as ap
     >>> graph = ap.Graph()
     >>> w = graph.parameter("w", np.full((2,), 3, np.float32))
-    >>> loss = graph.op.ReduceSumSquare(w, keepdims=0)
-    >>> train = ap.sgd(ap.gradient(graph, of=loss, wrt=[w]), lr=0.25)
-    >>> with ap.Trainer(train) as trainer:
+    >>> loss = ap.train.operators(graph).ReduceSumSquare(w, keepdims=0)
+    >>> train = ap.train.sgd(ap.train.gradient(graph, of=loss, wrt=[w]), lr=0.25)
+    >>> with ap.train.Trainer(train) as trainer:
     ...     [round(trainer.step({})["ReduceSumSquare_0"], 2) for _ in range(3)]
     [18.0, 4.5, 1.12]
     """
@@ -61,7 +62,7 @@ def sgd(
         kept: tuple[int, ...] = ()
         if momentum:
             kept = (graph.state(_name(train, parameter, "velocity"), *_like(parameter)),)
-        made = graph.op.SgdUpdate(
+        made = operators(graph).SgdUpdate(
             rate, parameter.index, gradient, *kept,
             momentum=float(momentum), nesterov=int(nesterov), weight_decay=float(weight_decay),
             outputs=1 + len(kept),
@@ -108,14 +109,14 @@ def adam(
     """
     _check(train)
     graph = train.graph
-    steps = graph.state(graph.op.unique("steps"), (), "int64")
+    steps = graph.state(operators(graph).unique("steps"), (), "int64")
 
     def update(parameter: Value, gradient: int, rate: int) -> tuple[int, ...]:
         mean, square = (
             graph.state(_name(train, parameter, what), *_like(parameter))
             for what in ("mean", "square")
         )
-        train.updated[parameter.index], _, _ = graph.op.AdamUpdate(
+        train.updated[parameter.index], _, _ = operators(graph).AdamUpdate(
             rate, steps, parameter.index, gradient, mean, square,
             beta1=float(betas[0]), beta2=float(betas[1]), epsilon=float(epsilon),
             weight_decay=float(weight_decay), decoupled=int(decoupled),
@@ -123,7 +124,7 @@ def adam(
         return mean, square
 
     _updated(train, lr, update)
-    graph.op.Count(steps)
+    operators(graph).Count(steps)
     train.steps = steps
     return train
 
@@ -133,7 +134,7 @@ def _like(parameter: Value) -> tuple[tuple[int, ...], str]:
 
 
 def _name(train: TrainingGraph, parameter: Value, what: str) -> str:
-    return train.graph.op.unique(f"{parameter.name}.{what}")
+    return operators(train.graph).unique(f"{parameter.name}.{what}")
 
 
 def _check(train: TrainingGraph) -> None:
@@ -165,6 +166,6 @@ def _updated(
     for index, gradient in zip(train.parameters, train.gradients, strict=True):
         value = graph.values[index]
         is_value = isinstance(rate, (int, np.integer)) and not isinstance(rate, bool)
-        number = int(rate) if is_value else graph.op.constant(np.asarray(rate, value.dtype))
+        number = int(rate) if is_value else operators(graph).constant(np.asarray(rate, value.dtype))
         train.statistics[index] = update(value, gradient, number)
     return train

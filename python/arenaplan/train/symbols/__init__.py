@@ -1,12 +1,13 @@
 """
 Models written in Python: operators as functions, with inferred shapes, types and effects.
 
-:class:`Operators` (``graph.op``) appends nodes to a graph whose shapes are known.
-:class:`Symbol` is a model without shapes, which is composed first (``ap.op``, ``ap.variable``,
-``ap.group``); its graph follows from the shapes that are known, of inputs or of results.
+:func:`operators` gives the :class:`Operators` that append nodes to a graph with known shapes.
+:class:`Symbol` is a model without shapes, which is composed first (``ap.train.op``,
+``ap.train.variable``, ``ap.train.group``); its graph follows from the shapes that are known, of
+inputs or of results.
 """
 
-from arenaplan.train.symbols.composer import Operators, find_schema, operator_names
+from arenaplan.train.symbols.composer import Operators, find_schema, operator_names, operators
 from arenaplan.train.symbols.inference import Inferred
 from arenaplan.train.symbols.symbol import Symbol, SymbolOperators, group, op, variable
 from arenaplan.train.symbols.symbol_schema import Argument, Attribute, Schema
@@ -23,5 +24,6 @@ __all__ = [
     "group",
     "op",
     "operator_names",
+    "operators",
     "variable",
 ]

@@ -1,4 +1,4 @@
-"""Operators as functions that append nodes to a graph: :attr:`arenaplan.Graph.op`."""
+"""Operators as functions that append nodes to a graph."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from onnx import ModelProto, helper, numpy_helper
 
 from arenaplan.base.errors import InvalidAttribute, InvalidOperand, UndefinedValue, UnknownShape
 from arenaplan.base.quoting import quoted
+from arenaplan.formats.onnx.budget import Budget
 from arenaplan.formats.onnx.external import Folder
-from arenaplan.formats.onnx.folding import Budget
+from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.onnx_work import RANDOM, cost_of
-from arenaplan.formats.onnx.op import DataDependent, Op, Operand, Result
+from arenaplan.formats.onnx.op import DataDependent, Op, Operand
 from arenaplan.formats.onnx.operators import node_effects
 from arenaplan.formats.onnx.rules import rule_of
 from arenaplan.formats.onnx.rules.schema_rules import infer
@@ -91,10 +92,11 @@ class Operators:
     >>> graph = ap.Graph("mlp")
     >>> x = graph.input("x", (64, 784))
     >>> w, b = graph.state("w", (784, 10)), graph.state("b", (10,))
-    >>> y = graph.op.Gemm(x, w, b, alpha=0.5)
+    >>> op = ap.train.operators(graph)
+    >>> y = op.Gemm(x, w, b, alpha=0.5)
     >>> graph.values[y].shape
     (64, 10)
-    >>> graph.op.Gemm(x, w, b, alhpa=0.5)
+    >>> op.Gemm(x, w, b, alhpa=0.5)
     Traceback (most recent call last):
     arenaplan.base.errors.InvalidAttribute: Gemm has no input and no attribute 'alhpa'; inputs are \
 A, B, C; attributes are alpha, beta, transA, transB
@@ -205,11 +207,12 @@ A, B, C; attributes are alpha, beta, transA, transB
         >>> import arenaplan as ap
         >>> block = ap.Graph("block")
         >>> h = block.input("h", (4,))
-        >>> block.output(block.op.Add(h, block.op.Relu(h)))
+        >>> block.output(operators(block).Add(h, operators(block).Relu(h)))
         >>> graph = ap.Graph()
         >>> x = graph.input("x", (4,))
-        >>> (y,) = graph.op.call(block, name="first", h=x)
-        >>> (z,) = graph.op.call(block, name="second", h=y)
+        >>> op = ap.train.operators(graph)
+        >>> (y,) = op.call(block, name="first", h=x)
+        >>> (z,) = op.call(block, name="second", h=y)
         >>> [node.name for node in graph.nodes]
         ['first/Relu_0', 'first/Add_0', 'second/Relu_0', 'second/Add_0']
         """
@@ -408,3 +411,27 @@ def _effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     # A later run inside of a group would read another content of the state.
     reads_state = any(isinstance(known, _Variable) for known in op.inputs)
     return effects._replace(repeats=effects.repeats and not reads_state, pure=True)
+
+
+def operators(graph: Graph) -> Operators:
+    """
+    Return the operators that append nodes to a graph: always the same ones for the same graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph. It keeps which names are taken, and which constants it has.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph("two layers")
+    >>> x, op = graph.input("x", (1, 64)), ap.train.operators(graph)
+    >>> graph.output(op.Neg(op.Relu(x)))
+    >>> ap.plan(graph).arena_bytes
+    512
+    """
+    found = graph.composed
+    if not isinstance(found, Operators):
+        found = graph.composed = Operators(graph)
+    return found

@@ -24,7 +24,13 @@ from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.op import Operand as OnnxOperand
 from arenaplan.formats.onnx.tensors import DTYPE_CODES, dtype_of
 from arenaplan.graph import Graph
-from arenaplan.train.symbols.composer import BUDGET, VERSIONS, plain_attribute, results_of
+from arenaplan.train.symbols.composer import (
+    BUDGET,
+    VERSIONS,
+    operators,
+    plain_attribute,
+    results_of,
+)
 from arenaplan.train.symbols.relations import BROADCASTS, PartialShape, Sizes, relate
 from arenaplan.train.symbols.vertex import Entry, Vertex, checked_names, entry_name, topological
 
@@ -50,7 +56,7 @@ def infer(
     shapes: Mapping[str, PartialShape] | None = None,
     dtypes: Mapping[str, str] | None = None,
 ) -> Inferred:
-    """Return what follows about shapes and types: see :meth:`arenaplan.Symbol.infer`."""
+    """Return what follows about shapes and types: see :meth:`arenaplan.train.Symbol.infer`."""
     return _Inference(heads, shapes or {}, dtypes or {}).run()
 
 
@@ -313,7 +319,7 @@ def graph_of(
     shapes: Mapping[str, PartialShape] | None = None,
     dtypes: Mapping[str, str] | None = None,
 ) -> Graph:
-    """Return the graph of a symbol: see :meth:`arenaplan.Symbol.graph`."""
+    """Return the graph of a symbol: see :meth:`arenaplan.train.Symbol.graph`."""
     found = infer(heads, shapes, dtypes)
     vertices = topological(head.vertex for head in heads)
     checked_names(vertices)
@@ -334,7 +340,7 @@ def graph_of(
                 for position, entry in enumerate(vertex.inputs)
             ]
             names = [entry_name(Entry(vertex, index)) for index in range(vertex.outputs)]
-            made = graph.op.node(
+            made = operators(graph).node(
                 vertex.schema, inputs, vertex.attributes, name=vertex.name, outputs=names
             )
             indices = made if isinstance(made, tuple) else (made,)
@@ -353,7 +359,9 @@ def graph_of(
         dims = tuple(dim for dim in shape if dim is not None)
         if vertex.kind == "constant":
             assert vertex.data is not None
-            place[vertex, 0] = graph.op.constant(vertex.data.astype(dtype), name=vertex.name)
+            place[vertex, 0] = operators(graph).constant(
+                vertex.data.astype(dtype), name=vertex.name
+            )
         elif vertex.kind == "state":
             place[vertex, 0] = graph.state(vertex.name, dims, dtype, initial=vertex.data)
         else:

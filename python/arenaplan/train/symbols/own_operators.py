@@ -14,7 +14,8 @@ from math import prod
 from typing import Any, Final, TypeAlias
 
 from arenaplan.base.errors import ShapeMismatch
-from arenaplan.formats.onnx.op import Op, Operand, Result
+from arenaplan.formats.onnx.node_facts import Result
+from arenaplan.formats.onnx.op import Op, Operand
 from arenaplan.graph import Effects, InPlace, ops
 from arenaplan.graph.ops.own_ops import TRAINING
 from arenaplan.train.symbols.symbol_schema import (

@@ -32,13 +32,13 @@ class Symbol:
     Examples
     --------
     >>> import arenaplan as ap
-    >>> x = ap.variable("x", (None, 784))
-    >>> y = ap.op.Gemm(x, ap.variable("w", (784, 10)), name="fc")
+    >>> x = ap.train.variable("x", (None, 784))
+    >>> y = ap.train.op.Gemm(x, ap.train.variable("w", (784, 10)), name="fc")
     >>> y.arguments(), y.output_names()
     (['x', 'w'], ['fc_output'])
     >>> y.infer(shapes={"fc_output": (64, 10)}).shapes["x"]
     (64, 784)
-    >>> z = y(x=ap.op.Relu(ap.variable("image")))
+    >>> z = y(x=ap.train.op.Relu(ap.train.variable("image")))
     >>> z.arguments(), y.arguments()
     (['image', 'w'], ['x', 'w'])
     """
@@ -256,7 +256,7 @@ class Symbol:
         Examples
         --------
         >>> import arenaplan as ap
-        >>> y = ap.variable("a") + ap.variable("b")
+        >>> y = ap.train.variable("a") + ap.train.variable("b")
         >>> y.infer(shapes={y.output_names()[0]: (2, 3)}).shapes["b"]
         (2, 3)
         """
@@ -286,8 +286,8 @@ class Symbol:
 
         Examples
         --------
-        >>> import arenaplan as ap
-        >>> y = ap.op.Relu(ap.op.MatMul(ap.variable("x"), ap.variable("w", (3, 4))), name="y")
+        >>> from arenaplan.train import op, variable
+        >>> y = op.Relu(op.MatMul(variable("x"), variable("w", (3, 4))), name="y")
         >>> graph = y.graph("layer", shapes={"x": (2, None)})
         >>> graph.find("x").shape, graph.find("y_output").shape
         ((2, 3), (2, 4))
@@ -301,8 +301,8 @@ class Symbol:
         Examples
         --------
         >>> import arenaplan as ap
-        >>> y = ap.op.Relu(ap.variable("x"), name="y")
-        >>> ap.Symbol.from_json(y.to_json())
+        >>> y = ap.train.op.Relu(ap.train.variable("x"), name="y")
+        >>> ap.train.Symbol.from_json(y.to_json())
         Symbol(y_output)
         """
         return write(self.entries)
@@ -455,12 +455,12 @@ def _entry(item: Any, name: str) -> Entry:
 
 class SymbolOperators:
     """
-    Operators as functions of symbols: ``ap.op``.
+    Operators as functions of symbols: ``ap.train.op``.
 
     Examples
     --------
     >>> import arenaplan as ap
-    >>> y = ap.op.MatMul(ap.variable("data"), name="fc")
+    >>> y = ap.train.op.MatMul(ap.train.variable("data"), name="fc")
     >>> y.arguments()
     ['data', 'fc_B']
     """

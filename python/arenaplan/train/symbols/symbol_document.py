@@ -1,7 +1,7 @@
 """
 Symbols as files: NNVM's JSON form, with the data of constants and the facts about variables.
 
-``nodes`` are in the order of :meth:`arenaplan.Symbol.vertices`; ``inputs`` are
+``nodes`` are in the order of :meth:`arenaplan.train.Symbol.vertices`; ``inputs`` are
 ``[node, output, version]``, ``null`` for an operand that is left out. Equal symbols give equal
 text.
 """
@@ -75,7 +75,7 @@ def _value(value: Any) -> Any:
 
 
 def read(text: str | bytes) -> list[Entry]:
-    """Return the outputs that a text holds: see :meth:`arenaplan.Symbol.from_json`."""
+    """Return the outputs that a text holds: see :meth:`arenaplan.train.Symbol.from_json`."""
     try:
         document = json.loads(text)
         if not isinstance(document, dict) or not str(document["format"]).startswith("arenaplan.s"):

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from arenaplan.formats.onnx.op import Op, Result
+from arenaplan.formats.onnx.node_facts import Result
+from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.rules import (
     elementwise_rules,
     layout_rules,

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from arenaplan.base.errors import InvalidOperand, ShapeMismatch
-from arenaplan.formats.onnx.op import Op, Result
+from arenaplan.formats.onnx.node_facts import Result
+from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.rules import elementwise_rules, window_rules
 from arenaplan.formats.onnx.rules.elementwise_rules import broadcast
 from arenaplan.formats.onnx.rules.reduce_rules import product_shape

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
-from arenaplan.formats.onnx.op import Op, Operand, Result
+from arenaplan.formats.onnx.node_facts import Result
+from arenaplan.formats.onnx.op import Op, Operand
 from arenaplan.formats.onnx.tensors import dtype_of
 from arenaplan.graph.ops import Shape
 

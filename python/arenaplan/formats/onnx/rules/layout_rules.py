@@ -14,7 +14,8 @@ from arenaplan.base.errors import (
     SizeOverflow,
     UnsupportedDtype,
 )
-from arenaplan.formats.onnx.op import DataDependent, Op, Result
+from arenaplan.formats.onnx.node_facts import Result
+from arenaplan.formats.onnx.op import DataDependent, Op
 from arenaplan.formats.onnx.rules.elementwise_rules import broadcast
 from arenaplan.formats.onnx.tensors import StoredTensor, dtype_of
 from arenaplan.graph.ops import Shape

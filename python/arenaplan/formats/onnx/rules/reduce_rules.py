@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
-from arenaplan.formats.onnx.op import Op, Operand, Result
+from arenaplan.formats.onnx.node_facts import Result
+from arenaplan.formats.onnx.op import Op, Operand
 from arenaplan.formats.onnx.rules.elementwise_rules import broadcast
 from arenaplan.graph.ops import Shape
 

@@ -20,8 +20,7 @@ from onnx import (
 from arenaplan.base.errors import InvalidAttribute, ShapeMismatch, UnsupportedDtype
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.dims import Dim
-from arenaplan.formats.onnx.folding import peek
-from arenaplan.formats.onnx.op import Op, Operand
+from arenaplan.formats.onnx.op import Op, Operand, peek
 from arenaplan.formats.onnx.rules.window_rules import check_auto_pad
 from arenaplan.formats.onnx.tensors import DTYPE_CODES, dtype_of
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arenaplan.base.errors import InvalidAttribute, ShapeMismatch
-from arenaplan.formats.onnx.op import Op, Result
+from arenaplan.formats.onnx.node_facts import Result
+from arenaplan.formats.onnx.op import Op
 
 
 def stft(op: Op) -> Sequence[Result]:

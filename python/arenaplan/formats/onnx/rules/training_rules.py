@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from arenaplan.formats.onnx.op import Op, Result
+from arenaplan.formats.onnx.node_facts import Result
+from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.rules import elementwise_rules, layout_rules, reduce_rules
 
 Rule: TypeAlias = Callable[[Op], Sequence[Result]]

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from arenaplan.base.errors import InvalidAttribute, ShapeMismatch
 from arenaplan.base.quoting import quoted
-from arenaplan.formats.onnx.op import Op, Result
+from arenaplan.formats.onnx.node_facts import Result
+from arenaplan.formats.onnx.op import Op
 from arenaplan.graph.ops import Shape
 
 _LIMIT = 1 << 31

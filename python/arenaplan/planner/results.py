@@ -1,0 +1,51 @@
+"""The results of planning, which are written in Rust, and the schemas of their files."""
+
+from __future__ import annotations
+
+from arenaplan._core import (
+    CallerBuffer,
+    Estimate,
+    Hazard,
+    Hazards,
+    Level,
+    MoveCost,
+    Packing,
+    PlacedWorkspace,
+    Placement,
+    PlannedSpace,
+    RecomputeCurve,
+    RecomputePoint,
+    RowsInPlace,
+    Share,
+    SharedPlan,
+    Timetable,
+    graph_schema,
+    hazards_schema,
+    model_schema,
+    plan_schema,
+    techniques,
+)
+
+__all__ = [
+    "CallerBuffer",
+    "Estimate",
+    "Hazard",
+    "Hazards",
+    "Level",
+    "MoveCost",
+    "Packing",
+    "PlacedWorkspace",
+    "Placement",
+    "PlannedSpace",
+    "RecomputeCurve",
+    "RecomputePoint",
+    "RowsInPlace",
+    "Share",
+    "SharedPlan",
+    "Timetable",
+    "graph_schema",
+    "hazards_schema",
+    "model_schema",
+    "plan_schema",
+    "techniques",
+]
