@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from arenaplan import Plan, SharedPlan
+    from arenaplan import Plan
+    from arenaplan.planner import SharedPlan
 
 _MOST_OPERATORS: Final = 200
 """Most operators for which another order is looked for, only to mention it."""
