@@ -161,6 +161,7 @@ check-python: develop
 check-generated: develop
 	$(BIN)/python tools/readme.py --check
 	$(BIN)/python tools/operators.py --check
+	$(BIN)/python tools/commands.py --check
 	$(BIN)/python tools/maps.py --check
 	$(BIN)/python tools/tutorial_models.py --check
 	$(BIN)/python tools/errors.py --check
@@ -188,6 +189,10 @@ readme: develop ## regenerate the table of arenas in README.md
 .PHONY: operators
 operators: develop ## regenerate the table of operators in docs/operators.md
 	$(BIN)/python tools/operators.py
+
+.PHONY: commands
+commands: develop ## regenerate docs/commands.md
+	$(BIN)/python tools/commands.py
 
 .PHONY: wings
 wings: $(VENV)/.ready ## regenerate the table of wings in DESIGN.md

@@ -532,7 +532,7 @@ def report(name: str, step: Step, options: argparse.Namespace) -> float | None:
     graph = ap.from_train_step(step.run, step.args, step.donate, name=name)
     read = time.process_time()
     target = {"target": options.target} if options.target else {}
-    plan = ap.plan(graph, preserve_inputs=True, **target)
+    plan = ap.plan(graph, inputs="keep", **target)
     planned = time.process_time()
     for warning in graph.warnings:
         print(warning)

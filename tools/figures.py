@@ -89,7 +89,7 @@ def incremental(graph: ap.Graph, mode: Any) -> int:
 def planned(path: Path) -> Planned:
     """Plan one model with every planner."""
     graph = ap.load(path)
-    same = ap.plan(graph, target="nodes", optimize="views,in-place", order="given")
+    same = ap.plan(graph, target="nodes", optimize="views,in-place")
     assert same.naive_bytes is not None
     return Planned(
         same.naive_bytes,

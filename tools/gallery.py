@@ -99,7 +99,7 @@ def drawings() -> dict[str, str]:
         files[f"{name}.svg"] = ap.report.map_svg(report)
         files[f"{name}.html"] = ap.report.map_page([report])
     graph = hourglass()
-    new, old = ap.plan(graph), ap.plan(graph, order="given", alignment=1, optimize="none")
+    new, old = ap.plan(graph), ap.plan(graph, alignment=1, optimize="none")
     reports = [ap.report.report_of(plan, graph) for plan in (new, old)]
     labels, changes = ["all techniques", "none"], ap.diff(old, new)
     files["difference.html"] = ap.report.map_page(reports, labels=labels, changes=changes)

@@ -2,7 +2,7 @@
 A small convolutional network learns handwritten digits inside one arena.
 
     pip install "arenaplan[onnx]" scikit-learn
-    python examples/training/digits.py --capacity 262144
+    python examples/training/digits.py --budget 262144
 
 The digits are those of scikit-learn (1,797 images of 8 x 8 pixels), which need no download. The
 arena holds parameters, Adam's averages, activations and gradients; the script prints its bytes,
@@ -114,14 +114,14 @@ def accuracy(data: Digits, weights: dict[str, np.ndarray]) -> float:
 
 def train(
     *, epochs: int = 8, batch: int = 16, lr: float = 3e-3, seed: int = 0,
-    capacity: int | None = None, recompute: str | None = None, tells: bool = False,
+    budget: int | None = None, recompute: str | None = None, tells: bool = False,
 ) -> Result:  # fmt: skip
     """Train, and return the bytes of the arena, the losses and the accuracy."""
     seen, unseen = load()
     rng = np.random.default_rng(seed)
     losses = []
     with ap.train.Trainer(
-        training_graph(batch, lr=lr, seed=seed), seed=seed, recompute=recompute, capacity=capacity
+        training_graph(batch, lr=lr, seed=seed), seed=seed, recompute=recompute, budget=budget
     ) as trainer:
         arena_bytes = trainer.plan.arena_bytes
         if tells:
@@ -145,12 +145,12 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16, help="images of a step")
     parser.add_argument("--lr", type=float, default=3e-3, help="learning rate")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--capacity", type=int, help="most bytes of the arena")
+    parser.add_argument("--budget", type=int, help="most bytes of the arena")
     parser.add_argument("--recompute", help="bytes of the arena, or extra work such as 10%%")
     options = parser.parse_args()
     train(
         epochs=options.epochs, batch=options.batch, lr=options.lr, seed=options.seed,
-        capacity=options.capacity, recompute=options.recompute, tells=True,
+        budget=options.budget, recompute=options.recompute, tells=True,
     )  # fmt: skip
 
 

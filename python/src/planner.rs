@@ -28,8 +28,6 @@ pub(crate) struct Options {
     target: Py<Target>,
     alignment: Option<u64>,
     optimize: Option<String>,
-    in_place: bool,
-    order: String,
     effort: String,
     preserve_inputs: bool,
     inputs: String,
@@ -61,17 +59,6 @@ impl Options {
         }
         if let Some(workspace) = &self.workspace {
             planner = planner.workspace(workspace.parse()?);
-        }
-        if !self.in_place {
-            planner = planner.in_place(false);
-        }
-        match self.order.as_str() {
-            "search" => {}
-            "given" => planner = planner.keep_order(true),
-            _ => {
-                let reason = "it is 'search' or 'given'".into();
-                return Err(arenaplan::Error::InvalidOption { option: "order", reason });
-            }
         }
         if let Some(capacity) = self.capacity {
             planner = planner.capacity(capacity);

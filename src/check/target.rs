@@ -43,9 +43,9 @@ impl Plan {
         let refuse =
             |reason: String| Err(Error::TargetMismatch { target: quoted(target.name()), reason });
         let honors = |technique| target.techniques().contains(technique);
-        if let Some(&(node, _)) = self.repeated().first().filter(|_| !honors(Technique::Recompute))
+        if let Some(&(node, _)) = self.repeated().first().filter(|_| !honors(Technique::Duplicate))
         {
-            return refuse(format!("node {node} runs in several steps ({})", Technique::Recompute));
+            return refuse(format!("node {node} runs in several steps ({})", Technique::Duplicate));
         }
         for step in &self.steps {
             let name = || quoted(&step.name);
@@ -109,7 +109,7 @@ impl Plan {
         };
         let described = |known: Target| {
             // Plans of before there was recomputation describe the same runner without it.
-            let before = known.techniques().without(Technique::Recompute);
+            let before = known.techniques().without(Technique::Duplicate);
             known != *target && known.with_techniques(before) != *target
         };
         if Target::known(target.name()).is_some_and(described) {
@@ -145,7 +145,7 @@ impl Plan {
             return refuse(technique, "was skipped, and the options do not have it");
         }
         if !self.repeated().is_empty() {
-            let technique = Technique::Recompute;
+            let technique = Technique::Duplicate;
             if !all.contains(technique) {
                 return refuse(technique, "is used, and the options do not have it");
             }

@@ -522,7 +522,7 @@ impl Plan {
     /// Returns the nodes that run in several steps, ascending, with the number of those steps.
     ///
     /// Such a node is cheap and makes much of little: its small inputs are kept, and not its
-    /// output. See [`Technique::Recompute`].
+    /// output. See [`Technique::Duplicate`].
     pub fn repeated(&self) -> Vec<(NodeId, usize)> {
         let mut runs = vec![0_usize; self.step_of.len()];
         for node in self.steps.iter().flat_map(PlanStep::nodes) {

@@ -32,7 +32,7 @@ pub enum Technique {
     Overlap,
     /// A cheap node that makes much of little runs again in each fused group that reads its output:
     /// its inputs are kept, and not its output.
-    Recompute,
+    Duplicate,
 }
 
 impl Technique {
@@ -45,7 +45,7 @@ impl Technique {
         Self::Order,
         Self::Streaming,
         Self::Overlap,
-        Self::Recompute,
+        Self::Duplicate,
     ];
 
     /// Returns the name used in plan files and on the command line.
@@ -58,7 +58,7 @@ impl Technique {
             Self::Order => "order",
             Self::Streaming => "streaming",
             Self::Overlap => "overlap",
-            Self::Recompute => "recompute",
+            Self::Duplicate => "duplicate",
         }
     }
 
@@ -71,7 +71,7 @@ impl Technique {
             Self::Order => 16,
             Self::Streaming => 32,
             Self::Overlap => 64,
-            Self::Recompute => 128,
+            Self::Duplicate => 128,
         }
     }
 }
@@ -97,7 +97,7 @@ impl FromStr for Technique {
 /// use arenaplan::{Technique, Techniques};
 /// let some: Techniques = "views,in-place".parse()?;
 /// assert!(some.contains(Technique::Views) && !some.contains(Technique::Fusion));
-/// let all = "views,in-place,elision,fusion,order,streaming,overlap,recompute";
+/// let all = "views,in-place,elision,fusion,order,streaming,overlap,duplicate";
 /// assert_eq!(Techniques::ALL.to_string(), all);
 /// assert_eq!("none".parse::<Techniques>()?, Techniques::NONE);
 /// # Ok::<(), arenaplan::Error>(())

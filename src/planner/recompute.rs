@@ -308,7 +308,7 @@ impl Planner<'_> {
         let mut plan = self.plan_steps(executions, &steps)?;
         if executions.nodes().len() <= MOST_NODES_TO_ORDER {
             // Scratch memory is declared for nodes that run by themselves.
-            let joining = [Technique::Fusion, Technique::Streaming, Technique::Recompute];
+            let joining = [Technique::Fusion, Technique::Streaming, Technique::Duplicate];
             let left_out = joining.into_iter().fold(self.left_out, Techniques::with);
             let ordered = Self { left_out, ..*self }.plan(executions)?;
             if ordered.arena_bytes() < plan.arena_bytes() {

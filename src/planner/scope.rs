@@ -60,7 +60,7 @@ pub(super) fn skipped(context: &Context<'_>, attempts: &[Attempt<'_>]) -> Techni
         ),
         (Technique::Overlap, skips_overlaps(context, attempts)),
         (
-            Technique::Recompute,
+            Technique::Duplicate,
             (in_any_order || nodes > MOST_NODES_TO_TRY || is_late)
                 && given.is_some_and(|attempt| attempt.schedule.graph.has_repeats()),
         ),

@@ -59,7 +59,7 @@ fn schedules<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Vec<Attempt<
     }
     let fusible = Fusible::new(graph);
     let mut known: Vec<Vec<Vec<NodeId>>> = vec![Vec::new()];
-    let repeats = context.options.optimize.contains(Technique::Recompute)
+    let repeats = context.options.optimize.contains(Technique::Duplicate)
         && graph.nodes().len() <= MOST_NODES_TO_TRY
         && graph.has_repeats();
     let kinds = fusions(context, graph).into_iter().flat_map(|fusion| {

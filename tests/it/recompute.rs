@@ -60,7 +60,7 @@ fn case(branches: usize, repeats: bool, keeps_wide: bool) -> Case {
 }
 
 fn without() -> Techniques {
-    Techniques::ALL.without(Technique::Recompute)
+    Techniques::ALL.without(Technique::Duplicate)
 }
 
 #[test]
@@ -158,9 +158,9 @@ fn forged_repetitions_are_refused() {
     let text = says(&|json| json["steps"][first]["fused"] = json!([1, 1, 2]));
     assert!(text.contains("twice in one step"), "{text}");
     let text = says(&|json| json["options"]["optimize"] = json!(["fusion", "streaming"]));
-    assert!(text.contains("technique recompute"), "{text}");
-    let text = says(&|json| json["search"]["skipped"] = json!(["recompute"]));
-    assert!(text.contains("recompute was skipped"), "{text}");
+    assert!(text.contains("technique duplicate"), "{text}");
+    let text = says(&|json| json["search"]["skipped"] = json!(["duplicate"]));
+    assert!(text.contains("duplicate was skipped"), "{text}");
     assert!(plan.check_target(&Target::NODES).is_err());
     // The same steps for a graph whose node may run once only.
     let other = case(2, false, false).graph;

@@ -67,7 +67,7 @@ fn options_that_the_target_does_not_honor_are_refused() {
     let all = Planner::new().optimize(Techniques::ALL);
     let (kind, text) = refused(all.plan(&graph));
     assert_eq!(kind, "InvalidOption");
-    assert!(text.contains("does not honor fusion,streaming,overlap,recompute"), "{text}");
+    assert!(text.contains("does not honor fusion,streaming,overlap,duplicate"), "{text}");
     let tflm = Target::TFLM;
     let tflm = Planner::new().target(&tflm);
     let text = refused(tflm.alignment(8).plan(&graph)).1;
@@ -99,7 +99,7 @@ fn a_forged_target_is_refused() {
         ("\"name\":\"numpy\"", "\"name\":\"nodes\"", "describes the target"),
         ("\"name\":\"numpy\"", "\"name\":\"own\"", ""),
         (
-            "\"fusion\",\"order\",\"streaming\",\"overlap\",\"recompute\"],\"alignment\"",
+            "\"fusion\",\"order\",\"streaming\",\"overlap\",\"duplicate\"],\"alignment\"",
             "\"order\"],\"alignment\"",
             "describes",
         ),
@@ -117,7 +117,7 @@ fn a_forged_target_is_refused() {
     }
     // A runner of one's own that honors less than the plan does.
     let less = text.replacen("\"name\":\"numpy\"", "\"name\":\"own\"", 1).replacen(
-        "\"fusion\",\"order\",\"streaming\",\"overlap\",\"recompute\"],\"alignment\"",
+        "\"fusion\",\"order\",\"streaming\",\"overlap\",\"duplicate\"],\"alignment\"",
         "\"order\"],\"alignment\"",
         1,
     );

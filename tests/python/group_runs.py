@@ -30,7 +30,7 @@ def inputs_of(graph: ap.Graph, seed: int = 7) -> dict[str, np.ndarray]:
 def check(graph: ap.Graph, steps: Steps, *, tolerance: float = 2e-5) -> ap.Plan:
     """Run steps with every size of scratch memory; results are those of nodes run alone."""
     feed = inputs_of(graph)
-    with ap.Executor(graph, ap.plan(graph, in_place=False, target="ideal")) as executor:
+    with ap.Executor(graph, ap.plan(graph, optimize="all,-in-place", target="ideal")) as executor:
         alone = executor.run(feed)
     plan = ap.plan(graph, steps=steps, workspace="auto", target="numpy")
     with ap.Executor(graph, plan) as executor:

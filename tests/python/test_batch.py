@@ -201,7 +201,16 @@ def test_the_command_writes_a_report(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report, web = tmp_path / "report.jsonl", tmp_path / "page.html"
-    line = ["batch", str(folder), "--targets", "numpy,ideal", "--effort", "fast", "--workers", "2"]
+    line = [
+        "batch",
+        str(folder),
+        "--targets",
+        "numpy,ideal",
+        "--effort",
+        "fast",
+        "--processes",
+        "2",
+    ]
     assert main([*line, "-o", str(report), "--page", str(web), "--json"]) == 1
     facts = json.loads(capsys.readouterr().out)
     assert (facts["jobs"], facts["planned"]) == (2 * (MODELS + 2), 2 * MODELS)
@@ -209,7 +218,7 @@ def test_the_command_writes_a_report(
     assert [row["model"] for row in rows[::2]] == paths(folder)
     assert "mystery.onnx" in web.read_text()
     assert not Path(f"{report}.journal").exists()
-    assert main(["batch", str(folder / "m0.onnx"), "--workers", "1"]) == 0
+    assert main(["batch", str(folder / "m0.onnx"), "--processes", "1"]) == 0
     assert "1 of 1 planned" in capsys.readouterr().out
 
 
@@ -219,7 +228,7 @@ def test_the_command_writes_a_report(
         (["--targets", "nobody"], "none of"),
         (["--executor", "spark://host"], "dask://"),
         (["-o", "report.xlsx"], ".parquet"),
-        (["--workers", "0"], "not from 1"),
+        (["--processes", "0"], "not from 1"),
         (["--bind", "batch=1..4"], "one number"),
     ],
 )
@@ -238,7 +247,7 @@ def test_wrong_words_are_refused(
 def test_an_interrupted_command_goes_on_from_its_journal(folder: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.csv"
     journal = Path(f"{report}.journal")
-    line = [sys.executable, "-m", "arenaplan", "batch", str(folder), "--workers", "1"]
+    line = [sys.executable, "-m", "arenaplan", "batch", str(folder), "--processes", "1"]
     line += ["--effort", "fast", "-o", str(report)]
     process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
     end = time.monotonic() + 60
@@ -323,12 +332,12 @@ def test_models_with_other_dimensions_are_one_batch(
     assert (whole.arena_bytes, whole.left_out) == (640, "y2")
 
     words = [f"--bind={name}={number}" for name, number in bind.items()]
-    assert main(["batch", str(tmp_path), *words, "--workers", "1"]) == 0
+    assert main(["batch", str(tmp_path), *words, "--processes", "1"]) == 0
     said = capsys.readouterr()
     assert "3 of 3 planned" in said.out
     assert "--bind batch: 1 of 3 have no dimension of this name" in said.err
     assert "--bind seq: 2 of 3 have no dimension of this name" in said.err
-    assert main(["batch", str(tmp_path), "--bind", "width=9", "--workers", "1"]) == 1
+    assert main(["batch", str(tmp_path), "--bind", "width=9", "--processes", "1"]) == 1
     said = capsys.readouterr()
     assert "UnboundDim: 2, such as " in said.out
     assert "--bind batch=1" in said.out

@@ -151,8 +151,6 @@ def test_a_family_of_plans_leaves_outputs_to_the_caller() -> None:
 def test_what_knows_no_memory_of_the_caller_refuses_it(tmp_path: Path) -> None:
     graph = with_views()
     with pytest.raises(InvalidOption):
-        ap.plan(graph, inputs="reuse", preserve_inputs=True, target="ideal")
-    with pytest.raises(InvalidOption):
         ap.plan(graph, outputs="caller", spaces="sram=1KiB,psram=1MiB", target="ideal")
     with pytest.raises(InvalidOption):
         ap.plan_together([graph], "concurrent", outputs="caller", target="ideal")
@@ -162,9 +160,9 @@ def test_what_knows_no_memory_of_the_caller_refuses_it(tmp_path: Path) -> None:
         header_of(graph, ap.plan(graph, outputs="caller", target="ideal"))
     model = str(light_models.path("squeezenet"))
     for arguments in (
-        ["plan", model, "--strategy", "nnvm", "--outputs", "caller"],
+        ["map", model, "--outputs", "caller", "--explain", "--spaces", "a=1M", "-o", "-"],
         ["plan", model, model, "--share", "concurrent", "--inputs", "caller"],
-        ["plan", model, "--budget", "sram=1MiB,psram=64MiB", "--outputs", "caller"],
+        ["plan", model, "--spaces", "sram=1MiB,psram=64MiB", "--outputs", "caller"],
         ["export", model, "--to", "c", "--outputs", "caller", "-o", str(tmp_path / "h")],
     ):
         assert main(arguments) == 2, arguments

@@ -73,14 +73,17 @@ def test_a_plan_can_be_written_checked_and_obeyed(
     assert "valid for numpy: 128 bytes, optimal (verified)" in out
 
 
-@pytest.mark.parametrize("option", ["--no-in-place", "--preserve-inputs"])
+@pytest.mark.parametrize("option", ["--optimize=all,-in-place,-order", "--inputs=keep"])
 def test_options_reach_the_planner(option: str, small: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     assert main(["plan", str(small), option, "--align", "16", "-o", str(plan)]) == 0
     options = ap.Plan.load(plan).options
     assert options["alignment"] == 16
-    assert options["in_place"] is (option != "--no-in-place")
-    assert options["preserve_inputs"] is (option == "--preserve-inputs")
+    is_less = option.startswith("--optimize")
+    for name in ("in-place", "order"):
+        assert (name in options["optimize"]) is not is_less
+    assert "fusion" in options["optimize"]
+    assert options["preserve_inputs"] is not is_less
 
 
 def test_a_symbolic_dimension_is_bound(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,7 +163,7 @@ def test_inspect_shows_values_steps_and_the_peak(
 
 
 def test_storage_sharing_is_a_strategy(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["plan", str(small), "--strategy", "storage-sharing", "--json"]
+    arguments = ["classic", str(small), "--strategy", "storage-sharing", "--json"]
     assert main(arguments) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["strategy"] == "storage-sharing"
@@ -173,7 +176,7 @@ def test_row_50_every_classic_strategy_plans_a_model_and_needs_no_less(
 ) -> None:
     assert main(["plan", str(small), "--json"]) == 0
     ours = json.loads(capsys.readouterr().out)["arena_bytes"]
-    assert main(["plan", str(small), "--strategy", strategy, "--json"]) == 0
+    assert main(["classic", str(small), "--strategy", strategy, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["strategy"] == strategy
     if strategy == "nnvm":
@@ -182,15 +185,15 @@ def test_row_50_every_classic_strategy_plans_a_model_and_needs_no_less(
         places = document["offsets"].values()
         assert document["arena_bytes"] >= max(it["offset"] + it["bytes"] for it in places)
         assert document["arena_bytes"] >= ours - 63, "sizes are not rounded up there"
-    assert main(["plan", str(small), "--strategy", strategy]) == 0
+    assert main(["classic", str(small), "--strategy", strategy]) == 0
     text = capsys.readouterr().out
     assert strategy in text
     # D6: the memory that kernels of the original request at run time is not in the file.
     is_original = strategy in ("litert", "tflite-2019")
     assert text.count("scratch tensors") == int(is_original)
     assert len(document.get("notes", [])) == int(is_original)
-    refused = ["--capacity", "1"] if strategy == "nnvm" else ["--parallel-safe"]
-    assert main(["plan", str(small), "--strategy", strategy, *refused]) == 2
+    refused = ["--align", "1"] if strategy == "nnvm" else ["--num-temp", "0"]
+    assert main(["classic", str(small), "--strategy", strategy, *refused]) == 2
     assert "InvalidOption" in capsys.readouterr().err
 
 
@@ -207,7 +210,7 @@ def test_a_plan_can_be_safe_in_every_order(
 def test_a_capacity_that_is_too_small_fails_with_the_best_plan(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", str(small), "--capacity", "127", "--json"]) == 1
+    assert main(["plan", str(small), "--budget", "127", "--json"]) == 1
     printed = capsys.readouterr()
     assert json.loads(printed.out)["status"] == "infeasible"
     assert "CapacityExceeded" in printed.err

@@ -1,8 +1,9 @@
-"""What is generated from the parser: completion, manual pages, examples in the help."""
+"""What is generated from the parser: completion, the help and its examples."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import shutil
 import subprocess
@@ -10,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from arenaplan.cli import main, whole_parser
+from arenaplan.cli import main
 from arenaplan.cli.config import KEYS
-from arenaplan.cli.man import page
-from arenaplan.cli.parser import COMMANDS, EXAMPLES, GROUPS, Parser
+from arenaplan.cli.parser import Parser, make_parser
+from arenaplan.cli.syntax import COMMANDS, GENERAL, GROUPS
 
 
 @pytest.fixture(scope="module")
 def whole() -> Parser:
-    return whole_parser()
+    return make_parser()[0]
 
 
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -35,12 +36,12 @@ def options_of(parser: argparse.ArgumentParser) -> list[str]:
 def test_every_command_is_in_one_group_and_has_examples() -> None:
     listed = [name for names in GROUPS.values() for name in names]
     assert sorted(listed) == sorted(COMMANDS)
-    assert set(EXAMPLES) == set(COMMANDS)
+    assert all(command.examples for command in COMMANDS.values())
 
 
 def test_every_example_of_the_help_is_a_command_line(whole: Parser) -> None:
-    for name, lines in EXAMPLES.items():
-        for line in lines:
+    for name, command in COMMANDS.items():
+        for line in command.lines:
             words = shlex.split(line.partition(" > ")[0].partition(" < ")[0].partition(" | ")[0])
             assert words[0] == name
             whole.parse_args(words)
@@ -94,26 +95,43 @@ def test_bash_completes_commands_options_and_choices(
     assert ran.stdout.split() == ["gate", "--junit", "tflm:reference", "fast"]
 
 
-def test_a_manual_page_has_every_option(
-    whole: Parser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_help_is_short_and_the_whole_help_has_every_option(
+    whole: Parser, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["man", "--all", str(tmp_path), "--quiet"]) == 0
-    assert capsys.readouterr().err == ""
-    assert len(list(tmp_path.iterdir())) == len(COMMANDS) + 1
     for name, parser in commands_of(whole).items():
-        text = (tmp_path / f"arenaplan-{name}.1").read_text()
-        for option in options_of(parser):
-            assert option.replace("-", "\\-") in text, (name, option)
-    assert main(["man", "plan"]) == 0
-    assert capsys.readouterr().out == page("plan")
-    assert main(["man", "plan", "--all", str(tmp_path)]) == 2
+        listed = {}
+        for flag in ("--help", "--help-all"):
+            with pytest.raises(SystemExit) as caught:
+                main([name, flag])
+            assert caught.value.code == 0
+            text = capsys.readouterr().out
+            listed[flag] = set(
+                re.findall(r"^  (?:-., )?(?:-. [A-Z.=a-z]+, )?(--[a-z-]+)", text, re.M)
+            )
+        assert len(listed["--help"]) <= 20, name
+        assert listed["--help-all"] == set(options_of(parser)), name
+        hidden = {f"--{option}" for option in (*COMMANDS[name].rare, *GENERAL)}
+        assert listed["--help-all"] - listed["--help"] == hidden, name
 
 
-def test_a_manual_page_is_formatted_without_a_warning() -> None:
-    groff = shutil.which("groff")
-    if groff is None:
-        pytest.skip("no groff")
-    command = [groff, "-man", "-Tascii", "-ww", "-rLL=100n"]
-    ran = subprocess.run(command, input=page("gate"), capture_output=True, text=True, check=True)
-    assert ran.stderr == ""
-    assert "--allow-growth" in ran.stdout
+def test_a_word_means_the_same_in_every_command() -> None:
+    """The values of an option are read in one way, whatever the command."""
+    seen: dict[str, tuple[str, object]] = {}
+    for name, command in COMMANDS.items():
+        for option in command.names:
+            row = command.option(option)
+            meaning = (row.read, bool(row.choices), row.repeats)
+            first, known = seen.setdefault(option, (name, meaning))
+            assert known == meaning, (option, first, name)
+    gone = {"capacity", "no-in-place", "preserve-inputs", "order", "match-range"}
+    assert not gone & set(COMMANDS["plan"].names)
+    assert not any("capacity" in command.names for command in COMMANDS.values())
+
+
+def test_the_page_of_commands_has_every_option(whole: Parser) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text(encoding="utf-8")
+    for name, parser in commands_of(whole).items():
+        (section,) = re.findall(rf"^### {name}$(.*?)(?=^##|\Z)", page, re.M | re.S)
+        own = set(options_of(parser)) - {"--help", "--help-all"}
+        own -= {f"--{option}" for option in GENERAL}
+        assert set(re.findall(r"^\| .*?`(--[a-z-]+)", section, re.M)) == own, name

@@ -88,8 +88,8 @@ def test_tables_and_lists_stand_for_options_that_are_repeated(
 ) -> None:
     write(
         folder / "arenaplan.toml",
-        '[defaults]\nbudget = {sram = "1KiB", psram = 4096}\npin = {psram = ["v1", "v2"]}\n'
-        'optimize = ["views", "in-place"]\npreserve-inputs = true\n',
+        '[defaults]\nspaces = {sram = "1KiB", psram = 4096}\npin = {psram = ["v1", "v2"]}\n'
+        'optimize = ["views", "in-place"]\ninputs = "keep"\n',
     )
     document = planned(capsys)
     assert [(s["name"], s["capacity"]) for s in document["spaces"]] == [
@@ -100,7 +100,7 @@ def test_tables_and_lists_stand_for_options_that_are_repeated(
     assert document["options"]["optimize"] == ["views", "in-place"]
     assert document["options"]["preserve_inputs"] is True
     # A budget on the command line has other memories: pins of the file name none of them.
-    for more in (["--capacity", "1MiB"], ["--budget", "1MiB"]):
+    for more in (["--budget", "1MiB"], ["--spaces", "1MiB"]):
         assert [s["name"] for s in planned(capsys, *more)["spaces"]] == ["arena"]
 
 
@@ -110,8 +110,8 @@ def test_a_gate_has_the_options_of_each_model(
     saved(folder / "inside" / "big.json", 64, 4096, 64)
     write(
         folder / "arenaplan.toml",
-        '[defaults]\nbaseline = "bases/"\n[models."net.json"]\nbudget = "sram=256"\n'
-        '[models."big.json"]\nbudget = "sram=8KiB"\n',
+        '[defaults]\nbaseline = "bases/"\n[models."net.json"]\nspaces = "sram=256"\n'
+        '[models."big.json"]\nspaces = "sram=8KiB"\n',
     )
     assert main(["gate", "net.json", "big.json", "--update"]) == 0
     assert sorted(path.name for path in (folder / "bases").iterdir()) == [
@@ -136,7 +136,7 @@ def test_the_page_lists_every_key_and_its_file_is_right(
     write(folder / "arenaplan.toml", block)
     config = find_config(None)
     assert config is not None
-    assert set(config.settings(Path("a.tflite"))) == {"effort", "baseline", "target", "budget"}
+    assert set(config.settings(Path("a.tflite"))) == {"effort", "baseline", "target", "spaces"}
     (folder / "vision").mkdir()
     settings = config.settings(folder / "vision" / "a.onnx")
     assert {"bind", "pin", "optimize"} <= set(settings)
@@ -160,8 +160,8 @@ def test_the_page_lists_every_key_and_its_file_is_right(
         ("[models]\nx = 3\n", 'models."x" is no table'),
         ('[defaults]\ntargte = "c"\n', "defaults.targte is no option; did you mean target?"),
         ('[models."*.json"]\ntarget = "tflmm"\n', 'models."*.json".target is \'tflmm\', none of'),
-        ('[defaults]\ncapacity = "1KB2"\n', "defaults.capacity: '1KB2' is no number of bytes"),
-        ("[defaults]\npreserve-inputs = 1\n", "defaults.preserve-inputs is 1, neither true"),
+        ('[defaults]\nbudget = "1KB2"\n', "defaults.budget: '1KB2' is no number of bytes"),
+        ("[defaults]\nquiet = 1\n", "defaults.quiet is 1, neither true"),
         ("[defaults]\nalign = true\n", "defaults.align is True, neither text nor a number"),
         ('[defaults]\nalign = [{a = 1}]\n', "neither text nor a number"),
         ("[defaults]\nmax-slowdown = 0.5\n", "defaults.max-slowdown: '0.5' is neither"),
@@ -191,9 +191,9 @@ def test_a_wrong_variable_is_named(
 def test_a_refused_option_says_where_it_is_from(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(folder / "arenaplan.toml", '[defaults]\nbudget = "a=1K,b=2K"\n')
+    write(folder / "arenaplan.toml", '[defaults]\nspaces = "a=1K,b=2K"\n')
     assert main(["plan", "net.json", "net.json", "--share", "concurrent"]) == 2
-    assert f"--budget is from {folder / 'arenaplan.toml'}: defaults.budget" in (
+    assert f"--spaces is from {folder / 'arenaplan.toml'}: defaults.spaces" in (
         capsys.readouterr().err
     )
 
@@ -204,8 +204,8 @@ def test_a_refused_option_says_where_it_is_from(
         (["plna", "net.json"], "there is no command 'plna'; did you mean 'plan'?"),
         (["plan", "net.json", "--target", "tfml"], "did you mean 'tflm'?"),
         (["plan", "net.json", "--efort", "fast"], "did you mean --effort?"),
-        (["run", "net.json", "--budget", "a=1K"], "; --budget is an option of plan, "),
-        (["run", "net.json", "--quite", "--capacity=1K"], "; did you mean --quiet?"),
+        (["run", "net.json", "--spaces", "a=1K"], "; --spaces is an option of plan, "),
+        (["run", "net.json", "--quite", "--budget=1K"], "; did you mean --quiet?"),
         (["pack", "net.json", "--zzzz"], "unrecognized arguments: --zzzz\n"),
         (["--color", "never", "plan", "net.json", "--budget", "x"], "argument --budget"),
         (["plan", "net.json", "--max-slowdown", "2", "--optimize", "order,veiws"], "veiws"),
@@ -223,13 +223,14 @@ def test_wrong_words_are_answered_with_close_ones(
 def test_errors_spell_options_as_the_command_line_does(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", "net.json", "--budget", "a=1K", "--pin", "a=nothing"]) == 2
+    assert main(["plan", "net.json", "--spaces", "a=1K", "--pin", "a=nothing"]) == 2
     assert "option --pin: no value" in capsys.readouterr().err
-    assert main(["plan", "net.json", "--budget", "a=1K", "--pin", "a=v11"]) == 2
+    assert main(["plan", "net.json", "--spaces", "a=1K", "--pin", "a=v11"]) == 2
     assert "did you mean 'v1'?" in capsys.readouterr().err
-    assert main(["plan", "net.json", "--max-slowdown", "2", "--workers", "2", "--no-in-place",
-                 "--strategy", "nnvm", "--inputs", "caller"]) == 2  # fmt: skip
+    assert main(["classic", "net.json", "--strategy", "nnvm", "--inputs", "keep"]) == 2
     assert "option --inputs: strategy nnvm" in capsys.readouterr().err
+    assert main(["plan", "net.json", "--budget", "1K", "--spaces", "a=1K"]) == 2
+    assert "option --budget: the memories of --spaces" in capsys.readouterr().err
 
 
 # -- prose ---------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def test_a_convolution_performs_what_follows_it_in_place() -> None:
 
 def test_nothing_is_performed_early_that_the_plan_did_not_put_in_place() -> None:
     every = ["Conv", "Conv", "BatchNormalization", "Add", "Relu", "Softmax"]
-    assert steps(small_network(), in_place=False) == every
+    assert steps(small_network(), optimize="all,-in-place") == every
 
 
 def test_a_value_with_two_readers_ends_an_epilogue() -> None:
@@ -122,7 +122,7 @@ def test_an_epilogue_computes_what_its_nodes_would(op: str, computed_weights: bo
     assert steps(graph) == [op]
     with ap.Executor(graph) as executor:
         (together,) = executor.run(inputs, verify=True).values()
-    with ap.Executor(graph, ap.plan(graph, in_place=False, target="ideal")) as executor:
+    with ap.Executor(graph, ap.plan(graph, optimize="all,-in-place", target="ideal")) as executor:
         assert len(executor._setup.program.nodes) == len(graph.nodes)
         (apart,) = executor.run(inputs, verify=True).values()
     assert np.unique(apart).size > 100

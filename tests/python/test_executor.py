@@ -112,11 +112,11 @@ def test_numbers_and_lists_take_the_type_of_their_input() -> None:
 
 
 @pytest.mark.parametrize("workspace", ["none", "auto"])
-@pytest.mark.parametrize("in_place", [False, True])
-def test_every_plan_gives_the_same_numbers(workspace: Any, in_place: bool) -> None:
+@pytest.mark.parametrize("optimize", ["all", "all,-in-place"])
+def test_every_plan_gives_the_same_numbers(workspace: Any, optimize: str) -> None:
     graph = small_network()
     x = noise(1, 8, 12, 12)
-    plan = ap.plan(graph, workspace=workspace, in_place=in_place, target="numpy")
+    plan = ap.plan(graph, workspace=workspace, optimize=optimize, target="numpy")
     with ap.Executor(graph, plan) as executor:
         result = executor.run({"x": x}, verify=True)["y"]
         assert (executor.scratch_bytes > 0) == (workspace == "none")

@@ -138,7 +138,7 @@ def test_headers_of_plans_with_several_spaces_compile_and_say_where_values_are(
 
 def test_numbers_that_no_enumeration_holds_are_macros(tmp_path: Path) -> None:
     graph = chain(2**33, 2**33, 16)
-    text = header_of(graph, ap.plan(graph, in_place=False, target="ideal"))
+    text = header_of(graph, ap.plan(graph, optimize="all,-in-place", target="ideal"))
     body = 'printf("%llu\\n", (unsigned long long)SMALL_BYTES_V0);'
     assert compile_and_run("gcc", text, body, tmp_path) == [2**33]
     assert "enum small_bytes" not in text
@@ -157,7 +157,7 @@ def test_a_section_can_be_chosen_and_overridden(tmp_path: Path) -> None:
 
 def test_an_edited_header_does_not_compile(tmp_path: Path) -> None:
     graph = chain(64, 64, 64)
-    text = header_of(graph, ap.plan(graph, in_place=False, target="ideal"))
+    text = header_of(graph, ap.plan(graph, optimize="all,-in-place", target="ideal"))
     edited = re.sub(r"(SMALL_OFFSET_V1 = )\d+", r"\g<1>100", text)
     assert edited != text
     with pytest.raises(AssertionError, match="inside the arena"):
@@ -168,7 +168,7 @@ def test_names_too_long_for_c_are_called_by_the_index_of_the_value(tmp_path: Pat
     fused = "model/conv_1/FusedBatchNormV3;model/conv_1/Conv2D;model/relu_1/Relu"
     names = [f"{fused};{i}" for i in range(3)] + ["T1", "short"]
     graph = chain(64, 64, 64, 64, 64, names=names)
-    text = header_of(graph, ap.plan(graph, target="c", in_place=False))
+    text = header_of(graph, ap.plan(graph, target="c", optimize="all,-in-place"))
     found = re.findall(r"SMALL_OFFSET_(\w+) = ", text)
     assert found == ["T0", "T1_2", "T2", "T1", "SHORT"], "names of the model come first"
     assert f"/* SMALL_OFFSET_T2: {fused};2 */" in text
@@ -205,7 +205,7 @@ def test_the_table_for_the_shim_has_the_layout_of_a_buffer_plan(tmp_path: Path) 
 
 def test_csv_has_the_offsets_and_live_ranges_of_the_plan() -> None:
     graph = chain(100, 60, 100)
-    plan = ap.plan(graph, in_place=False, target="ideal")
+    plan = ap.plan(graph, optimize="all,-in-place", target="ideal")
     rows = list(csv.DictReader(csv_of(graph, plan).splitlines()))
     assert [row["id"] for row in rows] == ["v0", "v1", "v2"]
     assert [(int(r["lower"]), int(r["upper"]), int(r["size"])) for r in rows] == [

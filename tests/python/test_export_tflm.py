@@ -482,7 +482,7 @@ def test_operators_are_put_into_a_better_order(
         made.update(i for i in operator.outputs if i is not None)
 
     capsys.readouterr()
-    assert main([*export, "--order", "given"]) == 0
+    assert main([*export, "--optimize", "all,-order"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert not document["reordered"]
     assert document["head_after"] > 2 * 1024

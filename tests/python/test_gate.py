@@ -95,8 +95,8 @@ def test_growth_passes_up_to_what_is_allowed(allowed: int | str, passes: bool) -
 
 @pytest.mark.parametrize("allowed", [-1, "x", "-1%", "nan%"])
 def test_growth_that_means_nothing_is_refused(allowed: int | str) -> None:
-    with pytest.raises(ap.PlannerError):
-        ap.report.gate(graph(64, 64), allow_growth=allowed)
+    with pytest.raises(ap.PlannerError, match=r"growth|bytes"):
+        ap.report.gate(graph(64, 64), budget=128, allow_growth=allowed)
 
 
 def test_a_baseline_is_a_plan_a_report_or_a_file_of_either(tmp_path: Path) -> None:
@@ -129,25 +129,25 @@ def test_a_damaged_baseline_is_a_typed_error(content: str, tmp_path: Path) -> No
 
 
 def test_several_memories_have_a_budget_each() -> None:
-    found = ap.report.gate(graph(64, 64, 64), budget="sram=128,psram=1KiB")
+    found = ap.report.gate(graph(64, 64, 64), spaces="sram=128,psram=1KiB")
     assert [(row.space, row.limit) for row in found.rows] == [("sram", 128), ("psram", 1024)]
     assert found
     old = found.plan
-    none = ap.report.gate(graph(64, 2048, 64), budget="sram=128,psram=1KiB", baseline=old)
+    none = ap.report.gate(graph(64, 2048, 64), spaces="sram=128,psram=1KiB", baseline=old)
     assert none.plan is None
     assert none.problem is not None
     assert [(c.name, c.kind, c.before, c.after) for c in none.causes] == [("v1", "grown", 64, 2048)]
     with pytest.raises(InvalidOption):
-        ap.report.gate(graph(64, 64), budget=1, capacity=2)
+        ap.report.gate(graph(64, 64), budget=1, spaces="sram=2")
 
 
 def test_the_whole_arena_of_the_runtime_counts_for_tflm(tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"
     path.write_bytes(flat.write(flat.fragmented()))
-    found = ap.report.gate(path, budget="sram=1MiB")
+    found = ap.report.gate(path, spaces="sram=1MiB")
     assert found.plan is not None
     assert found.rows[0].bytes > found.plan.arena_bytes
-    assert ap.report.gate(path.read_bytes(), budget="sram=1MiB").rows == found.rows
+    assert ap.report.gate(path.read_bytes(), spaces="sram=1MiB").rows == found.rows
 
 
 # -- the command -------------------------------------------------------------------
@@ -160,10 +160,10 @@ def test_the_exit_code_says_whether_the_gate_holds(
     assert main(["gate", small, "--baseline", base]) == 2
     assert "--update writes it" in capsys.readouterr().err
     assert main(["gate", small, "--baseline", base, "--update"]) == 0
-    assert main(["gate", small, "--baseline", base, "--budget", "sram=128"]) == 0
+    assert main(["gate", small, "--baseline", base, "--spaces", "sram=128"]) == 0
     printed = capsys.readouterr()
     assert "ok: small" in printed.out
-    assert main(["gate", grown, "--baseline", base, "--budget", "sram=128"]) == 1
+    assert main(["gate", grown, "--baseline", base, "--spaces", "sram=128"]) == 1
     printed = capsys.readouterr()
     assert "FAIL: grown" in printed.out
     assert "64 -> 256" in printed.out
@@ -192,7 +192,7 @@ def test_junit_has_a_case_per_rule_and_the_reason(
     small, grown, base = files
     junit = tmp_path / "out.xml"
     assert main(["gate", small, "--baseline", base, "--update"]) == 0
-    arguments = ["gate", grown, "--baseline", base, "--budget", "sram=1K", "--junit", str(junit)]
+    arguments = ["gate", grown, "--baseline", base, "--spaces", "sram=1K", "--junit", str(junit)]
     assert main(arguments) == 1
     root = ElementTree.parse(junit).getroot()
     assert (root.get("tests"), root.get("failures")) == ("3", "1")
@@ -308,7 +308,7 @@ def test_the_action_runs_the_gate_and_its_inputs_are_no_code(
     code, summary = run(MODELS=f"{tmp_path}/sma*.json", BASELINE=base)
     assert (code, summary[:5]) == (0, "### ✅")
     assert ElementTree.parse(tmp_path / "junit.xml").getroot().get("failures") == "0"
-    code, summary = run(MODELS=small, BUDGET="sram=1", ARGUMENTS="--align\n16\n")
+    code, summary = run(MODELS=small, SPACES="sram=1", ARGUMENTS="--align\n16\n")
     assert (code, summary[:5]) == (1, "### ❌")
     code, summary = run(MODELS="$(touch hacked); `touch hacked`", BASELINE=base)
     assert code == 2

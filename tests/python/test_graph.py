@@ -81,9 +81,9 @@ def test_a16_an_alignment_above_the_capacity_needs_offset_zero() -> None:
     graph = ap.Graph()
     graph.output(graph.input("x", (8,), "uint8"))
     with pytest.raises(errors.CapacityExceeded) as caught:
-        ap.plan(graph, alignment=1 << 20, capacity=100, target="ideal")
+        ap.plan(graph, alignment=1 << 20, budget=100, target="ideal")
     assert caught.value.plan is not None
-    assert ap.plan(graph, alignment=64, capacity=64, target="ideal").arena_bytes == 64
+    assert ap.plan(graph, alignment=64, budget=64, target="ideal").arena_bytes == 64
 
 
 def test_a18_elements_below_a_byte_are_packed() -> None:

@@ -268,7 +268,9 @@ def test_half_precision_runs_in_groups() -> None:
         b.elementwise("Add", b.elementwise("Relu", c, dtype="float16"), x, dtype="float16")
     )
     feed = {"x": noise(1, 4, 9, 8).astype(np.float16)}
-    with ap.Executor(b.graph, ap.plan(b.graph, in_place=False, target="ideal")) as executor:
+    with ap.Executor(
+        b.graph, ap.plan(b.graph, optimize="all,-in-place", target="ideal")
+    ) as executor:
         alone = executor.run(feed)
     plan = ap.plan(b.graph, steps=[[0, 1, 2], [3, 4, 5]], workspace="auto", target="numpy")
     with ap.Executor(b.graph, plan) as executor:
@@ -501,7 +503,7 @@ def test_any_groups_compute_what_their_nodes_would(data: Any) -> None:
 
     steps = greedy(graph, wanted)
     feed = inputs_of(graph)
-    with ap.Executor(graph, ap.plan(graph, in_place=False, target="ideal")) as executor:
+    with ap.Executor(graph, ap.plan(graph, optimize="all,-in-place", target="ideal")) as executor:
         alone = executor.run(feed)
     for options in ({"workspace": "auto"}, {}):
         plan = ap.plan(graph, steps=steps, **options, target="ideal")

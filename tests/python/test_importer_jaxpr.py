@@ -52,7 +52,7 @@ def test_parameters_can_be_declared_constant() -> None:
     with_weights, without = ap.from_jaxpr(jaxpr), ap.from_jaxpr(jaxpr, constants=[0])
     assert without.find("w").kind == "constant"
     bytes_with, bytes_without = (
-        ap.plan(graph, preserve_inputs=True, target="ideal").arena_bytes
+        ap.plan(graph, inputs="keep", target="ideal").arena_bytes
         for graph in (with_weights, without)
     )
     assert bytes_with == bytes_without + 1024

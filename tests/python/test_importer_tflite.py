@@ -49,7 +49,7 @@ def test_a_chain_is_read_in_order_and_runs_in_place() -> None:
     assert [graph.values[i].name for i in (*graph.inputs, *graph.outputs)] == ["t0", "t3"]
     assert all(node.effects.in_place == ((0, 0, False),) for node in graph.nodes)
     assert ap.plan(graph, target="ideal").arena_bytes == 512
-    assert ap.plan(graph, in_place=False, target="ideal").arena_bytes == 512
+    assert ap.plan(graph, optimize="all,-in-place", target="ideal").arena_bytes == 512
 
 
 def test_the_suffix_selects_the_importer_and_names_the_model(tmp_path: Path) -> None:

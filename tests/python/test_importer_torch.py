@@ -257,9 +257,9 @@ def test_a_program_needs_the_bytes_of_its_onnx_export(name: str, tmp_path: Path)
     program = torch.export.export(model.eval(), args)
     torch.onnx.export(program, f=tmp_path / "model.onnx", dynamo=True, verbose=False)
     exported = ap.load(tmp_path / "model.onnx")
-    for in_place in (False, True):
-        ours = ap.plan(ap.from_exported_program(program), in_place=in_place, target="ideal")
-        assert ours.arena_bytes == ap.plan(exported, in_place=in_place, target="ideal").arena_bytes
+    for optimize in ("all", "all,-in-place"):
+        ours = ap.plan(ap.from_exported_program(program), optimize=optimize, target="ideal")
+        assert ours.arena_bytes == ap.plan(exported, optimize=optimize, target="ideal").arena_bytes
 
 
 # -- joint graphs ----------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def test_a_step_updates_donated_parameters_where_they_are() -> None:
     assert len(graph.write_backs) == 8
     for value, state in graph.write_backs:
         assert plan.placements[value].offset == plan.placements[state].offset
-    kept = ap.plan(ap.formats.from_joint_graph(traced_step()), preserve_inputs=True)
+    kept = ap.plan(ap.formats.from_joint_graph(traced_step()), inputs="keep")
     assert plan.arena_bytes < 0.8 * kept.arena_bytes
 
 

@@ -180,7 +180,7 @@ def test_a_batch_plans_the_models_within_the_limits(
     with pytest.raises(InvalidOption, match="max_nodes"):
         ap.report.plan_many([short], max_nodes=-1)
     report = tmp_path / "report.csv"
-    command = ["batch", str(tmp_path), "-o", str(report), "--workers", "1", "--json"]
+    command = ["batch", str(tmp_path), "-o", str(report), "--processes", "1", "--json"]
     assert main([*command, "--max-nodes", "4"]) != 0
     assert json.loads(capsys.readouterr().out)["errors"] == {"ModelTooLarge": 1}
     # An outcome of the journal is one with the same limits.

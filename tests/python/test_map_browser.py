@@ -311,7 +311,7 @@ def test_screen_readers_get_names_and_news(browser: Any, page: Path) -> None:
 
 def test_work_per_frame_is_bounded_by_what_is_in_view(browser: Any, tmp_path: Path) -> None:
     graph = chain(20_000)
-    plan = planned(graph, optimize="none", order="given", effort="fast")
+    plan = planned(graph, optimize="none", effort="fast")
     with Tab(
         browser, write(tmp_path, ap.report.map_page([ap.report.report_of(plan, graph)]))
     ) as tab:
@@ -343,7 +343,7 @@ def test_work_per_frame_is_bounded_by_what_is_in_view(browser: Any, tmp_path: Pa
 
 def test_large_maps_are_small_files() -> None:
     graph = chain(4000, name="model/block/layer_output_")
-    plan = planned(graph, optimize="none", order="given", effort="fast")
+    plan = planned(graph, optimize="none", effort="fast")
     text = ap.report.map_page([ap.report.report_of(plan, graph)])
     empty = ap.Graph()
     alone = ap.report.map_page([ap.report.report_of(planned(empty), empty)])

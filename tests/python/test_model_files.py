@@ -163,7 +163,7 @@ def test_the_command_line_writes_and_reads_graphs(
     assert run("plan", "-", "--json") == 0
     assert json.loads(capsys.readouterr().out)["digest"] == graph.digest
     assert run("plan", exported, "--bind", "batch=1") == 2
-    assert run("export", original, *bind, "--to", "graph", "--capacity", "1", "-o", "-") == 2
+    assert run("export", original, *bind, "--to", "graph", "--budget", "1", "-o", "-") == 2
 
 
 def test_targets_with_kernels_refuse_or_plan_a_graph_without_attributes(tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ def test_files_and_reports_name_the_rule_and_the_bytes(
     source = light_models.path("squeezenet")
     main(["explain", str(source), "--json"])
     shown = json.loads(capsys.readouterr().out)
-    assert list(shown["levels"])[-2:] == ["overlap", "recompute"]
+    assert list(shown["levels"])[-2:] == ["overlap", "duplicate"]
     assert shown["levels"]["overlap"] < shown["levels"]["streaming"] == shown["switched"]["overlap"]
     assert "overlap" in [reason["rule"] for reason in shown["why"]]
     assert shown["floor"] <= shown["arena_bytes"]

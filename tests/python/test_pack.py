@@ -279,7 +279,7 @@ def test_exit_codes_tell_what_happened(tmp_path: Path) -> None:
     source = tmp_path / "in.csv"
     source.write_text("id,lower,upper,size\na,0,2,4\n")
     assert main(["pack", str(source)]) == 0
-    assert main(["pack", str(source), "--capacity", "3"]) == 1
+    assert main(["pack", str(source), "--budget", "3"]) == 1
     assert main(["pack", str(tmp_path / "none.csv")]) == 2
     source.write_text("id,lower,upper,size\na,0,2,4x\n")
     assert main(["pack", str(source)]) == 2
@@ -364,7 +364,16 @@ def test_each_space_of_a_table_has_options_of_its_own(
     def offsets() -> list[int]:
         return [int(line.split(",")[-2]) for line in out.read_text().splitlines()[1:]]
 
-    options = ["--capacity", "near=80,far=1KiB,40", "--align", "far=12", "--reserve", "near=0..4"]
+    options = [
+        "--budget",
+        "40",
+        "--spaces",
+        "near=80,far=1KiB",
+        "--align",
+        "far=12",
+        "--reserve",
+        "near=0..4",
+    ]
     assert pack(*options, "--reserve", "16..20") == 0
     assert json.loads(capsys.readouterr().out)["buffers"] == 5
     assert all(at % 12 == 0 for at in offsets()[2:4])
@@ -373,14 +382,14 @@ def test_each_space_of_a_table_has_options_of_its_own(
     for at, size, home in zip(offsets(), sizes, homes, strict=True):
         assert all(at + size <= low or high <= at for low, high in zones[home])
     out.unlink()
-    assert pack("--capacity", "near=59", "--why") == 1
+    assert pack("--spaces", "near=59", "--why") == 1
     capsys.readouterr()
     assert not out.exists()
-    assert pack("--capacity", "mear=59") == 2
+    assert pack("--spaces", "mear=59") == 2
     assert "no line is in space 'mear'" in capsys.readouterr().err
     for wrong in (["--align", "0"], ["--reserve", "4..4"]):
         assert pack(*wrong) == 2
-    for wrong in (["--reserve", "4"], ["--reserve", "=1..2"], ["--capacity", "near="]):
+    for wrong in (["--reserve", "4"], ["--reserve", "=1..2"], ["--spaces", "near="]):
         with pytest.raises(SystemExit, match="2"):
             pack(*wrong)
 
@@ -399,11 +408,11 @@ def test_the_command_names_the_buffers_that_do_not_fit(
 ) -> None:
     table = tmp_path / "table.csv"
     table.write_text("id,lower,upper,size\na,0,2,60\nb,0,2,10\nc,1,3,50\nd,5,6,90\n")
-    assert main(["pack", str(table), "--capacity", "100", "--why"]) == 1
+    assert main(["pack", str(table), "--budget", "100", "--why"]) == 1
     assert "for arena: a, c" in capsys.readouterr().out
-    assert main(["pack", str(table), "--capacity", "100", "--why", "--json"]) == 1
+    assert main(["pack", str(table), "--budget", "100", "--why", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["infeasible_subsets"] == {"arena": ["a", "c"]}
-    assert main(["pack", str(table), "--capacity", "120", "--why", "--json"]) == 0
+    assert main(["pack", str(table), "--budget", "120", "--why", "--json"]) == 0
     assert "infeasible_subsets" not in json.loads(capsys.readouterr().out)
 
 

@@ -93,7 +93,7 @@ def test_g05_c21_a_plan_can_be_pickled_and_is_read_like_a_file(plan: ap.Plan) ->
 
 def test_e01_the_best_plan_is_kept_when_the_capacity_is_too_small() -> None:
     with pytest.raises(errors.CapacityExceeded, match="383") as caught:
-        ap.plan(chain(100, 300, 50), capacity=383, target="ideal")
+        ap.plan(chain(100, 300, 50), budget=383, target="ideal")
     assert caught.value.plan is not None
     assert caught.value.plan.arena_bytes > 383
 
@@ -101,7 +101,32 @@ def test_e01_the_best_plan_is_kept_when_the_capacity_is_too_small() -> None:
 @pytest.mark.parametrize("capacity", [-1, 1 << 64])
 def test_a14_capacities_are_numbers_of_bytes(capacity: int) -> None:
     with pytest.raises(errors.InvalidSize):
-        ap.plan(chain(1, 1), capacity=capacity, target="ideal")
+        ap.plan(chain(1, 1), budget=capacity, target="ideal")
+
+
+@pytest.mark.parametrize("target", [target.name for target in ap.targets()])
+def test_all_but_some_techniques_are_the_others(target: str) -> None:
+    graph = chain(100, 300, 50)
+    every = ap.Target.known(target).techniques
+    for left_out in [[name] for name in every] + [every[:2], list(every)]:
+        others = [name for name in every if name not in left_out]
+        text = ",".join(["all", *(f"-{name}" for name in left_out)])
+        found = ap.plan(graph, target=target, optimize=text)
+        assert found.options["optimize"] == others
+        assert found.to_json() == ap.plan(graph, target=target, optimize=others).to_json()
+    for wrong in ("all,-vews", ["all", "-"], "-recompute"):
+        with pytest.raises(errors.InvalidName, match="there is no technique"):
+            ap.plan(graph, target=target, optimize=wrong)
+
+
+def test_a_budget_is_a_number_or_a_size() -> None:
+    graph = chain(100, 300, 50)
+    whole = ap.plan(graph, budget=1024, target="ideal")
+    assert ap.plan(graph, budget="1KiB", target="ideal").to_json() == whole.to_json()
+    with pytest.raises(errors.InvalidOption, match="budget"):
+        ap.plan(graph, budget=1024, spaces="sram=1KiB", target="c")
+    with pytest.raises(errors.InvalidSize):
+        ap.plan(graph, budget="1 potato", target="ideal")
 
 
 def test_an_unknown_workspace_policy_is_refused() -> None:

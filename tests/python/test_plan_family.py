@@ -105,14 +105,14 @@ def test_equal_calls_give_equal_families(case: tuple) -> None:
 def test_options_are_those_of_plan() -> None:
     proto = convolutions()
     family = ap.plan_family(
-        open_onnx(proto), BATCHES, alignment=256, in_place=False, target="ideal"
+        open_onnx(proto), BATCHES, alignment=256, optimize="all,-in-place", target="ideal"
     )
     assert family.alignment == 256
     assert family.options["in_place"] is False
     graph = load_onnx(proto, bind={"batch": 3})
     assert (
         family.required_bytes(batch=3)
-        == ap.plan(graph, alignment=256, in_place=False, target="ideal").arena_bytes
+        == ap.plan(graph, alignment=256, optimize="all,-in-place", target="ideal").arena_bytes
     )
     with pytest.raises(TypeError, match="unknown"):
         ap.plan_family(open_onnx(proto), BATCHES, unknown=1, target="ideal")
@@ -266,11 +266,11 @@ def test_a_capacity_that_some_shape_exceeds_is_an_error_with_the_plans() -> None
     proto = convolutions()
     enough = ap.plan_family(open_onnx(proto), BATCHES, target="ideal").arena_bytes
     assert (
-        ap.plan_family(open_onnx(proto), BATCHES, capacity=enough, target="ideal").arena_bytes
+        ap.plan_family(open_onnx(proto), BATCHES, budget=enough, target="ideal").arena_bytes
         == enough
     )
     with pytest.raises(errors.CapacityExceeded, match="with batch=12: ") as caught:
-        ap.plan_family(open_onnx(proto), BATCHES, capacity=enough - 1, target="ideal")
+        ap.plan_family(open_onnx(proto), BATCHES, budget=enough - 1, target="ideal")
     family = caught.value.family
     assert family is not None
     assert (family.arena_bytes, family.status) == (enough, "infeasible")
@@ -349,8 +349,7 @@ def test_ranges_that_make_no_sense_are_usage_errors(
         (["--bind", "batch=1..100000000000"], 2, "TooManyShapes"),
         (["--max-shapes", "3"], 2, "TooManyShapes"),
         (["--with-graph"], 2, "InvalidOption"),
-        (["--strategy", "storage-sharing"], 2, "InvalidOption"),
-        (["--capacity", "100"], 1, "CapacityExceeded"),
+        (["--budget", "100"], 1, "CapacityExceeded"),
     ],
 )
 def test_what_does_not_go_with_ranges_says_so(

@@ -88,5 +88,5 @@ def test_workspaces_cost_little_where_their_size_is_chosen(name: str) -> None:
 
 def test_a_generous_capacity_does_not_make_a_plan_larger() -> None:
     graph = ap.load(LIGHT / "light_densenet121.onnx")
-    plan = ap.plan(graph, capacity=10_000_000, target="ideal")
+    plan = ap.plan(graph, budget=10_000_000, target="ideal")
     assert (plan.arena_bytes, plan.status) == (BYTES["light_densenet121"][3], "optimal")

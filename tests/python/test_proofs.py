@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 import arenaplan as ap
-from arenaplan.cli.proofs import proof_of
+from arenaplan.cli.text import proof_of
 
 _UNIT = 64
 
@@ -167,7 +167,7 @@ def chain(*sizes: int) -> ap.Graph:
 def test_a_proof_names_its_scope() -> None:
     graph = chain(64, 128, 64)
     assert proof_of(ap.plan(graph)) == "proven minimal for these steps in any order"
-    capped = ap.plan(graph, capacity=1024)
+    capped = ap.plan(graph, budget=1024)
     assert proof_of(capped) == "proven minimal for these steps in any order"
     wide = ap.Graph("wide")
     x = wide.input("x", (640,), "uint8")
@@ -186,14 +186,14 @@ def test_a_proof_names_its_scope() -> None:
         "proven minimal for these steps in this order, with these shared bytes; "
         "no other order of them has fewer live bytes"
     )
-    plan = ap.plan(wide, order="given", optimize="none")
+    plan = ap.plan(wide, optimize="none")
     assert proof_of(plan) == "proven minimal for these steps in this order"
 
 
 def test_too_small_a_capacity_is_named_with_the_bound() -> None:
     graph = chain(64, 128, 64)
     with pytest.raises(ap.errors.CapacityExceeded) as refused:
-        ap.plan(graph, capacity=100)
+        ap.plan(graph, budget=100)
     plan = refused.value.plan
     assert plan is not None
     assert proof_of(plan) == "infeasible: the capacity is 100, the lower bound 192"

@@ -57,7 +57,7 @@ def residual(folder: Path, dtype: Any) -> Model:
 def test_values_of_a_quantized_model_live_as_small_integers(tmp_path: Path, dtype: Any) -> None:
     model = residual(tmp_path, dtype)
     graph = ap.load(model.path)
-    names = [name for name in ap.planner.techniques() if name != "recompute"]
+    names = [name for name in ap.planner.techniques() if name != "duplicate"]
     small = ap.plan(graph, target="ideal")
     wide = ap.plan(graph, target="ideal", optimize=names)
     image = 16 * 12 * 12

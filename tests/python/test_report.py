@@ -86,7 +86,7 @@ def test_a_layer_is_known_by_the_name_of_a_tensor() -> None:
 def test_values_held_after_their_last_use_say_why() -> None:
     graph = residual()
     graph.output(graph.find("c").index)
-    report = valid(ap.report.report_of(planned(graph, preserve_inputs=True), graph))
+    report = valid(ap.report.report_of(planned(graph, inputs="keep"), graph))
     held = {value["name"]: value["held"] for value in report["values"]}
     assert held == dict.fromkeys("abde") | {"x": "input kept", "c": "output", "total": "state"}
 

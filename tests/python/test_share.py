@@ -101,9 +101,9 @@ def test_models_run_in_turn_in_one_arena() -> None:
 def test_a_capacity_that_is_too_small_is_refused() -> None:
     graphs = [chain("a", 64, 64), chain("b", 640, 64)]
     with pytest.raises(errors.CapacityExceeded, match="needs 832"):
-        ap.plan_together(graphs, "concurrent", capacity=704, target="ideal")
+        ap.plan_together(graphs, "concurrent", budget=704, target="ideal")
     assert (
-        ap.plan_together(graphs, "never-together", capacity=704, target="ideal").status == "optimal"
+        ap.plan_together(graphs, "never-together", budget=704, target="ideal").status == "optimal"
     )
 
 
@@ -142,10 +142,10 @@ def test_the_command_line_plans_and_checks_shared_arenas(
 
     assert main(["plan", *models, "--share", "concurrent"]) == 0
     assert "2 models for tflm, concurrent" in capsys.readouterr().out
-    assert main(["plan", *models, "--share", "concurrent", "--capacity", "5"]) == 1
+    assert main(["plan", *models, "--share", "concurrent", "--budget", "5"]) == 1
     assert main(["plan", *models]) == 2
-    assert main(["plan", *models, "--share", "concurrent", "--budget", "a=1M"]) == 2
-    assert main(["plan", *models, "--share", "concurrent", "--strategy", "storage-sharing"]) == 2
+    assert main(["plan", *models, "--share", "concurrent", "--spaces", "a=1M"]) == 2
+    assert main(["plan", *models, "--share", "concurrent", "--with-graph"]) == 2
     assert main(["check", models[0], str(tmp_path / "absent.json")]) == 2
 
 

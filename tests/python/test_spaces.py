@@ -48,7 +48,7 @@ def mobilenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_mobilenet_v2_fits_256_kib_and_8_mib_with_the_least_spills(
     mobilenet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    budget = ["--budget", "sram=256KiB,psram=8MiB", "--align", "sram=16,psram=16"]
+    budget = ["--spaces", "sram=256KiB,psram=8MiB", "--align", "sram=16,psram=16"]
     assert main(["plan", str(mobilenet), *budget, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     sram, psram = document["spaces"]
@@ -80,7 +80,7 @@ def test_a_budget_that_is_too_small_names_the_floor(
 ) -> None:
     # The largest value fits psram, and the 301,056 bytes made from it nothing then.
     budget = "sram=256KiB,psram=1300KiB"
-    assert main(["plan", str(mobilenet), "--budget", budget, "--json"]) == 1
+    assert main(["plan", str(mobilenet), "--spaces", budget, "--json"]) == 1
     out, err = capsys.readouterr()
     document = json.loads(out)
     assert (document["status"], document["step"]) == ("unknown", 4)
@@ -99,7 +99,7 @@ def test_a_budget_that_is_too_small_names_the_floor(
         assert part in said
     # One byte of the floor more, and there is a plan.
     enough = f"sram=256KiB,psram={1_204_224 + 301_056}"
-    assert main(["plan", str(mobilenet), "--budget", enough, "--align", "16"]) == 0
+    assert main(["plan", str(mobilenet), "--spaces", enough, "--align", "16"]) == 0
 
 
 def test_the_exception_carries_the_floor() -> None:
@@ -259,19 +259,19 @@ def test_command_line_options_that_make_no_sense_are_usage_errors(
     mobilenet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = str(mobilenet)
-    for arguments in (["--budget", "sram"], ["--pin", "x"], ["--align", "a=b"], ["--align", "="]):
+    for arguments in (["--spaces", "sram"], ["--pin", "x"], ["--align", "a=b"], ["--align", "="]):
         with pytest.raises(SystemExit) as caught:
             main(["plan", model, *arguments])
         assert caught.value.code == 2
     assert main(["plan", model, "--pin", "sram=x"]) == 2
     assert main(["plan", model, "--align", "sram=16"]) == 2
-    assert main(["plan", model, "--budget", "a=9M", "--align", "b=16"]) == 2
-    assert main(["plan", model, "--budget", "a=9M", "--capacity", "5"]) == 2
+    assert main(["plan", model, "--spaces", "a=9M", "--align", "b=16"]) == 2
+    assert main(["plan", model, "--spaces", "a=9M", "--budget", "5"]) == 2
     tflm = ["--to", "tflm", "-o", str(tmp_path / "out.tflite")]
-    assert main(["export", model, *tflm, "--budget", "a=9M,b=9M"]) == 2
+    assert main(["export", model, *tflm, "--spaces", "a=9M,b=9M"]) == 2
     assert "one arena" in capsys.readouterr().err
     # One memory is the whole arena of the runtime.
-    assert main(["export", model, *tflm, "--budget", "a=1K"]) == 1
+    assert main(["export", model, *tflm, "--spaces", "a=1K"]) == 1
     assert "the whole arena needs" in capsys.readouterr().err
     assert not (tmp_path / "out.tflite").exists()
 
@@ -279,7 +279,7 @@ def test_command_line_options_that_make_no_sense_are_usage_errors(
 def test_files_of_plans_with_several_memories_are_checked_compared_and_exported(
     mobilenet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model, budget = str(mobilenet), ["--budget", "sram=256KiB,psram=8MiB"]
+    model, budget = str(mobilenet), ["--spaces", "sram=256KiB,psram=8MiB"]
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     assert main(["plan", model, *budget, "-o", str(old)]) == 0
     pin = ["--pin", "psram=softmax*"]
@@ -321,7 +321,7 @@ def test_files_of_plans_with_several_memories_are_checked_compared_and_exported(
 
 def test_an_altered_file_is_refused(mobilenet: Path, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    budget = ["--budget", "sram=256KiB,psram=8MiB"]
+    budget = ["--spaces", "sram=256KiB,psram=8MiB"]
     assert main(["plan", str(mobilenet), *budget, "-o", str(path)]) == 0
     path.write_text(path.read_text().replace('"capacity":262144', '"capacity":262145'))
     assert main(["check", str(mobilenet), str(path)]) == 1

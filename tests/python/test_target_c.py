@@ -329,7 +329,7 @@ def test_a_convolution_in_place_would_be_noticed() -> None:
     graph = ap.load(data)
     lie = graph.nodes[1].effects._replace(in_place=(InPlace(0, 0),))
     graph.nodes[1] = replace(graph.nodes[1], effects=lie)
-    plan = ap.plan(graph, target="c", optimize="in-place", order="given")
+    plan = ap.plan(graph, target="c", optimize="in-place")
     assert ("in-place", 1) in {(share.rule, share.node) for share in plan.shares}
     assert run(graph, plan, kernel, in_arena=True) != run(graph, plan, kernel, in_arena=False)
 

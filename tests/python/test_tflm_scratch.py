@@ -191,7 +191,7 @@ def test_the_report_says_what_another_order_needs(
     needed = json.loads(capsys.readouterr().out)["head_after"]
     assert main(["plan", str(path)]) == 0
     assert f"in another order of the operators; head {needed:,}: " in capsys.readouterr().out
-    assert main(["plan", str(path), "--order", "given"]) == 0
+    assert main(["plan", str(path), "--optimize", "all,-order"]) == 0
     assert "another order" not in capsys.readouterr().out
 
 
@@ -259,7 +259,7 @@ def test_models_with_several_subgraphs_are_planned_for_the_runtime(
     with pytest.raises(errors.UnsupportedSubgraph, match="CALL_ONCE_0"):
         plan.check(ap.load(path).with_after([[] for _ in graph.nodes]))
     assert main(["plan", str(path), "--target", "c"]) == 3
-    assert main(["plan", str(path), "--strategy", "litert"]) == 3
+    assert main(["classic", str(path), "--strategy", "litert"]) == 3
 
 
 def test_a_handle_has_no_bytes_and_no_entry_in_the_table() -> None:

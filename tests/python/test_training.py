@@ -116,7 +116,7 @@ def plain_losses(train: ap.train.TrainingGraph, count: int) -> list[float]:
     for value in graph.values:
         if (first := graph.initial(value.index)) is not None:
             arrays[value.index][...] = first
-    nodes = ap.plan(graph, target="numpy", optimize="none", order="given", workspace="none")
+    nodes = ap.plan(graph, target="numpy", optimize="none", workspace="none")
     workspaces, _ = own_workspaces(missing_workspaces(graph, nodes, {}))
     units = [Unit(index, (index,)) for index in graph.core.order]
     program = prepare(graph, units, arrays, workspaces)
@@ -391,7 +391,7 @@ def test_a_network_learns_digits_in_256_kib() -> None:
     assert spec.loader is not None
     digits = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(digits)
-    result = digits.train(epochs=5, capacity=1 << 18)
+    result = digits.train(epochs=5, budget=1 << 18)
     assert result.arena_bytes <= 1 << 18
     assert result.losses == sorted(result.losses, reverse=True)
     assert result.accuracy >= 0.97

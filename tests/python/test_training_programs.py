@@ -61,7 +61,7 @@ def test_a_donated_parameter_keeps_its_address() -> None:
 
 
 def test_without_donation_the_new_parameter_has_bytes_of_its_own() -> None:
-    assert planned(graph_of(descent()), preserve_inputs=True).arena_bytes == 12 * MIB
+    assert planned(graph_of(descent()), inputs="keep").arena_bytes == 12 * MIB
 
 
 def test_the_old_content_is_copied_where_it_is_a_result() -> None:
@@ -69,7 +69,7 @@ def test_the_old_content_is_copied_where_it_is_a_result() -> None:
     p, g = build.inputs
     graph = graph_of(build.closed(build("sub", p, g), p), (0, 0))
     assert sorted(ops(graph)) == ["copy", "sub"]
-    assert planned(graph, preserve_inputs=True).arena_bytes == 12 * MIB
+    assert planned(graph, inputs="keep").arena_bytes == 12 * MIB
 
 
 def test_a_reader_of_old_and_new_content_keeps_both() -> None:
@@ -116,7 +116,7 @@ def test_one_result_replaces_two_states() -> None:
     new = build("sin", g)
     graph = graph_of(build.closed(new, new), (0, 0), (1, 1))
     assert ops(graph) == ["sin", "copy"]
-    assert planned(graph, preserve_inputs=True).arena_bytes == 12 * MIB
+    assert planned(graph, inputs="keep").arena_bytes == 12 * MIB
 
 
 def test_a_product_does_not_write_over_the_parameter_that_it_reads() -> None:
@@ -356,7 +356,7 @@ def test_a_reduction_computes_an_operand_that_nothing_else_reads() -> None:
     graph = graph_of(build.closed(total, build("sin", y)))
     assert ops(graph) == ["dot_general", "reduce_sum", "sin"]
     assert names(graph, 1) == ["dot_general:2"]
-    assert planned(graph, preserve_inputs=True).arena_bytes < 13 * MIB
+    assert planned(graph, inputs="keep").arena_bytes < 13 * MIB
 
 
 def test_a_late_reduction_does_not_keep_two_operands_alive() -> None:

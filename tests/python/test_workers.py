@@ -251,7 +251,7 @@ def test_a_chain_waits_for_the_operands_of_all_its_steps() -> None:
     )
     graph.output(total)
     inputs = {"x": draw.standard_normal((1, 4, 8, 8)).astype(np.float32)}
-    plan = ap.plan(graph, optimize="in-place", order="given", target="numpy", workspace="none")
+    plan = ap.plan(graph, optimize="in-place", target="numpy", workspace="none")
     with ap.Executor(graph, plan) as executor:
         (expected,) = executor.run(inputs).values()
     with ap.Executor(graph, plan, workers=2) as executor:
@@ -278,7 +278,7 @@ def test_options_trade_bytes_for_time() -> None:
     assert least.arena_bytes <= one.arena_bytes < four.arena_bytes
     spans = []
     for capacity in range(one.arena_bytes, four.arena_bytes + 1, byte_size(graph.values[0])):
-        plan = ap.plan(graph, workers=4, capacity=capacity)
+        plan = ap.plan(graph, workers=4, budget=capacity)
         assert plan.arena_bytes <= capacity
         assert plan.timetable is not None
         spans.append(plan.timetable.span)

@@ -12,6 +12,7 @@ while IFS= read -r line; do
 done <<< "$MODELS"
 [[ -z "${BASELINE:-}" ]] || words+=("--baseline=$BASELINE")
 [[ -z "${BUDGET:-}" ]] || words+=("--budget=$BUDGET")
+[[ -z "${SPACES:-}" ]] || words+=("--spaces=$SPACES")
 [[ -z "${TARGET:-}" ]] || words+=("--target=$TARGET")
 while IFS= read -r line; do
   [[ -z "$line" ]] || words+=("$line")

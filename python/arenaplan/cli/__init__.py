@@ -1,5 +1,5 @@
 """
-The command line: a module per command, and in `syntax` one that says what the command takes.
+The command line: a module per command, and in `syntax` the tables of what commands take.
 
 Results go to stdout, and with ``--json`` nothing but JSON does; everything said to
 people besides goes to stderr. Exit codes: 0 ok, 1 a check failed, 2 usage or input
@@ -30,9 +30,9 @@ from arenaplan.base.errors import (
     UnsupportedModel,
     VerificationError,
 )
-from arenaplan.cli.commands import add_command_to, make_parser, whole_commands
-from arenaplan.cli.parser import COMMANDS, command_at, parse
-from arenaplan.cli.voice import Voice, detail, paint, set_voice, voice
+from arenaplan.cli.parser import command_at, make_parser, parse
+from arenaplan.cli.syntax import COMMANDS
+from arenaplan.cli.text import Voice, detail, in_words, paint, set_voice, voice
 
 CHECK_FAILED, BAD_INPUT, UNSUPPORTED, INTERNAL, INTERRUPTED = 1, 2, 3, 4, 130
 
@@ -68,18 +68,16 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     """Return the options of the command, of all their sources."""
     position = command_at(arguments)
     chosen = None if position is None else arguments[position]
-    parser, commands = make_parser()
-    if chosen is not None and chosen in COMMANDS:
-        add_command_to(commands, chosen)
-    elif chosen is not None:
+    parser, _ = make_parser(() if chosen is None else {chosen} & COMMANDS.keys())
+    if chosen is not None and chosen not in COMMANDS:
         parser.error(f"there is no command {chosen!r}{did_you_mean(chosen, COMMANDS)}")
-    options = parse(parser, arguments, whole_commands)
+    options = parse(parser, arguments, lambda: make_parser()[1])
     # Before Ctrl-C raises: neither can be imported by halves.
     import_module("numpy")
     import_module(f"arenaplan.cli.{options.command}")
     _start.raise_again()
     assert position is not None  # The parser has refused a line without a command.
-    from arenaplan.cli.settings import with_settings  # The help needs none of it.
+    from arenaplan.cli.config import with_settings  # The help needs none of it.
 
     return with_settings(parser, arguments, position, options)
 
@@ -91,7 +89,7 @@ def _execute(options: argparse.Namespace) -> None:
         execute(options)
         return
     from arenaplan.base.limits import applied
-    from arenaplan.cli.inputs import limits_of, read_model
+    from arenaplan.cli.files import limits_of, read_model
 
     with applied(limits_of(options)):
         options.model = read_model(options.model)
@@ -117,9 +115,7 @@ def _report(error: Exception) -> int:
         print("arenaplan: this is a bug; please report it", file=sys.stderr)
     else:
         name = paint(f"arenaplan: {type(error).__name__}:", "error", sys.stderr)
-        from arenaplan.cli.wording import worded
-
-        print(f"{name} {worded(error)}", file=sys.stderr)
+        print(f"{name} {in_words(str(error))}", file=sys.stderr)
     if voice.verbose:
         from arenaplan.base.cures import CURES
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from arenaplan import _core
 from arenaplan.base.errors import BatchIncomplete, InvalidOption
-from arenaplan.cli.common import has_ranges, print_json, say, shown, size
-from arenaplan.cli.inputs import limits_of
+from arenaplan.cli.files import limits_of
+from arenaplan.cli.models import has_ranges
+from arenaplan.cli.text import in_words, print_json, say, shown, size
 from arenaplan.cli.watch import form_of
-from arenaplan.cli.wording import in_words
 from arenaplan.formats import SUFFIXES
 from arenaplan.report.batch.batch_report import page, summary, writer_of
 from arenaplan.report.batch.clusters import executor_at
@@ -36,13 +36,13 @@ def execute(options: argparse.Namespace) -> None:
     jobs = [
         Job(source, target, chosen, dict(options.bind), limits_of(options))
         for source in _files(options.sources)
-        for target in options.targets
+        for target in options.targets or (None,)
     ]
     journal = None if options.output is None else Path(f"{options.output}.journal")
     outcomes: list[Outcome] = []
     address = options.executor
     with nullcontext() if address is None else executor_at(address) as executor:
-        how: dict[str, Any] = {"workers": options.workers, "executor": executor}
+        how: dict[str, Any] = {"workers": options.processes, "executor": executor}
         rows = run_jobs(jobs, **how) if journal is None else run_with_journal(jobs, journal, **how)
         for outcome in rows:
             outcomes.append(outcome)

@@ -15,16 +15,15 @@ from arenaplan.base.errors import (
     UnsupportedDtype,
     UnsupportedModel,
 )
-from arenaplan.cli.ahead import load_ahead
-from arenaplan.cli.common import is_tflite, load_model, print_json, say, shown, size
-from arenaplan.cli.inputs import read_model, read_plan
-from arenaplan.cli.options import seen_by
+from arenaplan.cli.files import read_model, read_plan
+from arenaplan.cli.models import is_tflite, load_ahead, load_model, seen_by
 from arenaplan.cli.prove import report, summary
-from arenaplan.cli.share import describe_shared, is_shared
+from arenaplan.cli.several import describe_shared, is_shared
+from arenaplan.cli.text import print_json, say, shown, size
 from arenaplan.deploy.export.tflm import check_offsets
 from arenaplan.formats import open_model, suffix_of
 from arenaplan.formats.json_document import format_of, format_or_none, is_model, read_document
-from arenaplan.graph import Graph
+from arenaplan.graph.graph import Graph
 from arenaplan.graph.model import Model, nested_sizes
 from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.tflite.proving import check_proof, replay_plan
@@ -195,7 +194,7 @@ def _check_proof(options: argparse.Namespace) -> None:
 
 def _check_shared(options: argparse.Namespace, others: list[Path], text: bytes) -> None:
     """Check the plans of several models that share an arena."""
-    graphs = [load_model(options), *(load_model(options, path) for path in others)]
+    graphs = [load_model(options), *(load_model(options, read_model(path)) for path in others)]
     shared = arenaplan.planner.SharedPlan.from_json(text)
     verdict = shared.check(graphs)
     if options.json:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from arenaplan.cli.commands import whole_parser
+from arenaplan.cli.parser import make_parser
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -16,7 +16,7 @@ def execute(options: argparse.Namespace) -> None:
     except ImportError:
         raise ImportError("completion needs shtab: pip install 'shtab>=1.13'") from None
 
-    parser = whole_parser()
+    parser = make_parser()[0]
     _complete_files(parser, shtab.FILE)
     print(shtab.complete(parser, options.shell))
 
@@ -25,6 +25,7 @@ def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
     """Let arguments that are paths be completed by names of files."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
+            action.help = "command"  # Left out of the help, which lists commands by group.
             for command in action.choices.values():
                 _complete_files(command, files)
         elif action.type is Path or "FILE" in str(action.metavar):

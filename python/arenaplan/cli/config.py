@@ -19,6 +19,9 @@ from typing import Any, Final
 
 from arenaplan.base.close import closest
 from arenaplan.base.errors import InvalidConfig
+from arenaplan.cli.parser import Parser, parse
+from arenaplan.cli.syntax import COMMANDS
+from arenaplan.cli.text import Voice, detail, set_voice
 
 FILE, PROJECT, VARIABLE = "arenaplan.toml", "pyproject.toml", "ARENAPLAN_CONFIG"
 
@@ -36,11 +39,8 @@ KEYS: Final[Mapping[str, frozenset[str] | None]] = {
             "profile",
             "align",
             "optimize",
-            "no-in-place",
             "workers",
-            "preserve-inputs",
             "max-slowdown",
-            "order",
             "effort",
             "inputs",
             "outputs",
@@ -48,9 +48,9 @@ KEYS: Final[Mapping[str, frozenset[str] | None]] = {
         ),
         _PLANNING,
     ),
-    "budget": _SPACES,
+    "spaces": _SPACES,
     "pin": _SPACES,
-    "capacity": frozenset(("plan", "export", "gate")),
+    "budget": frozenset(("plan", "export", "gate")),
     "time-limit": _PLANNING | {"recompute"},
     "bind": _PLANNING | {"run", "check", "recompute"},
     "baseline": frozenset(("gate",)),
@@ -65,7 +65,7 @@ _PATHS: Final = frozenset(("profile", "baseline"))
 _LISTS: Final = frozenset(("bind", "pin"))
 """Keys of options that can be repeated."""
 
-_BUDGETS: Final = frozenset(("budget", "capacity"))
+_BUDGETS: Final = frozenset(("budget", "spaces"))
 """Keys that say which memories there are."""
 
 _OF_BUDGETS: Final = _BUDGETS | {"pin"}
@@ -329,3 +329,53 @@ def _check(action: argparse.Action, text: str, setting: Setting) -> None:
         raise InvalidConfig(
             f"{setting.source} is {text!r}, none of {', '.join(names)}{_hint(text, names)}"
         )
+
+
+# -- all sources ------------------------------------------------------------------
+
+_WITHOUT = frozenset(("completion", "targets"))
+"""Commands that must work wherever a shell stands."""
+
+
+def with_settings(
+    parser: Parser, arguments: Sequence[str], position: int, options: argparse.Namespace
+) -> argparse.Namespace:
+    """
+    Return options with those of the environment and of the configuration file.
+
+    Parameters
+    ----------
+    parser : Parser
+        The parser of the command line.
+    arguments : sequence of str
+        The words of the command line.
+    position : int
+        The position of the command among them.
+    options : argparse.Namespace
+        The options of these words alone.
+
+    Returns
+    -------
+    argparse.Namespace
+        The options. ``with_model`` is a function that returns them for the file of a model, for
+        commands with several.
+    """
+    chosen: Parser = options.parser
+    command = arguments[position]
+    config = None if command in _WITHOUT else find_config(options.config)
+
+    def with_model(model: Path | None) -> argparse.Namespace:
+        layers = merged({} if config is None else config.settings(model), environment())
+        words, sources = words_for(command, chosen, layers, options)
+        # Before the flags of the command line, which therefore count more.
+        full = [*arguments[: position + 1], *words, *arguments[position + 1 :]]
+        found = parse(parser, full)
+        found.with_model = with_model
+        set_voice(Voice(found.quiet, found.verbose, found.color, sources))
+        for name, source in sources.items():
+            detail(f"--{name} from {source}")
+        return found
+
+    assert command in COMMANDS
+    model = getattr(options, "model", None)
+    return with_model(model if isinstance(model, Path) else None)

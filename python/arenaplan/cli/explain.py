@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.base.errors import InvalidOption
-from arenaplan.cli.ahead import Ahead, load_ahead, tell_flow
-from arenaplan.cli.common import print_json, shown, size
-from arenaplan.cli.options import plan_options, seen_by
+from arenaplan.cli.models import Ahead, load_ahead, plan_options, seen_by, tell_flow
 from arenaplan.cli.plan import step_label, summarize
-from arenaplan.cli.proofs import proof_of
 from arenaplan.cli.recompute import curve_document, print_curve
+from arenaplan.cli.text import print_json, proof_of, shown, size
 from arenaplan.cli.watch import watching
-from arenaplan.graph import Graph
+from arenaplan.graph.graph import Graph
 from arenaplan.planner.planning import Point
 from arenaplan.report import report_of
 
@@ -27,7 +25,7 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     chosen = plan_options(options)
     if chosen.spaces is not None:
-        raise InvalidOption("explain compares plans for one arena, and --budget names memories")
+        raise InvalidOption("explain compares plans for one arena, and --spaces names memories")
     ahead = load_ahead(options)
     graph = seen_by(ahead.graph, chosen, options)
     with watching(options) as watch:

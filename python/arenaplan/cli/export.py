@@ -9,30 +9,26 @@ from typing import TYPE_CHECKING, Any
 import arenaplan
 from arenaplan import Target
 from arenaplan.base.errors import (
-    CapacityExceeded,
     InvalidOption,
     NotAModel,
     TargetMismatch,
     UndefinedValue,
     UnsupportedSubgraph,
 )
-from arenaplan.cli.common import (
-    command,
+from arenaplan.cli.files import goes_to_stdout, load_plan, write_result
+from arenaplan.cli.models import (
+    build_of,
+    check_budget,
     is_tflite,
     load_model,
     model_word,
-    print_json,
-    say,
-    shown,
-    size,
+    needed_by,
+    plan_options,
+    planned,
+    seen_by,
 )
-from arenaplan.cli.inputs import load_plan
-from arenaplan.cli.micro import operator_names
-from arenaplan.cli.options import build_of, plan_options, seen_by
-from arenaplan.cli.outputs import goes_to_stdout, write_result
-from arenaplan.cli.proofs import proof_of
-from arenaplan.cli.syntax.options import PerSpace
-from arenaplan.cli.watch import watching
+from arenaplan.cli.text import command, print_json, proof_of, say, shown, size
+from arenaplan.cli.tflm import operator_names
 from arenaplan.deploy.export import (
     EXPORTERS,
     Firmware,
@@ -43,9 +39,9 @@ from arenaplan.deploy.export import (
     plan_tflm,
 )
 from arenaplan.formats import open_model
-from arenaplan.graph import Graph
+from arenaplan.graph.graph import Graph
 from arenaplan.graph.model import flat_sizes
-from arenaplan.planner.plan_options import PlanOptions
+from arenaplan.planner.plan_options import PlanOptions, keeps_order
 from arenaplan.run.dynamic.shapes import MAX_SHAPES, Shapes
 from arenaplan.tflite.reader.tflite_model import Model, parse, read_bytes
 from arenaplan.tflite.runtime.arena import total
@@ -79,7 +75,8 @@ def execute(options: argparse.Namespace) -> None:
         _export_shapes(options)
         return
     graph, plan = _planned(options)
-    _check_capacity(options, plan.arena_bytes)
+    document = _facts(options, plan)
+    check_budget(options, document.get("total_bytes", plan))
     try:
         data = exporter.write(graph, plan, **given)
     except TargetMismatch as error:
@@ -87,17 +84,22 @@ def execute(options: argparse.Namespace) -> None:
             raise
         raise _with_command(error, options, exporter.reader) from None
     _write(options, data)
-    _report(
-        options,
-        {
-            "model": plan.model,
-            "target": plan.target.name,
-            "arena_bytes": plan.arena_bytes,
-            "status": plan.status,
-        },
-        f"{shown(plan.model) or 'model'} for {shown(plan.target.name)}: "
-        f"{size(plan.arena_bytes)}, {proof_of(plan)}",
-    )
+    whole = f"; {size(document['total_bytes'])} in all" if "total_bytes" in document else ""
+    verdict = f"{size(plan.arena_bytes)}, {proof_of(plan)}{whole}"
+    _report(options, document, f"{shown(plan.model) or 'model'} for {plan.target.name}: {verdict}")
+
+
+def _facts(options: argparse.Namespace, plan: Plan) -> dict[str, Any]:
+    """Return the figures of a plan; with all bytes of the runtime, if there are more."""
+    document: dict[str, Any] = {
+        "model": plan.model,
+        "target": plan.target.name,
+        "arena_bytes": plan.arena_bytes,
+        "status": plan.status,
+    }
+    if plan.target.runtime == "tflm" and is_tflite(options.model):
+        document["total_bytes"] = needed_by(options, plan)
+    return document
 
 
 def _export_graph(options: argparse.Namespace) -> None:
@@ -131,7 +133,7 @@ def _export_shapes(options: argparse.Namespace) -> None:
 
 def _refuse_plan(options: argparse.Namespace) -> None:
     """Refuse options of plans."""
-    for name in ("plan", "capacity"):
+    for name in ("plan", "budget"):
         if getattr(options, name) is not None:
             raise InvalidOption(f"option --{name}: --to {options.to} writes no plan")
 
@@ -149,8 +151,6 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
         if name not in EXPORTERS[options.to].options:
             form = next(form.name for form in EXPORTERS.values() if name in form.options)
             raise InvalidOption(f"option {_FLAGS[name]} is for --to {form}, not --to {options.to}")
-    if options.capacity is not None and options.budget is not None:
-        raise InvalidOption("option --capacity: the memories of --budget have theirs")
     if given.pop("firmware", None) is not None and not is_tflite(options.model):
         raise InvalidOption("option --original is for .tflite models")
     return given
@@ -163,40 +163,26 @@ def _firmware(options: argparse.Namespace) -> Firmware:
     return firmware_of(model, build_of(options), original)
 
 
-def _check_capacity(options: argparse.Namespace, arena_bytes: int) -> None:
-    """Refuse to write a plan that exceeds the caller's capacity."""
-    if options.capacity is not None and arena_bytes > options.capacity:
-        raise CapacityExceeded(
-            f"the arena needs {arena_bytes:,} bytes, and --capacity is {options.capacity:,}"
-        )
-
-
 def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
     """Return a plan that the reader can honor, checked, and the graph that it is of."""
-    graph = load_model(options)
     reader = EXPORTERS[options.to].reader
-    if options.plan is None:
-        chosen = plan_options(options)
-        if reader is not None and chosen.target is None:
-            chosen = replace(chosen, target=reader)
-        try:
-            seen = seen_by(graph, chosen, options)
-            with watching(options) as watch:
-                limit = options.time_limit
-                plan = arenaplan.plan(seen, chosen, time_limit=limit, on_progress=watch)
-            watch.raise_if_stopped()
-            return seen, plan
-        except (UnsupportedSubgraph, UndefinedValue):
-            if graph.target != "tflm" or options.target is not None:
-                raise
-        # Only the runtime's own clock knows when such a model needs its tensors.
-        chosen = replace(chosen, target="tflm")
-        graph = seen_by(graph, chosen, options)
-        plan = arenaplan.plan(graph, chosen)
-    else:
+    if options.plan is not None:
         plan = load_plan(options.plan)
-        graph = seen_by(graph, PlanOptions(target=options.target or plan.target), options)
+        chosen = PlanOptions(target=options.target or plan.target)
+        graph = seen_by(load_model(options), chosen, options)
         plan.check(graph)
+        return graph, plan
+    chosen = plan_options(options)
+    if reader is not None and chosen.target is None:
+        chosen = replace(chosen, target=reader)
+    try:
+        graph, plan, _, watch = planned(options, chosen)
+    except (UnsupportedSubgraph, UndefinedValue):
+        if options.target is not None or not is_tflite(options.model):
+            raise
+        # Only the runtime's own clock knows when such a model needs its tensors.
+        graph, plan, _, watch = planned(options, replace(chosen, target="tflm"))
+    watch.raise_if_stopped()
     return graph, plan
 
 
@@ -215,11 +201,13 @@ def _export_tflm(options: argparse.Namespace) -> None:
     """Write a plan for TensorFlow Lite Micro."""
     if not is_tflite(options.model):
         raise NotAModel("the model is no .tflite model, which is all that TFLM runs")
-    if options.budget is not None and len(options.budget) != 1:
-        raise InvalidOption("--budget: TensorFlow Lite Micro has one arena for tensors")
-    if (options.inputs, options.outputs) != ("inside", "inside"):
+    plan_options(options)  # Refuses contradictions.
+    if options.spaces is not None and len(options.spaces) != 1:
+        raise InvalidOption("--spaces: TensorFlow Lite Micro has one arena for tensors")
+    if options.inputs not in ("inside", "keep") or options.outputs != "inside":
         raise InvalidOption("TensorFlow Lite Micro has inputs and outputs in its arena")
-    if options.align != PerSpace() or options.no_in_place or options.preserve_inputs:
+    is_left_out = options.optimize not in ("all", "all,-order")
+    if options.align is not None or is_left_out or options.inputs == "keep":
         say("note: TensorFlow Lite Micro's own rules decide alignment and sharing")
     if options.target is not None and options.target.partition(":")[0] != "tflm":
         raise InvalidOption(f"option --target: --to {options.to} is for tflm")
@@ -229,17 +217,11 @@ def _export_tflm(options: argparse.Namespace) -> None:
     if given is not None and target is None and given.target.runtime == "tflm":
         target = given.target.name
     model, build = parse(data), build_of(options, target)
-    if options.to == "tflm" and given is None and options.order == "search":
+    if options.to == "tflm" and given is None and not keeps_order(options.optimize):
         ordered, result = plan_in_best_order(model, always=options.always, build=build)
     else:
         ordered, result = model, _tflm_plan(model, options, build, given)
-    _check_capacity(options, result.head_after)
-    for space in options.budget or ():
-        if space.capacity is not None and result.after.total > space.capacity:
-            raise CapacityExceeded(
-                f"the whole arena needs {result.after.total:,} bytes, and the budget of "
-                f"{space.name!r} is {space.capacity:,}"
-            )
+    check_budget(options, result.after.total)
     name = path.stem if path is not None else "model"
     _write(options, EXPORTERS[options.to].write(ordered, result, name))
     document = {
@@ -275,7 +257,10 @@ def _export_tflm(options: argparse.Namespace) -> None:
         verdict += f"\n  with 32-bit pointers {change}{size(totals[1])}; {narrow.accuracy}"
     _report(options, document, verdict)
     if ordered is not model:
-        say("the operators run in another order, which needs fewer bytes (--order given keeps it)")
+        say(
+            "the operators run in another order, which needs fewer bytes (--optimize all,-order "
+            "keeps the order)"
+        )
 
 
 def _tflm_plan(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, NotAModel
-from arenaplan.cli.common import is_tflite, print_json, say, shown, size
-from arenaplan.cli.outputs import goes_to_stdout, write_result
+from arenaplan.cli.files import goes_to_stdout, write_result
+from arenaplan.cli.models import is_tflite
+from arenaplan.cli.text import print_json, say, shown, size
 from arenaplan.cli.watch import watching
 from arenaplan.deploy.fitting import Fit, FitOptions, fit, fits
 from arenaplan.tflite.reader.tflite_model import read_bytes
@@ -27,7 +29,7 @@ def execute(options: argparse.Namespace) -> None:
         budget=options.budget,
         max_macs=options.max_macs,
         max_operators=options.max_ops,
-        max_slowdown=options.max_slowdown,
+        max_slowdown=None if options.max_slowdown == inf else options.max_slowdown,
         pointer=options.pointer or (64 if kernels == "reference" else 32),
         kernels=kernels,
         shares=options.kernels is not None,

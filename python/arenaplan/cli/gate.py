@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from arenaplan import Plan, _core
@@ -13,15 +14,14 @@ from arenaplan.base.errors import (
     PlannerError,
 )
 from arenaplan.base.limits import applied
-from arenaplan.cli.ahead import load_ahead
-from arenaplan.cli.common import print_json, say, shown, size
-from arenaplan.cli.inputs import is_stream, limits_of, read_model, read_plan
-from arenaplan.cli.micro import arena_of
-from arenaplan.cli.options import build_of, plan_options, seen_by
-from arenaplan.cli.outputs import write_result
+from arenaplan.cli.files import is_stream, limits_of, read_model, read_plan, write_result
+from arenaplan.cli.models import load_ahead, needed_by, plan_options, seen_by
+from arenaplan.cli.text import print_json, say, shown, size
+from arenaplan.cli.tflm import arena_of
 from arenaplan.cli.watch import watching
+from arenaplan.planner.changes import Layout
 from arenaplan.report.gating import Gate, judged, junit, markdown, read_baseline, table
-from arenaplan.report.gating.gating import Growth, Limits, whole_arena
+from arenaplan.report.gating.gating import Growth, Limits
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -83,7 +83,8 @@ def _baselines(options: argparse.Namespace) -> list[Path | None]:
 
 def _gate(options: argparse.Namespace, baseline: Path | None) -> Gate:
     """Plan one model and judge it."""
-    limits = Limits.of(plan_options(options))
+    limits = Limits.of(replace(plan_options(options), budget=options.budget))
+    limits.require_rule(baseline)
     old = None
     if baseline is not None and not options.update:
         try:
@@ -98,10 +99,10 @@ def _gate(options: argparse.Namespace, baseline: Path | None) -> Gate:
     with watching(options) as watch:
         made = limits.planned(graph, time_limit=options.time_limit, on_progress=watch)
     watch.raise_if_stopped()
-    whole = None
-    if isinstance(made, Plan) and made.target.runtime == "tflm":
-        whole = whole_arena(options.model, made, build_of(options))
-    gate = judged(graph, made, limits, old, options.allow_growth or Growth(), whole)
+    if options.update and isinstance(made, Plan):
+        old = Layout.of(made)  # Every gate has a rule: the new baseline is that of an update.
+    needed = needed_by(options, made) if isinstance(made, Plan) and limits.budgets else None
+    gate = judged(graph, made, limits, old, options.allow_growth or Growth(), needed)
     if isinstance(made, Plan) and any(not row.passed and row.rule == "budget" for row in gate.rows):
         arena = arena_of(made, options)
         exported = None if arena is None else arena["exported"]

@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-import arenaplan
-from arenaplan.cli.ahead import flow_facts, load_ahead, tell_flow
-from arenaplan.cli.common import print_json, shown, size
-from arenaplan.cli.options import plan_options, seen_by
+from arenaplan.cli.models import flow_facts, planned, tell_flow
 from arenaplan.cli.plan import step_label
-from arenaplan.cli.watch import watching
-from arenaplan.graph import Graph
+from arenaplan.cli.text import print_json, shown, size
+from arenaplan.graph.graph import Graph
 from arenaplan.report import report_of
 
 if TYPE_CHECKING:
@@ -22,11 +19,7 @@ _BAR = 40
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    chosen = plan_options(options)
-    ahead = load_ahead(options)
-    graph = seen_by(ahead.graph, chosen, options)
-    with watching(options) as watch:
-        plan = arenaplan.plan(graph, chosen, time_limit=options.time_limit, on_progress=watch)
+    graph, plan, ahead, watch = planned(options)
     if options.json:
         print_json({**_document(graph, plan), **flow_facts(graph), **ahead.facts()})
     else:

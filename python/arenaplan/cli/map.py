@@ -13,15 +13,12 @@ from typing import Any, NamedTuple
 import arenaplan
 from arenaplan import Plan
 from arenaplan.base.errors import InvalidOption
-from arenaplan.cli.ahead import load_ahead, tell_flow
-from arenaplan.cli.common import load_model
-from arenaplan.cli.inputs import is_stream, read_plan
-from arenaplan.cli.options import plan_options, seen_by
-from arenaplan.cli.outputs import write_result
-from arenaplan.cli.share import is_shared
+from arenaplan.cli.files import is_stream, read_model, read_plan, write_result
+from arenaplan.cli.models import load_model, plan_options, planned, tell_flow
+from arenaplan.cli.several import is_shared
 from arenaplan.cli.watch import watching
 from arenaplan.formats.json_document import format_or_none, is_model
-from arenaplan.graph import Graph
+from arenaplan.graph.graph import Graph
 from arenaplan.graph.model import Model, flat_sizes
 from arenaplan.planner import SharedPlan
 from arenaplan.planner.changes import Diff, diff
@@ -77,7 +74,7 @@ def _page(programs: list[_Program], reports: list[dict[str, Any]], *, compared: 
 def _with_questions(program: _Program, options: argparse.Namespace) -> dict[str, Any]:
     """Return the report with the worth of each technique, and the curve of recomputation."""
     graph = program.graph
-    if graph is None or program.base or options.budget is not None:
+    if graph is None or program.base or options.spaces is not None:
         asked = "--explain" if options.explain else "--curve"
         raise InvalidOption(f"option {asked}: it is for the plan of one model in one arena")
     explanation = arenaplan.explain(graph, plan_options(options)) if options.explain else None
@@ -88,7 +85,10 @@ def _with_questions(program: _Program, options: argparse.Namespace) -> dict[str,
 def _programs(options: argparse.Namespace) -> list[_Program]:
     """Return the plans to draw: of model files, or from a plan file."""
     if options.share is not None:
-        graphs = [load_model(options), *(load_model(options, path) for path in options.others)]
+        graphs = [
+            load_model(options),
+            *(load_model(options, read_model(path)) for path in options.others),
+        ]
         with watching(options) as watch:
             shared = arenaplan.plan_together(
                 graphs,
@@ -105,14 +105,10 @@ def _programs(options: argparse.Namespace) -> list[_Program]:
     text = _plan_text(options.model)
     if text is not None:
         return _from_file(text, options)
-    chosen = plan_options(options)
-    ahead = load_ahead(options)
-    graph = seen_by(ahead.graph, chosen, options)
+    graph, plan, ahead, watch = planned(options)
     with redirect_stdout(sys.stderr):  # The picture may go to stdout.
         ahead.tell()
         tell_flow(graph)
-    with watching(options) as watch:
-        plan = arenaplan.plan(graph, chosen, time_limit=options.time_limit, on_progress=watch)
     watch.raise_if_stopped()
     return [_Program(plan, graph)]
 

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from arenaplan import _core
 from arenaplan.base.errors import CapacityExceeded, InvalidOption
-from arenaplan.cli.common import print_json, size
-from arenaplan.cli.inputs import read_table
-from arenaplan.cli.outputs import delivering, goes_to_stdout
+from arenaplan.cli.files import delivering, goes_to_stdout, read_table
+from arenaplan.cli.syntax import PerSpace
+from arenaplan.cli.text import print_json, size
 from arenaplan.cli.watch import gap, watching
 from arenaplan.planner.packing import check_limits, describe
 from arenaplan.planner.spaces import ARENA, Space
 
 if TYPE_CHECKING:
-    from arenaplan.cli.syntax.options import PerSpace
     from arenaplan.planner import Packing
     from arenaplan.planner.packing import Described
 
@@ -51,34 +50,40 @@ def execute(options: argparse.Namespace) -> None:
         raise KeyboardInterrupt
     if not fits:
         proof = "cannot" if packing.status == "infeasible" else "were not found to"
-        raise CapacityExceeded(f"the buffers {proof} fit {_capacities(options.capacity)}")
+        raise CapacityExceeded(f"the buffers {proof} fit {_limits(options)}")
 
 
 def _spaces(options: argparse.Namespace) -> list[Described]:
     """Return what all spaces are like, and those that options name."""
     every = [zone for name, zone in options.reserve if name is None]
-    names = [*options.capacity.spaces, *options.align.spaces]
+    sizes = _sizes(options)
+    align: PerSpace = options.align or PerSpace()
+    names = [*sizes, *align.spaces]
     names += [name for name, _ in options.reserve if name is not None]
-    capacity, align = options.capacity, options.align
-    template = Space(ARENA, capacity.everywhere, alignment=align.everywhere)
+    budget = options.budget
     named = [
         describe(
             Space(
                 name,
-                capacity.spaces.get(name, capacity.everywhere),
+                sizes.get(name, budget),
                 alignment=align.spaces.get(name, align.everywhere),
             ),
             every + [zone for of, zone in options.reserve if of == name],
         )
         for name in dict.fromkeys(names)
     ]
-    return [describe(template, every), *named]
+    return [describe(Space(ARENA, budget, alignment=align.everywhere), every), *named]
 
 
-def _capacities(capacity: PerSpace) -> str:
-    """Return the capacities of an option in words."""
-    parts = [] if capacity.everywhere is None else [f"{capacity.everywhere:,} bytes"]
-    parts += [f"{size:,} bytes of {name}" for name, size in capacity.spaces.items()]
+def _sizes(options: argparse.Namespace) -> dict[str, int | None]:
+    """Return the bytes of the spaces that have a size of their own."""
+    return {space.name: space.capacity for space in options.spaces or ()}
+
+
+def _limits(options: argparse.Namespace) -> str:
+    """Return the limits of the spaces in words."""
+    parts = [] if options.budget is None else [f"{options.budget:,} bytes"]
+    parts += [f"{size:,} bytes of {name}" for name, size in _sizes(options).items()]
     return ", ".join(parts)
 
 

@@ -4,83 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from arenaplan import __version__
 from arenaplan.base.close import closest
-
-COMMANDS: Final[Mapping[str, str]] = {
-    "plan": "plan a model's arena and prove its size",
-    "run": "run a model inside its arena, with NumPy or on a device",
-    "check": "check a plan file against its model",
-    "inspect": "show values, nodes, live bytes per step, the peak and who makes it",
-    "explain": "say what makes the peak, and what each technique is worth",
-    "map": "draw a plan: every value by address and time, as a page, a drawing or a trace",
-    "recompute": "run nodes again so that the arena fits a budget, with a proven bound",
-    "export": "write a plan in another form",
-    "fit": "rewrite a .tflite model so that its arena fits a budget",
-    "prove": "prove that a rewritten .tflite model computes what its original computes",
-    "measure": "measure a .tflite model in an installed tflite-micro, and write its profile",
-    "diff": "compare two plan files, value by value",
-    "gate": "fail if a model outgrows a budget or its baseline: one command for CI",
-    "batch": "plan many models for several targets, in worker processes, and write a report",
-    "pack": "pack the buffers of a CSV file",
-    "targets": "list the runners that plans can be made for, and what each can do",
-    "completion": "print the completion of arguments for a shell",
-    "man": "print a manual page, of arenaplan or of one command",
-}
-"""The summary of each command. A command is the module of this package with its name."""
-
-GROUPS: Final[Mapping[str, Sequence[str]]] = {
-    "plan and look": ("plan", "explain", "inspect", "map", "targets"),
-    "run and check": ("run", "check", "prove", "measure"),
-    "write": ("export", "fit", "recompute"),
-    "compare, many models": ("gate", "diff", "batch"),
-    "other": ("pack", "completion", "man"),
-}
-"""The groups of commands in the help."""
-
-EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
-    "plan": (
-        "plan model.onnx",
-        "plan model.tflite --target tflm:cmsis-nn --capacity 256KiB",
-        "plan model.onnx --bind batch=1 --budget sram=64KiB,psram=8MiB -o plan.json",
-        "plan a.onnx b.onnx --share never-together",
-        "plan - --json < model.onnx",
-    ),
-    "run": ("run model.onnx --verify", "run model.onnx --input x=x.npy --save-outputs out"),
-    "check": ("check model.onnx plan.json", "check planned.tflite"),
-    "inspect": ("inspect model.onnx", "inspect model.onnx --json > report.json"),
-    "explain": ("explain model.onnx", "explain model.tflite --top 10 --by layer"),
-    "map": ("map model.onnx -o map.html", "map plan.json --against old.json -o map.html"),
-    "recompute": ("recompute step.json --budget 512MiB", "recompute step.json --curve"),
-    "export": (
-        "export model.tflite --to tflm -o planned.tflite",
-        "export model.onnx --to c -o arena.h",
-    ),
-    "fit": ("fit model.tflite --budget 64KiB -o small.tflite", "fit model.tflite --pareto"),
-    "prove": ("prove model.tflite small.tflite -o proof.json",),
-    "measure": ("measure model.tflite",),
-    "diff": ("diff old.json new.json --fail-on-growth",),
-    "gate": (
-        "gate model.tflite --budget sram=256KiB",
-        "gate model.onnx --baseline base.json --update",
-        "gate model.onnx --baseline base.json --markdown --junit gate.xml",
-        "gate a.tflite b.tflite --baseline baselines/ --allow-growth 1%",
-    ),
-    "batch": ("batch models/ --targets tflm,numpy -o report.parquet",),
-    "pack": ("pack buffers.csv -o placed.csv", "pack - --time-limit 5 < buffers.csv"),
-    "targets": ("targets",),
-    "completion": (
-        "completion bash > ~/.local/share/bash-completion/completions/arenaplan",
-        "completion fish > ~/.config/fish/completions/arenaplan.fish",
-    ),
-    "man": ("man plan | man -l -", "man --all man1/"),
-}
-"""Command lines of each command, for its help."""
-
-PROGRESS: Final = ("auto", "json", "none")
-COLORS: Final = ("auto", "always", "never")
+from arenaplan.cli.syntax import COMMANDS, GENERAL, GROUPS, Command
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -102,25 +32,56 @@ def _columns() -> int:
         return 80
 
 
+class _HelpAll(argparse.Action):
+    """Prints the help with the options that few users need, and ends the program."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> NoReturn:
+        assert isinstance(parser, Parser)
+        parser.rare = frozenset()
+        parser.print_help()
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that names the options close to a wrong one."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         keywords.setdefault("formatter_class", _Formatter)
         super().__init__(*arguments, **keywords)
+        self.rare: frozenset[str] = frozenset()
+        """Names of the options that ``--help`` leaves out."""
         self.set_defaults(parser=self)
 
-    def error(self, message: str) -> NoReturn:
-        """End the program with a message, the form of a call, and where its options are listed."""
-        operands = self._get_positional_actions()
+    def format_usage(self) -> str:
+        """Return the form of a call, in which one word stands for all options."""
         formatter = self._get_formatter()
-        formatter.add_usage(self.usage, operands, [], prefix="")
+        formatter.add_usage(self.usage, self._get_positional_actions(), [], prefix="")
         form = formatter.format_help().strip()
         if self.usage is None:
             form = form.replace(self.prog, f"{self.prog} [OPTION]…", 1)
+        return f"usage: {form}\n"
+
+    def format_help(self) -> str:
+        """Return the help, without the options that are left out."""
+        formatter = self._get_formatter()
+        formatter.add_text(self.description)
+        for group in self._action_groups:
+            formatter.start_section(group.title)
+            formatter.add_arguments(list(self._listed(group._group_actions)))
+            formatter.end_section()
+        formatter.add_text(self.epilog)
+        more = f"\n{self.prog} --help-all lists {len(self.rare)} more options\n"
+        return f"{self.format_usage()}\n{formatter.format_help()}{more if self.rare else ''}"
+
+    def _listed(self, actions: Iterable[argparse.Action]) -> Iterable[argparse.Action]:
+        rare = {f"--{name}" for name in self.rare}
+        return (action for action in actions if not rare.intersection(action.option_strings))
+
+    def error(self, message: str) -> NoReturn:
+        """End the program with a message, the form of a call, and where its options are listed."""
         self.exit(
             2,
-            f"usage: {form}\n{self.prog}: error: {message}\n"
+            f"{self.format_usage()}{self.prog}: error: {message}\n"
             f"({self.prog} --help lists the options)\n",
         )
 
@@ -163,50 +124,81 @@ def _owners(options: Sequence[str], commands: Mapping[str, Parser]) -> dict[str,
     return {option: names for option, names in owners.items() if names}
 
 
-def add_general(parser: argparse.ArgumentParser, *, is_root: bool = False) -> None:
+def make_parser(names: Iterable[str] = COMMANDS) -> tuple[Parser, Mapping[str, Parser]]:
+    """Return the parser of the command line with some commands, and their parsers by name."""
+    parser = Parser(
+        prog="arenaplan",
+        usage="arenaplan [OPTION]… COMMAND …",
+        description="Plan where every tensor of a neural network lives in one arena.",
+        epilog=_overview(),
+    )
+    _add_general(parser, is_root=True)
+    parser.add_argument("--version", action="version", version=f"arenaplan {__version__}")
+    commands = parser.add_subparsers(
+        required=True, metavar="COMMAND", prog="arenaplan", help=argparse.SUPPRESS
+    )
+    for name in names:
+        _add_command(commands, name, COMMANDS[name])
+    return parser, commands.choices
+
+
+def _add_command(commands: argparse._SubParsersAction[Parser], name: str, command: Command) -> None:
+    """Add a command with its operands and options."""
+    summary = command.summary
+    lines = ["examples:", *(f"  arenaplan {line}" for line in command.lines)]
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=command.description or f"{summary[:1].upper()}{summary[1:]}.",
+        epilog="\n".join(lines),
+    )
+    parser.set_defaults(command=name)
+    for operand in command.operands:
+        action = parser.add_argument(
+            operand.name,
+            metavar=operand.metavar,
+            help=operand.help,
+            choices=operand.choices or None,
+            type=str if operand.choices else Path,
+            nargs=operand.nargs,
+        )
+        if operand.nargs == "*":
+            action.default, action.required = [], False
+    required, either = command.required.split(), command.either.split()
+    exclusive = None
+    for option in command.names:
+        row = command.option(option)
+        place: argparse._ActionsContainer = _group(parser, row.group)
+        if option in either:
+            exclusive = exclusive or place.add_mutually_exclusive_group(required=option in required)
+            place = exclusive
+        action = row.add_to(place, option)
+        action.required = option in required and option not in either
+    parser.add_argument(
+        "--help-all", action=_HelpAll, nargs=0, help="show this help with every option"
+    )
+    _add_general(parser)
+    parser.rare = command.rare | GENERAL.keys()
+
+
+def _group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
+    """Return the options of a command that the help lists under a title."""
+    there = (found for found in parser._action_groups if found.title == title)
+    return next(there, None) or parser.add_argument_group(title)
+
+
+def _add_general(parser: argparse.ArgumentParser, *, is_root: bool = False) -> None:
     """Add the options that every command has, before or behind its name."""
-    general = parser.add_argument_group("general")
-
-    def default(value: object) -> Any:
-        return value if is_root else argparse.SUPPRESS
-
-    general.add_argument(
-        "-q",
-        "--quiet",
-        action="store_true",
-        default=default(False),
-        help="print results and errors, and no notes, warnings or progress",
-    )
-    general.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        default=default(False),
-        help="also print where options come from, times, and tracebacks of errors",
-    )
-    general.add_argument(
-        "--color",
-        choices=COLORS,
-        default=default("auto"),
-        help="colors: on terminals unless NO_COLOR is set, always, or never (default: auto)",
-    )
-    general.add_argument(
-        "--progress",
-        choices=PROGRESS,
-        default=default("auto"),
-        help="progress of long searches on stderr: a line on terminals, a JSON document per line, "
-        "or none (default: auto)",
-    )
-    general.add_argument(
-        "--config",
-        metavar="FILE",
-        default=default(None),
-        help="configuration file, or none (default: arenaplan.toml or pyproject.toml of this "
-        "folder or one above it)",
-    )
+    group = parser.add_argument_group("general")
+    for name, option in GENERAL.items():
+        action = option.add_to(group, name)
+        if not is_root:
+            action.default = argparse.SUPPRESS
 
 
-_WITH_VALUE: Final = frozenset(("--color", "--config", "--progress"))
+_WITH_VALUE: Final = frozenset(
+    f"--{name}" for name, option in GENERAL.items() if option.value or option.choices
+)
 """General options whose value may be the next word."""
 
 
@@ -220,20 +212,15 @@ def command_at(arguments: Sequence[str]) -> int | None:
     return None
 
 
-def overview() -> str:
+def _overview() -> str:
     """Return the commands in their groups, for the help."""
     width = max(map(len, COMMANDS))
     lines = []
     for title, names in GROUPS.items():
         lines.append(f"{title}:")
-        lines += [f"  {name:<{width}}  {COMMANDS[name]}" for name in names]
+        lines += [f"  {name:<{width}}  {COMMANDS[name].summary}" for name in names]
         lines.append("")
     return "\n".join([*lines, "arenaplan COMMAND --help has the options of a command."])
-
-
-def examples(name: str) -> str:
-    """Return the examples of a command, for its help."""
-    return "\n".join(["examples:", *(f"  arenaplan {line}" for line in EXAMPLES[name])])
 
 
 def parse(

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, SpacesExceeded
-from arenaplan.classic.incremental import report_incremental
-from arenaplan.classic.sharing import report_storage_sharing
-from arenaplan.cli.ahead import Ahead, flow_facts, load_ahead, tell_flow
-from arenaplan.cli.common import has_ranges, load_model, print_json, say, shown, size
-from arenaplan.cli.family import plan_shapes
-from arenaplan.cli.micro import arena_of, print_arena
-from arenaplan.cli.notes import notes_of
-from arenaplan.cli.options import plan_options, seen_by
-from arenaplan.cli.outputs import delivering, goes_to_stdout
-from arenaplan.cli.proofs import MOVE_SCOPE, gap_text, proof_of
-from arenaplan.cli.share import share
-from arenaplan.cli.syntax.plan import INCREMENTAL, MATCH_RANGE, NUM_TEMP, SHARING
+from arenaplan.cli.files import delivering, goes_to_stdout
+from arenaplan.cli.models import (
+    Ahead,
+    check_budget,
+    flow_facts,
+    has_ranges,
+    load_ahead,
+    plan_options,
+    seen_by,
+    tell_flow,
+    with_budget,
+)
+from arenaplan.cli.several import plan_shapes, share
+from arenaplan.cli.text import (
+    MOVE_SCOPE,
+    gap_text,
+    notes_of,
+    print_json,
+    proof_of,
+    shown,
+    size,
+)
+from arenaplan.cli.tflm import arena_of, print_arena
 from arenaplan.cli.watch import watching
-from arenaplan.graph import Graph
+from arenaplan.graph.graph import Graph
 from arenaplan.graph.model import Model, flat_sizes
 from arenaplan.planner.spill import spilled
 
@@ -45,40 +56,39 @@ _MOST_SPILLED = 20
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    _refuse_unused(options)
-    if options.time_limit is not None and _has_no_search(options):
-        raise InvalidOption("option --time-limit: it is for the strategy arena")
-    if options.with_graph and (options.output is None or _is_shared_or_classic(options)):
+    if options.with_graph and (options.output is None or options.share is not None):
         raise InvalidOption("option --with-graph: it is for -o, and for plans of one model")
     if options.share is not None:
         share(options)
         return
     if options.others:
         raise InvalidOption("several models need --share, which says when they run")
+    chosen = plan_options(options)
     if has_ranges(options):
-        plan_shapes(options, plan_options(options))
-        return
-    if options.strategy != "arena":
-        execute_classic(load_model(options), options)
+        plan_shapes(options, replace(chosen, budget=options.budget))
         return
     ahead = load_ahead(options)
-    graph = seen_by(ahead.graph, plan_options(options), options)
+    chosen = with_budget(chosen, options, ahead.graph.target)
+    graph = seen_by(ahead.graph, chosen, options)
+    pins = {pattern: space for space, pattern in options.pin}
     try:
         with watching(options) as watch:
-            plan = arenaplan.plan(
-                graph, plan_options(options), time_limit=options.time_limit, on_progress=watch
-            )
+            plan = arenaplan.plan(graph, chosen, time_limit=options.time_limit, on_progress=watch)
+        try:
+            check_budget(options, plan)
+        except CapacityExceeded as error:
+            error.plan = plan
+            raise
     except SpacesExceeded as error:
         if options.json:
             print_json(_no_room(graph, error))
         raise
     except CapacityExceeded as error:
         if error.plan is not None:
-            report(graph, error.plan, options, as_json=options.json, ahead=ahead)
+            report(graph, error.plan, options, as_json=options.json, pins=pins, ahead=ahead)
         watch.raise_if_stopped()
         raise
     with delivering(options, lambda: _document(graph, plan, options)):
-        pins = {pattern: space for space, pattern in options.pin}
         as_json = options.json and not goes_to_stdout(options)
         report(graph, plan, options, as_json=as_json, pins=pins, ahead=ahead)
     watch.raise_if_stopped()
@@ -90,77 +100,6 @@ def _document(graph: Graph, plan: Plan, options: argparse.Namespace) -> str:
         return plan.to_json()
     sizes = flat_sizes(dict(options.bind))
     return Model(plan.model, list(sizes), [(list(sizes.values()), graph, plan)]).to_json()
-
-
-def _has_no_search(options: argparse.Namespace) -> bool:
-    """Return whether a classic planner was chosen, which searches nothing."""
-    return bool(options.strategy != "arena")
-
-
-def _is_shared_or_classic(options: argparse.Namespace) -> bool:
-    """Return whether several models share an arena, or a classic planner was chosen."""
-    return options.share is not None or options.strategy != "arena"
-
-
-def _refuse_unused(options: argparse.Namespace) -> None:
-    """Refuse options of strategies that were not chosen."""
-    if options.strategy in SHARING:
-        return
-    for flag in ("match_range", "num_temp", "auto_search", "size_rule"):
-        if getattr(options, flag) not in (None, False):
-            name = flag.replace("_", "-")
-            raise InvalidOption(
-                f"option --{name}: strategy {options.strategy} has none, only "
-                f"{' and '.join(SHARING)}"
-            )
-
-
-def execute_classic(graph: Graph, options: argparse.Namespace) -> None:
-    """Plan with one of the classic planners, and report it."""
-    strategy = options.strategy
-    for flag in ("inputs", "outputs"):
-        if getattr(options, flag) != "inside":
-            raise InvalidOption(f"option {flag}: strategy {strategy} has all values inside")
-    for flag in ("output", "capacity"):
-        if getattr(options, flag) is not None:
-            raise InvalidOption(f"option {flag}: strategy {strategy} has no such thing")
-    if strategy in INCREMENTAL:
-        if options.parallel_safe or options.no_in_place:
-            flag = "parallel_safe" if options.parallel_safe else "no_in_place"
-            raise InvalidOption(f"option {flag}: strategy {strategy} has no such thing")
-        summary = report_incremental(
-            graph,
-            strategy=strategy,
-            mode=INCREMENTAL[strategy],
-            alignment=options.align.everywhere or 64,
-            preserve_inputs=options.preserve_inputs,
-            workspace=options.workspace or "none",
-        )
-    else:
-        mode, size_rule = SHARING[strategy]
-        summary = report_storage_sharing(
-            graph,
-            strategy=strategy,
-            mode=mode,
-            match_range=MATCH_RANGE if options.match_range is None else options.match_range,
-            auto_search=options.auto_search,
-            num_temp=NUM_TEMP if options.num_temp is None else options.num_temp,
-            size_rule=options.size_rule or size_rule,
-            parallel_safe=options.parallel_safe,
-        )
-    if options.json:
-        print_json(summary)
-        return
-    print(f"{shown(graph.name) or 'model'}: {len(graph.nodes):,} nodes, strategy {strategy}")
-    if strategy in INCREMENTAL:
-        print(f"  arena        {size(summary['arena_bytes'])}")
-        if summary["persistent_bytes"]:
-            print(f"  persistent   {size(summary['persistent_bytes'])} of it")
-        for note in summary["notes"]:
-            print(f"  note         {note}")
-        return
-    print(f"  blocks       {len(summary['blocks'])}, {size(summary['allocated_bytes'])} in all")
-    print(f"  match range  {summary['match_range']}")
 
 
 def report(
@@ -177,12 +116,6 @@ def report(
     if ahead is not None:
         summary.update(ahead.facts())
     arena = arena_of(plan, options)
-    limit = plan.spaces[0].capacity if len(plan.spaces) == 1 else None
-    if arena is not None and limit is not None and plan.arena_bytes <= limit < arena["total"]:
-        say(
-            f"warning: {limit:,} bytes are enough for what is planned, and not for the whole arena "
-            f"of {arena['total']:,}, which 'arenaplan gate' compares with budgets"
-        )
     if as_json:
         print_json(summary if arena is None else {**summary, "runtime": arena})
         return
@@ -218,7 +151,7 @@ def report(
     if repeated:
         runs = sum(node in repeated for step in plan.steps for node in step)
         print(
-            f"  recompute    {len(repeated)} nodes run in {runs} steps, so that their inputs are "
+            f"  duplicate    {len(repeated)} nodes run in {runs} steps, so that their inputs are "
             "kept and not their outputs"
         )
     if plan.timetable is not None:

@@ -7,9 +7,8 @@ from typing import Any
 
 from arenaplan.base.errors import InvalidOption
 from arenaplan.base.limits import applied
-from arenaplan.cli.common import print_json, say, shown, size
-from arenaplan.cli.inputs import limits_of, read_model
-from arenaplan.cli.outputs import goes_to_stdout, write_result
+from arenaplan.cli.files import goes_to_stdout, limits_of, read_model, write_result
+from arenaplan.cli.text import print_json, say, shown, size
 from arenaplan.tflite.proving import Proof, prove
 from arenaplan.tflite.proving.differential import Run, compared
 
@@ -27,7 +26,7 @@ def execute(options: argparse.Namespace) -> None:
     runs = []
     if options.run:
         runs = compared(
-            original, rewritten, proof, options.run, inputs=options.inputs, seed=options.seed
+            original, rewritten, proof, options.run, inputs=options.samples, seed=options.seed
         )
     if options.output is not None:
         write_result(options.output, proof.to_json())

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import arenaplan
 from arenaplan._core import Transfer
 from arenaplan.base.errors import InvalidOption
-from arenaplan.cli.ahead import load_ahead
-from arenaplan.cli.common import print_json, say, shown, size
-from arenaplan.cli.outputs import delivering, goes_to_stdout
+from arenaplan.cli.files import delivering, goes_to_stdout
+from arenaplan.cli.models import load_ahead
+from arenaplan.cli.text import print_json, say, shown, size
 from arenaplan.cli.watch import watching
-from arenaplan.graph import Graph
+from arenaplan.graph.graph import Graph
 
 if TYPE_CHECKING:
     from arenaplan import Plan

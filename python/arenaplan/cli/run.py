@@ -25,11 +25,12 @@ from arenaplan.base.errors import (
     UnsupportedSubgraph,
 )
 from arenaplan.base.quoting import listed
-from arenaplan.cli.common import is_onnx, is_tflite, load_model, print_json, say, shown, size
-from arenaplan.cli.inputs import load_plan
+from arenaplan.cli.files import load_plan
+from arenaplan.cli.models import is_onnx, is_tflite, load_model
+from arenaplan.cli.text import print_json, say, shown, size
 from arenaplan.deploy.adapters.interpreter import Interpreter
 from arenaplan.formats.partial import DECIDING
-from arenaplan.graph import Graph, Value
+from arenaplan.graph.graph import Graph, Value
 from arenaplan.run.dynamic import StagedExecutor
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def execute(options: argparse.Namespace) -> None:
         seconds, outputs = 0.0, {}
         for turn in range(options.runs):
             # After the executor, which refuses shapes that no array can have.
-            inputs = _inputs(executor.graph, dict(options.input), options.seed + turn)
+            inputs = _inputs(executor.graph, _files(options), options.seed + turn)
             if options.graph and turn == 0:
                 for _ in range(2):  # The second run is the one that is recorded.
                     executor.run(inputs)
@@ -180,6 +181,10 @@ def random_input(value: Value, seed: int) -> np.ndarray:
         bounds = np.iinfo(value.dtype)
         return numbers.integers(bounds.min, bounds.max, value.shape, value.dtype, endpoint=True)
     return numbers.integers(0, 2, value.shape).astype(value.dtype)
+
+
+def _files(options: argparse.Namespace) -> dict[str, Path]:
+    return {name: Path(path) for name, path in options.input}
 
 
 def _inputs(graph: Graph, files: Mapping[str, Path], seed: int) -> dict[str, np.ndarray]:

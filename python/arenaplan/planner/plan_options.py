@@ -26,14 +26,12 @@ from typing import (
 from arenaplan import _core
 from arenaplan._core import Target
 from arenaplan.base.choices import WorkspacePolicy
-from arenaplan.base.errors import InvalidAlignment, InvalidOption, InvalidSize
-from arenaplan.planner.spaces import Space, parse_spaces
+from arenaplan.base.errors import InvalidAlignment, InvalidName, InvalidOption, InvalidSize
+from arenaplan.planner.spaces import Space, parse_size, parse_spaces
 
 Effort: TypeAlias = Literal["fast", "default", "max"]
-InputMemory: TypeAlias = Literal["inside", "caller", "reuse"]
+InputMemory: TypeAlias = Literal["inside", "keep", "reuse", "caller"]
 OutputMemory: TypeAlias = Literal["inside", "caller"]
-
-Order: TypeAlias = Literal["search", "given"]
 
 _MOST_SLOWDOWN = 1e6
 """From here on, bytes alone count."""
@@ -54,29 +52,19 @@ class PlanOptions:
     ] = None
     optimize: Annotated[
         str | Iterable[str],
-        "techniques: all that the target honors, none, or some of views, in-place, elision, "
-        "fusion, order, streaming, overlap and recompute",
+        "techniques: all that the target honors, none, some of views, in-place, elision, fusion, "
+        "order, streaming, overlap and duplicate, or all but some, such as all,-in-place,-order",
     ] = "all"
     effort: Annotated[
         Effort,
         "work for the choice of fused groups and order: milliseconds, up to a second or two, or "
         "up to a minute or two",
     ] = "default"
-    in_place: Annotated[
-        bool, "False leaves out in-place: no output takes over the bytes of a dying input"
-    ] = True
-    order: Annotated[
-        Order,
-        "look for a better order of the nodes, where the target runs another one, or keep the one "
-        "that is given",
-    ] = "search"
-    preserve_inputs: Annotated[bool, "keep the bytes of graph inputs until the end of a run"] = (
-        False
-    )
     inputs: Annotated[
         InputMemory,
-        "memory of graph inputs: the arena; a read-only buffer of the caller; or, with reuse, the "
-        "arena, where results may overwrite them",
+        "memory of graph inputs: inside is the arena, from the start of a run to the last reader; "
+        "keep the arena, until the end of a run; reuse the arena, where results may overwrite "
+        "them; caller a read-only buffer of the caller",
     ] = "inside"
     outputs: Annotated[
         OutputMemory,
@@ -94,10 +82,10 @@ class PlanOptions:
         "estimate of the target's backend; None or infinity if bytes alone count; it applies to "
         "one arena with scratch memory, and to the timetable of several workers",
     ] = 1.1
-    capacity: Annotated[
-        int | None,
-        "bytes that the arena may have at most; with several workers, the plan has the shortest "
-        "timetable that fits",
+    budget: Annotated[
+        int | str | None,
+        "most bytes of the whole arena, such as 48KiB; with several workers, the plan has the "
+        "shortest timetable that fits",
     ] = None
     parallel_safe: Annotated[
         bool, "be safe in every order that the graph permits, so that nodes may run in parallel"
@@ -124,14 +112,11 @@ class PlanKeywords(TypedDict, total=False):
     alignment: int | None
     optimize: str | Iterable[str]
     effort: Effort
-    in_place: bool
-    order: Order
-    preserve_inputs: bool
     inputs: InputMemory
     outputs: OutputMemory
     workspace: WorkspacePolicy | None
     max_slowdown: float | None
-    capacity: int | None
+    budget: int | str | None
     parallel_safe: bool
     workers: int
     spaces: str | Sequence[Space] | None
@@ -199,20 +184,23 @@ def core_options(options: PlanOptions, target: Target) -> dict[str, object]:
     ------
     InvalidAlignment, InvalidSize
         If a number cannot be an alignment or a number of bytes.
+    InvalidOption
+        If there are a budget and spaces, which have sizes of their own.
     """
-    names = technique_names(options.optimize)
+    if options.budget is not None and options.spaces is not None:
+        raise InvalidOption("option budget: the spaces have sizes of their own")
+    names = technique_names(options.optimize, target)
+    inputs = "inside" if options.inputs == "keep" else options.inputs
     return {
         "target": target,
         "alignment": None if options.alignment is None else checked_alignment(options.alignment),
         "optimize": None if names is None else ",".join(names) or "none",
-        "in_place": options.in_place,
-        "order": options.order,
         "effort": options.effort,
-        "preserve_inputs": options.preserve_inputs,
-        "inputs": options.inputs,
+        "preserve_inputs": options.inputs == "keep",
+        "inputs": inputs,
         "outputs": options.outputs,
         "workspace": options.workspace,
-        "capacity": _checked_capacity(options.capacity),
+        "capacity": checked_budget(options.budget),
         "parallel_safe": options.parallel_safe,
         "workers": _checked_workers(options.workers),
         "max_slowdown": None,
@@ -238,10 +226,47 @@ def slowdown_of(options: PlanOptions) -> float:
     return float(ratio) if ratio < _MOST_SLOWDOWN else inf
 
 
-def technique_names(optimize: str | Iterable[str]) -> list[str] | None:
-    """Return the techniques that ``optimize`` names; None for all that the target honors."""
+def technique_names(optimize: str | Iterable[str], target: Target) -> list[str] | None:
+    """
+    Return the techniques that ``optimize`` names; None for all that the target honors.
+
+    A name after ``-`` leaves a technique out of those before it.
+
+    Raises
+    ------
+    InvalidName
+        If a technique that is left out is not there.
+
+    Examples
+    --------
+    >>> technique_names("all,-order", Target.known("nodes"))
+    ['views', 'in-place', 'elision']
+    """
     names = optimize.split(",") if isinstance(optimize, str) else list(optimize)
-    return None if names == ["all"] else [name for name in names if name != "none"]
+    names = [name.strip() for name in names]
+    out = {name[1:] for name in names if name.startswith("-")}
+    kept = [name for name in names if not name.startswith("-") and name != "none"]
+    for name in sorted(out - set(_core.techniques())):
+        known = ", ".join(_core.techniques())
+        raise InvalidName(f"option optimize: there is no technique {name!r}; there are {known}")
+    if kept == ["all"]:
+        if not out:
+            return None
+        kept = list(target.techniques)
+    return [name for name in kept if name not in out]
+
+
+def keeps_order(optimize: str | Iterable[str]) -> bool:
+    """
+    Return whether ``optimize`` leaves the order of the nodes as it is given.
+
+    Examples
+    --------
+    >>> [keeps_order(text) for text in ("all", "all,-order", "views", "none", "views,order")]
+    [False, True, True, True, False]
+    """
+    names = set(optimize.split(",") if isinstance(optimize, str) else optimize)
+    return "-order" in names or not names & {"all", "order"}
 
 
 def checked_alignment(alignment: int) -> int:
@@ -252,14 +277,14 @@ def checked_alignment(alignment: int) -> int:
     return alignment
 
 
-def _checked_capacity(capacity: int | None) -> int | None:
-    """Refuse anything but a number of bytes."""
-    if capacity is None:
+def checked_budget(budget: int | str | None) -> int | None:
+    """Return a number of bytes or the bytes of a size; refuse anything else."""
+    if budget is None:
         return None
-    capacity = whole_number(capacity, "capacity")
-    if not 0 <= capacity < 1 << 64:
-        raise InvalidSize(f"capacity {capacity} is no number of bytes")
-    return capacity
+    number = parse_size(budget) if isinstance(budget, str) else whole_number(budget, "budget")
+    if not 0 <= number < 1 << 64:
+        raise InvalidSize(f"budget {budget} is not a number of bytes from 0 to 2^64 - 1")
+    return number
 
 
 def _checked_workers(workers: int) -> int:

@@ -94,7 +94,7 @@ def plan(
     Raises
     ------
     CapacityExceeded
-        If the arena does not fit ``capacity``; the exception's ``plan`` is the best found.
+        If the arena does not fit ``budget``; the exception's ``plan`` is the best found.
     SpacesExceeded
         If the values do not fit ``spaces``; the exception says which ones, and at which step.
     RecomputeExceeded
@@ -121,6 +121,11 @@ def plan(
     """
     options = resolve(options, overrides)
     target = target_of(options, graph.target)
+    if options.budget is not None and target.runtime == "tflm":
+        raise InvalidOption(
+            "option budget: for target tflm the whole arena counts, which a graph does not tell; "
+            "pass the model file to arenaplan.gate, or use 'arenaplan plan MODEL --budget'"
+        )
     graph = graph.for_target(target.name)
     arguments = core_options(options, target)
     times = None
@@ -329,7 +334,7 @@ def plan_together(
         graphs that never run together only the states survive the run of another one: take
         the outputs away before, and write the inputs afterwards.
     options : PlanOptions, optional
-        Options of every plan; the capacity is that of the shared arena. The default target is
+        Options of every plan; the budget is that of the shared arena. The default target is
         that of the graphs, or ``"nodes"`` if they differ. With workspaces, every node runs by
         itself.
     time_limit, on_progress
@@ -345,7 +350,7 @@ def plan_together(
     Raises
     ------
     CapacityExceeded
-        If the arena does not fit ``capacity``.
+        If the arena does not fit ``budget``.
     InvalidOption
         If there are several spaces, or values of the caller.
 
@@ -373,7 +378,7 @@ def plan_together(
     if counted:
         # Workspaces of a fused group are known only once it is known which nodes run as one.
         names = str(arguments["optimize"] or ",".join(_core.techniques())).split(",")
-        names = [name for name in names if name not in ("fusion", "streaming", "recompute")]
+        names = [name for name in names if name not in ("fusion", "streaming", "duplicate")]
         arguments["optimize"] = ",".join(names) or "none"
     seen = [graph.for_target(target.name) for graph in graphs]
     policy = "auto" if counted else "none"
@@ -417,7 +422,7 @@ def explain(
     graph : Graph
         The model.
     options : PlanOptions, optional
-        Options of the plans, as for :func:`plan`; the capacity is left out of the comparison, and
+        Options of the plans, as for :func:`plan`; the budget is left out of the comparison, and
         spaces are refused.
     time_limit : float, optional
         Seconds after which searches end; the figures are then those of the best plans so far.
@@ -445,7 +450,7 @@ def explain(
     >>> (y,) = graph.node("Conv", [x], [("y", (64,), "float32")])
     >>> (z,) = graph.node("Relu", [y], [("z", (64,), "float32")], in_place=[(0, 0)])
     >>> graph.output(z)
-    >>> explanation = ap.explain(graph, preserve_inputs=True)
+    >>> explanation = ap.explain(graph, inputs="keep")
     >>> explanation.without.bytes, explanation.levels["in-place"].bytes
     (768, 512)
     """

@@ -28,7 +28,7 @@ use row_strips::in_strips;
 
 /// Techniques that may cost time.
 const SLOW: [Technique; 4] =
-    [Technique::Overlap, Technique::Streaming, Technique::Fusion, Technique::Recompute];
+    [Technique::Overlap, Technique::Streaming, Technique::Fusion, Technique::Duplicate];
 
 /// Bytes and time of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -224,7 +224,7 @@ fn with_fewer(maker: &Maker<'_, '_>, first: &Timed, limit: u64) -> Result<Vec<Ti
         fewer.push((without(&[Technique::Overlap]), true));
     }
     if !first.draft.repeated().is_empty() {
-        fewer.push((without(&[Technique::Recompute]), false));
+        fewer.push((without(&[Technique::Duplicate]), false));
     }
     fewer.extend([(without(&[Technique::Streaming]), false), (without(&SLOW), false)]);
     for (techniques, may_repeat_steps) in fewer {
@@ -246,7 +246,7 @@ fn with_fewer(maker: &Maker<'_, '_>, first: &Timed, limit: u64) -> Result<Vec<Ti
 /// Returns plans with the steps that the runner proposes.
 fn grouped(maker: &Maker<'_, '_>) -> Result<Vec<Timed>> {
     let techniques = maker.context.options.optimize;
-    let needed = [Technique::Fusion, Technique::Recompute];
+    let needed = [Technique::Fusion, Technique::Duplicate];
     if !needed.into_iter().all(|technique| techniques.contains(technique)) {
         return Ok(Vec::new());
     }

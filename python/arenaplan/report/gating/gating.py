@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -12,12 +12,18 @@ from arenaplan._core import Plan
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, SpacesExceeded
 from arenaplan.base.progress import Progress
 from arenaplan.formats import load, suffix_of
-from arenaplan.graph import Graph
+from arenaplan.graph.graph import Graph
 from arenaplan.graph.sizes import Bind, Source
 from arenaplan.planner.changes import Layout, Place, SpaceChange, compared
-from arenaplan.planner.plan_options import PlanKeywords, PlanOptions, resolve
+from arenaplan.planner.plan_options import (
+    PlanKeywords,
+    PlanOptions,
+    checked_budget,
+    resolve,
+    target_of,
+)
 from arenaplan.planner.planning import plan
-from arenaplan.planner.spaces import ARENA, Space, parse_size, parse_spaces
+from arenaplan.planner.spaces import ARENA, parse_size, parse_spaces
 from arenaplan.report.gating.baseline import Baseline, read_baseline
 from arenaplan.report.gating.verdicts import Cause, Gate, GateRow, GrowthCause
 
@@ -30,7 +36,6 @@ def gate(
     options: PlanOptions | None = None,
     *,
     baseline: Baseline | None = None,
-    budget: int | str | Sequence[Space] | None = None,
     allow_growth: int | str = 0,
     bind: Bind | None = None,
     time_limit: float | None = None,
@@ -40,6 +45,11 @@ def gate(
     """
     Plan a model, and judge the plan by budgets and by a plan that was made before.
 
+    There must be a rule: ``budget``, ``spaces`` or ``baseline``. The budget is that of the whole
+    arena, with target ``tflm`` of all that the runtime needs, for which ``source`` must be the
+    file. ``spaces``, such as ``"sram=64KiB,psram=8MiB"``, have a budget each: of several memories
+    the model is planned for them, and one memory is the arena by another name.
+
     Parameters
     ----------
     source : Graph, path or bytes
@@ -48,10 +58,6 @@ def gate(
         Options of the plan.
     baseline : Plan, mapping, path or bytes, optional
         The plan or report to compare with, or a file with one: no memory may need more bytes.
-    budget : int, str or sequence of Space, optional
-        Most bytes of the arena, such as ``"256KiB"`` or ``"sram=256KiB"``; or of several memories,
-        such as ``"sram=64KiB,psram=8MiB"``, for which the model is then planned. With target
-        ``tflm`` and a file as source, the whole arena of the runtime counts.
     allow_growth : int or str, default 0
         Growth over the baseline that passes, per memory: bytes, a size such as ``"1KiB"``, or a
         part such as ``"2%"``.
@@ -60,7 +66,7 @@ def gate(
     time_limit, on_progress
         As for :func:`plan`.
     **overrides
-        Single options by name.
+        Single options by name, such as ``budget="256KiB"``.
 
     Returns
     -------
@@ -71,6 +77,8 @@ def gate(
     ------
     BaselineError
         If the baseline is damaged.
+    InvalidOption
+        If there is no rule, or if it is not known what the runner needs in all.
     PlannerError, OSError
         If the model cannot be read or planned.
 
@@ -84,28 +92,25 @@ def gate(
     ...     graph.output(y)
     ...     return graph
     >>> old = ap.plan(model(64))
-    >>> bool(ap.report.gate(model(64), baseline=old, budget="sram=1KiB"))
+    >>> bool(ap.report.gate(model(64), baseline=old, spaces="sram=1KiB"))
     True
-    >>> failed = ap.report.gate(model(256), baseline=old, budget="sram=256")
+    >>> failed = ap.report.gate(model(256), baseline=old, spaces="sram=256")
     >>> failed.failures()
     ['sram needs 320 bytes, 64 more than its budget of 256', 'sram grew from 128 to 320 bytes']
     >>> [(cause.name, cause.kind, cause.before, cause.after) for cause in failed.causes]
     [('y', 'grown', 64, 256)]
     """
     chosen = resolve(options, overrides)
-    if budget is not None:
-        if chosen.spaces is not None or chosen.capacity is not None:
-            raise InvalidOption("option budget: spaces or capacity are given, too")
-        chosen = replace(chosen, spaces=_spaces_of(budget))
     limits = Limits.of(chosen)
+    limits.require_rule(baseline)
     graph = source if isinstance(source, Graph) else load(source, bind=bind)
     old = None if baseline is None else read_baseline(baseline)
     allowed = Growth.of(allow_growth)
     made = limits.planned(graph, time_limit=time_limit, on_progress=on_progress)
-    if isinstance(made, CapacityExceeded):
-        return judged(graph, made, limits, old, allowed)
-    whole = None if isinstance(source, Graph) else whole_arena(source, made)
-    return judged(graph, made, limits, old, allowed, whole)
+    needed = None
+    if isinstance(made, Plan) and limits.budgets:
+        needed = needed_bytes(None if isinstance(source, Graph) else source, made)
+    return judged(graph, made, limits, old, allowed, needed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +128,14 @@ class Limits:
         """
         Return the budgets in options.
 
-        One memory is the arena with a capacity, whose plan exists even if it is too large; several
-        are planned with theirs, which decide where values go.
+        One memory is the arena, whose plan exists even if it is too large; several are planned with
+        their sizes, which decide where values go.
         """
         if options.spaces is None:
-            capacity = options.capacity
-            return cls(options, () if capacity is None else ((ARENA, capacity),), ARENA)
+            budget = checked_budget(options.budget)
+            return cls(options, () if budget is None else ((ARENA, budget),), ARENA)
+        if options.budget is not None:
+            raise InvalidOption("option budget: the spaces have budgets of their own")
         given = options.spaces
         spaces = parse_spaces(given) if isinstance(given, str) else list(given)
         budgets = tuple((s.name, s.capacity) for s in spaces if s.capacity is not None)
@@ -138,17 +145,33 @@ class Limits:
         if any(name != space.name for name in (options.pins or {}).values()):
             return cls(options, budgets, None)  # The planner has the message for it.
         alignment = options.alignment if space.alignment is None else space.alignment
-        plain = replace(
-            options, spaces=None, pins=None, capacity=space.capacity, alignment=alignment
-        )
+        plain = replace(options, spaces=None, pins=None, budget=space.capacity, alignment=alignment)
         return cls(plain, budgets, space.name)
+
+    def require_rule(self, baseline: object) -> None:
+        """
+        Refuse a gate that could not fail.
+
+        Raises
+        ------
+        InvalidOption
+            If there is neither a budget nor a baseline.
+        """
+        if not self.budgets and baseline is None:
+            raise InvalidOption(
+                "a gate without a rule judges nothing: give a budget, such as budget='64KiB', "
+                "spaces with sizes, or a baseline"
+            )
 
     def planned(
         self, graph: Graph, *, time_limit: float | None = None, on_progress: Progress | None = None
     ) -> Plan | CapacityExceeded:
         """Return a plan, however large; or the error that there is none for the memories."""
+        options = self.options
+        if target_of(options, graph.target).runtime == "tflm":  # Which has more than the arena.
+            options = replace(options, budget=None)
         try:
-            return plan(graph, self.options, time_limit=time_limit, on_progress=on_progress)
+            return plan(graph, options, time_limit=time_limit, on_progress=on_progress)
         except CapacityExceeded as error:
             return error if error.plan is None else error.plan
 
@@ -195,25 +218,23 @@ def judged(
     limits: Limits,
     baseline: Layout | None,
     allowed: Growth,
-    whole: int | None = None,
+    needed: int | None = None,
 ) -> Gate:
     """
     Return the judgment of a plan, or of the error that there is none.
 
-    ``whole`` is the number of bytes of the runtime's whole arena, where that is what counts.
+    ``needed`` are the bytes that the runner needs in all, where the arena is one.
     """
     target = limits.options.target
     if not isinstance(made, Plan):
         name = target if isinstance(target, str) else getattr(target, "name", graph.target)
         return Gate(graph.name, name, None, (), _needed(made, baseline), str(made))
     layout = Layout.of(made)
+    whole = made.arena_bytes if needed is None else needed
     rows = []
     for space, limit in limits.budgets:
-        if limits.single is None:
-            needed = layout.arenas[space]
-        else:
-            needed = made.arena_bytes if whole is None else whole
-        rows.append(GateRow("budget", space, needed, limit))
+        arena = layout.arenas[space] if limits.single is None else whole
+        rows.append(GateRow("budget", space, arena, limit))
     causes: tuple[GrowthCause, ...] = ()
     others = 0
     if baseline is not None:
@@ -229,32 +250,42 @@ def judged(
     return Gate(made.model, made.target.name, made, tuple(rows), causes, None, others)
 
 
-def _spaces_of(budget: int | str | Sequence[Space]) -> list[Space]:
-    """Return the memories that a budget names; one without a name is the arena."""
-    if isinstance(budget, int):
-        return [Space(ARENA, budget)]
-    if not isinstance(budget, str):
-        return list(budget)
-    return parse_spaces(budget)
-
-
-def whole_arena(source: Source, plan: Plan, build: Build | None = None) -> int | None:
+def needed_bytes(
+    source: Source | None, plan: Plan, build: Callable[[str], Build] | None = None
+) -> int:
     """
-    Return the bytes of the whole arena of TensorFlow Lite Micro, if the plan is for it.
+    Return the bytes that the runner of a plan needs in one arena: what budgets are compared with.
 
-    The runtime has the usual build for the plan's target unless another one is given.
+    Parameters
+    ----------
+    source : path or bytes, optional
+        The model file, which decides what TensorFlow Lite Micro needs beside tensors.
+    plan : Plan
+        The plan.
+    build : callable, optional
+        Returns the build of the runtime for the name of a target; by default the usual one.
+
+    Raises
+    ------
+    InvalidOption
+        If the plan is for TensorFlow Lite Micro, and there is no file for the runtime.
     """
     if plan.target.runtime != "tflm":
-        return None
-    data = source if isinstance(source, bytes) else Path(os.fspath(source))
-    if suffix_of(data) != ".tflite":
-        return None
+        return plan.arena_bytes
+    data = source if isinstance(source, bytes | None) else Path(os.fspath(source))
+    if data is None or suffix_of(data) != ".tflite":
+        raise InvalidOption(
+            "option budget: for target tflm the whole arena counts, which only a .tflite file "
+            "tells; give the file, or a budget for another target"
+        )
     # Other targets need none of this.
     from arenaplan.tflite.files import own_arena
     from arenaplan.tflite.reader.tflite_model import parse, read_bytes
     from arenaplan.tflite.runtime.build import Build
 
-    return own_arena(parse(read_bytes(data)[0]), build or Build.of_target(plan.target.name)).total
+    name = plan.target.name
+    of_target = Build.of_target(name) if build is None else build(name)
+    return own_arena(parse(read_bytes(data)[0]), of_target).total
 
 
 def _renamed(layout: Layout, name: str) -> Layout:

@@ -74,8 +74,8 @@ class Gate:
 
     @property
     def passed(self) -> bool:
-        """Whether every rule holds."""
-        return self.problem is None and all(row.passed for row in self.rows)
+        """Whether there is a rule, and every rule holds."""
+        return self.problem is None and bool(self.rows) and all(row.passed for row in self.rows)
 
     def __bool__(self) -> bool:
         return self.passed

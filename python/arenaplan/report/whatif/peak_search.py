@@ -138,7 +138,7 @@ def what_if(
     graph = source if isinstance(source, Graph) else load(source, bind=bind)
     target = target_of(options, graph.target)
     workspace = "none" if has_costs(target.name) else options.workspace
-    options = replace(options, target=target, workspace=workspace, capacity=None)
+    options = replace(options, target=target, workspace=workspace, budget=None)
     watch = Watch(on_progress, checked_seconds(time_limit))
 
     def planned(changed: Graph) -> Plan:

@@ -173,7 +173,7 @@ class PlanFamily:
             with self._naming(shape):
                 graph = self._graph(shape)
                 served = self._planned[self._server[shape]].plan.resized(graph)
-                plan = plan_graph(graph, replace(self._options, capacity=None))
+                plan = plan_graph(graph, replace(self._options, budget=None))
             if served.arena_bytes < plan.arena_bytes or not _within(plan, self._spaces):
                 plan = served
             self._exact[shape] = plan
@@ -398,7 +398,7 @@ def plan_family(
     TooManyShapes
         If there are more combinations than ``max_shapes``.
     CapacityExceeded
-        If some shape does not fit ``capacity``; ``family`` of the exception has the plans.
+        If some shape does not fit ``budget``; ``family`` of the exception has the plans.
     PlannerError
         As :func:`load` and :func:`plan`, for the shape that the message names.
 

@@ -338,7 +338,7 @@ class StagedExecutor:
         built = stage_graph(found, before)
         options = self._options
         if before.done:
-            options = resolve(options, {"inputs": "reuse", "preserve_inputs": False})
+            options = resolve(options, {"inputs": "reuse"})
         plan = make_plan(built.graph, options)
         return _Stage(known, found, built, plan, before)
 

@@ -1,4 +1,4 @@
-"""``arenaplan plan --bind batch=1..32``: one arena for every shape of a model."""
+"""One arena for several plans: every shape of a model, or models that share the arena."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.base.errors import CapacityExceeded, InvalidOption
-from arenaplan.cli.common import print_json, say, shown, size
-from arenaplan.cli.outputs import delivering, goes_to_stdout
-from arenaplan.cli.proofs import proof_of_several
+from arenaplan.cli.files import delivering, goes_to_stdout, read_model
+from arenaplan.cli.models import check_budget, load_model, plan_options, with_budget
+from arenaplan.cli.text import print_json, proof_of_several, say, shown, size
+from arenaplan.cli.tflm import shared_total
 from arenaplan.cli.watch import Watch, watching
 from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.run.dynamic.shapes import Size, sizes_text
 
 if TYPE_CHECKING:
+    from arenaplan.planner import SharedPlan
     from arenaplan.run import PlanFamily
 
 _LISTED = 64
@@ -24,14 +26,15 @@ _LISTED = 64
 _NAMED = 4
 """Most shapes in a line of text."""
 
+_MARK = b'{"format":"arenaplan-shared"'
+"""First bytes of a file with plans that share an arena."""
+
 _SHOWN = 16
 """Most rows of a table for people."""
 
 
 def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
     """Plan and report every shape that ``--bind`` describes."""
-    if options.strategy != "arena":
-        raise InvalidOption("option strategy: storage sharing plans one shape")
     # A plan for some of the shapes would be none: Ctrl-C gives up.
     with watching(options, catches=False) as watch:
         try:
@@ -135,3 +138,73 @@ def _row(bind: dict[str, Any], plan: arenaplan.Plan) -> dict[str, Any]:
         "status": plan.status,
         "digest": plan.digest,
     }
+
+
+# -- models ------------------------------------------------------------------------
+
+
+def share(options: argparse.Namespace) -> None:
+    """Plan and report models that share an arena."""
+    chosen = plan_options(options)
+    if chosen.spaces is not None:
+        raise InvalidOption("option share: models share one arena, and --spaces names several")
+    sources = [options.model, *map(read_model, options.others)]
+    graphs = [load_model(options, source) for source in sources]
+    defaults = {graph.target for graph in graphs}
+    chosen = with_budget(chosen, options, defaults.pop() if len(defaults) == 1 else "nodes")
+    with watching(options) as watch:
+        shared = arenaplan.plan_together(
+            graphs, options.share, chosen, time_limit=options.time_limit, on_progress=watch
+        )
+    total = shared_total(shared, sources, options)
+    if shared.plans and shared.plans[0].target.runtime == "tflm":
+        check_budget(options, shared.plans[0] if total is None else total)
+    with delivering(options, shared.to_json):
+        if options.json and not goes_to_stdout(options):
+            whole = {} if total is None else {"total_bytes": total}
+            print_json({**describe_shared(shared), **whole})
+        else:
+            _report_shared(shared, total)
+    watch.raise_if_stopped()
+
+
+def describe_shared(shared: SharedPlan) -> dict[str, Any]:
+    """Return the document of ``plan --share --json``."""
+    return {
+        "share": shared.together,
+        "arena_bytes": shared.arena_bytes,
+        "lower_bound": shared.lower_bound,
+        "status": shared.status,
+        "alignment": shared.alignment,
+        "capacity": shared.capacity,
+        "models": [
+            {
+                "model": plan.model,
+                "target": plan.target.name,
+                "base": base,
+                "arena_bytes": plan.arena_bytes,
+                "lower_bound": plan.lower_bound,
+                "status": plan.status,
+                "digest": plan.digest,
+            }
+            for base, plan in zip(shared.bases, shared.plans, strict=True)
+        ],
+    }
+
+
+def is_shared(text: bytes) -> bool:
+    """Return whether a plan file holds plans that share an arena."""
+    return text.startswith(_MARK)
+
+
+def _report_shared(shared: SharedPlan, total: int | None) -> None:
+    """Print the report of plans that share an arena."""
+    proof = proof_of_several(shared.status, shared.arena_bytes, shared.lower_bound)
+    targets = ", ".join(sorted({shown(plan.target.name) for plan in shared.plans}))
+    print(f"{len(shared.plans)} models for {targets}, {shared.together}")
+    print(f"  arena        {size(shared.arena_bytes)}, {proof}")
+    if total is not None:
+        print(f"  total        {size(total)} for the runtime's own planner, with what it keeps")
+    print(f"  lower bound  {size(shared.lower_bound)}")
+    for base, plan in zip(shared.bases, shared.plans, strict=True):
+        print(f"  {plan.arena_bytes:>14,}  at {base:>12,}  {shown(plan.model) or 'model'}")

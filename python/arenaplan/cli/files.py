@@ -1,17 +1,18 @@
-"""Models and tables that a command is given: files, stdin and other pipes."""
+"""Models, plans and tables that a command is given, and the results that it writes."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from arenaplan import Plan
+from arenaplan import Plan, _core
 from arenaplan.base.errors import InvalidCsv, InvalidOption, ModelTooLarge
 from arenaplan.base.limits import UNLIMITED, Limits, current
+from arenaplan.cli.text import say
 from arenaplan.formats import suffix_of
 
 MAX_MODEL: Final = 2**31 - 1
@@ -122,3 +123,38 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     if sys.stdin is None:
         raise InvalidOption("stdin is closed, and '-' stands for it")
     yield sys.stdin.buffer
+
+
+def goes_to_stdout(options: argparse.Namespace) -> bool:
+    """Return whether ``-o -`` sends the result to stdout, and the report to stderr."""
+    return str(options.output) == "-"
+
+
+@contextlib.contextmanager
+def delivering(
+    options: argparse.Namespace, content: Callable[[], bytes | str] | None
+) -> Iterator[None]:
+    """
+    Write a result, if there is one, where ``-o`` says, if it does; then report it.
+
+    The report is printed inside: to stdout, unless that is the place of the result.
+    """
+    if options.output is not None and content is not None:
+        write_result(options.output, content())
+    if goes_to_stdout(options):
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    else:
+        yield
+
+
+def write_result(output: Path, content: bytes | str) -> None:
+    """Write a result to a file at once, or to stdout if its name is ``-``."""
+    data = content.encode() if isinstance(content, str) else content
+    sys.stdout.flush()
+    if str(output) == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    _core.write_files([(output, data)])
+    say(f"wrote {output}")

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from arenaplan.base.errors import PlannerError
-from arenaplan.cli.common import command, is_tflite, model_word, shown, size
-from arenaplan.cli.options import build_of
+from arenaplan.cli.models import build_of, is_tflite, model_word
+from arenaplan.cli.text import command, shown, size
 from arenaplan.deploy.export.operator_order import better_order, reordered
 from arenaplan.deploy.export.tflm import plan_inside, plan_tflm
+from arenaplan.planner.plan_options import keeps_order
 from arenaplan.tflite.files import own_arena
 from arenaplan.tflite.reader.tflite_model import Model, parse, read_bytes
 from arenaplan.tflite.reader.timeline import timeline_of
@@ -20,8 +21,10 @@ from arenaplan.tflite.runtime.greedy import ONLINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from arenaplan import Plan
+    from arenaplan.planner import SharedPlan
 
 _MOST_OPERATORS: Final = 200
 """Most operators for which another order is looked for, only to mention it."""
@@ -108,7 +111,7 @@ def _exported(
         if place is not None:
             every[box.tensor] = place.offset
     best, is_reordered = total(model, every, build=build), False
-    if options.order != "given" and build.profile is None:
+    if not keeps_order(options.optimize) and build.profile is None:
         other = _in_better_order(model, build)
         if other is not None and other.head < best.head and other.total < best.total:
             best, is_reordered = other, True
@@ -142,6 +145,27 @@ def _in_better_order(model: Model, build: Build) -> ArenaTotal | None:
         return plan_tflm(reordered(model, order), always=True, build=build).after
     except PlannerError:
         return None  # The plan that was asked for is there; this one was not.
+
+
+def shared_total(
+    shared: SharedPlan, sources: Sequence[Path | bytes], options: argparse.Namespace
+) -> int | None:
+    """
+    Return the bytes that TensorFlow Lite Micro needs for models that share an arena.
+
+    Each interpreter keeps its structures at the end of the arena; heads of models that never run
+    together share bytes. ``None`` if the plans are for another runner.
+    """
+    is_ours = all(plan.target.runtime == "tflm" for plan in shared.plans)
+    if not is_ours or not all(map(is_tflite, sources)):
+        return None
+    build = build_of(options, shared.plans[0].target.name)
+    arenas = [own_arena(parse(read_bytes(source)[0]), build) for source in sources]
+    if shared.together == "concurrent":
+        return sum(arena.total for arena in arenas)
+    kept = sum(arena.tail for arena in arenas)
+    least = max(max(arena.head + kept, arena.startup + kept - arena.tail) for arena in arenas)
+    return -(-least // 16) * 16  # As the arena of each model.
 
 
 def print_arena(arena: dict[str, Any]) -> None:

@@ -1,0 +1,270 @@
+"""The model of a command, the options of its plan, and the limits that the plan must keep."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import arenaplan
+from arenaplan import load
+from arenaplan.base.errors import (
+    CapacityExceeded,
+    InvalidOption,
+    UnboundDim,
+    UnknownShape,
+    UnsupportedSubgraph,
+)
+from arenaplan.cli.files import read_plan
+from arenaplan.cli.syntax import PerSpace
+from arenaplan.cli.text import say, shown
+from arenaplan.cli.watch import Watch, watching
+from arenaplan.formats import open_partial, suffix_of
+from arenaplan.formats.partial import DECIDING, NOTHING_KNOWN
+from arenaplan.graph.graph import Graph
+from arenaplan.planner.bodies import bodies_of, describe
+from arenaplan.planner.plan_options import PlanOptions, target_of
+from arenaplan.planner.spaces import Space, aligned
+from arenaplan.report.gating.gating import needed_bytes
+from arenaplan.tflite.files import graph_for_tflm
+from arenaplan.tflite.reader.tflite_model import parse, read_bytes
+from arenaplan.tflite.runtime.build import Build
+from arenaplan.tflite.runtime.profile import Profile
+
+if TYPE_CHECKING:
+    from arenaplan import Plan
+
+
+def has_ranges(options: argparse.Namespace) -> bool:
+    """Return whether a dimension was given several numbers."""
+    return any(not isinstance(sizes, int | tuple) for _, sizes in options.bind)
+
+
+def load_model(options: argparse.Namespace, source: Path | bytes | None = None) -> Graph:
+    """Read the model of a command, or another one, and pass on the importer's warnings."""
+    if has_ranges(options):
+        raise InvalidOption("option bind: only 'plan' takes several numbers for a dimension")
+    if source is None:
+        source = options.model
+    graph = load(source, bind=dict(options.bind))
+    for warning in graph.warnings:
+        say(f"warning: {warning}")
+    return graph
+
+
+def is_tflite(source: Path | bytes) -> bool:
+    """Return whether a model that was given is a TFLite file."""
+    return suffix_of(source) == ".tflite"
+
+
+def is_onnx(options: argparse.Namespace) -> bool:
+    """Return whether the model of a command is an ONNX file."""
+    return suffix_of(options.model) == ".onnx"
+
+
+def model_word(options: argparse.Namespace) -> str:
+    """Return the model of a command as a word of a command line."""
+    return "-" if isinstance(options.model, bytes) else str(options.model)
+
+
+def plan_options(options: argparse.Namespace) -> PlanOptions:
+    """
+    Return the options of :func:`arenaplan.plan` that the command line stands for.
+
+    The budget is none of them: :func:`check_budget` compares all that the runner needs with it.
+    """
+    align: PerSpace = options.align or PerSpace()
+    spaces: list[Space] | None = options.spaces
+    if spaces is None and (align.spaces or options.pin):
+        raise InvalidOption("--align SPACE=BYTES and --pin need --spaces, which names the memories")
+    if spaces is not None and getattr(options, "budget", None) is not None:
+        raise InvalidOption("option --budget: the memories of --spaces have sizes of their own")
+    return PlanOptions(
+        target=options.target,
+        alignment=align.everywhere,
+        optimize=options.optimize,
+        effort=options.effort,
+        inputs=options.inputs,
+        outputs=options.outputs,
+        workspace=options.workspace,
+        max_slowdown=options.max_slowdown,
+        parallel_safe=getattr(options, "parallel_safe", False),
+        workers=options.workers,
+        spaces=None if spaces is None else aligned(spaces, align.spaces),
+        pins={pattern: space for space, pattern in options.pin} or None,
+    )
+
+
+def with_budget(chosen: PlanOptions, options: argparse.Namespace, default: str) -> PlanOptions:
+    """
+    Return options with the budget of the command line, if the arena of a plan is all that counts.
+
+    ``default`` is the target of the model's format.
+    """
+    if target_of(chosen, default).runtime == "tflm":
+        return chosen
+    return replace(chosen, budget=options.budget)
+
+
+def needed_by(options: argparse.Namespace, plan: Plan) -> int:
+    """Return the bytes that the runner of a plan needs in all, for the model as it is."""
+    return needed_bytes(options.model, plan, partial(build_of, options))
+
+
+def check_budget(options: argparse.Namespace, found: Plan | int) -> None:
+    """
+    Refuse a plan, or bytes of a whole arena, above the limit of the command line.
+
+    Raises
+    ------
+    CapacityExceeded
+        If the whole arena is larger than ``--budget``, or than the only memory of ``--spaces``.
+    InvalidOption
+        If it is not known how large the whole arena is.
+    """
+    limit = options.budget
+    if limit is None and options.spaces is not None and len(options.spaces) == 1:
+        limit = options.spaces[0].capacity
+    if limit is None:
+        return
+    needed = found if isinstance(found, int) else needed_by(options, found)
+    if needed > limit:
+        raise CapacityExceeded(
+            f"the whole arena needs {needed:,} bytes, {needed - limit:,} more than the budget of "
+            f"{limit:,}"
+        )
+
+
+def planned(options: argparse.Namespace, chosen: PlanOptions | None = None) -> Planned:
+    """Return a new plan of the model of a command, for its options or for others."""
+    chosen = plan_options(options) if chosen is None else chosen
+    ahead = load_ahead(options)
+    graph = seen_by(ahead.graph, chosen, options)
+    with watching(options) as watch:
+        limit = options.time_limit
+        plan = arenaplan.plan(graph, chosen, time_limit=limit, on_progress=watch)
+    return Planned(graph, plan, ahead, watch)
+
+
+def seen_by(graph: Graph, chosen: PlanOptions, options: argparse.Namespace) -> Graph:
+    """Return the graph that the target sees, whose values and nodes a report names."""
+    target = target_of(chosen, graph.target)
+    _check_build(target.runtime, options)
+    if target.runtime == "tflm" and options.profile is not None:
+        model = parse(read_bytes(options.model)[0])
+        return graph_for_tflm(model, graph.name, build_of(options, target.name))
+    return graph.for_target(target.name)
+
+
+def build_of(options: argparse.Namespace, target: str | None = None) -> Build:
+    """Return the build of TensorFlow Lite Micro that a target and the command line describe."""
+    name = target or options.target or ""
+    profile = None
+    if options.profile is not None:
+        kernels = name.partition(":")[2]
+        profile = Profile.from_json(read_plan(options.profile))
+        for flag, said, measured in (
+            ("target", kernels or None, profile.kernels),
+            ("pointer", options.pointer, profile.pointer),
+        ):
+            if said not in (None, measured):
+                raise InvalidOption(
+                    f"option --{flag}: the profile was measured with {measured}, not with {said}"
+                )
+    return Build.of_target(name, options.pointer, profile)
+
+
+def _check_build(target: str, options: argparse.Namespace) -> None:
+    """Refuse options of a runtime that the plan is not for."""
+    if target == "tflm" and is_tflite(options.model):
+        return
+    for flag in ("pointer", "profile"):
+        if getattr(options, flag) is not None:
+            raise InvalidOption(f"option --{flag}: only target tflm has it, for .tflite models")
+
+
+class Planned(NamedTuple):
+    """A plan, and what it is of."""
+
+    graph: Graph
+    """The graph that the target sees."""
+    plan: Plan
+    ahead: Ahead
+    watch: Watch
+    """Knows whether Ctrl-C has ended the search, which is to be raised after the report."""
+
+
+class Ahead(NamedTuple):
+    """The part of a model that can be planned before it runs."""
+
+    graph: Graph
+    waiting: tuple[str, ...] = ()
+    """Nodes that are planned when sizes are known; empty for nearly all models."""
+    deciders: tuple[str, ...] = ()
+    """What decides those sizes, one sentence each."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts for a JSON document."""
+        if not self.waiting:
+            return {}
+        return {"ahead": {"waiting": list(self.waiting), "deciders": list(self.deciders)}}
+
+    def tell(self) -> None:
+        """Print the facts for people."""
+        if not self.waiting:
+            return
+        count, total = len(self.graph.nodes), len(self.graph.nodes) + len(self.waiting)
+        print(
+            f"  ahead        {count:,} of {total:,} nodes, and the proof is for these; data "
+            "decides the sizes of the others, which are planned during a run"
+        )
+        for sentence in self.deciders:
+            print(f"    {shown(sentence, 160)}")
+
+
+def load_ahead(options: argparse.Namespace) -> Ahead:
+    """Read the model of a command as far as its sizes are known before it runs."""
+    try:
+        return Ahead(load_model(options))
+    except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
+        if not is_onnx(options):
+            raise
+        from arenaplan.run.dynamic.model_stages import (  # Few models need them.
+            NOTHING_DONE,
+            stage_graph,
+        )
+
+        found = open_partial(options.model, dict(options.bind))(NOTHING_KNOWN)
+        if found.is_complete:
+            raise error from None
+        for warning in found.graph.warnings:
+            say(f"warning: {warning}")
+        graph = stage_graph(found, NOTHING_DONE).graph
+        return Ahead(graph, tuple(found.waiting), found.deciders)
+
+
+def flow_facts(graph: Graph) -> dict[str, Any]:
+    """Return the branches and loops of a graph for a JSON document."""
+    found = [describe(node) for node in graph.nodes if bodies_of(node)]
+    return {"bodies": found} if found else {}
+
+
+def tell_flow(graph: Graph) -> None:
+    """Print the branches and loops of a graph, and its upper bounds, for people."""
+    for node in graph.nodes:
+        if node.op in DECIDING and not node.domain:
+            print(
+                f"  bounded      the results of {node.op} {shown(node.name, 40)} have upper bounds"
+            )
+        bodies = bodies_of(node)
+        if not bodies:
+            continue
+        word = "branches" if node.op.upper() == "IF" else "body"
+        nodes = ", ".join(f"{len(body.graph.nodes):,}" for body in bodies)
+        size = max(body.nbytes for body in bodies)
+        print(
+            f"  {word:<12} {node.op} {shown(node.name, 40)}: {nodes} nodes, {size:,} bytes "
+            "for values inside, planned by themselves"
+        )
