@@ -39,6 +39,7 @@ __all__ = [
     "PlacedWorkspace",
     "Placement",
     "Plan",
+    "PlanPoint",
     "PlannedSpace",
     "RecomputeCurve",
     "RecomputePoint",
@@ -50,8 +51,6 @@ __all__ = [
     "StepOperands",
     "StorageLayout",
     "StoragePlan",
-    "StripChoice",
-    "StripSearch",
     "Strips",
     "Target",
     "ThreadTeam",
@@ -69,6 +68,7 @@ __all__ = [
     "hazards_schema",
     "load_params",
     "model_schema",
+    "nodes_in_strips",
     "order_mutations",
     "pack",
     "pack_again",
@@ -99,10 +99,10 @@ __all__ = [
     "quantized_way",
     "recompute",
     "recompute_curve",
-    "recompute_with_scratch",
     "save_params",
     "set_views",
     "share_storage",
+    "step_times",
     "targets",
     "techniques",
     "write_files",
@@ -700,13 +700,13 @@ class Estimate:
 @final
 class Explained:
     """
-    A plan, and the bytes that other choices of techniques need.
+    A plan, and the bytes and times of other choices of techniques.
     """
 
     @property
     def levels(self, /) -> list[Level]:
         """
-        Bytes with each technique added to those before it.
+        With each technique added to those before it.
         """
     @property
     def plan(self, /) -> Plan:
@@ -714,14 +714,19 @@ class Explained:
         The plan with all techniques that were asked for.
         """
     @property
-    def switched(self, /) -> list[Level]:
+    def points(self, /) -> list[PlanPoint]:
         """
-        Bytes with one technique alone switched the other way.
+        Of the plans that it was compared with, those that no other plan beats.
         """
     @property
-    def without(self, /) -> int:
+    def switched(self, /) -> list[Level]:
         """
-        Bytes without any technique.
+        With one technique alone switched the other way.
+        """
+    @property
+    def without(self, /) -> PlanPoint:
+        """
+        Without any technique.
         """
 
 @final
@@ -754,6 +759,21 @@ class Graph:
     ) -> Graph:
         """
         Validate tables of values and nodes.
+        """
+    def declared(
+        self,
+        /,
+        costs: Any,
+        steps: Sequence[Sequence[int]],
+        staged: Sequence[int],
+        strips: Sequence[Strips],
+    ) -> Graph:
+        """
+        Return a copy whose steps have the scratch memory that the costs of a backend declare: the
+        graph that a plan with these steps is checked against.
+
+        ``steps`` name the nodes that run as one, ``staged`` the last nodes of steps whose output is
+        over an input at a distance, and ``strips`` says how steps run strip by strip.
         """
     @property
     def digest(self, /) -> str:
@@ -804,16 +824,6 @@ class Graph:
     def with_pins(self, /, pins: Sequence[tuple[int, int]]) -> Graph:
         """
         Return a copy in which some values, by index, lie at fixed offsets in bytes.
-        """
-    def with_workspaces(
-        self,
-        /,
-        workspaces: Sequence[tuple[int, Sequence[Sequence[tuple[int, float]]]]],
-        staging: Sequence[tuple[int, Sequence[Sequence[tuple[int, float]]]]] = ...,
-    ) -> Graph:
-        """
-        Return a copy in which some nodes, by index, have other workspaces, or others in place
-        of them if their output overlaps an input: ``staging``.
         """
 
 @final
@@ -1231,24 +1241,24 @@ class Lease:
 @final
 class Level:
     """
-    The bytes of a plan with one choice of techniques.
+    The plan with one choice of techniques.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
-    def __getnewargs__(self, /) -> tuple[str, int]: ...
+    def __getnewargs__(self, /) -> tuple[str, PlanPoint]: ...
     def __hash__(self, /) -> int: ...
     def __ne__(self, value: object, /) -> bool: ...
-    def __new__(cls, /, technique: str, bytes: int) -> Level: ...
+    def __new__(cls, /, technique: str, point: PlanPoint) -> Level: ...
     def __repr__(self, /) -> str: ...
     @property
-    def bytes(self, /) -> int:
+    def point(self, /) -> PlanPoint:
         """
-        Bytes of all arenas together.
+        Bytes and time of the plan.
         """
     @property
     def technique(self, /) -> str:
         """
-        Name of the technique that tells this choice from the one it is compared with.
+        Name of the technique that tells this choice from the choice it is compared with.
         """
 
 @final
@@ -1958,6 +1968,29 @@ class Plan:
         """
 
 @final
+class PlanPoint:
+    """
+    Bytes and time of a plan.
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[int, int]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(cls, /, bytes: int, nanoseconds: int) -> PlanPoint: ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def bytes(self, /) -> int:
+        """
+        Bytes of all arenas together.
+        """
+    @property
+    def nanoseconds(self, /) -> int:
+        """
+        Estimated nanoseconds of one run; 0 without a backend.
+        """
+
+@final
 class PlannedSpace:
     """
     A memory, and the size of the arena in it.
@@ -2494,126 +2527,6 @@ class StoragePlan:
         """
 
 @final
-class StripChoice:
-    """
-    Steps, of which some run strip by strip.
-    """
-
-    def __eq__(self, value: object, /) -> bool: ...
-    def __getnewargs__(self, /) -> tuple[list[list[int]], list[Strips], int, int]: ...
-    def __hash__(self, /) -> int: ...
-    def __ne__(self, value: object, /) -> bool: ...
-    def __new__(
-        cls, /, steps: Sequence[Sequence[int]], strips: Sequence[Strips], bytes: int, time: int
-    ) -> StripChoice: ...
-    def __repr__(self, /) -> str: ...
-    @property
-    def bytes(self, /) -> int:
-        """
-        Bytes that are needed at once; offsets may not be found for all of them.
-        """
-    @property
-    def steps(self, /) -> list[list[int]]:
-        """
-        The nodes of each step.
-        """
-    @property
-    def strips(self, /) -> list[Strips]:
-        """
-        How some of the steps run strip by strip.
-        """
-    @property
-    def time(self, /) -> int:
-        """
-        Time of all steps.
-        """
-
-@final
-class StripSearch:
-    """
-    A search for the steps of a plan that run strip by strip.
-
-    Parameters
-    ----------
-    graph : Graph
-        The graph of the plan.
-    plan : Plan
-        The plan whose steps are chosen among.
-    kernels : list of tuple
-        Nodes that one call performs on some rows; the operand in whose rows the first of them makes
-        its result, or None; and per number of rows, ascending, bytes of scratch memory and time.
-    moves : tuple of int
-        Time of each call that moves rows to the front of a line buffer, and of a thousand bytes.
-    ways : list of list of tuple
-        Per step of the plan the bytes that are live while it runs as it is, and its time.
-    below : int
-        Steps in strips need fewer bytes.
-    most_time : int
-        Steps in strips take no longer.
-    time_limit : float, optional
-        Seconds after which the steps in strips that are known by then have to do.
-
-    Raises
-    ------
-    InvalidOption
-        If a kernel cannot make its result some rows at a time.
-
-    Examples
-    --------
-    >>> import arenaplan as ap
-    >>> from arenaplan._core import StripSearch
-    >>> graph = ap.Graph()
-    >>> rows = ap.Window(0, 0, axis=2, extent=3, before=1)
-    >>> last = graph.input("x", (1, 1, 64, 64))
-    >>> for name, planes in zip("ab", (8, 1)):
-    ...     made = [(name, (1, planes, 64, 64), "float32")]
-    ...     (last,) = graph.node("Conv", [last], made, windows=[rows])
-    >>> graph.output(last)
-    >>> plan = ap.plan(graph, target="ideal", optimize="none")
-    >>> kernels = [([node], None, [(1, [(0, 110)]), (64, [(0, 740)])]) for node in (0, 1)]
-    >>> ways = [[(live, 740)] for live in plan.live_bytes]
-    >>> search = StripSearch(graph.core, plan, kernels, (0, 0), ways, plan.arena_bytes, 4000)
-    >>> choice = search.least(0, plan.arena_bytes, 4000)
-    >>> choice.steps, choice.strips[0].rows, choice.bytes < plan.arena_bytes
-    ([[0, 1]], 6, True)
-    """
-
-    def __new__(
-        cls,
-        /,
-        graph: Graph,
-        plan: Plan,
-        kernels: Sequence[
-            tuple[Sequence[int], int | None, Sequence[tuple[int, Sequence[tuple[int, int]]]]]
-        ],
-        moves: tuple[int, int],
-        ways: Sequence[Sequence[tuple[int, int]]],
-        below: int,
-        most_time: int,
-        time_limit: float | None = None,
-    ) -> StripSearch: ...
-    def least(self, /, above: int, below: int, most_time: int) -> StripChoice | None:
-        """
-        Return the steps that need the fewest bytes of those that need more than ``above`` and fewer
-        than ``below`` and take at most ``most_time``; None if none of them run strip by strip.
-        """
-    @staticmethod
-    def nodes(graph: Graph, plan: Plan, wanted: Sequence[int]) -> list[int]:
-        """
-        Return the nodes that a run of steps in strips can have which has one of the ``wanted`` steps
-        of a plan, by position: kernels of others have no effect on what those steps need.
-        """
-    def refuse(self, /, position: int) -> None:
-        """
-        Forget the steps in strips at this position of the latest choice.
-        """
-    def strips(self, /, nodes: Sequence[int], rows: int) -> tuple[list[int], Strips] | None:
-        """
-        Return nodes in the order in which they run in strips of so many rows, and the strips; None
-        if they cannot run so.
-        """
-
-@final
 class Strips:
     """
     How the nodes of a step run strip by strip: see ``arenaplan::plan::Strips`` in Rust.
@@ -2963,11 +2876,13 @@ def color_nodes(graph: Graph, num_temp: int) -> tuple[list[int], int]:
 def explain(
     graph: Graph,
     options: Incomplete,
+    *,
+    costs: Any | None = None,
     on_progress: Any | None = None,
     time_limit: float | None = None,
 ) -> Explained:
     """
-    Return a plan, and the bytes that other choices of techniques need.
+    Return a plan, and the bytes and times of other choices of techniques.
     """
 
 def extra_of_chen(graph: Graph, options: Incomplete, budgets: Sequence[int]) -> list[float | None]:
@@ -3004,6 +2919,14 @@ def load_params(blob: bytes) -> list[tuple[str, str, list[int], bytes]]:
 def model_schema() -> str:
     """
     Return the JSON Schema of model files.
+    """
+
+def nodes_in_strips(
+    graph: Graph, costs: Any, nodes: Sequence[int], rows: int
+) -> tuple[list[int], Strips] | None:
+    """
+    Return nodes in the order in which they run in strips of so many rows by the row kernels of a
+    backend, and the strips; None if they cannot run so.
     """
 
 def order_mutations(graph: Graph, elementwise: Sequence[int] | None = None) -> list[list[int]]:
@@ -3179,26 +3102,24 @@ def packed_weights(groups: int, fan_out: int, depth: int) -> int:
 def plan(
     graph: Graph,
     options: Incomplete,
+    *,
     steps: Sequence[Sequence[int]] | None = None,
     spaces: Sequence[tuple[str, int | None, int, int]] | None = None,
     homes: Sequence[tuple[int, int]] = ...,
-    like: Plan | None = None,
-    on_progress: Any | None = None,
-    room: int = 0,
-    overlapping: Sequence[int] | None = None,
-    time_limit: float | None = None,
     strips: Sequence[Strips] = ...,
-    costs: Sequence[int] | None = None,
+    node_times: Sequence[int] | None = None,
+    costs: Any | None = None,
+    on_progress: Any | None = None,
+    time_limit: float | None = None,
 ) -> Plan:
     """
     Plan ``graph`` with the given options, a dict; ``steps`` are the steps to run, if given.
 
     ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
-    value and the only space that it may be in. ``like`` is a plan without workspaces whose steps
-    to run, with the scope of their choice, unless ``steps`` were derived from them. Workspaces may
-    raise the peak up to ``room`` bytes, and the outputs of ``overlapping`` nodes, or of all,
-    may overlap inputs. ``strips`` says how steps run strip by strip; ``costs`` is the time of each node. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the
-    best plan so far is returned.
+    value and the only space that it may be in. ``strips`` says how steps run strip by strip,
+    ``node_times`` is the time of each node, and ``costs`` are the costs of steps that a backend
+    states. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the best plan so
+    far is returned.
     """
 
 def plan_schema() -> str:
@@ -3344,10 +3265,12 @@ def recompute(
     graph: Graph,
     options: Incomplete,
     goal: tuple[str, int],
+    *,
     strategy: str = "",
+    paging: Paging | None = None,
+    costs: Any | None = None,
     on_progress: Any | None = None,
     time_limit: float | None = None,
-    paging: Paging | None = None,
 ) -> Plan:
     """
     Return a plan in which nodes run again to meet a goal: ``("bytes", number)``,
@@ -3363,18 +3286,6 @@ def recompute_curve(
 ) -> RecomputeCurve:
     """
     Return the fewest bytes over the extra work.
-    """
-
-def recompute_with_scratch(
-    graph: Graph,
-    executions: Graph,
-    options: Incomplete,
-    plan: Plan,
-    time_limit: float | None = None,
-) -> Plan:
-    """
-    Return a plan with the schedule of another one, for the graph of its executions with scratch
-    memory.
     """
 
 def save_params(params: Sequence[tuple[str, str, Sequence[int], bytes | bytearray]]) -> bytes:
@@ -3402,6 +3313,11 @@ def share_storage(
 ) -> StoragePlan:
     """
     Return which values of ``graph`` can share blocks.
+    """
+
+def step_times(graph: Graph, plan: Plan, costs: Any) -> list[int]:
+    """
+    Return the estimated nanoseconds of each step of a plan, by the costs that a backend states.
     """
 
 def targets() -> list[Target]:
