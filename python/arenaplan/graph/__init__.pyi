@@ -1,4 +1,4 @@
-from . import backend as backend
+from . import costs as costs
 from .effects import NO_EFFECTS, Choice, Effects, Flow, InPlace, Overlap, View, Window
 from .graph import MAX_FILE, Graph
 from .origin import Origin
@@ -21,5 +21,5 @@ __all__ = [
     "ValueSpec",
     "View",
     "Window",
-    "backend",
+    "costs",
 ]
