@@ -8,6 +8,7 @@ run a step are kept per graph, and steps that differ in nothing but names share 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -32,14 +33,26 @@ _FEW = 64
 """Elements of a constant that are looked at, since kernels may depend on them: axes, sizes."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Facts about one graph that outlive a plan, since planning asks for the same steps again."""
+
+    kinds: dict[object, int]
+    """A number for each kind of node."""
+    kind_of: dict[int, int]
+    """By node, the number of its kind."""
+    alike: dict[object, StepCost]
+    """By kinds of nodes and the values between them, the cost of such a step."""
+
+
 class NumpyCosts:
-    """Scratch memory and times of the kernels in :mod:`arenaplan.executor.kernels`, for a graph."""
+    """Scratch memory and times of :mod:`arenaplan.run.numpy.kernels`, for the steps of a graph."""
 
     row_moves = ROW_MOVES
 
-    def __init__(self, graph: Graph, alike: dict[object, StepCost]) -> None:
+    def __init__(self, graph: Graph, facts: _Facts) -> None:
         self._graph = graph
-        self._alike = alike
+        self._facts = facts
         self._rows: RowKernels | None = None
 
     def step(self, nodes: Sequence[int], staged: bool) -> StepCost | None:
@@ -48,13 +61,13 @@ class NumpyCosts:
         if not all(0 <= node < len(graph.nodes) for node in nodes):
             return None  # The core will refuse it.
         try:
-            key = _key(graph, nodes, staged)
-            known = self._alike.get(key)
+            key = self._key(nodes, staged)
+            known = self._facts.alike.get(key)
             if known is None:
                 is_group = len(nodes) > 1 or (staged and not is_in_order(graph, nodes))
                 single = graph.nodes[nodes[0]]
                 known = _grouped(graph, nodes, staged) if is_group else _alone(graph, single)
-                self._alike[key] = known
+                self._facts.alike[key] = known
         except (*NOT_RUN, NotAGroup):
             return None  # Such a graph can be planned; an executor, or the core, will refuse it.
         return known
@@ -88,6 +101,27 @@ class NumpyCosts:
         """Return whether nodes can run in these strips."""
         return self._rows_of().can_run(nodes, strips)
 
+    def _key(self, nodes: Sequence[int], staged: bool) -> object:
+        """Return the key of a step: steps that differ in nothing but names have the same."""
+        position: dict[int | None, int | None] = {None: None}
+        rows = []
+        for index in nodes:
+            node = self._graph.nodes[index]
+            values = (*node.inputs, *node.outputs)
+            for value in values:
+                position.setdefault(value, len(position))
+            rows.append((self._kind(node), tuple([position[value] for value in values])))
+        return staged, tuple(rows)
+
+    def _kind(self, node: Node) -> int:
+        """Return the number of the kind of a node."""
+        facts = self._facts
+        known = facts.kind_of.get(node.index)
+        if known is None:
+            kind = _kind_of(self._graph, node)
+            known = facts.kind_of[node.index] = facts.kinds.setdefault(kind, len(facts.kinds))
+        return known
+
     def _rows_of(self) -> RowKernels:
         if self._rows is None:
             self._rows = RowKernels(self._graph)
@@ -100,11 +134,14 @@ class NumpyBackend:
     name = "numpy"
 
     def __init__(self) -> None:
-        self._alike: WeakKeyDictionary[Graph, dict[object, StepCost]] = WeakKeyDictionary()
+        self._facts: WeakKeyDictionary[Graph, _Facts] = WeakKeyDictionary()
 
     def costs(self, graph: Graph) -> NumpyCosts:
         """Return the costs of the steps of a graph."""
-        return NumpyCosts(graph, self._alike.setdefault(graph, {}))
+        facts = self._facts.get(graph)
+        if facts is None:
+            facts = self._facts[graph] = _Facts({}, {}, {})
+        return NumpyCosts(graph, facts)
 
 
 BACKEND = NumpyBackend()
@@ -182,27 +219,16 @@ def _padded(size: int) -> int:
 # -- which steps are alike --------------------------------------------------------------------
 
 
-def _key(graph: Graph, nodes: Sequence[int], staged: bool) -> object:
-    """Return the key of the cost of a step."""
-    position: dict[int, int] = {}
-    rows = []
-    for index in nodes:
-        node = graph.nodes[index]
-        signature = signature_of(graph, node)
-        for value in (*node.inputs, *node.outputs):
-            if value is not None:
-                position.setdefault(value, len(position))
-        rows.append(
-            (
-                (node.op, node.domain, node.version, _frozen(node.attributes, node)),
-                tuple(map(_tensor, signature.inputs)),
-                tuple(map(_tensor, signature.outputs)),
-                tuple(_constant(graph, signature, at, v) for at, v in enumerate(node.inputs)),
-                tuple(None if v is None else position[v] for v in (*node.inputs, *node.outputs)),
-                node.effects,
-            )
-        )
-    return staged, tuple(rows)
+def _kind_of(graph: Graph, node: Node) -> object:
+    """Return all that the cost of a node depends on, but for the values that other nodes make."""
+    signature = signature_of(graph, node)
+    return (
+        (node.op, node.domain, node.version, _frozen(node.attributes, node)),
+        tuple(map(_tensor, signature.inputs)),
+        tuple(map(_tensor, signature.outputs)),
+        tuple(_constant(graph, signature, at, v) for at, v in enumerate(node.inputs)),
+        node.effects,
+    )
 
 
 def _tensor(tensor: Tensor | None) -> object:
