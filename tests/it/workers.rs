@@ -201,7 +201,7 @@ fn costs_decide_the_timetable() {
     let plan = Planner::new().workers(2).node_times(&[0; 7]).plan(&graph).unwrap();
     assert_eq!(plan.timetable().unwrap().span(), 4);
     let refused = Planner::new().workers(2).node_times(&[1]).plan(&graph).unwrap_err();
-    assert_eq!(refused.to_string(), "option costs: the graph has 7 nodes");
+    assert_eq!(refused.to_string(), "option node_times: the graph has 7 nodes");
     // The largest numbers do not wrap.
     let plan = Planner::new().workers(2).node_times(&[u64::MAX; 7]).plan(&graph).unwrap();
     plan.check(&graph).unwrap();
