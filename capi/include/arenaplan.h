@@ -62,6 +62,11 @@
 #define AP_OPTIONS_COMPACT 1
 
 /**
+ * Most ways that a step can run in.
+ */
+#define AP_MOST_WAYS 16
+
+/**
  * Flag of a plan: it is safe in every order that the graph permits.
  */
 #define AP_PLAN_PARALLEL_SAFE 1
@@ -697,6 +702,34 @@ typedef struct ap_space_packing {
 } ap_space_packing;
 
 /**
+ * A way to run a step.
+ */
+typedef struct ap_way {
+    /**
+     * Bytes of scratch memory.
+     */
+    uint64_t bytes;
+    /**
+     * Nanoseconds of a run.
+     */
+    uint64_t nanoseconds;
+} ap_way;
+
+/**
+ * States the cost of running `count` nodes, by position in the graph, as one step in this order:
+ * writes the ways to run the step, ascending bytes, to `ways`, an array of `AP_MOST_WAYS`, and
+ * returns how many ways there are; 0 if the program has no kernel for the step.
+ *
+ * Equal nodes must have equal costs. The function must return, so it throws no exception, and must
+ * not use the handles of the search. Outputs that overlap an input at a distance, and steps that run
+ * strip by strip, have no costs in C: the plan has none.
+ */
+typedef size_t (*ap_cost_function)(void *context,
+                                   const uint32_t *nodes,
+                                   size_t count,
+                                   struct ap_way *ways);
+
+/**
  * Options of a plan. All zeros, but for `size`, are the defaults.
  */
 typedef struct ap_plan_options {
@@ -737,13 +770,23 @@ typedef struct ap_plan_options {
      */
     ap_progress_function progress;
     /**
-     * First argument of `progress`.
+     * First argument of `progress` and of `costs`.
      */
     void *context;
     /**
      * Ends the search when it is requested; or null. Read until the search ends.
      */
     const struct ap_cancel *cancel;
+    /**
+     * States the scratch memory and the time of steps, which the plan then has and weighs, for a
+     * target whose kernels have scratch memory, such as "numpy"; or null.
+     */
+    ap_cost_function costs;
+    /**
+     * With `costs`: how slow the plan may be, in thousandths of the time of the fastest plan; 0 is no
+     * limit.
+     */
+    uint64_t max_slowdown;
 } ap_plan_options;
 
 /**

@@ -28,11 +28,11 @@ impl Costs for ProgramCosts<'_> {
         let mut ways = [Way::default(); MOST_WAYS];
         let count = self.0(&nodes, &mut ways).min(MOST_WAYS);
         let ways = ways.get(..count).filter(|ways| !ways.is_empty())?;
-        let choices: Vec<Choice> = (0_u32..)
-            .zip(ways)
-            // The order says which size is faster, so that no time is rounded.
-            .map(|(at, way)| Choice { bytes: way.bytes, cost: -f64::from(at) })
-            .collect();
+        // The order says which size is faster, so that no time is rounded.
+        let ranks = (0_u32..).zip(ways.iter().rev());
+        let mut choices: Vec<Choice> =
+            ranks.map(|(at, way)| Choice { bytes: way.bytes, cost: f64::from(at) }).collect();
+        choices.reverse();
         let workspace = Workspace { choices, alignment: Alignment::BYTE };
         let workspaces =
             if ways.iter().all(|way| way.bytes == 0) { Vec::new() } else { vec![workspace] };

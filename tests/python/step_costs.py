@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from arenaplan.executor import BACKEND
-
 import arenaplan as ap
 from arenaplan import _core
+from arenaplan.run.numpy import BACKEND
 
-Slots = Sequence[Sequence[ap.Choice]]
+Slots = Sequence[Sequence[ap.graph.Choice]]
 
 
 def workspace_choices(

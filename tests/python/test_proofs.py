@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 import arenaplan as ap
-from arenaplan.cli.text import proof_of
+from arenaplan.cli.printing import proof_of
 
 _UNIT = 64
 
@@ -196,7 +196,7 @@ def test_too_small_a_capacity_is_named_with_the_bound() -> None:
         ap.plan(graph, budget=100)
     plan = refused.value.plan
     assert plan is not None
-    assert proof_of(plan) == "infeasible: the capacity is 100, the lower bound 192"
+    assert proof_of(plan) == "infeasible: the budget is 100, the lower bound 192"
     assert "no plan with its steps, order and sharing of bytes needs fewer than 192" in str(
         refused.value
     )

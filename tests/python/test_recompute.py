@@ -13,7 +13,6 @@ import pytest
 import arenaplan as ap
 from arenaplan.base.errors import InvalidOption, InvalidWriteBack, RecomputeExceeded
 from arenaplan.cli import main
-from arenaplan.planner import planning
 
 ROWS = 64
 LAYERS = 8
@@ -153,20 +152,15 @@ def test_goals_are_met_or_refused():
             ap.plan(graph, recompute=wrong)
 
 
-def test_scratch_memory_is_planned_in_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch):
-    limits = []
-    planned = planning._core.recompute_with_scratch
-
-    def heard(*args: object, time_limit: float | None = None) -> ap.Plan:
-        limits.append(time_limit)
-        return planned(*args, time_limit=time_limit)
-
-    monkeypatch.setattr(planning._core, "recompute_with_scratch", heard)
+def test_a_plan_with_scratch_memory_meets_a_budget_or_is_refused():
     graph = training_step()
-    plan = ap.plan(graph, target="numpy", recompute="50%", time_limit=600)
-    assert plan.schedule is not None
-    assert len(limits) == 1
-    assert 0 < limits[0] < 600
+    free = ap.plan(graph, target="numpy", recompute="0%").arena_bytes
+    for part in (1.0, 0.9):
+        plan = ap.plan(graph, target="numpy", recompute=int(free * part))
+        assert plan.arena_bytes <= int(free * part)
+        plan.check(graph)
+    with pytest.raises(RecomputeExceeded, match=f"in {free // 10:,} bytes"):
+        ap.plan(graph, target="numpy", recompute=free // 10)
 
 
 def test_bytes_that_an_arena_was_found_for_are_enough():

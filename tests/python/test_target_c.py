@@ -469,13 +469,13 @@ def attention() -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("make", [blocks, attention])
-@pytest.mark.parametrize("order", ["search", "given"])
+@pytest.mark.parametrize("order", ["all", "all,-order"])
 def test_onnx_models_compute_the_same_in_their_arena(
     make: Callable[[], onnx.ModelProto], order: Any
 ) -> None:
     model = make()
     graph = load_onnx(model)
-    plan = ap.plan(graph, target="c", order=order)
+    plan = ap.plan(graph, target="c", optimize=order)
     assert {share.rule for share in plan.shares} == {"view", "in-place"}
     header_of(graph, plan)
     assert_right(graph, plan, Elements(model, graph))

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -311,6 +311,26 @@ def test_each_row_of_explain_is_the_plan_that_it_names(
         assert found.levels[name].bytes == level.arena_bytes, name
         left = ap.plan(graph, options, optimize=[other for other in known if other != name])
         assert found.switched[name].bytes == left.arena_bytes, name
+
+
+@pytest.mark.parametrize("rows", [16, 48])
+@pytest.mark.parametrize("options", [{"max_slowdown": None}, {"workspace": "none"}])
+def test_fewer_techniques_never_need_fewer_bytes(rows: int, options: dict[str, Any]) -> None:
+    graph = perceptron(rows, hidden=200)
+    whole = ap.plan(graph, **options).arena_bytes
+    for name in ap.planner.techniques():
+        names = [other for other in ap.planner.techniques() if other != name]
+        assert ap.plan(graph, optimize=names, **options).arena_bytes >= whole, name
+
+
+@pytest.mark.parametrize("limit", [1.0, 1.1, 2.0, None])
+def test_a_plan_without_scratch_memory_has_no_more_bytes(limit: float | None) -> None:
+    for rows in (16, 64):
+        graph = perceptron(rows, hidden=300)
+        for names in (["views"], ["fusion", "streaming"], ap.planner.techniques()):
+            kept = ap.plan(graph, optimize=names, max_slowdown=limit)
+            bare = ap.plan(graph, optimize=names, max_slowdown=limit, workspace="none")
+            assert bare.arena_bytes <= kept.arena_bytes
 
 
 def test_the_core_asks_a_backend_and_raises_its_errors(machine: ap.Target) -> None:

@@ -31,8 +31,8 @@ from arenaplan.base.errors import (
     VerificationError,
 )
 from arenaplan.cli.parser import command_at, make_parser, parse
+from arenaplan.cli.printing import Voice, detail, in_words, paint, set_voice, voice
 from arenaplan.cli.syntax import COMMANDS
-from arenaplan.cli.text import Voice, detail, in_words, paint, set_voice, voice
 
 CHECK_FAILED, BAD_INPUT, UNSUPPORTED, INTERNAL, INTERRUPTED = 1, 2, 3, 4, 130
 
@@ -89,7 +89,7 @@ def _execute(options: argparse.Namespace) -> None:
         execute(options)
         return
     from arenaplan.base.limits import applied
-    from arenaplan.cli.files import limits_of, read_model
+    from arenaplan.cli.streams import limits_of, read_model
 
     with applied(limits_of(options)):
         options.model = read_model(options.model)

@@ -9,8 +9,8 @@ from arenaplan.base.errors import InvalidOption
 from arenaplan.classic.incremental import report_incremental
 from arenaplan.classic.sharing import report_storage_sharing
 from arenaplan.cli.models import load_model
+from arenaplan.cli.printing import print_json, shown, size
 from arenaplan.cli.syntax import COMMANDS
-from arenaplan.cli.text import print_json, shown, size
 
 if TYPE_CHECKING:
     from arenaplan.classic.incremental import IncrementalMode

@@ -20,8 +20,8 @@ from typing import Any, Final
 from arenaplan.base.close import closest
 from arenaplan.base.errors import InvalidConfig
 from arenaplan.cli.parser import Parser, parse
+from arenaplan.cli.printing import Voice, detail, set_voice
 from arenaplan.cli.syntax import COMMANDS
-from arenaplan.cli.text import Voice, detail, set_voice
 
 FILE, PROJECT, VARIABLE = "arenaplan.toml", "pyproject.toml", "ARENAPLAN_CONFIG"
 

@@ -9,8 +9,8 @@ import arenaplan
 from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.models import Ahead, load_ahead, plan_options, seen_by, tell_flow
 from arenaplan.cli.plan import step_label, summarize
+from arenaplan.cli.printing import print_json, proof_of, shown, size
 from arenaplan.cli.recompute import curve_document, print_curve
-from arenaplan.cli.text import print_json, proof_of, shown, size
 from arenaplan.cli.watch import watching
 from arenaplan.graph.graph import Graph
 from arenaplan.planner.planning import Point

@@ -15,7 +15,7 @@ from arenaplan.base.errors import (
     UndefinedValue,
     UnsupportedSubgraph,
 )
-from arenaplan.cli.files import goes_to_stdout, load_plan, write_result
+from arenaplan.cli.micro import operator_names
 from arenaplan.cli.models import (
     build_of,
     check_budget,
@@ -27,8 +27,8 @@ from arenaplan.cli.models import (
     planned,
     seen_by,
 )
-from arenaplan.cli.text import command, print_json, proof_of, say, shown, size
-from arenaplan.cli.tflm import operator_names
+from arenaplan.cli.printing import command, print_json, proof_of, say, shown, size
+from arenaplan.cli.streams import goes_to_stdout, load_plan, write_result
 from arenaplan.deploy.export import (
     EXPORTERS,
     Firmware,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from arenaplan.cli.models import flow_facts, planned, tell_flow
 from arenaplan.cli.plan import step_label
-from arenaplan.cli.text import print_json, shown, size
+from arenaplan.cli.printing import print_json, shown, size
 from arenaplan.graph.graph import Graph
 from arenaplan.report import report_of
 

@@ -17,9 +17,9 @@ from arenaplan.base.errors import (
     UnknownShape,
     UnsupportedSubgraph,
 )
-from arenaplan.cli.files import read_plan
+from arenaplan.cli.printing import say, shown
+from arenaplan.cli.streams import read_plan
 from arenaplan.cli.syntax import PerSpace
-from arenaplan.cli.text import say, shown
 from arenaplan.cli.watch import Watch, watching
 from arenaplan.formats import open_partial, suffix_of
 from arenaplan.formats.partial import DECIDING, NOTHING_KNOWN

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, SpacesExceeded
-from arenaplan.cli.files import delivering, goes_to_stdout
+from arenaplan.cli.micro import arena_of, print_arena
 from arenaplan.cli.models import (
     Ahead,
     check_budget,
@@ -20,8 +20,7 @@ from arenaplan.cli.models import (
     tell_flow,
     with_budget,
 )
-from arenaplan.cli.several import plan_shapes, share
-from arenaplan.cli.text import (
+from arenaplan.cli.printing import (
     MOVE_SCOPE,
     gap_text,
     notes_of,
@@ -30,7 +29,8 @@ from arenaplan.cli.text import (
     shown,
     size,
 )
-from arenaplan.cli.tflm import arena_of, print_arena
+from arenaplan.cli.several import plan_shapes, share
+from arenaplan.cli.streams import delivering, goes_to_stdout
 from arenaplan.cli.watch import watching
 from arenaplan.graph.graph import Graph
 from arenaplan.graph.model import Model, flat_sizes

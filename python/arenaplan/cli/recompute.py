@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import arenaplan
 from arenaplan._core import Transfer
 from arenaplan.base.errors import InvalidOption
-from arenaplan.cli.files import delivering, goes_to_stdout
 from arenaplan.cli.models import load_ahead
-from arenaplan.cli.text import print_json, say, shown, size
+from arenaplan.cli.printing import print_json, say, shown, size
+from arenaplan.cli.streams import delivering, goes_to_stdout
 from arenaplan.cli.watch import watching
 from arenaplan.graph.graph import Graph
 

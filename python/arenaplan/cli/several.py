@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.base.errors import CapacityExceeded, InvalidOption
-from arenaplan.cli.files import delivering, goes_to_stdout, read_model
+from arenaplan.cli.micro import shared_total
 from arenaplan.cli.models import check_budget, load_model, plan_options, with_budget
-from arenaplan.cli.text import print_json, proof_of_several, say, shown, size
-from arenaplan.cli.tflm import shared_total
+from arenaplan.cli.printing import print_json, proof_of_several, say, shown, size
+from arenaplan.cli.streams import delivering, goes_to_stdout, read_model
 from arenaplan.cli.watch import Watch, watching
 from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.run.dynamic.shapes import Size, sizes_text

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from arenaplan import Target, targets
-from arenaplan.cli.text import print_json
+from arenaplan.cli.printing import print_json
 
 _DEFAULTS = {
     "numpy": ".onnx",

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from arenaplan.cli.text import detail, voice
+from arenaplan.cli.printing import detail, voice
 
 _PERIOD = 0.1
 """Seconds between two messages; shorter calls show none."""

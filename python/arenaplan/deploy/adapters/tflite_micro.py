@@ -34,8 +34,8 @@ from arenaplan.tflite.runtime.arena import (
     total,
     with_scratch,
 )
-from arenaplan.tflite.runtime.costs import OperatorCost
 from arenaplan.tflite.runtime.greedy import ONLINE
+from arenaplan.tflite.runtime.operator_costs import OperatorCost
 from arenaplan.tflite.runtime.profile import OperatorProfile, Profile
 
 _FIRST: Final = 1 << 20

@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from arenaplan.tflite.runtime.arena import ArenaTotal, total
 from arenaplan.tflite.runtime.build import Build
-from arenaplan.tflite.runtime.costs import OperatorCost
+from arenaplan.tflite.runtime.operator_costs import OperatorCost
 
 __all__ = ["ArenaTotal", "Build", "OperatorCost", "total"]

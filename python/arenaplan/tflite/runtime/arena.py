@@ -21,9 +21,9 @@ from arenaplan.tflite.reader.tflite_model import Model, Operator, Tensor
 from arenaplan.tflite.reader.timeline import ALIGNMENT, Box, Timeline, timeline_of
 from arenaplan.tflite.runtime import structures as known
 from arenaplan.tflite.runtime.build import Build
-from arenaplan.tflite.runtime.costs import OperatorCost
 from arenaplan.tflite.runtime.greedy import ONLINE, greedy_offsets, head_bytes
 from arenaplan.tflite.runtime.kernels import Request, Requests, Site, requests_of
+from arenaplan.tflite.runtime.operator_costs import OperatorCost
 from arenaplan.tflite.runtime.struct_layout import struct
 
 _ZERO_POINT: Final = 4

@@ -15,7 +15,7 @@ from typing import Any, Final
 from arenaplan.base.errors import PlanCorrupt, PlanMismatch
 from arenaplan.base.quoting import quoted
 from arenaplan.tflite.reader.tflite_model import Model
-from arenaplan.tflite.runtime.costs import OperatorCost
+from arenaplan.tflite.runtime.operator_costs import OperatorCost
 
 SCHEMA: Final = "arenaplan/tflm-profile/1"
 """Name and version of the form."""

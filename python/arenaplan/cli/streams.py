@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 from arenaplan import Plan, _core
 from arenaplan.base.errors import InvalidCsv, InvalidOption, ModelTooLarge
 from arenaplan.base.limits import UNLIMITED, Limits, current
-from arenaplan.cli.text import say
+from arenaplan.cli.printing import say
 from arenaplan.formats import suffix_of
 
 MAX_MODEL: Final = 2**31 - 1

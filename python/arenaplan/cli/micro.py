@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arenaplan.base.errors import PlannerError
 from arenaplan.cli.models import build_of, is_tflite, model_word
-from arenaplan.cli.text import command, shown, size
+from arenaplan.cli.printing import command, shown, size
 from arenaplan.deploy.export.operator_order import better_order, reordered
 from arenaplan.deploy.export.tflm import plan_inside, plan_tflm
 from arenaplan.planner.plan_options import keeps_order
