@@ -27,7 +27,7 @@ _ALIGNMENT: Final = 256
 
 
 class CupyCosts:
-    """Scratch memory and times of the kernels in :mod:`arenaplan.device.lowering`, for a graph."""
+    """Scratch memory and times of the kernels in :mod:`arenaplan.run.cuda.lowering`, for a graph."""
 
     row_moves: Final = None
 

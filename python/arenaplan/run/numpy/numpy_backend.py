@@ -33,7 +33,7 @@ _FEW = 64
 
 
 class NumpyCosts:
-    """Scratch memory and times of the kernels in :mod:`arenaplan.executor.kernels`, for a graph."""
+    """Scratch memory and times of the kernels in :mod:`arenaplan.run.numpy.kernels`, for a graph."""
 
     row_moves = ROW_MOVES
 
