@@ -53,6 +53,10 @@ demo: develop ## plan ResNet-50 and run it inside its arena
 .PHONY: test
 test: test-rust test-server test-python ## everything
 
+.PHONY: quick
+quick: $(VENV)/.ready ## lints and tests of what changed since the last commit, about a minute
+	$(BIN)/python tools/quick.py
+
 .PHONY: test-rust
 test-rust: ## the core, the engine and the C interface: tests with all assertions on, and the examples of the docs
 	cargo test $(CHECKED) --lib --tests --examples
@@ -132,7 +136,7 @@ oracles: ## tests with other projects' runtimes and frameworks; downloads gigaby
 # -- checks ------------------------------------------------------------------------
 
 .PHONY: check
-check: check-rust check-bare check-python check-generated ## format, lint, types, docs, stubs, schema, operators, pictures, C header
+check: check-rust check-bare check-python check-generated ## format, lint, types, docs, stubs, schema, operators, references, line budgets, pictures, C header
 
 .PHONY: check-rust
 check-rust: $(VENV)/.ready
@@ -166,6 +170,8 @@ check-generated: develop
 	$(BIN)/python tools/tutorial_models.py --check
 	$(BIN)/python tools/errors.py --check
 	$(BIN)/python tools/wings.py --check
+	$(BIN)/python tools/references.py
+	$(BIN)/python tools/lines.py
 	$(MAKE) --no-print-directory stubs STUB=$(VENV)/_core.pyi
 	diff -u python/arenaplan/_core.pyi $(VENV)/_core.pyi || { echo "run 'make stubs'" >&2; exit 1; }
 	cargo test $(CHECKED) --test it header
@@ -179,11 +185,11 @@ header: ## regenerate the C header
 	ARENAPLAN_WRITE_HEADER=1 cargo test --locked --profile checked --package arenaplan-capi --test it header
 
 .PHONY: rooms
-rooms: ## regenerate the tables of rooms in DESIGN.md
+rooms: ## regenerate the tables of rooms in DESIGN.md and docs/design/rooms.md
 	ARENAPLAN_WRITE_ROOMS=1 cargo test --locked --profile checked --test house tables
 
 .PHONY: readme
-readme: develop ## regenerate the table of arenas in README.md
+readme: develop ## regenerate the tables of targets and arenas in README.md
 	$(BIN)/python tools/readme.py
 
 .PHONY: operators
@@ -195,7 +201,7 @@ commands: develop ## regenerate docs/commands.md
 	$(BIN)/python tools/commands.py
 
 .PHONY: wings
-wings: $(VENV)/.ready ## regenerate the table of wings in DESIGN.md
+wings: $(VENV)/.ready ## regenerate the table of wings in docs/design/rooms.md
 	$(BIN)/python tools/wings.py
 
 .PHONY: errors

@@ -102,6 +102,11 @@ struct Compiler;
 #[doc = include_str!("../docs/tutorials/server.md")]
 struct Server;
 
+/// The examples of the manual, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/manual.md")]
+struct Manual;
+
 /// The examples of the README, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,9 +1,9 @@
 """
-Regenerate the table of measured arenas in README.md.
+Regenerate the tables of targets and of measured arenas in README.md.
 
 Usage: python tools/readme.py [--check]
 
-With --check nothing is written; the exit code is 1 if the table is out of date. The
+With --check nothing is written; the exit code is 1 if a table is out of date. The
 models are the light ones that the onnx package ships for its own tests.
 """
 
@@ -16,11 +16,21 @@ import arenaplan as ap
 
 README = Path(__file__).parents[1] / "README.md"
 MODELS = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
-BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
 
-def table() -> str:
-    """Plan every model and return the rows."""
+def targets() -> str:
+    """Return the table of all targets, a row each."""
+    rows = ["| target | plans for | honors |\n", "| --- | --- | --- |\n"]
+    every = max(len(target.techniques) for target in ap.targets())
+    for target in ap.targets():
+        names = ", ".join(target.techniques)
+        honored = "every technique" if len(target.techniques) == every else names
+        rows.append(f"| `{target.name}` | {target.summary} | {honored} |\n")
+    return "".join(rows)
+
+
+def measured() -> str:
+    """Plan every model and return the table of arenas."""
     rows = [
         "| model | naive | views only | and in place | every technique | status |\n",
         "| --- | ---: | ---: | ---: | ---: | --- |\n",
@@ -36,16 +46,22 @@ def table() -> str:
     return "".join(rows)
 
 
+def with_table(text: str, name: str, table: str) -> str:
+    """Return the text with a table between the two marks of that name."""
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    return before + begin + table + end + after
+
+
 def main() -> None:
-    """Write the table, or compare it."""
+    """Write the tables, or compare them."""
     text = README.read_text()
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    fresh = before + BEGIN + table() + END + after
+    fresh = with_table(with_table(text, "targets", targets()), "measured", measured())
     if "--check" not in sys.argv:
         README.write_text(fresh)
     elif fresh != text:
-        sys.exit("the table in README.md is out of date: run 'make readme'")
+        sys.exit("a table in README.md is out of date: run 'make readme'")
 
 
 if __name__ == "__main__":

@@ -21,13 +21,15 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import gallery  # noqa: E402
 
+LOGS = sorted((ROOT / "benches" / "log").glob("*.md"))
 DOCUMENTS = {
-    "README.md": "manual.md",
+    "README.md": "overview.md",
     "DESIGN.md": "design.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
     "benches/README.md": "benchmarks.md",
+    **{f"benches/log/{path.name}": f"benchmarks/{path.name}" for path in LOGS},
 }
 PAGES = {page: document for document, page in DOCUMENTS.items()}
 FENCE = re.compile(r"^( *)(```+|~~~+).*?^\1\2 *$", re.MULTILINE | re.DOTALL)

@@ -3,7 +3,8 @@ The wings of the Python package: the arrows between them, derived from the code.
 
 Usage: python tools/wings.py [--check]
 
-Writes the table of wings in DESIGN.md; with --check, the exit code is 1 if it is out of date.
+Writes the table of wings in docs/design/rooms.md; with --check, the exit code is 1 if the table is
+out of date.
 Counted are imports of modules, in functions, for types and in stubs, and modules that are imported
 by a name in a string. A name that is put together at run time may only be of the package itself.
 """
@@ -17,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "python" / "arenaplan"
-DESIGN = ROOT / "DESIGN.md"
+DESIGN = ROOT / "docs" / "design" / "rooms.md"
 MARK = "<!-- wings -->"
 CORE = "arenaplan._core"
 """The extension, which every module may import."""
@@ -167,14 +168,14 @@ def table() -> str:
 
 
 def main() -> None:
-    """Write the table into DESIGN.md, or compare it."""
+    """Write the table into the page of rooms, or compare it."""
     before, _, rest = DESIGN.read_text(encoding="utf-8").partition(MARK)
     _, _, after = rest.partition(MARK)
     text = f"{before}{MARK}\n\n{table()}\n\n{MARK}{after}"
     if "--check" not in sys.argv[1:]:
         DESIGN.write_text(text, encoding="utf-8")
     elif DESIGN.read_text(encoding="utf-8") != text:
-        sys.exit("the table of wings in DESIGN.md is out of date: run 'make wings'")
+        sys.exit("the table of wings in docs/design/rooms.md is out of date: run 'make wings'")
 
 
 if __name__ == "__main__":

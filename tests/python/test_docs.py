@@ -26,22 +26,25 @@ def test_the_examples_of_a_module_run(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name), optionflags=options).failed == 0
 
 
-def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["README.md", "docs/manual.md"])
+def test_the_examples_of_the_readme_and_the_manual_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import numpy as np
 
     from test_cli import model
 
     monkeypatch.chdir(tmp_path)
     model(tmp_path / "model.onnx", batch="batch")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
     assert blocks
     names: dict[str, object] = {"array": np.ones((1, 3), np.float32)}
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
+        exec(compile(block, name, "exec"), names)
 
 
-OTHERS = {"device.md", "integrations.md", "training.md"}
-"""Pages whose examples need a device or another framework, or have tests of their own below."""
+OTHERS = {"device.md", "integrations.md", "manual.md", "training.md"}
+"""Pages whose examples need a device or another framework, or have tests of their own."""
 PAGES = sorted(
     page
     for page in (ROOT / "docs").glob("*.md")
@@ -92,12 +95,12 @@ def test_output_that_documents_show_is_that_of_the_commands(
         for model in (request.getfixturevalue("shared") / "models" / "tflite").glob("*.tflite"):
             shutil.copy(model, tmp_path)
     counts = {}
-    for name in ("README.md", "docs/index.md", "docs/memories.md", "docs/integrations.md"):
-        shown = commands_that_run(ROOT / name, tmp_path)
+    for name in ("README", "docs/manual", "docs/index", "docs/memories", "docs/integrations"):
+        shown = commands_that_run(ROOT / f"{name}.md", tmp_path)
         counts[name] = len(shown)
         for block in shown:
             assert snippets.run_commands(block.text, f"{name}:{block.line}") == block.text
-    assert list(counts.values()) == ([7, 1, 1, 1] if with_shared else [2, 1, 1, 0])
+    assert list(counts.values()) == ([3, 6, 1, 1, 1] if with_shared else [3, 1, 1, 1, 0])
 
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))

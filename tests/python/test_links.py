@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     *ROOT.glob("*.md"),
     *(ROOT / "docs").rglob("*.md"),
-    ROOT / "benches" / "README.md",
+    *(ROOT / "benches").rglob("*.md"),
 ]
 MADE = ROOT / "docs" / "gallery"
 """Files that `make site` writes."""

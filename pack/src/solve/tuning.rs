@@ -2,10 +2,10 @@
 //!
 //! A tuning value changes the effort and the order of a search. No value changes the meaning of an
 //! answer: every packing is valid, and a proof of optimality or infeasibility holds for any values.
-//! `cargo bench --bench ablation` halves and doubles each value; `benches/README.md` has the table.
+//! `cargo bench --bench ablation` halves and doubles each value; `benches/log/ablation.md` has the table.
 //!
 //! The basis of a value names the measurement that the value rests on. "Ablation" is the table of
-//! values in `benches/README.md`: 24 generated instances on which no value was chosen, each value halved
+//! values in `benches/log/ablation.md`: 24 generated instances on which no value was chosen, each value halved
 //! and doubled. "Not measured" means that the table has no row for the value.
 
 use alloc::{

@@ -8,7 +8,7 @@
 //! Computing 15, 2003) and of `MiniMalloc` (ASPLOS 2023). Jumping back over independent components is
 //! backjumping (Gaschnig, 1979; Prosser 1993). Weights of failures are those of dom/wdeg
 //! (Boussemart, Hemery, Lecoutre and Sais, ECAI 2004), on sections rather than on constraints. New,
-//! as far as known: the branch at a local minimum, and the proof that it is complete (`DESIGN.md`).
+//! as far as known: the branch at a local minimum, and the proof that it is complete (`docs/design/exact_search.md`).
 
 use alloc::vec::Vec;
 

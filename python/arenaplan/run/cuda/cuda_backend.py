@@ -27,7 +27,7 @@ _ALIGNMENT: Final = 256
 
 
 class CupyCosts:
-    """Scratch memory and times of the kernels in :mod:`arenaplan.device.lowering`, for a graph."""
+    """Scratch memory and times of :mod:`arenaplan.run.cuda.lowering`, for the steps of a graph."""
 
     row_moves: Final = None
 

@@ -2,7 +2,7 @@
 Rates of a device, by which the times of steps are estimated.
 
 They were fitted to recorded runs of seven networks on one NVIDIA H100, whose steps were repeated
-and timed one by one; see ``benches/README.md``. Plans only compare estimates with each other.
+and timed one by one; see ``benches/log/speed.md``. Plans only compare estimates with each other.
 """
 
 from __future__ import annotations
