@@ -45,7 +45,7 @@ pub(super) fn with_scratch(
     goal: Goal,
     costs: &dyn Costs,
 ) -> Result<Plan> {
-    let plain = Planner { paging: None, ..*planner };
+    let unpaged = Planner { paging: None, ..*planner };
     let paged = planner.paging.map(|_| *planner);
     let worth = |plan: &Plan| match goal {
         Goal::Extra(_) => fast_bytes(plan),
@@ -53,10 +53,10 @@ pub(super) fn with_scratch(
     };
     let mut best: Option<Plan> = None;
     let mut refused = None;
-    for way in [Some(plain), paged].into_iter().flatten() {
+    for way in [Some(unpaged), paged].into_iter().flatten() {
         match meeting(&way, graph, goal, costs) {
-            Ok(plan) if best.as_ref().is_none_or(|best| worth(&plan) < worth(best)) => {
-                best = Some(plan);
+            Ok(found) if best.as_ref().is_none_or(|best| worth(&found) < worth(best)) => {
+                best = Some(found);
             }
             Ok(_) => {}
             Err(error @ Error::RecomputeExceeded { .. }) => refused = Some(error),
@@ -72,18 +72,18 @@ pub(super) fn with_scratch(
 
 /// Returns a plan of values and scratch memory that meets a goal.
 fn meeting(planner: &Planner<'_>, graph: &Graph, goal: Goal, costs: &dyn Costs) -> Result<Plan> {
-    let planned = |goal| scheduled(planner, graph, goal, costs);
+    let made = |goal| scheduled(planner, graph, goal, costs);
     let most = match goal {
-        Goal::Strategy(_) => return planned(goal),
+        Goal::Strategy(_) => return made(goal),
         Goal::Extra(_) => {
-            let (none, some) = (planned(Goal::Extra(0))?, planned(goal)?);
+            let (none, some) = (made(Goal::Extra(0))?, made(goal)?);
             return Ok(if fast_bytes(&some) < fast_bytes(&none) { some } else { none });
         }
         Goal::Bytes(most) => most,
     };
     let (mut budget, mut least, mut lowest) = (most, u64::MAX, 0);
     for _ in 0..ATTEMPTS {
-        let found = match planned(Goal::Bytes(budget)) {
+        let found = match made(Goal::Bytes(budget)) {
             Ok(found) => found,
             Err(Error::RecomputeExceeded { floor, .. }) => {
                 lowest = floor;
@@ -101,7 +101,7 @@ fn meeting(planner: &Planner<'_>, graph: &Graph, goal: Goal, costs: &dyn Costs) 
             break;
         }
     }
-    let found = planned(Goal::Extra(MOST_EXTRA))?;
+    let found = made(Goal::Extra(MOST_EXTRA))?;
     least = least.min(fast_bytes(&found));
     if fast_bytes(&found) <= most {
         return Ok(found);

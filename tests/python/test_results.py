@@ -48,7 +48,6 @@ RESULTS: list[tuple[type, dict[str, Any]]] = [
     (ap.planner.Estimate, {"seconds": 0.5, "fastest_seconds": 0.25}),
     (ap.run.StepOperands, {"inputs": [0, None], "outputs": [1]}),
     (ap.planner.PlanPoint, {"bytes": 4, "nanoseconds": 7}),
-    (ap.planner.Level, {"technique": "views", "point": ap.planner.PlanPoint(4, 7)}),
     (ap.classic.Block, {"bytes": 40, "space": "arena"}),
     (ap.classic.Assign, {"direct": True, "state": 0, "source": 1, "result": 2}),
     (ap.classic.IncrementalPlacement, {"persistent": False, "offset": 0, "bytes": 16}),

@@ -200,7 +200,7 @@ def test_the_command_lists_what_saves_most(
     assert "the model: half the resolution" in out
     assert main(["explain", path, "--top", "3", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["what_if"]
-    assert len(found["rows"]) == 3
+    assert 1 < len(found["rows"]) <= 3
     sizes = [row["arena_bytes"] for row in found["rows"]]
     assert sizes == sorted(sizes)
     assert main(["explain", path, "--json"]) == 0

@@ -300,7 +300,7 @@ def test_costs_of_nodes_make_the_timetable() -> None:
         with pytest.raises(InvalidOption, match=message):
             ap.plan(graph, workers=2, node_times=bad)
     with pytest.raises(InvalidOption, match="one worker"):
-        ap.plan(graph, costs=costs)
+        ap.plan(graph, node_times=costs)
 
 
 def test_the_first_step_that_fails_is_reported() -> None:

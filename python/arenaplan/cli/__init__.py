@@ -89,7 +89,7 @@ def _execute(options: argparse.Namespace) -> None:
         execute(options)
         return
     from arenaplan.base.limits import applied
-    from arenaplan.cli.streams import limits_of, read_model
+    from arenaplan.cli.sources import limits_of, read_model
 
     with applied(limits_of(options)):
         options.model = read_model(options.model)

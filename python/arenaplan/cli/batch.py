@@ -15,7 +15,7 @@ from arenaplan import _core
 from arenaplan.base.errors import BatchIncomplete, InvalidOption
 from arenaplan.cli.models import has_ranges
 from arenaplan.cli.printing import in_words, print_json, say, shown, size
-from arenaplan.cli.streams import limits_of
+from arenaplan.cli.sources import limits_of
 from arenaplan.cli.watch import form_of
 from arenaplan.formats import SUFFIXES
 from arenaplan.report.batch.batch_report import page, summary, writer_of

@@ -19,7 +19,7 @@ from arenaplan.cli.models import is_tflite, load_ahead, load_model, seen_by
 from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.prove import report, summary
 from arenaplan.cli.several import describe_shared, is_shared
-from arenaplan.cli.streams import read_model, read_plan
+from arenaplan.cli.sources import read_model, read_plan
 from arenaplan.deploy.export.tflm import check_offsets
 from arenaplan.formats import open_model, suffix_of
 from arenaplan.formats.json_document import format_of, format_or_none, is_model, read_document

@@ -9,7 +9,7 @@ from typing import Any
 from arenaplan import Plan
 from arenaplan.base.errors import ArenaGrew
 from arenaplan.cli.printing import print_json, shown
-from arenaplan.cli.streams import limits_of, load_plan
+from arenaplan.cli.sources import limits_of, load_plan
 from arenaplan.planner.changes import Diff, Place, diff
 
 _MOST_LINES = 40

@@ -28,7 +28,7 @@ from arenaplan.cli.models import (
     seen_by,
 )
 from arenaplan.cli.printing import command, print_json, proof_of, say, shown, size
-from arenaplan.cli.streams import goes_to_stdout, load_plan, write_result
+from arenaplan.cli.sources import goes_to_stdout, load_plan, write_result
 from arenaplan.deploy.export import (
     EXPORTERS,
     Firmware,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, NotAModel
 from arenaplan.cli.models import is_tflite
 from arenaplan.cli.printing import print_json, say, shown, size
-from arenaplan.cli.streams import goes_to_stdout, write_result
+from arenaplan.cli.sources import goes_to_stdout, write_result
 from arenaplan.cli.watch import watching
 from arenaplan.deploy.fitting import Fit, FitOptions, fit, fits
 from arenaplan.tflite.reader.tflite_model import read_bytes

@@ -17,7 +17,7 @@ from arenaplan.base.limits import applied
 from arenaplan.cli.micro import arena_of
 from arenaplan.cli.models import load_ahead, needed_by, plan_options, seen_by
 from arenaplan.cli.printing import print_json, say, shown, size
-from arenaplan.cli.streams import is_stream, limits_of, read_model, read_plan, write_result
+from arenaplan.cli.sources import is_stream, limits_of, read_model, read_plan, write_result
 from arenaplan.cli.watch import watching
 from arenaplan.planner.changes import Layout
 from arenaplan.report.gating import Gate, judged, junit, markdown, read_baseline, table

@@ -15,7 +15,7 @@ from arenaplan import Plan
 from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.models import load_model, plan_options, planned, tell_flow
 from arenaplan.cli.several import is_shared
-from arenaplan.cli.streams import is_stream, read_model, read_plan, write_result
+from arenaplan.cli.sources import is_stream, read_model, read_plan, write_result
 from arenaplan.cli.watch import watching
 from arenaplan.formats.json_document import format_or_none, is_model
 from arenaplan.graph.graph import Graph

@@ -9,7 +9,7 @@ from typing import Final
 from arenaplan.base.errors import NotAModel
 from arenaplan.cli.models import is_tflite
 from arenaplan.cli.printing import say, shown, size
-from arenaplan.cli.streams import goes_to_stdout, write_result
+from arenaplan.cli.sources import goes_to_stdout, write_result
 from arenaplan.tflite.reader.tflite_model import parse, read_bytes
 
 _MOST: Final = 20

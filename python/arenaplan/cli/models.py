@@ -18,7 +18,7 @@ from arenaplan.base.errors import (
     UnsupportedSubgraph,
 )
 from arenaplan.cli.printing import say, shown
-from arenaplan.cli.streams import read_plan
+from arenaplan.cli.sources import read_plan
 from arenaplan.cli.syntax import PerSpace
 from arenaplan.cli.watch import Watch, watching
 from arenaplan.formats import open_partial, suffix_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from arenaplan import _core
 from arenaplan.base.errors import CapacityExceeded, InvalidOption
 from arenaplan.cli.printing import print_json, size
-from arenaplan.cli.streams import delivering, goes_to_stdout, read_table
+from arenaplan.cli.sources import delivering, goes_to_stdout, read_table
 from arenaplan.cli.syntax import PerSpace
 from arenaplan.cli.watch import gap, watching
 from arenaplan.planner.packing import check_limits, describe

@@ -30,7 +30,7 @@ from arenaplan.cli.printing import (
     size,
 )
 from arenaplan.cli.several import plan_shapes, share
-from arenaplan.cli.streams import delivering, goes_to_stdout
+from arenaplan.cli.sources import delivering, goes_to_stdout
 from arenaplan.cli.watch import watching
 from arenaplan.graph.graph import Graph
 from arenaplan.graph.model import Model, flat_sizes

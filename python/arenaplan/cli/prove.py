@@ -8,7 +8,7 @@ from typing import Any
 from arenaplan.base.errors import InvalidOption
 from arenaplan.base.limits import applied
 from arenaplan.cli.printing import print_json, say, shown, size
-from arenaplan.cli.streams import goes_to_stdout, limits_of, read_model, write_result
+from arenaplan.cli.sources import goes_to_stdout, limits_of, read_model, write_result
 from arenaplan.tflite.proving import Proof, prove
 from arenaplan.tflite.proving.differential import Run, compared
 

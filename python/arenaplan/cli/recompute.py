@@ -11,7 +11,7 @@ from arenaplan._core import Transfer
 from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.models import load_ahead
 from arenaplan.cli.printing import print_json, say, shown, size
-from arenaplan.cli.streams import delivering, goes_to_stdout
+from arenaplan.cli.sources import delivering, goes_to_stdout
 from arenaplan.cli.watch import watching
 from arenaplan.graph.graph import Graph
 

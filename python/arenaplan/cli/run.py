@@ -27,7 +27,7 @@ from arenaplan.base.errors import (
 from arenaplan.base.quoting import listed
 from arenaplan.cli.models import is_onnx, is_tflite, load_model
 from arenaplan.cli.printing import print_json, say, shown, size
-from arenaplan.cli.streams import load_plan
+from arenaplan.cli.sources import load_plan
 from arenaplan.deploy.adapters.interpreter import Interpreter
 from arenaplan.formats.partial import DECIDING
 from arenaplan.graph.graph import Graph, Value

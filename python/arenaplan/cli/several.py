@@ -11,7 +11,7 @@ from arenaplan.base.errors import CapacityExceeded, InvalidOption
 from arenaplan.cli.micro import shared_total
 from arenaplan.cli.models import check_budget, load_model, plan_options, with_budget
 from arenaplan.cli.printing import print_json, proof_of_several, say, shown, size
-from arenaplan.cli.streams import delivering, goes_to_stdout, read_model
+from arenaplan.cli.sources import delivering, goes_to_stdout, read_model
 from arenaplan.cli.watch import Watch, watching
 from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.run.dynamic.shapes import Size, sizes_text

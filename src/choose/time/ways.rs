@@ -117,13 +117,13 @@ fn overlapping_bytes(plan: &Plan, step: &PlanStep) -> u64 {
         let placed = plan.placement(ValueId::from(value))?;
         Some((placed.offset, placed.offset.saturating_add(placed.bytes)))
     };
-    let shares = step.shares.iter().filter(|share| share.rule == ShareRule::Overlap);
-    let shared = shares.filter_map(|share| {
+    let overlaps = step.shares.iter().filter(|share| share.rule == ShareRule::Overlap);
+    let common = overlaps.filter_map(|share| {
         let a = place(&step.inputs, share.input)?;
         let b = place(&step.outputs, share.output)?;
         Some(a.1.min(b.1).saturating_sub(a.0.max(b.0)))
     });
-    shared.fold(0, u64::saturating_add)
+    common.fold(0, u64::saturating_add)
 }
 
 /// Finds the ways of steps.
@@ -186,7 +186,9 @@ impl Finder<'_, '_> {
                 return vec![Way { bytes: held, time: 0 }];
             }
             let mut ways = self.costs.ways(&[node], false, self.alignment);
-            ways.iter_mut().for_each(|way| way.bytes = way.bytes.saturating_add(held));
+            for way in &mut ways {
+                way.bytes = way.bytes.saturating_add(held);
+            }
             ways
         };
         let members: Vec<Vec<Way>> = nodes.iter().zip(&inner).map(member).collect();

@@ -143,10 +143,10 @@ fn with_scratch(context: &Context<'_>, graph: &Graph, known: &KnownCosts<'_>) ->
         let points = alloc::vec![first.point()];
         return Ok(Chosen { plan: first.plan, points });
     }
-    let plain = maker.draft(Techniques::NONE, None, &[])?;
-    let plain =
-        maker.finish(&plain, Finish { optimize: Techniques::NONE, ..maker.unchanged(&[]) })?;
-    let mut quickest = quickest(maker, &plain).min(first.time());
+    let bare = maker.draft(Techniques::NONE, None, &[])?;
+    let simple =
+        maker.finish(&bare, Finish { optimize: Techniques::NONE, ..maker.unchanged(&[]) })?;
+    let mut quickest = quickest(maker, &simple).min(first.time());
     let mut limit = context.slowest(quickest);
     let is_over = || context.budget.exhausted();
     let mut tried = alloc::vec![first];
@@ -167,18 +167,18 @@ fn with_scratch(context: &Context<'_>, graph: &Graph, known: &KnownCosts<'_>) ->
         let found = faster(maker, &tried[at], limit, bytes_within(&tried, limit))?;
         tried.extend(found);
     }
-    let within = |tried: &[Timed]| bytes_within(tried, limit).min(bytes_within([&plain], limit));
+    let within = |tried: &[Timed]| bytes_within(tried, limit).min(bytes_within([&simple], limit));
     if within(&tried) == u64::MAX && !is_over() {
-        tried.extend(faster(maker, &plain, limit, u64::MAX)?);
+        tried.extend(faster(maker, &simple, limit, u64::MAX)?);
     }
     tried.extend(in_strips(maker, limit, within(&tried))?);
-    if bytes_within(&tried, limit) > plain.plan.arena_bytes() {
+    if bytes_within(&tried, limit) > simple.plan.arena_bytes() {
         // As the plain plan, and values share bytes besides.
-        let room = plain.plan.arena_bytes();
+        let room = simple.plan.arena_bytes();
         let finish = Finish { overlapping: Some(Vec::new()), room, ..maker.unchanged(&[]) };
-        tried.push(maker.finish(&plain.draft, finish)?);
+        tried.push(maker.finish(&simple.draft, finish)?);
     }
-    tried.push(plain);
+    tried.push(simple);
     let fast_enough = tried.iter().filter(|timed| timed.time() <= limit);
     let best = fast_enough.min_by_key(|timed| timed.point());
     let best = best.or_else(|| tried.iter().min_by_key(|timed| timed.time()));

@@ -8,7 +8,7 @@ use super::faster::{ROUNDS, widened};
 use super::maker::{Finish, Maker, Timed};
 use crate::base::{NodeId, Result};
 use crate::choose::{RowMoveCost, StripChoice, StripLimits, Way};
-use crate::plan::Technique;
+use crate::plan::{Technique, Techniques};
 use crate::planner::StripSearch;
 
 /// Returns plans of which some steps run strip by strip, if those need fewer bytes than `below`.
@@ -23,7 +23,7 @@ pub(super) fn in_strips(maker: &Maker<'_, '_>, limit: u64, below: u64) -> Result
     if budget.exhausted() {
         return Ok(found);
     }
-    let techniques = SLOW.into_iter().fold(options.optimize, |all, slow| all.without(slow));
+    let techniques = SLOW.into_iter().fold(options.optimize, Techniques::without);
     let draft = maker.draft(techniques, None, &[])?;
     let timed = maker.finish(&draft, maker.unchanged(&[]))?;
     let limits = StripLimits { above: 0, below, time: limit };
