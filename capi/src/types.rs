@@ -35,7 +35,7 @@ impl From<pack::Status> for Status {
             pack::Status::Optimal => Self::Optimal,
             pack::Status::Feasible => Self::Feasible,
             pack::Status::Infeasible => Self::Infeasible,
-            _ => Self::Unknown,
+            pack::Status::Unknown => Self::Unknown,
         }
     }
 }

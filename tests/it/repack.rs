@@ -130,8 +130,8 @@ fn mixed(random: &mut Random) -> Problem {
         }
     };
     let buffers = (0..60).map(buffer).collect();
-    let mut rules = Rules::default();
-    rules.may_overlap = vec![(BufferId::new(7), BufferId::new(8))];
+    let may_overlap = vec![(BufferId::new(7), BufferId::new(8))];
+    let rules = Rules { may_overlap, ..Rules::default() };
     Problem::with_rules(buffers, vec![Space::default().with_reserved(640..704)], rules).unwrap()
 }
 
