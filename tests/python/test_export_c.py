@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import arenaplan as ap
@@ -335,3 +336,83 @@ def test_names_of_custom_operators_cannot_end_a_comment(tmp_path: Path) -> None:
     assert main(["export", str(source), "--to", "c", "-o", str(out)]) == 0
     assert "___int_x____" in out.read_text()
     compile_and_run("gcc", out.read_text(), "", tmp_path)
+
+
+def exported(model: Path, form: str, header: Path, *more: str) -> Path:
+    assert main(["export", str(model), "--to", form, "-o", str(header), *more]) == 0
+    return header
+
+
+def compiled_together(headers: list[Path], names: list[str], folder: Path) -> list[int] | str:
+    """Return the numbers behind macros of headers, read header by header, or the error."""
+    if shutil.which("cc") is None:
+        pytest.skip("no cc")
+    lines = ["#include <stdio.h>"]
+    for at, (header, name) in enumerate(zip(headers, names, strict=True)):
+        lines += [f'#include "{header}"', f"static const unsigned long long n{at} = {name};"]
+    shown = "".join(f'printf("%llu\\n", n{at});' for at in range(len(names)))
+    source = folder / "both.c"
+    source.write_text("\n".join([*lines, f"int main(void) {{ {shown} return 0; }}", ""]))
+    command = ["cc", "-std=c11", "-Wall", "-Wextra", str(source), "-o", str(folder / "both")]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    if built.returncode:
+        return built.stderr
+    out = subprocess.run([str(folder / "both")], capture_output=True, text=True, check=True)
+    return [int(number) for number in out.stdout.split()]
+
+
+FORMS_OF_HEADERS = {"c": "ARENA_BYTES", "hazards-c": "STEPS", "tflm-shim": "TOTAL_BYTES"}
+
+
+@pytest.mark.parametrize("form", FORMS_OF_HEADERS)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("a/net", "b/net"), ("net-1", "net.1"), ("Net", "net"), ("é", "ü"), ("a b", "a_b")],
+)
+def test_headers_with_one_prefix_are_never_taken_for_each_other(
+    form: str, first: str, second: str, tmp_path: Path
+) -> None:
+    suffix = ".tflite" if form == "tflm-shim" else ".graph.json"
+    headers = []
+    for at, name in enumerate((first, second)):
+        model = tmp_path / f"{name}{suffix}"
+        model.parent.mkdir(exist_ok=True)
+        if form == "tflm-shim":
+            model.write_bytes(running_sum(8 * (at + 1)))
+        else:
+            graph = chain(*[100 * (at + 1)] * (3 + at), model=name.rpartition("/")[2])
+            model.write_text(graph.to_json())
+        headers.append(exported(model, form, tmp_path / f"{at}.h"))
+    prefix = next(identifiers([first.rpartition("/")[2]]))
+    macro = f"{prefix}_{FORMS_OF_HEADERS[form]}"
+    error = compiled_together(headers, [macro, macro], tmp_path)
+    assert isinstance(error, str)
+    assert "--name" in error
+    again = compiled_together([headers[0], headers[0]], [macro, macro], tmp_path)
+    assert again == 2 * again[:1]
+    headers[1] = exported(model, form, tmp_path / "other.h", "--name", "other")
+    other = f"OTHER_{FORMS_OF_HEADERS[form]}"
+    both = compiled_together(headers, [macro, other], tmp_path)
+    assert both[0] == again[0] != both[1]
+
+
+def test_exports_of_one_framework_are_told_apart_by_their_files(tmp_path: Path) -> None:
+    headers = []
+    for size in (64, 512):
+        model = tmp_path / f"of_{size}.onnx"
+        x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [size]) for n in "xy")
+        node = onnx.helper.make_node("Softmax", ["x"], ["y"])
+        onnx.save(
+            onnx.helper.make_model(onnx.helper.make_graph([node], "main_graph", [x], [y])), model
+        )
+        headers.append(exported(model, "c", tmp_path / f"{size}.h"))
+    names = ["OF_64_ARENA_BYTES", "OF_512_ARENA_BYTES"]
+    small, large = compiled_together(headers, names, tmp_path)
+    assert large == 8 * small
+
+
+def test_a_name_is_for_forms_with_identifiers(tmp_path: Path) -> None:
+    model = tmp_path / "m.graph.json"
+    model.write_text(chain(8, 8).to_json())
+    command = ["export", str(model), "--to", "csv", "-o", str(tmp_path / "p.csv"), "--name", "n"]
+    assert main(command) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from arenaplan import Plan
 
 _FLAGS = {
+    "name": "--name",
     "space": "--space",
     "sections": "--section",
     "always": "--always",
@@ -63,6 +65,8 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     given = _given(options)
     exporter = EXPORTERS[options.to]
+    if "name" in exporter.options:
+        given.setdefault("name", _name(options.model))
     if "firmware" in exporter.options and is_tflite(options.model):
         given["firmware"] = _firmware(options)
     if exporter.source == "tflite":
@@ -141,6 +145,7 @@ def _refuse_plan(options: argparse.Namespace) -> None:
 def _given(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options that the form has and that were given; refuse those of other forms."""
     values = {
+        "name": options.name,
         "space": options.space,
         "sections": dict(options.section),
         "always": options.always,
@@ -154,6 +159,16 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     if given.pop("firmware", None) is not None and not is_tflite(options.model):
         raise InvalidOption("option --original is for .tflite models")
     return given
+
+
+def _name(model: Path | bytes) -> str:
+    """
+    Return the prefix of identifiers that a model's file gives, or "" where the graph's name does.
+
+    Frameworks write one name into all graphs: every export of torch is a "main_graph".
+    """
+    names_itself = isinstance(model, bytes) or model.suffix.lower() == ".json"
+    return "" if names_itself else model.stem
 
 
 def _firmware(options: argparse.Namespace) -> Firmware:
@@ -223,7 +238,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
         ordered, result = model, _tflm_plan(model, options, build, given)
     check_budget(options, result.after.total)
     name = path.stem if path is not None else "model"
-    _write(options, EXPORTERS[options.to].write(ordered, result, name))
+    _write(options, EXPORTERS[options.to].write(ordered, result, options.name or name))
     document = {
         "model": name,
         "head_before": result.head_before,

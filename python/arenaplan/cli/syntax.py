@@ -627,7 +627,7 @@ output: --output FILE
         """,
         (_MODEL,),
         f"to output plan {_PLAN} budget time-limit json "
-        f"| {_RARE} effort always original section space",
+        f"| {_RARE} effort always name original section space",
         _table(f"""
 form: --to {"|".join(FORMS)}
     {"; ".join(f"{name}: {text}" for name, text in FORMS.items())}
@@ -636,6 +636,8 @@ form: --to {"|".join(FORMS)}
 --always
     tflm: decide offsets even if the runtime's own planner needs no more bytes, or a kernel is not
     known
+--name NAME
+    c, hazards-c, tflm-shim: prefix of every identifier (default: the model file's name)
 --original FILE
     c: .tflite model that the firmware runs already, to list the operators that its resolver must
     register in addition

@@ -95,10 +95,11 @@ def _header(
     graph: Graph,
     plan: Plan,
     *,
+    name: str = "",
     sections: Mapping[str, str] | None = None,
     firmware: Firmware | None = None,
 ) -> bytes:
-    return header_of(graph, plan, sections=sections, firmware=firmware).encode()
+    return header_of(graph, plan, name=name, sections=sections, firmware=firmware).encode()
 
 
 def _table(graph: Graph, plan: Plan, *, space: str | None = None) -> bytes:
@@ -113,8 +114,8 @@ def _hazards(graph: Graph, plan: Plan) -> bytes:
     return plan.hazards(graph).to_json().encode()
 
 
-def _hazards_header(graph: Graph, plan: Plan) -> bytes:
-    return hazards_header_of(graph, plan).encode()
+def _hazards_header(graph: Graph, plan: Plan, *, name: str = "") -> bytes:
+    return hazards_header_of(graph, plan, name=name).encode()
 
 
 def _graph(graph: Graph) -> bytes:
@@ -146,13 +147,13 @@ _ALL = (
         _shim,
         reader="tflm",
         source="tflite",
-        options=("always",),
+        options=("name", "always"),
     ),
-    Exporter("c", _header, reader="c", options=("sections", "firmware")),
+    Exporter("c", _header, reader="c", options=("name", "sections", "firmware")),
     Exporter("csv", _table, options=("space",)),
     Exporter("json", _document),
     Exporter("hazards", _hazards),
-    Exporter("hazards-c", _hazards_header),
+    Exporter("hazards-c", _hazards_header, options=("name",)),
     Exporter(
         "graph",
         _graph,

@@ -10,7 +10,15 @@ from arenaplan._core import Plan, PlannedSpace, Target
 from arenaplan.base.errors import InvalidName, UnsupportedModel
 from arenaplan.base.quoting import listed
 from arenaplan.deploy.export.firmware import Firmware, firmware_lines, operand_lines
-from arenaplan.deploy.export.placed import Row, has_alias, identifiers, labels_of, rows_of
+from arenaplan.deploy.export.placed import (
+    Row,
+    guarded,
+    has_alias,
+    identifiers,
+    labels_of,
+    prefix_of,
+    rows_of,
+)
 from arenaplan.deploy.export.tflm import TflmPlan
 from arenaplan.graph import Graph
 
@@ -60,25 +68,18 @@ def header_of(
     """
     plan.check_target(Target.known("c"))
     sections = _checked(sections or {}, plan)
-    prefix = next(identifiers([name or plan.model or "model"]))
-    if prefix[0].isdigit():
-        prefix = f"MODEL_{prefix}"
+    prefix = prefix_of(name or plan.model or "model")
     rows = rows_of(graph, plan)
     names = labels_of(rows)
     spaces = list(identifiers(space.name for space in plan.spaces))
     # The only space needs no name of its own. With others, it stands where the name of no
     # value can: no two macros are the same, for any names of values and spaces.
     arenas = [f"{prefix}_ARENA"] if len(spaces) == 1 else [f"{prefix}_ARENA_{s}" for s in spaces]
-    lines = [
+    head = [
         f"/* Where the values of {_plain(plan.model) or 'a model'} live in memory.",
         f"   Written by arenaplan {_core.__version__}; do not edit. Sizes are in bytes. */",
-        f"#ifndef {prefix}_PLAN_H",
-        f"#define {prefix}_PLAN_H",
-        "",
-        "#include <stdint.h>",
-        "",
-        *_portability(prefix),
     ]
+    lines = ["#include <stdint.h>", "", *_portability(prefix)]
     for arena, space in zip(arenas, plan.spaces, strict=True):
         lines += ["", *_arena(prefix, arena, space, sections.get(space.name))]
     lines += ["", *_legend(prefix, names, rows), *_constants(prefix, names, rows)]
@@ -89,7 +90,7 @@ def header_of(
     if len(spaces) > 1:
         lines += ["", *_homes(prefix, arenas, names, rows)]
     lines += ["", *_assertions(prefix, arenas, names, rows, plan)]
-    return "\n".join([*lines, "", f"#endif /* {prefix}_PLAN_H */", ""])
+    return guarded(prefix, "PLAN", head, lines)
 
 
 def shim_of(result: TflmPlan, *, name: str = "model") -> str:
@@ -109,11 +110,12 @@ def shim_of(result: TflmPlan, *, name: str = "model") -> str:
             f"kernels of {listed(result.scratch)} may ask for scratch memory, which "
             "NonPersistentMemoryPlannerShim cannot place; use --to tflm"
         )
-    prefix = next(identifiers([name or "model"]))
-    prefix = f"MODEL_{prefix}" if prefix[0].isdigit() else prefix
+    prefix = prefix_of(name or "model")
     offsets = result.offsets_of_boxes
     numbers = [f"    {', '.join(map(str, offsets[i : i + 8]))}," for i in range(0, len(offsets), 8)]
-    return "\n".join(
+    return guarded(
+        prefix,
+        "SHIM",
         [
             "/* A plan for NonPersistentMemoryPlannerShim.",
             f"   Written by arenaplan {_core.__version__}; do not edit.",
@@ -121,9 +123,8 @@ def shim_of(result: TflmPlan, *, name: str = "model") -> str:
             "     NonPersistentMemoryPlannerShim planner(",
             f"         reinterpret_cast<const tflite::BufferPlan*>(&{prefix.lower()}_plan));",
             "     MicroAllocator::Create(arena, arena_bytes, &planner); */",
-            f"#ifndef {prefix}_SHIM_H",
-            f"#define {prefix}_SHIM_H",
-            "",
+        ],
+        [
             "#include <stdint.h>",
             "",
             *_portability(prefix),
@@ -146,10 +147,7 @@ def shim_of(result: TflmPlan, *, name: str = "model") -> str:
             "",
             f"{prefix}_STATIC_ASSERT(sizeof({prefix.lower()}_plan) ==",
             f'    sizeof(int32_t) * (1 + {max(1, len(offsets))}), "no padding");',
-            "",
-            f"#endif /* {prefix}_SHIM_H */",
-            "",
-        ]
+        ],
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from arenaplan import _core
 from arenaplan._core import Plan
-from arenaplan.deploy.export.placed import identifiers
+from arenaplan.deploy.export.placed import guarded, prefix_of
 from arenaplan.graph import Graph
 
 _KINDS: Final = ("data", "write-after-read", "write-after-write", "control")
@@ -45,17 +45,15 @@ def hazards_header_of(graph: Graph, plan: Plan, *, name: str = "") -> str:
     True
     """
     hazards = plan.hazards(graph)
-    prefix = next(identifiers([name or plan.model or "model"]))
-    prefix = f"MODEL_{prefix}" if prefix[0].isdigit() else prefix
+    prefix = prefix_of(name or plan.model or "model")
     before = [hazards.of(step) for step in range(hazards.steps)]
     edges = hazards.edges
     dependents = hazards.dependents()
-    lines = [
+    head = [
         "/* The steps of a plan that each step must wait for: the rest may run in any order.",
         f"   Written by arenaplan {_core.__version__}; do not edit. */",
-        f"#ifndef {prefix}_HAZARDS_H",
-        f"#define {prefix}_HAZARDS_H",
-        "",
+    ]
+    lines = [
         "#include <stdint.h>",
         "",
         f"#define {prefix}_STEPS {hazards.steps}u",
@@ -78,11 +76,8 @@ def hazards_header_of(graph: Graph, plan: Plan, *, name: str = "") -> str:
         "/* By step, and once more behind the last: its first entry in the next table. */",
         *_table(f"{prefix}_DEPENDENT_STARTS", "uint32_t", _starts(dependents)),
         *_table(f"{prefix}_DEPENDENTS", "uint32_t", [it for row in dependents for it in row]),
-        "",
-        f"#endif /* {prefix}_HAZARDS_H */",
-        "",
     ]
-    return "\n".join(lines)
+    return guarded(prefix, "HAZARDS", head, lines)
 
 
 def _starts(rows: Iterable[Sequence[object]]) -> list[int]:

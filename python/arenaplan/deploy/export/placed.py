@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -84,3 +85,35 @@ def identifiers(names: Iterable[str], reserved: Iterable[str] = ()) -> Iterator[
             unique = f"{plain}_{count}"
         used.add(unique)
         yield unique
+
+
+def prefix_of(name: str) -> str:
+    """Return the prefix that a name gives the identifiers of a header."""
+    prefix = next(identifiers([name]))
+    return f"MODEL_{prefix}" if prefix[0].isdigit() else prefix
+
+
+def guarded(prefix: str, kind: str, head: Sequence[str], body: Sequence[str]) -> str:
+    """
+    Return a header that a program may include several times, beside those of other plans.
+
+    The guard holds the digest of the content, since names of models are seldom unique. Two
+    headers of one kind and one prefix with different contents end in an error of the compiler.
+    """
+    digest = hashlib.sha256("\n".join([prefix, *head, *body]).encode()).hexdigest()[:16].upper()
+    guard, taken = f"{prefix}_{kind}_{digest}", f"{prefix}_{kind}_H"
+    lines = [
+        *head,
+        f"#ifndef {guard}",
+        f"#define {guard}",
+        f"#ifdef {taken}",
+        f'#error "two headers have the prefix {prefix}: export one of them with another --name"',
+        "#endif",
+        f"#define {taken}",
+        "",
+        *body,
+        "",
+        f"#endif /* {guard} */",
+        "",
+    ]
+    return "\n".join(lines)
