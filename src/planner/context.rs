@@ -45,11 +45,6 @@ impl Context<'_> {
         Self { options: PlanOptions { workspace, ..self.options }, ..*self }
     }
 
-    /// Returns the context without a limit of the time.
-    pub(super) fn without_limit(&self) -> Self {
-        Self { options: PlanOptions { max_slowdown: None, ..self.options }, ..*self }
-    }
-
     /// Returns the context without a capacity.
     pub(super) fn without_capacity(&self) -> Self {
         Self { options: PlanOptions { capacity: None, ..self.options }, ..*self }

@@ -36,12 +36,10 @@ pub(super) fn planned_in_strips(
     }
     let has_groups = |attempt: &&Attempt<'_>| steps_of(attempt).any(|step| step.len() > 1);
     let alone = attempts.iter().filter(|attempt| !has_groups(attempt));
-    // Attempts are sorted, so the first may be all of these. A piece of a value ties the whole.
-    let mut drafts = vec![attempts.first()];
-    drafts.push(alone.clone().min_by_key(|attempt| attempt.load));
-    drafts.push(alone.filter(|attempt| !attempt.has_pieces).min_by_key(|attempt| attempt.load));
-    let mut drafts: Vec<&Attempt<'_>> = drafts.into_iter().flatten().collect();
-    drafts.dedup_by(|a, b| core::ptr::eq(*a, *b));
+    // Attempts are sorted, so the first one may be both.
+    let alone = alone.min_by_key(|attempt| attempt.load);
+    let is_other = |attempt: &&Attempt<'_>| !core::ptr::eq(*attempt, &raw const attempts[0]);
+    let drafts = attempts.iter().take(1).chain(alone.filter(is_other));
     let mut best: Option<Plan> = None;
     for draft in drafts {
         let below = best.as_ref().unwrap_or(plan).arena_bytes();

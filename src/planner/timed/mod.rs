@@ -115,12 +115,12 @@ fn check(known: &KnownCosts<'_>, graph: &Graph, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Returns a plan without the scratch memory of kernels, by bytes alone. The steps of the plan with
-/// scratch memory are tried, too: without that memory they need no more bytes.
+/// Returns a plan without the scratch memory of kernels. The steps of the plan with scratch memory
+/// are tried, too: without that memory they need no more bytes.
 fn without_scratch(context: &Context<'_>, graph: &Graph, known: &KnownCosts<'_>) -> Result<Chosen> {
     let mut plan = stages::unchecked(context, graph)?;
     if is_simple(context) && !context.budget.exhausted() {
-        let timed = with_scratch(&context.without_limit().with_workspaces(), graph, known)?.plan;
+        let timed = with_scratch(&context.with_workspaces(), graph, known)?.plan;
         let strips = timed.strips();
         let steps: Vec<Vec<_>> = timed.steps().iter().map(|step| step.nodes().collect()).collect();
         let bare = Context { strips: &strips, ..*context };
