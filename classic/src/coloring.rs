@@ -49,7 +49,7 @@ impl Coloring {
 ///
 /// # Errors
 ///
-/// [`Error::InvalidOption`] if `most` is 0.
+/// [`Error::InvalidOption`](arenaplan::Error::InvalidOption) if `most` is 0.
 ///
 /// # References
 ///
@@ -78,7 +78,7 @@ pub fn color_nodes(graph: &Graph, most: u32) -> Result<Coloring> {
 ///
 /// # Errors
 ///
-/// [`Error::InvalidOption`] if `most` is 0, or `importance` does not have one entry per node.
+/// [`Error::InvalidOption`](arenaplan::Error::InvalidOption) if `most` is 0, or `importance` does not have one entry per node.
 pub fn color_weighted(graph: &Graph, importance: &[u32], most: u32) -> Result<Coloring> {
     if most == 0 {
         let reason = "there must be a color for the nodes that are on no path".into();

@@ -20,7 +20,7 @@ pub struct Offsets {
     pub values: Vec<Option<(u64, LiveRange)>>,
     /// Operands that share bytes, by step of the graph's order.
     pub shares: Vec<Vec<Share>>,
-    /// Bytes that each space needs with any offsets, by [`SpaceId`].
+    /// Bytes that each space needs with any offsets, by [`SpaceId`](crate::SpaceId).
     pub lower_bounds: Vec<u64>,
 }
 

@@ -116,9 +116,9 @@ impl IncrementalArena {
     ///
     /// # Errors
     ///
-    /// - [`Error::InvalidAlignment`] if `alignment` is stricter than the arena's.
-    /// - [`Error::SizeOverflow`] if the arena would exceed [`MAX_BYTES`](arenaplan::base::MAX_BYTES).
-    /// - [`Error::OutOfMemory`] after 2^32 allocations without a [`clear`](Self::clear).
+    /// - [`Error::InvalidAlignment`](arenaplan::Error::InvalidAlignment) if `alignment` is stricter than the arena's.
+    /// - [`Error::SizeOverflow`](arenaplan::Error::SizeOverflow) if the arena would exceed [`MAX_BYTES`](arenaplan::base::MAX_BYTES).
+    /// - [`Error::OutOfMemory`](arenaplan::Error::OutOfMemory) after 2^32 allocations without a [`clear`](Self::clear).
     pub fn allocate(
         &mut self,
         alignment: Alignment,
@@ -215,7 +215,7 @@ impl IncrementalArena {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaCommit`] if there is not enough memory; the arena is then unchanged and not
+    /// [`Error::ArenaCommit`](arenaplan::Error::ArenaCommit) if there is not enough memory; the arena is then unchanged and not
     /// committed.
     pub fn commit(&mut self) -> Result<bool> {
         self.committed = false;
@@ -236,8 +236,8 @@ impl IncrementalArena {
     ///
     /// # Errors
     ///
-    /// - [`Error::ArenaState`] if the arena is not committed.
-    /// - [`Error::PlanOutOfBounds`] if the span is not inside the memory.
+    /// - [`Error::ArenaState`](arenaplan::Error::ArenaState) if the arena is not committed.
+    /// - [`Error::PlanOutOfBounds`](arenaplan::Error::PlanOutOfBounds) if the span is not inside the memory.
     pub fn resolve(&self, span: Span) -> Result<Option<&[u8]>> {
         resolve(self.committed, &self.backing, span)
     }

@@ -84,8 +84,8 @@ impl SimpleArena {
     ///
     /// # Errors
     ///
-    /// - [`Error::InvalidAlignment`] if `alignment` is stricter than the arena's.
-    /// - [`Error::SizeOverflow`] if the arena would exceed [`MAX_BYTES`].
+    /// - [`Error::InvalidAlignment`](arenaplan::Error::InvalidAlignment) if `alignment` is stricter than the arena's.
+    /// - [`Error::SizeOverflow`](arenaplan::Error::SizeOverflow) if the arena would exceed [`MAX_BYTES`].
     pub fn allocate(&mut self, alignment: Alignment, bytes: u64) -> Result<Span> {
         check_alignment(alignment, self.alignment)?;
         if bytes == 0 {
@@ -103,7 +103,7 @@ impl SimpleArena {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaState`] if it is not handed out.
+    /// [`Error::ArenaState`](arenaplan::Error::ArenaState) if it is not handed out.
     pub fn deallocate(&mut self, span: Span) -> Result<()> {
         if span.bytes == 0 {
             return Ok(());
@@ -125,7 +125,7 @@ impl SimpleArena {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaCommit`] if there is not enough memory; the arena is then unchanged.
+    /// [`Error::ArenaCommit`](arenaplan::Error::ArenaCommit) if there is not enough memory; the arena is then unchanged.
     pub fn commit(&mut self) -> Result<bool> {
         self.committed = false;
         let padding = self.alignment.bytes().saturating_mul(2);
@@ -138,8 +138,8 @@ impl SimpleArena {
     ///
     /// # Errors
     ///
-    /// - [`Error::ArenaState`] before the first commit.
-    /// - [`Error::PlanOutOfBounds`] if the span is not inside the memory.
+    /// - [`Error::ArenaState`](arenaplan::Error::ArenaState) before the first commit.
+    /// - [`Error::PlanOutOfBounds`](arenaplan::Error::PlanOutOfBounds) if the span is not inside the memory.
     pub fn resolve(&self, span: Span) -> Result<Option<&[u8]>> {
         resolve(self.committed, &self.backing, span)
     }

@@ -69,9 +69,9 @@ impl IncrementalPlanner {
     ///
     /// # Errors
     ///
-    /// - [`Error::UndefinedValue`], [`Error::InvalidEffect`] if the graph names values or
+    /// - [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue), [`Error::InvalidEffect`](arenaplan::Error::InvalidEffect) if the graph names values or
     ///   operands that are not there.
-    /// - [`Error::DuplicateProducer`] in our mode, if two nodes write one value.
+    /// - [`Error::DuplicateProducer`](arenaplan::Error::DuplicateProducer) in our mode, if two nodes write one value.
     pub fn new(graph: IncrementalGraph, options: IncrementalOptions) -> Result<Self> {
         let system = || Box::new(SystemAllocator);
         Self::with_allocators(graph, options, system(), system())
@@ -131,9 +131,9 @@ impl IncrementalPlanner {
     ///
     /// # Errors
     ///
-    /// - [`Error::InvalidOption`] if there are no such nodes; mode `tflite-2019` does not mind.
-    /// - [`Error::ArenaCommit`], [`Error::SizeOverflow`] if there is not enough memory.
-    /// - [`Error::ArenaState`] in our mode, if a persistent value has grown.
+    /// - [`Error::InvalidOption`](arenaplan::Error::InvalidOption) if there are no such nodes; mode `tflite-2019` does not mind.
+    /// - [`Error::ArenaCommit`](arenaplan::Error::ArenaCommit), [`Error::SizeOverflow`](arenaplan::Error::SizeOverflow) if there is not enough memory.
+    /// - [`Error::ArenaState`](arenaplan::Error::ArenaState) in our mode, if a persistent value has grown.
     pub fn execute(&mut self, nodes: Range<usize>) -> Result<()> {
         match &mut self.engine {
             Engine::Events(events) => events.execute(&self.graph, nodes),
@@ -162,7 +162,7 @@ impl IncrementalPlanner {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaState`] in mode `tflite-2019`, which has no such thing.
+    /// [`Error::ArenaState`](arenaplan::Error::ArenaState) in mode `tflite-2019`, which has no such thing.
     pub fn reset_after(&mut self, node: usize) -> Result<()> {
         let (ranges, graph) = self.ranges("forget values after a node")?;
         ranges.reset_after(graph, node);
@@ -173,7 +173,7 @@ impl IncrementalPlanner {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaState`] in mode `tflite-2019`, which has no such thing.
+    /// [`Error::ArenaState`](arenaplan::Error::ArenaState) in mode `tflite-2019`, which has no such thing.
     pub fn release_temporary(&mut self) -> Result<()> {
         self.ranges("release memory")?.0.temporary.release();
         Ok(())
@@ -184,8 +184,8 @@ impl IncrementalPlanner {
     ///
     /// # Errors
     ///
-    /// - [`Error::ArenaState`] in mode `tflite-2019`, which has no such thing.
-    /// - [`Error::ArenaCommit`] if there is not enough memory.
+    /// - [`Error::ArenaState`](arenaplan::Error::ArenaState) in mode `tflite-2019`, which has no such thing.
+    /// - [`Error::ArenaCommit`](arenaplan::Error::ArenaCommit) if there is not enough memory.
     pub fn acquire_temporary(&mut self) -> Result<()> {
         self.ranges("acquire memory")?.0.temporary.commit()?;
         Ok(())
@@ -203,7 +203,7 @@ impl IncrementalPlanner {
     ///
     /// # Errors
     ///
-    /// [`Error::UndefinedValue`] if there is no such value.
+    /// [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if there is no such value.
     pub fn set_bytes(&mut self, value: u32, bytes: u64) -> Result<()> {
         self.check(value)?;
         self.graph.values[at(value)].bytes = bytes;
@@ -214,7 +214,7 @@ impl IncrementalPlanner {
     ///
     /// # Errors
     ///
-    /// [`Error::UndefinedValue`] if there is no such value.
+    /// [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if there is no such value.
     pub fn set_kind(&mut self, value: u32, kind: AllocationType) -> Result<()> {
         self.check(value)?;
         self.graph.values[at(value)].kind = kind;
@@ -254,7 +254,7 @@ impl IncrementalPlanner {
     ///
     /// # Errors
     ///
-    /// [`Error::UndefinedValue`] if there is no such value.
+    /// [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if there is no such value.
     pub fn root(&self, value: u32) -> Result<u32> {
         self.check(value)?;
         Ok(match &self.engine {
@@ -267,7 +267,7 @@ impl IncrementalPlanner {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaState`] while the temporary arena is released, for values in it.
+    /// [`Error::ArenaState`](arenaplan::Error::ArenaState) while the temporary arena is released, for values in it.
     pub fn bytes(&self, value: u32) -> Result<Option<&[u8]>> {
         let Some(Place { persistent, span }) = self.place(value) else { return Ok(None) };
         match &self.engine {

@@ -239,7 +239,7 @@ impl Followers {
 ///
 /// # Errors
 ///
-/// [`Error::GraphCycle`] if the nodes were added in an order in which they cannot run.
+/// [`Error::GraphCycle`](arenaplan::Error::GraphCycle) if the nodes were added in an order in which they cannot run.
 pub fn order_mutations(graph: &Graph, assigns: &[Option<Assign>]) -> Result<Graph> {
     let mut after: Vec<Vec<NodeId>> =
         graph.nodes().iter().map(|node| node.control_dependencies().to_vec()).collect();
@@ -294,7 +294,7 @@ impl StoragePlan {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`] if a value that a node produces has no block.
+    /// [`Error::InvalidOption`](arenaplan::Error::InvalidOption) if a value that a node produces has no block.
     pub fn decorate(mut self, graph: &Graph, assigns: &[Option<Assign>]) -> Result<Self> {
         for (index, value) in graph.values().iter().enumerate() {
             if value.kind() != ValueKind::Activation {

@@ -20,9 +20,9 @@ impl StoragePlan {
     ///
     /// # Errors
     ///
-    /// - [`Error::InvalidAlignment`] if `alignment` is not a power of two.
-    /// - [`Error::SizeOverflow`] if the blocks together exceed the address space of a machine.
-    /// - [`Error::InvalidBuffer`] if values of different spaces are in one block.
+    /// - [`Error::InvalidAlignment`](arenaplan::Error::InvalidAlignment) if `alignment` is not a power of two.
+    /// - [`Error::SizeOverflow`](arenaplan::Error::SizeOverflow) if the blocks together exceed the address space of a machine.
+    /// - [`Error::InvalidBuffer`](arenaplan::Error::InvalidBuffer) if values of different spaces are in one block.
     /// - Errors of [`Plan::check`].
     pub fn to_plan(&self, graph: &Graph, alignment: u64) -> Result<Plan> {
         let unit = Alignment::new(alignment)?;

@@ -292,8 +292,8 @@ impl StoragePlan {
 ///
 /// # Errors
 ///
-/// - [`Error::InvalidOption`] if the options contradict each other or the graph.
-/// - [`Error::SizeOverflow`] if all blocks together exceed [`MAX_BYTES`](arenaplan::base::MAX_BYTES).
+/// - [`Error::InvalidOption`](arenaplan::Error::InvalidOption) if the options contradict each other or the graph.
+/// - [`Error::SizeOverflow`](arenaplan::Error::SizeOverflow) if all blocks together exceed [`MAX_BYTES`](arenaplan::base::MAX_BYTES).
 ///
 /// # References
 ///

@@ -124,7 +124,7 @@ impl StorageLayout {
     /// # Errors
     ///
     /// - [`Error::Storage`] if values of two spaces are in one block.
-    /// - [`Error::DuplicateName`], [`Error::UndefinedValue`], [`Error::SizeOverflow`] if
+    /// - [`Error::DuplicateName`](arenaplan::Error::DuplicateName), [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue), [`Error::SizeOverflow`](arenaplan::Error::SizeOverflow) if
     ///   the entries contradict each other.
     pub fn new(
         entries: Vec<StorageEntry>,
@@ -252,7 +252,7 @@ impl StorageLayout {
     ///
     /// # Errors
     ///
-    /// [`Error::UndefinedValue`] if there is no such input.
+    /// [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if there is no such input.
     pub fn input(&self, name: &str) -> Result<usize> {
         let position = self.position(name).filter(|position| self.inputs.contains(position));
         position.ok_or_else(|| undefined(&format!("input {}", quoted(name))))
@@ -262,7 +262,7 @@ impl StorageLayout {
     ///
     /// # Errors
     ///
-    /// - [`Error::UndefinedValue`] if there is no such input.
+    /// - [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if there is no such input.
     /// - [`Error::Storage`] if the type or shape differs.
     pub fn fitting_input(&self, name: &str, dtype: DType, shape: &[u64]) -> Result<usize> {
         let position = self.input(name)?;

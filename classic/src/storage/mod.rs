@@ -92,9 +92,9 @@ impl<'a> StoragePool<'a> {
     /// # Errors
     ///
     /// - [`Error::Storage`] if values of two spaces are in one block.
-    /// - [`Error::DuplicateName`], [`Error::UndefinedValue`], [`Error::SizeOverflow`] if
+    /// - [`Error::DuplicateName`](arenaplan::Error::DuplicateName), [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue), [`Error::SizeOverflow`](arenaplan::Error::SizeOverflow) if
     ///   the entries make no sense.
-    /// - [`Error::ArenaCommit`] if there is not enough memory.
+    /// - [`Error::ArenaCommit`](arenaplan::Error::ArenaCommit) if there is not enough memory.
     pub fn new(
         entries: Vec<StorageEntry>,
         inputs: Vec<usize>,
@@ -107,7 +107,7 @@ impl<'a> StoragePool<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaCommit`] if there is not enough memory.
+    /// [`Error::ArenaCommit`](arenaplan::Error::ArenaCommit) if there is not enough memory.
     pub fn with_layout(layout: StorageLayout) -> Result<Self> {
         Self::allocate(layout, Vec::new())
     }
@@ -193,7 +193,7 @@ impl<'a> StoragePool<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::UndefinedValue`] if there is no such value.
+    /// [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if there is no such value.
     pub fn value(&self, position: usize) -> Result<&[u8]> {
         match self.lent.get(&position) {
             Some(lent) => Ok(lent),
@@ -205,7 +205,7 @@ impl<'a> StoragePool<'a> {
     ///
     /// # Errors
     ///
-    /// - [`Error::UndefinedValue`] if there is no such value.
+    /// - [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if there is no such value.
     /// - [`Error::Storage`] if the bytes are the caller's, or shared with another pool.
     pub fn value_mut(&mut self, position: usize) -> Result<&mut [u8]> {
         match self.entries().get(position) {
@@ -221,7 +221,7 @@ impl<'a> StoragePool<'a> {
     ///
     /// # Errors
     ///
-    /// - [`Error::UndefinedValue`] if there is no such value.
+    /// - [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if there is no such value.
     /// - [`Error::Storage`] if two values to write are in one block, or one cannot be
     ///   written as in [`value_mut`](Self::value_mut).
     pub fn lend(&mut self, reads: &[usize], writes: &[usize]) -> Result<NodeMemory<'_>> {
@@ -266,7 +266,7 @@ impl<'a> StoragePool<'a> {
     ///
     /// # Errors
     ///
-    /// - [`Error::UndefinedValue`] if there is no such input.
+    /// - [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if there is no such input.
     /// - [`Error::Storage`] if the type or shape differs, or the bytes are shared with
     ///   another pool.
     pub fn set_input(&mut self, tensor: &Tensor<'_>) -> Result<()> {
@@ -282,9 +282,9 @@ impl<'a> StoragePool<'a> {
     ///
     /// # Errors
     ///
-    /// - [`Error::UndefinedValue`] if there is no such input.
+    /// - [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if there is no such input.
     /// - [`Error::Storage`] if the type or shape differs.
-    /// - [`Error::MisalignedBuffer`] if the array's address is no multiple of 64.
+    /// - [`Error::MisalignedBuffer`](arenaplan::Error::MisalignedBuffer) if the array's address is no multiple of 64.
     pub fn set_input_zero_copy(&mut self, tensor: &Tensor<'a>) -> Result<()> {
         let position = self.fitting_input(tensor)?;
         let address = to_u64(tensor.bytes.as_ptr().addr());
@@ -299,7 +299,7 @@ impl<'a> StoragePool<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::UndefinedValue`] if there is no such input.
+    /// [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if there is no such input.
     pub fn input(&self, name: &str) -> Result<&[u8]> {
         self.own_value(self.layout.input(name)?)
     }
@@ -308,7 +308,7 @@ impl<'a> StoragePool<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::UndefinedValue`] if there is no such output.
+    /// [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if there is no such output.
     pub fn output(&self, index: usize) -> Result<&[u8]> {
         let missing = || undefined(&format!("output {index}"));
         self.value(*self.outputs().get(index).ok_or_else(missing)?)
@@ -335,7 +335,7 @@ impl<'a> StoragePool<'a> {
     ///
     /// # Errors
     ///
-    /// - [`Error::UndefinedValue`] if one of the pools has no such input.
+    /// - [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if one of the pools has no such input.
     /// - [`Error::Storage`] if the type or shape of one differs, or one is not alone in its
     ///   block. Nothing is shared then.
     pub fn share_params(&mut self, other: &StoragePool<'_>, names: &[&str]) -> Result<()> {
