@@ -68,7 +68,7 @@ impl Coloring {
 /// let graph = builder.build()?;
 /// // Two paths of the same length: the one whose end runs last.
 /// assert_eq!(color_nodes(&graph, 2)?.colors(), [0, 1, 0]);
-/// # Ok::<(), arenaplan::Error>(())
+/// # Ok::<(), arenaplan_classic::Error>(())
 /// ```
 pub fn color_nodes(graph: &Graph, most: u32) -> Result<Coloring> {
     color_weighted(graph, &vec![1; graph.nodes().len()], most)

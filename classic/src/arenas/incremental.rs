@@ -41,7 +41,7 @@ pub struct Allocation {
 /// assert_eq!([first, second, third].map(|it| it.span.offset), [0, 2048, 0]);
 /// arena.commit()?;
 /// assert_eq!(arena.resolve(second.span)?.map(<[u8]>::len), Some(2047));
-/// # Ok::<(), arenaplan::Error>(())
+/// # Ok::<(), arenaplan_classic::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct IncrementalArena {

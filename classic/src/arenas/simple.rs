@@ -44,7 +44,7 @@ impl Span {
 /// assert_eq!(arena.allocate(alignment, 1023)?.offset, 0);
 /// arena.commit()?;
 /// assert_eq!(arena.resolve(second)?.map(<[u8]>::len), Some(2047));
-/// # Ok::<(), arenaplan::Error>(())
+/// # Ok::<(), arenaplan_classic::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct SimpleArena {

@@ -48,7 +48,7 @@ pub struct Place {
 /// planner.set_bytes(2, 400)?; // node 0 ran, and the size of value 2 is known now
 /// planner.execute(1..2)?;
 /// assert_eq!(planner.bytes(2)?.map(<[u8]>::len), Some(400));
-/// # Ok::<(), arenaplan::Error>(())
+/// # Ok::<(), arenaplan_classic::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct IncrementalPlanner {

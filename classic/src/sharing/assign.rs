@@ -96,7 +96,7 @@ pub fn find_assigns(graph: &Graph, is_elementwise: impl Fn(NodeId) -> bool) -> V
 /// let graph = builder.build()?;
 /// assert!(is_elementwise(&graph, NodeId::new(0)));
 /// assert!(!is_elementwise(&graph, NodeId::new(1)));
-/// # Ok::<(), arenaplan::Error>(())
+/// # Ok::<(), arenaplan_classic::Error>(())
 /// ```
 #[must_use]
 pub fn is_elementwise(graph: &Graph, node: NodeId) -> bool {

@@ -316,7 +316,7 @@ impl StoragePlan {
 /// let codes: Vec<_> = plan.storages().iter().map(|storage| storage.code()).collect();
 /// assert_eq!(codes, [-1, 0, 1, 0]); // `x` is the caller's
 /// assert_eq!(plan.allocated_bytes(), 80);
-/// # Ok::<(), arenaplan::Error>(())
+/// # Ok::<(), arenaplan_classic::Error>(())
 /// ```
 pub fn share_storage(graph: &Graph, options: &SharingOptions) -> Result<StoragePlan> {
     check_options(graph, options)?;

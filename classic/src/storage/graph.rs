@@ -60,7 +60,7 @@ impl StorageLayout {
     /// let graph = StorageLayout::from_json(text)?.to_graph("model", &[])?;
     /// assert_eq!(graph.nodes()[0].op(), "relu");
     /// assert_eq!(Planner::new().plan(&graph)?.arena_bytes(), 512);
-    /// # Ok::<(), arenaplan::Error>(())
+    /// # Ok::<(), arenaplan_classic::Error>(())
     /// ```
     pub fn to_graph(&self, name: &str, parameters: &[&str]) -> Result<Graph> {
         let mutated = self.mutated()?;

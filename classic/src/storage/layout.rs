@@ -106,7 +106,7 @@ impl StorageNode {
 /// let layout = StorageLayout::new(vec![entry("a", 10, 0), entry("b", 4, 0)], vec![0], vec![1])?;
 /// assert_eq!(layout.blocks()[&0].bytes, 40);
 /// assert_eq!(StorageLayout::from_json(&layout.to_json())?, layout);
-/// # Ok::<(), arenaplan::Error>(())
+/// # Ok::<(), arenaplan_classic::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageLayout {

@@ -76,7 +76,7 @@ struct Memory {
 /// assert_eq!(pool.allocated_bytes(), 28);
 /// pool.value_mut(2)?.fill(7);
 /// assert_eq!(pool.value(0)?, [7; 10]); // the same block
-/// # Ok::<(), arenaplan::Error>(())
+/// # Ok::<(), arenaplan_classic::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct StoragePool<'a> {

@@ -31,7 +31,7 @@ const KINDS: [(u8, &[DType]); 3] = [
 /// let w = Tensor { name: "w", dtype: DType::UINT8, shape: vec![3], bytes: &[1, 2, 3] };
 /// let blob = save_params(&[w.clone()])?;
 /// assert_eq!(load_params(&blob)?, [w]);
-/// # Ok::<(), arenaplan::Error>(())
+/// # Ok::<(), arenaplan_classic::Error>(())
 /// ```
 pub fn save_params(params: &[Tensor<'_>]) -> Result<Vec<u8>> {
     let mut blob = Vec::new();
