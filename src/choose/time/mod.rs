@@ -90,7 +90,7 @@ impl StepCost {
 /// let planner = Planner::new().target(&Target::NUMPY).costs(&costs).max_slowdown(Some(1100));
 /// let plan = planner.plan(&graph)?;
 /// let estimate = plan.search().and_then(|search| search.estimate).expect("steps have costs");
-/// assert_eq!((plan.arena_bytes(), estimate.nanoseconds), (64, 64));
+/// assert_eq!((plan.arena_bytes(), estimate.nanoseconds), (128, 64));
 /// # Ok::<(), arenaplan::Error>(())
 /// ```
 pub trait Costs: fmt::Debug {
