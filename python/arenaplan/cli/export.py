@@ -167,8 +167,9 @@ def _name(model: Path | bytes) -> str:
 
     Frameworks write one name into all graphs: every export of torch is a "main_graph".
     """
-    names_itself = isinstance(model, bytes) or model.suffix.lower() == ".json"
-    return "" if names_itself else model.stem
+    if isinstance(model, bytes) or model.suffix.lower() == ".json":
+        return ""
+    return model.stem
 
 
 def _firmware(options: argparse.Namespace) -> Firmware:
