@@ -167,9 +167,7 @@ def _name(model: Path | bytes) -> str:
 
     Frameworks write one name into all graphs: every export of torch is a "main_graph".
     """
-    if isinstance(model, bytes) or model.suffix.lower() == ".json":
-        return ""
-    return model.stem
+    return "" if isinstance(model, bytes) or model.suffix.lower() == ".json" else model.stem
 
 
 def _firmware(options: argparse.Namespace) -> Firmware:
