@@ -230,7 +230,9 @@ impl QuantizedConv {
             let parts = self.window.positions().div_ceil(way.step()).min(threads).max(1);
             way.cycles / parts
         };
-        framed.chain([unrolled]).min_by_key(time).unwrap_or(unrolled)
+        // A frame may need less than the smallest unrolled image.
+        let fits = |way: &QuantizedWay| way.scratch_len() <= room;
+        framed.chain([unrolled]).filter(fits).min_by_key(time).unwrap_or(unrolled)
     }
 
     /// Returns the frames within some elements that are worth a look.

@@ -310,7 +310,7 @@ fn lanes_are_those_that_hold_all_weights() {
 }
 
 #[test]
-fn scratch_memory_for_pairs_has_room_for_other_lanes() {
+fn every_schedule_has_room_in_the_scratch_memory_that_is_planned_for_pairs() {
     for (size, kernel, stride) in
         [(14, 1, 1), (9, 1, 2), (9, 3, 1), (17, 3, 2), (6, 4, 1), (12, 5, 1), (30, 7, 2), (9, 9, 1)]
     {
@@ -321,9 +321,10 @@ fn scratch_memory_for_pairs_has_room_for_other_lanes() {
                 .map(|lanes| QuantizedConv::new(window, 1, fan_in, fan_out, lanes).unwrap());
             for room in [0, 500, 3000, 1 << 15] {
                 let planned = pairs.way(room).scratch_len();
-                for way in
-                    [quads.way(planned), quads.schedule(planned, 1), quads.schedule(planned, 2)]
-                {
+                let ways = [&pairs, &quads].into_iter().flat_map(|sizes| {
+                    [sizes.way(planned), sizes.schedule(planned, 1), sizes.schedule(planned, 2)]
+                });
+                for way in ways {
                     assert!(way.scratch_len() <= planned, "{fan_in} {fan_out} {way:?}");
                 }
             }
