@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import arenaplan.run.numpy.kernels  # noqa: F401  (registers them)
+import pointwise
 from arenaplan.run.numpy.registry import Run, Signature, Step, Tensor, find_kernel
 
 Array: TypeAlias = np.ndarray
@@ -132,10 +133,8 @@ UNARY: Mapping[str, tuple[Sequence[str], Mapping[str, Any]]] = {
     **{
         op: (FLOATS, {})
         for op in (
-            *("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Celu", "Cos", "Cosh"),
-            *("Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "IsInf", "IsNaN"),
-            *("LeakyRelu", "Log", "Mish", "Reciprocal", "Round", "Selu", "Sigmoid", "Sin", "Sinh"),
-            *("Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu"),
+            *(op for op in pointwise.UNARY if op not in ("Clip", "Identity", "Shrink")),
+            *("IsInf", "IsNaN"),
         )
     },
     **{op: ((*FLOATS, *SIGNED), {}) for op in ("Abs", "Neg", "Relu", "Sign")},

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import arenaplan as ap
+import pointwise
 from arenaplan.formats.onnx import load_onnx
 from single_node import node_model
 
@@ -78,15 +79,10 @@ def cases() -> Iterator[Case]:
 def _elementwise() -> Iterator[Case]:
     x, mask = f32(*MATRIX), RNG.random(MATRIX) < 0.5
     whole = RNG.integers(1, 7, MATRIX).astype(np.int32)
-    unary = """
-        Abs Acos Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid
-        HardSwish IsInf IsNaN LeakyRelu Log Mish Neg Reciprocal Relu Round Selu Shrink Sigmoid Sign
-        Sin Sinh Softplus Softsign Sqrt Tan Tanh ThresholdedRelu
-    """
-    for op in unary.split():
-        yield Case(op, [x])
-    yield Case("Acosh", [x + 1])
-    yield Case("Swish", [x], opset=24)
+    for op in (*pointwise.UNARY, "IsInf", "IsNaN"):
+        if op not in ("Clip", "Identity"):
+            given = x + 1 if op in pointwise.ABOVE_ONE else x
+            yield Case(op, [given], opset=pointwise.opset(op))
     for op in ("Add", "Div", "Mul", "Pow", "PRelu", "Sub", "Max", "Mean", "Min", "Sum"):
         yield Case(op, [x, x])
     for op in ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"):

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import arenaplan as ap
 import flat
+import pointwise
 from arenaplan.formats.jaxpr.jaxpr_operators import node_effects as jax_effects
 from arenaplan.formats.named import Op
 from arenaplan.formats.onnx import load_onnx
@@ -77,15 +78,9 @@ def cases() -> Iterator[Case]:
     for op in ("Sum", "Max", "Min", "Mean"):
         yield Case(op, [x, y, z])
     yield Case("Where", [mask, x, y])
-    floats = """
-        Abs Acos Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid
-        HardSwish LeakyRelu Log Mish Neg Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh
-        Softplus Softsign Sqrt Tan Tanh ThresholdedRelu IsInf IsNaN
-    """
-    for op in floats.split():
-        yield Case(op, [x])
-    yield Case("Swish", [x], opset=24)
-    yield Case("Acosh", [x + 1])
+    for op in (*pointwise.UNARY, "IsInf", "IsNaN"):
+        given = x + 1 if op in pointwise.ABOVE_ONE else x
+        yield Case(op, [given], opset=pointwise.opset(op))
     yield Case("BitwiseNot", [small])
     yield Case("Not", [mask])
     yield Case("Clip", [x, number(0.3), number(0.6)])

@@ -180,6 +180,13 @@ def thresholded_relu(r: Reading, x: str) -> str:
     return f"({x} > {r.number('alpha', 1.0)} ? {x} : ({r.type})0)"
 
 
+@_unary("Shrink")
+def shrink(r: Reading, x: str) -> str:
+    """Return zero around zero, and move all other elements towards zero."""
+    bias, edge = r.number("bias", 0.0), r.number("lambd", 0.5)
+    return f"({x} < -{edge} ? {x} + {bias} : {x} > {edge} ? {x} - {bias} : ({r.type})0)"
+
+
 @_unary("HardSigmoid")
 def hard_sigmoid(r: Reading, x: str) -> str:
     """Return a straight line between zero and one."""
