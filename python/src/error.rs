@@ -1,13 +1,13 @@
-//! Core errors become the Python exceptions of the same name.
+//! Errors of the core become Python exceptions of the same kind.
 
 use std::path::Path;
 
 use arenaplan::Error;
 use pyo3::prelude::*;
 
-/// An error of a crate that has exceptions of the same names.
+/// An error of a crate, with the kind of exception that stands for the error.
 pub(crate) trait Named: std::fmt::Display {
-    /// Returns the name of the exception.
+    /// Returns the kind of the exception.
     fn kind(&self) -> &'static str;
 
     /// Returns the error of the core that this error is, if any.
@@ -70,15 +70,15 @@ fn raise_core(py: Python<'_>, error: &Error) -> PyErr {
     exception
 }
 
-/// Returns an exception of `arenaplan.base.errors` by name.
-pub(crate) fn raise_named(py: Python<'_>, name: &str, message: String) -> PyErr {
-    if name == "Interrupted" {
+/// Returns the exception of a kind that `arenaplan.base.errors` lists.
+pub(crate) fn raise_named(py: Python<'_>, kind: &str, message: String) -> PyErr {
+    if kind == "Interrupted" {
         return PyErr::new::<pyo3::exceptions::PyKeyboardInterrupt, _>(message);
     }
     let exception = py
         .import("arenaplan.base.errors")
-        .and_then(|errors| errors.getattr(name).or_else(|_| errors.getattr("InternalError")))
-        .and_then(|class| class.call1((message,)));
+        .and_then(|errors| errors.getattr("fault"))
+        .and_then(|fault| fault.call1((kind, message)));
     match exception {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,

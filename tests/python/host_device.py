@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arenaplan.base.errors import InvalidBuffer
+from arenaplan.base.errors import fault
 from arenaplan.run.cuda.blas import column_major
 from arenaplan.run.cuda.device import Run
 from arenaplan.run.cuda.device_work import Product
@@ -126,7 +126,7 @@ class HostDevice:
 
     def adopt(self, memory: object) -> _Given:
         if not isinstance(memory, np.ndarray):
-            raise InvalidBuffer("the arena is no array")
+            raise fault("InvalidBuffer", "the arena is no array")
         return _Given(memory)
 
     def staging(self, count: int) -> np.ndarray:

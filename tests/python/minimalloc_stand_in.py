@@ -18,7 +18,6 @@ from pathlib import Path
 
 import arenaplan as ap
 from arenaplan import _core
-from arenaplan.base import errors
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class Buffer:
             pair = [_at(self, 0), _at(other, distance)]
             try:
                 ap.Problem(pair).pack(node_limit=0)
-            except errors.PinConflict:
+            except ap.errors.PackingError:
                 return distance + 1
         return None
 
@@ -131,7 +130,7 @@ class Solver:
         """Return offsets within the capacity; None if it is proven that there are none."""
         try:
             packing = problem.ours().pack()
-        except errors.PinConflict:
+        except ap.errors.PackingError:
             # A pinned buffer reaches past the capacity, or two share bytes.
             self._effort = 1
             return None
@@ -173,7 +172,7 @@ def validate(problem: Problem, solution: Solution) -> ValidationResult:
         buffer.offset = offset
     try:
         packing = problem.ours().pack(node_limit=0)
-    except errors.PinConflict as error:
+    except ap.errors.PackingError as error:
         if "same byte" in str(error):
             return ValidationResult.BAD_OVERLAP
         if "multiple" in str(error):
@@ -196,7 +195,7 @@ def from_csv(text: str) -> Problem | None:
     """Return the problem of a CSV document that arenaplan reads; None if it refuses it."""
     try:
         _core.pack_csv(text, [], None, 0, 0, False, None)
-    except errors.InvalidCsv:
+    except ap.errors.PackingError:
         return None
     head, *rows = csv.reader(io.StringIO(text))
     names = [_NAMES.get(name, name) for name in head]

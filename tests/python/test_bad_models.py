@@ -35,6 +35,7 @@ from models import (
     tensor,
     values,
 )
+from raising import raises
 
 INT64 = TensorProto.INT64
 HUGE = 1 << 62
@@ -52,14 +53,14 @@ HUGE = 1 << 62
     ],
 )
 def test_sizes_that_overflow(dims: list[int], dtype: int) -> None:
-    refused(errors.SizeOverflow, model([node("Relu", "x", "y")], {"x": (dims, dtype)}), "'x'")
+    refused("SizeOverflow", model([node("Relu", "x", "y")], {"x": (dims, dtype)}), "'x'")
     stored = model([node("Relu", "w", "y")], weights={"w": tensor(dims, dtype, raw_data=b"")})
-    refused(errors.SizeOverflow, stored, "'w'")
+    refused("SizeOverflow", stored, "'w'")
 
 
 def test_a01_sizes_that_overflow_in_between() -> None:
     proto = model([node("MatMul", "a b", "y")], {"a": [1 << 32, 1], "b": [1, 1 << 32]})
-    refused(errors.SizeOverflow, proto, "'y'")
+    refused("SizeOverflow", proto, "'y'")
 
 
 @pytest.mark.parametrize("dims", [[0, HUGE, HUGE], [HUGE, HUGE, 0]])
@@ -71,9 +72,9 @@ def test_a04_a_zero_dimension_makes_the_others_harmless(dims: list[int]) -> None
 @pytest.mark.parametrize("dim", [-1, -4, -(1 << 63)])
 def test_a07_negative_dimensions_are_never_dynamic(dim: int) -> None:
     relu = [node("Relu", "x", "y")]
-    refused(errors.InvalidDim, model(relu, {"x": [dim, 3]}), "'x'", str(dim))
-    refused(errors.InvalidDim, model(relu, {"x": [3]}, {"y": [dim]}), "'y'", str(dim))
-    refused(errors.InvalidDim, model(relu, {"x": [dim]}), bind={"x": (3,)})
+    refused("InvalidDim", model(relu, {"x": [dim, 3]}), "'x'", str(dim))
+    refused("InvalidDim", model(relu, {"x": [3]}, {"y": [dim]}), "'y'", str(dim))
+    refused("InvalidDim", model(relu, {"x": [dim]}), bind={"x": (3,)})
 
 
 def test_a08_symbols_without_a_number() -> None:
@@ -86,10 +87,10 @@ def test_a08_symbols_without_a_number() -> None:
 
 def test_a09_a_symbol_with_two_numbers() -> None:
     proto = model([node("Add", "a b", "y")], {"a": ["n", 3], "b": ["n", 1]})
-    refused(errors.DimConflict, proto, "'n'", bind={"a": (2, 3), "b": (4, 1)})
-    refused(errors.DimConflict, proto, "'n'", bind={"n": 2, "b": (4, 1)})
-    refused(errors.DimConflict, proto, "'a'", bind={"a": (2, 4), "n": 2})
-    refused(errors.DimConflict, proto, "'a'", bind={"a": (2,), "n": 2})
+    refused("DimConflict", proto, "'n'", bind={"a": (2, 3), "b": (4, 1)})
+    refused("DimConflict", proto, "'n'", bind={"n": 2, "b": (4, 1)})
+    refused("DimConflict", proto, "'a'", bind={"a": (2, 4), "n": 2})
+    refused("DimConflict", proto, "'a'", bind={"a": (2,), "n": 2})
 
 
 @pytest.mark.parametrize("number", [True, 1.5, "12", None, float("nan")])
@@ -100,7 +101,7 @@ def test_a13_numbers_that_are_none(number: object) -> None:
 
 
 def test_a07_bound_numbers_are_not_negative() -> None:
-    refused(errors.InvalidDim, model([node("Relu", "x", "y")], {"x": ["n"]}), "'n'", bind={"n": -1})
+    refused("InvalidDim", model([node("Relu", "x", "y")], {"x": ["n"]}), "'n'", bind={"n": -1})
 
 
 def test_a10_zero_dimensions() -> None:
@@ -117,7 +118,7 @@ def test_a11_scalars() -> None:
 
 def test_a12_more_dimensions_than_an_array_has() -> None:
     assert ap.plan(load_one("Relu", "x", given={"x": [1] * 65}), target="ideal").arena_bytes
-    refused(errors.RankTooLarge, model([node("Relu", "x", "y")], {"x": [1] * 2000}), "2000")
+    refused("RankTooLarge", model([node("Relu", "x", "y")], {"x": [1] * 2000}), "2000")
 
 
 def test_a19_types_without_a_size() -> None:
@@ -160,19 +161,19 @@ def test_b01_a_circle_of_two() -> None:
         node("Neg", "a", "b", name="second"),
         node("Neg", "b", "y", name="after"),
     ]
-    refused(errors.GraphCycle, model(nodes, {"x": [2]}), "'first'", "'second'")
+    refused("GraphCycle", model(nodes, {"x": [2]}), "'first'", "'second'")
 
 
 def test_b01_a_large_circle_is_not_listed_whole() -> None:
     nodes = [node("Neg", f"v{i}", f"v{(i + 1) % 100}", name=f"n{i}") for i in range(100)]
-    with pytest.raises(errors.GraphCycle, match="and 90 more") as caught:
+    with raises("GraphCycle", match="and 90 more") as caught:
         load_onnx(model(nodes, outputs="v0"))
     assert str(caught.value).count("'n") == 10
 
 
 def test_b02_a_node_that_reads_itself() -> None:
     loop = node("Add", "x y", "y", name="loop")
-    refused(errors.GraphCycle, model([loop], {"x": [2]}), "'loop'")
+    refused("GraphCycle", model([loop], {"x": [2]}), "'loop'")
 
 
 def test_b03_nodes_in_another_order_move_back_only_as_far_as_they_must() -> None:
@@ -190,29 +191,29 @@ def test_b03_nodes_in_another_order_move_back_only_as_far_as_they_must() -> None
 def test_b04_b05_b06_names_that_are_produced_twice() -> None:
     given = {"x": [2, 2]}
     twice = [node("Neg", "x", "y", name="n1"), node("Abs", "x", "y", name="n2")]
-    refused(errors.DuplicateProducer, model(twice, given), "'y'", "'n2'")
+    refused("DuplicateProducer", model(twice, given), "'y'", "'n2'")
     unsorted_twice = [node("Exp", "y", "z"), *twice]
-    refused(errors.DuplicateProducer, model(unsorted_twice, given, "z"), "'y'")
+    refused("DuplicateProducer", model(unsorted_twice, given, "z"), "'y'")
     both = [node("Split", "x", "y y", name="n1")]
-    refused(errors.DuplicateProducer, model(both, given), "'y'", "'n1'")
-    refused(errors.DuplicateProducer, model([node("Neg", "x", "x")], given, "x"), "'x'")
+    refused("DuplicateProducer", model(both, given), "'y'", "'n1'")
+    refused("DuplicateProducer", model([node("Neg", "x", "x")], given, "x"), "'x'")
     weight = model([node("Neg", "x", "w")], given, "w", {"w": np.ones(2, "f")})
-    refused(errors.DuplicateProducer, weight, "'w'")
+    refused("DuplicateProducer", weight, "'w'")
     constant = model([node("Shape", "x", "w")], given, "w", {"w": np.ones(2, "f")})
-    refused(errors.DuplicateProducer, constant, "'w'")
+    refused("DuplicateProducer", constant, "'w'")
 
 
 def test_b07_names_that_are_declared_twice() -> None:
     proto = model([node("Add", "x w", "y")], {"x": [2]}, weights={"w": np.ones(2, "f")})
     proto.graph.initializer.append(proto.graph.initializer[0])
-    refused(errors.DuplicateName, proto, "'w'")
+    refused("DuplicateName", proto, "'w'")
     proto = model([node("Neg", "x", "y")], {"x": [2]})
     proto.graph.input.append(proto.graph.input[0])
-    refused(errors.DuplicateName, proto, "'x'")
-    refused(errors.DuplicateName, model([node("Neg", "x", "y")], {"x": [2]}, "y y"), "'y'")
+    refused("DuplicateName", proto, "'x'")
+    refused("DuplicateName", model([node("Neg", "x", "y")], {"x": [2]}, "y y"), "'y'")
     same = function("F", "a", "b", [node("Neg", "a", "b")])
     twice = model([node("Neg", "x", "y")], {"x": [2]}, functions=[same, same])
-    refused(errors.DuplicateName, twice, "local::F")
+    refused("DuplicateName", twice, "local::F")
 
 
 def test_b08_inputs_that_nothing_produces() -> None:
@@ -256,7 +257,7 @@ def test_b12_empty_names() -> None:
     unnamed = values({"": [2]})
     proto = model([node("Neg", "x", "y")], {"x": [2]})
     proto.graph.input.extend(unnamed)
-    refused(errors.InvalidName, proto)
+    refused("InvalidName", proto)
     missing = model([helper.make_node("Add", ["x", ""], ["y"], name="sum")], {"x": [2]})
     refused(errors.InvalidOperand, missing, "'sum'", "input 1")
     for outputs in ([], [""]):
@@ -291,7 +292,7 @@ def test_b20_branches_nested_too_deep() -> None:
     for depth in range(1, 33):
         branch = graph([node("If", "c", f"r{depth}", then_branch=branch)], outputs=f"r{depth}")
     proto = model(list(branch.node), {"x": [1]}, "r32", {"c": np.array(True)})
-    refused(errors.NestingTooDeep, proto, "30")
+    refused("NestingTooDeep", proto, "30")
 
 
 def test_b20_files_that_nest_too_deep() -> None:
@@ -308,7 +309,7 @@ def test_b20_files_that_nest_too_deep() -> None:
     for _ in range(40):
         attribute = field(1, b"then_branch") + field(6, data) + bytes([20 * 8 % 128 + 128, 1, 5])
         data = field(1, field(4, b"If") + field(5, attribute))
-    with pytest.raises((errors.NestingTooDeep, errors.NotAModel)):
+    with raises(("NestingTooDeep", errors.NotAModel)):
         load_onnx(bytes([8, 10]) + field(7, data))
 
 
@@ -357,7 +358,7 @@ def test_b23_functions_that_call_themselves() -> None:
         functions=[first, second],
         domains={"local": 1},
     )
-    refused(errors.FunctionCycle, proto, "local::F", "local::G")
+    refused("FunctionCycle", proto, "local::F", "local::G")
 
 
 def test_b24_functions_that_expand_without_end() -> None:
@@ -381,7 +382,7 @@ def test_b24_functions_that_expand_without_end() -> None:
         domains={"local": 1},
     )
     start = time.process_time()
-    refused(errors.BudgetExceeded, proto)
+    refused("BudgetExceeded", proto)
     assert time.process_time() - start < 20
 
 
@@ -466,13 +467,13 @@ BIND = ({}, {"x": (1, 2, 6, 6)})
 
 
 def survives(data: bytes, bind: dict[str, Any]) -> str:
-    """Import and plan damaged data; return the error's class, or nothing."""
+    """Import and plan damaged data; return the kind of the error, or nothing."""
     try:
         ap.plan(load_onnx(data, bind=bind), target="ideal")
     except errors.InternalError:
         raise
     except errors.PlannerError as error:
-        return type(error).__name__
+        return error.kind
     return ""
 
 

@@ -12,9 +12,10 @@ import pytest
 
 import arenaplan as ap
 import light_models
-from arenaplan.base.errors import InputMismatch, InvalidBuffer, InvalidOption, TargetMismatch
+from arenaplan.base.errors import InvalidOption, TargetMismatch
 from arenaplan.cli import main
 from networks import F32, noise, small_network
+from raising import raises
 
 
 def with_views() -> ap.Graph:
@@ -77,7 +78,7 @@ def test_outputs_of_the_caller_are_written_where_they_are_wanted() -> None:
         assert executor.run({})["c"] is c
         np.testing.assert_array_equal(c, -np.abs(x).reshape(-1))
         assert executor.run({"x": x}, verify=True)["d"] is d
-        with pytest.raises(InputMismatch, match="write there"):
+        with raises("InputMismatch", match="write there"):
             executor.run({"x": x.copy()})
 
 
@@ -110,9 +111,9 @@ def test_buffers_that_cannot_hold_their_value_are_refused() -> None:
         {"x": good.reshape(4, 6), "c": good},
     ]
     for buffers in bad:
-        with pytest.raises(InvalidBuffer):
+        with raises("InvalidBuffer"):
             ap.Executor(graph, plan, buffers=buffers)
-    with pytest.raises(InvalidBuffer, match="leaves no value"):
+    with raises("InvalidBuffer", match="leaves no value"):
         ap.Executor(graph, ap.plan(graph, target="ideal"), buffers={"c": good})
 
 

@@ -6,16 +6,10 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.base.errors import (
-    ArenaCommitError,
-    ArenaState,
-    GraphCycle,
-    InvalidAlignment,
-    InvalidLiveRange,
     InvalidOption,
-    PlanOutOfBounds,
     PlanOverlap,
-    SizeOverflow,
 )
+from raising import raises
 
 MAX_BYTES = 2**63 - 1
 
@@ -35,16 +29,16 @@ def test_row_25_basic_arena_operations_of_2019() -> None:
 def test_row_25_growth_keeps_content_and_clearing_keeps_memory() -> None:
     arena = ap.classic.SimpleArena()
     first = arena.allocate(1, 100)
-    with pytest.raises(ArenaState):
+    with raises("ArenaState"):
         arena.resolve(first, 100)
     arena.commit()
     arena.write(first, b"abc")
     arena.allocate(64, 10_000)
     arena.commit()
     assert arena.resolve(first, 100)[:4] == b"abc\0"
-    with pytest.raises(ArenaState):
+    with raises("ArenaState"):
         arena.deallocate(first, 99)
-    with pytest.raises(PlanOutOfBounds):
+    with raises("PlanOutOfBounds"):
         arena.resolve(1 << 40, 1)
     before = arena.buffer_bytes
     arena.clear()
@@ -66,10 +60,10 @@ def test_row_26_zero_sizes_alignment_and_overflow() -> None:
             assert (nothing.offset, nothing.nbytes, nothing.live) == (0, 0, ap.Live(0, 1))
             assert arena.resolve(nothing) is None
         for alignment in (0, 3, 128):
-            with pytest.raises(InvalidAlignment):
+            with raises("InvalidAlignment"):
                 arena.allocate(alignment, 1, *more)
         arena.allocate(1, 16, *more)
-        with pytest.raises(SizeOverflow):
+        with raises("SizeOverflow"):
             arena.allocate(1, MAX_BYTES, *more)
 
 
@@ -82,9 +76,9 @@ def test_row_25_basic_arena_operations_of_today() -> None:
     assert arena.commit()
     arena.write(found[1], b"x" * 2047)
     assert arena.resolve(found[1]) == b"x" * 2047
-    with pytest.raises(ArenaState):
+    with raises("ArenaState"):
         arena.write(found[5], b"x" * 1024)
-    with pytest.raises(InvalidLiveRange):
+    with raises("InvalidLiveRange"):
         arena.allocate(1, 1, 2, 2)
     with pytest.raises(InvalidOption, match="'shortest' nor 'litert'"):
         ap.classic.IncrementalArena(rule="first")
@@ -105,10 +99,10 @@ def test_row_25_purging_resetting_and_releasing() -> None:
     assert (arena.active, arena.high_water) == (0, 6143)
     arena.release()
     assert arena.buffer_bytes == 0
-    with pytest.raises(ArenaState):
+    with raises("ArenaState"):
         arena.resolve(made[0])
     arena.allocate(1, MAX_BYTES - 8192, 0, 1)
-    with pytest.raises(ArenaCommitError):
+    with raises("ArenaCommitError"):
         arena.commit()
     arena.clear()
     assert arena.high_water == 0
@@ -181,7 +175,7 @@ def test_row_09_a_writer_that_must_wait_for_itself_is_refused() -> None:
     assign(graph, v, q, "new v")
     graph.node("Op", [v, w], [("r", (10,), "float32")])
     assign(graph, w, p, "new w")
-    with pytest.raises(GraphCycle):
+    with raises("GraphCycle"):
         ap.classic.order_mutations(graph, elementwise=[0, 1])
     assert ap.classic.order_mutations(graph).core.order == [0, 1, 2, 3, 4]
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan.base.errors import ArenaBusy, ArenaInUse, InvalidOption, PlanOverlap
+from arenaplan.base.errors import ArenaInUse, InvalidOption, PlanOverlap
 from arenaplan.classic.sharing import report_storage_sharing
+from raising import raises
 
 
 def chain(sizes: list[int], dtype: str = "float32") -> ap.Graph:
@@ -99,7 +100,7 @@ def test_d7_fusion_groups_are_found_and_share_storage() -> None:
     assert grouped.to_plan(graph.core.grouped([[0, 1]]), alignment=4).arena_bytes == 160
     with pytest.raises(InvalidOption, match="channels"):
         ap.classic.fuse(graph, ["everything"])
-    with pytest.raises(ap.errors.InvalidGroup):
+    with raises("InvalidGroup"):
         ap.classic.share_storage(graph, groups=[[1, 2]])
 
 
@@ -185,7 +186,7 @@ def test_d3_nodes_run_in_views_of_an_incremental_planner(mode: str) -> None:
         array(1, "int64")[:] = found
         np.add(array(1, "int64"), 1, out=array(2, "int64"))
         assert array(2, "int64").tolist() == [2, 4, 7, 8, 9, 10]
-        with pytest.raises(ArenaBusy):
+        with raises("ArenaBusy"):
             planner.lease()
     assert planner.read(2) == array(2, "int64").tobytes()
 
@@ -226,7 +227,7 @@ def test_d3_views_of_arenas() -> None:
     assert simple.view(0, 0) is None
     arena = ap.classic.IncrementalArena()
     first = arena.allocate(1, 8, 0, 2)
-    with pytest.raises(ap.errors.ArenaState):
+    with raises("ArenaState"):
         arena.view(first)
     arena.commit()
     with arena.view(first) as view:
@@ -239,7 +240,7 @@ def test_d3_views_of_arenas() -> None:
     assert arena.resolve(first) == b"12345678"
     arena.release()
     for each in (simple, arena):
-        with each.lease(), pytest.raises(ArenaBusy):
+        with each.lease(), raises("ArenaBusy"):
             each.lease()
         each.lease().release()
 
@@ -285,7 +286,7 @@ def test_the_incremental_planner_places_what_becomes_known() -> None:
     assert (place.persistent, place.offset % 4, place.bytes) == (False, 0, 400)
     assert planner.read(1)[:3] == b"abc"
     planner.release_temporary()
-    with pytest.raises(ap.errors.ArenaState):
+    with raises("ArenaState"):
         planner.read(1)
     planner.acquire_temporary()
     assert len(planner.read(2)) == 400

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import arenaplan as ap
-from arenaplan.base.errors import StorageError, UndefinedValue
+from arenaplan.base.errors import UndefinedValue
+from raising import raises
 
 UPSTREAM_IDS = [3, 4, 0, 1, 5, 2]
 
@@ -73,18 +74,18 @@ def test_row_23_hand_written_runtime_json_across_two_devices() -> None:
     assert pool.inputs == ("a", "b", "c")
     assert pool.nbytes == 6 * 16
     document["attrs"]["storage_id"][1] = [3, 4, 0, 0, 5, 2]
-    with pytest.raises(StorageError, match="two devices"):
+    with raises("StorageError", match="two devices"):
         ap.classic.StoragePool.from_json(json.dumps(document))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, '{"nodes": 1, "attrs": {}}'])
 def test_row_23_text_that_is_no_planned_graph_is_refused(text: str) -> None:
-    with pytest.raises(StorageError):
+    with raises("StorageError"):
         ap.classic.StoragePool.from_json(text)
 
 
 def test_row_23_a_value_without_storage_is_refused() -> None:
-    with pytest.raises(StorageError, match="'a' has no storage"):
+    with raises("StorageError", match="'a' has no storage"):
         ap.classic.StoragePool([entry("a", (1,), -1)])
 
 
@@ -99,7 +100,7 @@ def test_row_24_inputs_are_copied_and_outputs_read() -> None:
         pool.set_input("a", np.zeros((2, 3), "float32"))
     with pytest.raises(UndefinedValue):
         pool.get_output(1)
-    with pytest.raises(StorageError, match="float32"):
+    with raises("StorageError", match="float32"):
         pool.set_input("w", np.arange(3))
 
 
@@ -112,12 +113,12 @@ def test_row_24_zero_copy_rewires_what_nodes_read_only() -> None:
     assert np.shares_memory(pool["x"], array)
     assert not np.shares_memory(pool.get_input("x"), array)
     shifted = raw[start + 4 : start + 28].view("float32").reshape(2, 3)
-    with pytest.raises(StorageError, match="aligned"):
+    with raises("StorageError", match="aligned"):
         pool.set_input_zero_copy("x", shifted)
-    with pytest.raises(StorageError, match="contiguous"):
+    with raises("StorageError", match="contiguous"):
         pool.set_input_zero_copy("x", np.zeros((3, 2), "float32").T)
     for wrong in (np.zeros(6, "float32"), np.zeros((2, 3), "float64")):
-        with pytest.raises(StorageError):
+        with raises("StorageError"):
             pool.set_input_zero_copy("x", wrong)
 
 
@@ -148,9 +149,9 @@ def test_row_24_blobs_cut_short_anywhere_are_refused() -> None:
         {"w": np.arange(3, dtype="float32"), "v": np.ones((2, 2), "int8")}
     )
     for end in range(len(blob)):
-        with pytest.raises(StorageError):
+        with raises("StorageError"):
             ap.classic.load_params(blob[:end])
-    with pytest.raises(StorageError):
+    with raises("StorageError"):
         ap.classic.load_params(b"\xff" * len(blob))
 
 
@@ -172,7 +173,7 @@ def test_row_24_two_instances_share_parameters() -> None:
     assert second["w"].tolist() == [5, 5, 5]
     assert second.nbytes == before - 12
     other = ap.classic.StoragePool([entry("w", (4,), 0)], ["w"])
-    with pytest.raises(StorageError):
+    with raises("StorageError"):
         second.share_params(other, ["w"])
 
 
@@ -271,14 +272,14 @@ def test_d2_json_has_operands_and_its_nodes_run() -> None:
 def test_d2_operands_that_no_earlier_node_makes_are_refused(operand: object) -> None:
     document = json.loads(small_pool().to_json())
     document["nodes"][2]["inputs"] = [operand]
-    with pytest.raises(StorageError):
+    with raises("StorageError"):
         ap.classic.StoragePool.from_json(json.dumps(document))
 
 
 def test_row_24_arrays_in_another_byte_order_are_refused_and_saved_in_ours() -> None:
     swapped = np.arange(3, dtype=np.dtype("float32").newbyteorder())
-    with pytest.raises(StorageError, match="byte order"):
+    with raises("StorageError", match="byte order"):
         small_pool().set_input("w", swapped)
     assert ap.classic.load_params(ap.classic.save_params({"w": swapped}))["w"].tolist() == [0, 1, 2]
-    with pytest.raises(StorageError, match="'w'"):
+    with raises("StorageError", match="'w'"):
         ap.classic.save_params({"w": np.zeros(3, bool)})

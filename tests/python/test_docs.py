@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import pickle
 import pkgutil
 import re
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import arenaplan
+import arenaplan as ap
 import snippets
 
 ROOT = Path(__file__).parents[2]
@@ -198,33 +200,39 @@ def test_every_exception_is_a_planner_error_and_is_documented() -> None:
     from arenaplan.base import errors
 
     for name, value in vars(errors).items():
-        if isinstance(value, type) and value.__module__ == errors.__name__:
+        if isinstance(value, type) and issubclass(value, BaseException):
             assert issubclass(value, errors.PlannerError), name
             assert value.__doc__, name
 
 
-def test_every_exception_has_a_cure_on_its_page() -> None:
-    from arenaplan.base import errors
-    from arenaplan.base.cures import CURES
-
-    page = (ROOT / "docs" / "errors.md").read_text()
-    rows = dict(re.findall(r"^\| `(\w+)` \|(.*)$", page, re.MULTILINE))
+def test_every_class_of_errors_is_a_kind_and_every_kind_that_is_raised_is_listed() -> None:
+    kinds = ap.errors.kinds()
     classes = {
-        name: found
-        for name, found in vars(errors).items()
-        if isinstance(found, type) and issubclass(found, errors.PlannerError)
+        name
+        for name, found in vars(ap.errors).items()
+        if isinstance(found, type) and issubclass(found, ap.PlannerError)
     }
-    assert set(CURES) == set(classes) == set(rows)  # To mend it: a cure, then `make errors`.
-    for name, found in classes.items():
-        assert CURES[name] in rows[name]
-        cause = " ".join((found.__doc__ or "").strip().partition("\n\n")[0].split())
-        assert cause.replace("``", "`") in rows[name], name
-        assert all(f"`{base.__name__}`" in rows[name] for base in found.__bases__)
+    assert classes - {"PlannerError"} <= kinds.keys()
+    assert all(kinds[name].of.__name__ == name for name in classes - {"PlannerError"})
+    package = Path(ap.__file__).parent
+    raised = {
+        name
+        for path in package.rglob("*.py")
+        for name in re.findall(r'\bfault\(\s*"(\w+)"', path.read_text())
+    }
+    assert len(raised) > 20
+    assert raised <= kinds.keys()
 
 
-def test_every_error_of_the_core_has_an_exception() -> None:
+def test_a_kind_survives_pickling_and_has_its_cure() -> None:
+    error = pickle.loads(pickle.dumps(ap.errors.fault("SizeOverflow", "too large")))
+    assert (error.kind, str(error)) == ("SizeOverflow", "too large")
+    assert "symbolic" in error.cure
+
+
+def test_every_error_of_the_core_has_a_kind() -> None:
     kinds = re.findall(r'=> "(\w+)",', (ROOT / "src" / "base" / "error.rs").read_text())
     assert len(kinds) > 20
     # These are KeyboardInterrupt and OSError.
     for kind in set(kinds) - {"Interrupted", "FileUnreadable"}:
-        assert issubclass(getattr(arenaplan.base.errors, kind), arenaplan.PlannerError)
+        assert kind in ap.errors.kinds()

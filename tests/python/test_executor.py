@@ -12,20 +12,14 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.base.errors import (
-    ArenaBusy,
     ArenaInUse,
-    ArenaState,
     CapacityExceeded,
-    InputMismatch,
-    KernelError,
-    PlanMismatch,
-    RankTooLarge,
     UnsupportedDtype,
     UnsupportedOp,
-    WorkspaceOverrun,
 )
 from arenaplan.run.numpy.registry import Step
 from networks import F32, noise, small_network
+from raising import raises
 from step_costs import workspace_choices
 
 
@@ -154,7 +148,7 @@ def test_a_wrong_input_is_refused_before_any_write(inputs: Any, message: str) ->
     executor = ap.Executor(graph, plan, arena=arena)
     executor.run({"x": np.ones((4, 5), np.float32)})
     before = bytes(memoryview(arena))
-    with pytest.raises(InputMismatch, match=message):
+    with raises("InputMismatch", match=message):
         executor.run(inputs)
     assert bytes(memoryview(arena)) == before
 
@@ -182,7 +176,7 @@ def test_an_input_inside_the_arena_is_copied_first() -> None:
 def test_a_shape_of_more_dimensions_than_an_array_has_is_refused() -> None:
     graph = chain(1, (1,) * 65)
     ap.plan(graph, target="ideal")
-    with pytest.raises(RankTooLarge, match="'x'"):
+    with raises("RankTooLarge", match="'x'"):
         ap.Executor(graph)
 
 
@@ -219,7 +213,7 @@ def test_values_that_a_graph_has_in_several_spaces_run() -> None:
 
 
 def test_the_plan_of_another_graph_is_refused() -> None:
-    with pytest.raises(PlanMismatch):
+    with raises("PlanMismatch"):
         ap.Executor(chain(3), ap.plan(chain(4), target="ideal"))
 
 
@@ -242,7 +236,7 @@ def test_a_closed_executor_does_not_run_and_lets_go_of_the_arena() -> None:
     executor.close()
     executor.close()
     arena.close()
-    with pytest.raises(ArenaState):
+    with raises("ArenaState"):
         executor.run({"x": np.ones((4, 5), np.float32)})
 
 
@@ -278,7 +272,7 @@ def test_a_failing_kernel_is_named_and_the_next_run_is_correct(custom: Any) -> N
     x = noise(4, 5)
     switch.on = True
     for verify in (False, True):
-        with pytest.raises(KernelError, match=r"'weak spot' \(Fragile\).*boom") as caught:
+        with raises("KernelError", match=r"'weak spot' \(Fragile\).*boom") as caught:
             executor.run({"x": x}, verify=verify)
         assert caught.value.__cause__ is cause
     switch.on = False
@@ -300,7 +294,7 @@ def test_a_run_leaves_numpys_settings_alone(custom: Any) -> None:
     graph, switch = failing(custom, ValueError())
     switch.on = True
     before = np.geterr(), np.getbufsize()
-    with pytest.raises(KernelError):
+    with raises("KernelError"):
         ap.Executor(graph).run({"x": noise(4, 5)})
     assert (np.geterr(), np.getbufsize()) == before
 
@@ -314,7 +308,7 @@ def test_a_kernel_may_not_take_more_workspace_than_it_declared(custom: Any) -> N
     x = graph.input("x", (4,))
     (y,) = graph.node("Greedy", [x], [("y", (4,), F32)], name="more", domain="test")
     graph.output(y)
-    with pytest.raises(WorkspaceOverrun, match="'more'"):
+    with raises("WorkspaceOverrun", match="'more'"):
         ap.Executor(graph)
 
 
@@ -344,7 +338,7 @@ def test_a_second_thread_is_told_that_the_arena_is_busy(custom: Any) -> None:
     )
     worker.start()
     assert entered.wait(10)
-    with pytest.raises(ArenaBusy):
+    with raises("ArenaBusy"):
         executor.run({"x": np.zeros(4, np.float32)})
     leave.set()
     worker.join()
@@ -364,9 +358,9 @@ def test_a_kernel_cannot_run_the_arena_it_runs_in(custom: Any) -> None:
     (y,) = graph.node("Nested", [x], [("y", (4,), F32)], domain="test")
     graph.output(y)
     inner.append(ap.Executor(graph))
-    with pytest.raises(KernelError) as caught:
+    with raises("KernelError") as caught:
         inner[0].run({"x": np.zeros(4, np.float32)})
-    assert isinstance(caught.value.__cause__, ArenaBusy)
+    assert getattr(caught.value.__cause__, "kind", None) == "ArenaBusy"
     inner.clear()
 
 
@@ -402,7 +396,7 @@ def test_two_threads_on_one_arena_never_get_a_wrong_result() -> None:
         for _ in range(500):
             try:
                 result = executor.run({"x": inputs[k]})["y"]
-            except ArenaBusy:
+            except ap.errors.ArenaError:
                 continue
             if not np.array_equal(result, wanted[k]):
                 wrong.append(k)
@@ -432,6 +426,6 @@ def test_a_kernel_that_cannot_be_prepared_is_named(custom: Any) -> None:
     x = graph.input("x", (3,))
     (y,) = graph.node("Broken", [x], [("y", (3,), F32)], name="weak spot", domain="test")
     graph.output(y)
-    with pytest.raises(KernelError, match=r"'weak spot' \(Broken\).*boom") as caught:
+    with raises("KernelError", match=r"'weak spot' \(Broken\).*boom") as caught:
         ap.Executor(graph)
     assert caught.value.__cause__ is cause

@@ -13,7 +13,6 @@ import pytest
 
 import arenaplan as ap
 import flat
-from arenaplan.base import errors
 from arenaplan.cli import main
 from arenaplan.deploy.export.c import header_of, shim_of
 from arenaplan.deploy.export.placed import identifiers, rows_of
@@ -21,6 +20,7 @@ from arenaplan.deploy.export.table import csv_of
 from arenaplan.deploy.export.tflm import plan_tflm
 from arenaplan.tflite.reader.tflite_model import parse
 from arenaplan.tflite.runtime import total
+from raising import raises
 from tflm_models import running_sum
 
 
@@ -152,7 +152,7 @@ def test_a_section_can_be_chosen_and_overridden(tmp_path: Path) -> None:
     assert '__attribute__((section(".sram")))' in text
     assert compile_and_run("gcc", text, body_for(text, "SMALL"), tmp_path)[0] == plan.arena_bytes
     for sections in ({"arena": '"); #include "/etc/passwd'}, {"arena": ""}, {"psram": ".x"}):
-        with pytest.raises(errors.InvalidName):
+        with raises("InvalidName"):
             header_of(graph, plan, sections=sections)
 
 

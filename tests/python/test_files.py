@@ -18,7 +18,6 @@ import pytest
 import arenaplan as ap
 import flat
 from arenaplan import _core
-from arenaplan.base import errors
 from arenaplan.cli import main
 from test_cli import model
 
@@ -178,7 +177,7 @@ def test_threads_that_save_one_plan_never_fail(tmp_path: Path) -> None:
         for _ in range(50):
             try:
                 plan.save(path)
-            except errors.PlanWriteError as error:
+            except ap.errors.PlanError as error:
                 failed.append(error)
 
     threads = [threading.Thread(target=save) for _ in range(6)]

@@ -18,6 +18,7 @@ ort = pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from raising import raises  # noqa: E402
 from random_flow import Generator, constant  # noqa: E402
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -336,7 +337,7 @@ def test_a_loop_without_an_end_that_grows_is_refused_by_name() -> None:
 def test_hostile_loops_are_refused() -> None:
     shapes = [("a", "b", (2,)), ("b", "a", (3,))]
     endless = loop([], shapes, trips=1 << 40)
-    with pytest.raises(errors.BudgetExceeded, match="too many nodes"):
+    with raises("BudgetExceeded", match="too many nodes"):
         ap.load(endless)
     nodes = [helper.make_node("Neg", ["s"], ["t"])]
     wide = loop(nodes, [("s", "t", (4,))], trips=None)
@@ -452,6 +453,6 @@ def test_a_wrong_sharing_inside_a_body_is_found(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(planned, "may_replace", lambda *_: True)
     with (
         ap.Executor(ap.load(data)) as executor,
-        pytest.raises(errors.VerificationError, match="'loop'"),
+        raises("VerificationError", match="'loop'"),
     ):
         executor.run(inputs, verify=True)

@@ -5,6 +5,7 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.base import errors
+from raising import raises
 
 
 def chain(*sizes: int) -> ap.Graph:
@@ -27,17 +28,17 @@ def test_a_graph_by_hand_plans_to_what_is_live_at_once() -> None:
 @pytest.mark.parametrize(
     ("shape", "error"),
     [
-        pytest.param((1 << 40, 1 << 40), errors.SizeOverflow, id="A01"),
-        pytest.param((1 << 62,), errors.SizeOverflow, id="A02"),
-        pytest.param((1 << 61,), errors.SizeOverflow, id="A03"),
-        pytest.param((-4,), errors.InvalidDim, id="A07"),
+        pytest.param((1 << 40, 1 << 40), "SizeOverflow", id="A01"),
+        pytest.param((1 << 62,), "SizeOverflow", id="A02"),
+        pytest.param((1 << 61,), "SizeOverflow", id="A03"),
+        pytest.param((-4,), "InvalidDim", id="A07"),
         pytest.param((1.5,), TypeError, id="A13-fraction"),
         pytest.param((float("nan"),), TypeError, id="A13-nan"),
         pytest.param((True,), TypeError, id="A13-bool"),
         pytest.param(("12",), TypeError, id="A13-text"),
         pytest.param((-1,), errors.SizeError, id="A14-negative"),
-        pytest.param((1 << 64,), errors.InvalidSize, id="A14-2^64"),
-        pytest.param((1 << 200,), errors.InvalidSize, id="A14-2^200"),
+        pytest.param((1 << 64,), "InvalidSize", id="A14-2^64"),
+        pytest.param((1 << 200,), "InvalidSize", id="A14-2^200"),
     ],
 )
 def test_shapes_that_no_machine_holds_are_refused(shape: tuple, error: type[Exception]) -> None:
@@ -46,7 +47,7 @@ def test_shapes_that_no_machine_holds_are_refused(shape: tuple, error: type[Exce
         graph.output(graph.input("big", shape))
         return ap.plan(graph, target="ideal")
 
-    with pytest.raises(error, match=r"'big'"):
+    with raises(error, match=r"'big'"):
         plan()
 
 
@@ -67,7 +68,7 @@ def test_a11_a_scalar_needs_one_element() -> None:
 
 @pytest.mark.parametrize("alignment", [0, 3, 48, 1 << 63, -8, 1 << 70])
 def test_a15_alignments_are_powers_of_two(alignment: int) -> None:
-    with pytest.raises(errors.InvalidAlignment):
+    with raises("InvalidAlignment"):
         ap.plan(chain(8, 8), alignment=alignment, target="ideal")
 
 
@@ -105,7 +106,7 @@ def test_b01_a_cycle_names_its_nodes() -> None:
     a, b = graph.value("a", (1,)), graph.value("b", (1,))
     graph.node("Op", [a], [b], name="first")
     graph.node("Op", [b], [a], name="second")
-    with pytest.raises(errors.GraphCycle, match=r"'first'.*'second'|'second'.*'first'"):
+    with raises("GraphCycle", match=r"'first'.*'second'|'second'.*'first'"):
         ap.plan(graph, target="ideal")
 
 
@@ -120,7 +121,7 @@ def test_a_graph_can_grow_after_it_was_planned() -> None:
     before = ap.plan(graph, target="ideal")
     (more,) = graph.node("Op", [1], [("more", (1000,), "uint8")])
     graph.output(more)
-    with pytest.raises(errors.PlanMismatch):
+    with raises("PlanMismatch"):
         before.check(graph)
     assert ap.plan(graph, target="ideal").arena_bytes > before.arena_bytes
 
@@ -168,7 +169,7 @@ def test_an_output_in_place_of_a_smaller_input_is_refused_and_not_dropped() -> N
     ap.plan(graph, target="ideal")
     graph.node("Op", [h], [("wide", (16,), "float32")], name="Widen", in_place=[(0, 0)])
     says = r"'Widen'.*'wide' of 64 bytes .* 'h', which has 16"
-    with pytest.raises(errors.InvalidEffect, match=says):
+    with raises("InvalidEffect", match=says):
         ap.plan(graph, target="ideal")
 
 
@@ -186,7 +187,7 @@ def test_pinned_values_are_planned_around() -> None:
     first, middle, last = plan.placements
     assert (first.offset, middle.offset, last.offset) == (64, 128, 0)
     graph.pin(h, 64)  # Both are live at the first node.
-    with pytest.raises(errors.PinConflict):
+    with raises("PinConflict"):
         ap.plan(graph)
     graph.pin(h, 65)
     with pytest.raises(errors.PlannerError):

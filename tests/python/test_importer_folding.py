@@ -18,6 +18,7 @@ from arenaplan.formats.onnx import load_onnx
 from arenaplan.formats.onnx.budget import MAX_COMPUTED
 from arenaplan.formats.onnx.evaluate import EVALUATORS
 from models import model, node, ops, shapes
+from raising import raises
 
 # What onnx's node tests need that no plan can have, or that only a run can tell.
 _EXCUSED = (
@@ -190,7 +191,7 @@ def test_constants_that_say_shapes_are_computed_within_a_budget() -> None:
         {"x": [1]},
         weights={"zero": np.array(0), "many": np.array(size), "one": np.array(1)},
     )
-    with pytest.raises(errors.BudgetExceeded, match="constant 'r'"):
+    with raises("BudgetExceeded", match="constant 'r'"):
         load_onnx(proto)
 
 

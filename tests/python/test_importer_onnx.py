@@ -26,6 +26,7 @@ from models import (
     shapes,
     tensor,
 )
+from raising import raises
 
 LIGHT_NODES = {
     "bvlc_alexnet": 24,
@@ -139,7 +140,7 @@ def test_models_without_their_weights_import_and_say_what_is_missing(
         (value for value in imported.values if value.kind == "constant"),
         key=lambda value: np.prod(value.shape),
     )
-    with pytest.raises(errors.ExternalDataMissing, match=f"{name}.onnx.data"):
+    with raises("ExternalDataMissing", match=f"{name}.onnx.data"):
         imported.data(largest.index)
 
 
@@ -557,7 +558,7 @@ def test_planning_opens_no_file_but_the_model(tmp_path: Path) -> None:
     imported = ap.load(path)
     assert ops(imported) == ["MatMul"]
     assert ap.plan(imported, target="ideal").arena_bytes > 0
-    with pytest.raises(errors.ExternalDataMissing, match="absent"):
+    with raises("ExternalDataMissing", match="absent"):
         imported.data(imported.find("t").index)
 
 

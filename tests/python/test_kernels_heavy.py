@@ -10,12 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import arenaplan as ap
-from arenaplan.base.errors import (
-    InvalidAttribute,
-    ShapeMismatch,
-    WorkspaceOverrun,
-)
+from arenaplan.base.errors import InvalidAttribute, ShapeMismatch
 from arenaplan.formats.onnx import load_onnx
+from raising import raises
 from single_node import check_node, node_graph
 from step_costs import workspace_choices
 
@@ -156,7 +153,7 @@ def test_conv_refuses_attributes_that_make_no_sense(
     inputs = [random(1, 3, 8, 8), random(4, 3, 3, 3)]
     results = [np.empty((1, 4, 6, 6), np.float32)]
     graph = node_graph("Conv", inputs, results, attributes, opset=17, constants=[1])
-    with pytest.raises(error, match="Conv"):
+    with raises(error, match="Conv"):
         ap.Executor(graph)
 
 
@@ -565,7 +562,7 @@ def test_a_kernel_that_takes_more_than_its_workspace_is_stopped() -> None:
 
     scratch = Scratch(np.empty(128, np.uint8), "greedy")
     scratch.array((16,))
-    with pytest.raises(WorkspaceOverrun, match="greedy"):
+    with raises("WorkspaceOverrun", match="greedy"):
         scratch.array((17,))
 
 

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arenaplan.base.errors import (
-    IndexOutOfRange,
     InvalidAttribute,
     ShapeMismatch,
     UnsupportedDtype,
     UnsupportedOp,
 )
 from light_node import RNG, Node, blank, compute, ints, values
+from raising import raises
 
 # -- moves -----------------------------------------------------------------------------
 
@@ -262,9 +262,9 @@ def test_indices_outside_their_axis_are_refused(op: str, index: int) -> None:
     x, indices = values((5,), "float32"), np.array([[index]]) if op.endswith("ND") else ints(index)
     inputs = [x, indices, values((1,), "float32")][: 3 if op.startswith("Scatter") else 2]
     shape = (5,) if op.startswith("Scatter") else (1,)
-    with pytest.raises(IndexOutOfRange, match=r"the node.*axis of length 5"):
+    with raises("IndexOutOfRange", match=r"the node.*axis of length 5"):
         compute(op, inputs, shape)
-    with pytest.raises(IndexOutOfRange):
+    with raises("IndexOutOfRange"):
         compute(op, inputs, shape, constants=[1])
 
 

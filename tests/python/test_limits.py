@@ -13,12 +13,13 @@ import pytest
 
 import arenaplan as ap
 import flat
-from arenaplan.base.errors import InvalidOption, ModelTooLarge, UnboundDim
+from arenaplan.base.errors import InvalidOption, UnboundDim
 from arenaplan.base.limits import Limits, applied
 from arenaplan.cli import main
 from arenaplan.formats import open_model
 from arenaplan.report.batch import Job
 from models import function, graph, model, node
+from raising import raises
 
 
 def chain(nodes: int) -> bytes:
@@ -29,7 +30,7 @@ def chain(nodes: int) -> bytes:
 
 def test_as_many_nodes_as_the_limit_are_read_and_one_more_is_refused() -> None:
     assert len(ap.load(chain(5), max_nodes=5).nodes) == 5
-    with pytest.raises(ModelTooLarge, match=r"more than 4 nodes.*max_nodes"):
+    with raises("ModelTooLarge", match=r"more than 4 nodes.*max_nodes"):
         ap.load(chain(5), max_nodes=4)
     # A limit is that of one model.
     assert len(ap.load(chain(5)).nodes) == 5
@@ -40,7 +41,7 @@ def test_as_many_bytes_as_the_limit_are_read_and_one_more_is_refused(tmp_path: P
     path.write_bytes(content)
     for source in (content, path, str(path)):
         ap.load(source, max_bytes=len(content))
-        with pytest.raises(ModelTooLarge, match=rf"{len(content)} bytes.*max_bytes"):
+        with raises("ModelTooLarge", match=rf"{len(content)} bytes.*max_bytes"):
             ap.load(source, max_bytes=len(content) - 1)
     with pytest.raises(FileNotFoundError):
         ap.load(tmp_path / "none.onnx", max_bytes=1)
@@ -61,7 +62,7 @@ def test_nodes_of_functions_branches_and_other_formats_count() -> None:
     document = ap.load(chain(4)).to_json().encode()
     for source, most in ((called, 4), (chosen, 5), (tflite, nodes), (document, 4)):
         ap.load(source, max_nodes=most)
-        with pytest.raises(ModelTooLarge):
+        with raises("ModelTooLarge"):
             ap.load(source, max_nodes=most - 1)
 
 
@@ -73,7 +74,7 @@ def test_every_graph_of_a_model_is_counted_by_itself() -> None:
     with pytest.raises(UnboundDim):
         graph_with(None)
     assert len(ap.load(chain(5)).nodes) == 5
-    with applied(Limits(max_nodes=2)), pytest.raises(ModelTooLarge):
+    with applied(Limits(max_nodes=2)), raises("ModelTooLarge"):
         ap.load(chain(5))
 
 

@@ -16,13 +16,8 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.base.errors import (
-    GraphCorrupt,
     InvalidOption,
-    ModelCorrupt,
     NotAModel,
-    PlanMismatch,
-    ShapeNotPlanned,
-    StorageError,
     UnboundDim,
     UnknownDim,
 )
@@ -30,6 +25,7 @@ from arenaplan.cli import main
 from dynamic_models import attention, convolutions
 from models import model as onnx_model
 from models import node
+from raising import raises
 
 
 def sample() -> ap.Graph:
@@ -99,7 +95,7 @@ def test_graph_files_obey_the_published_schema() -> None:
         del broken["nodes"][0][field]
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(broken, schema)
-        with pytest.raises(GraphCorrupt, match=field):
+        with raises("GraphCorrupt", match=field):
             ap.Graph.from_json(json.dumps(broken))
     # Element types are all those of the core.
     known = schema["properties"]["values"]["items"]["properties"]["dtype"]["enum"]
@@ -131,7 +127,7 @@ def test_a_graph_with_more_than_python_declares_keeps_it_and_cannot_be_changed()
 def test_damage_is_an_error_of_ours() -> None:
     text = sample().to_json()
     for damaged in (text[:-30], text.replace("MatMul", "MatMux"), "", "[]", "{}"):
-        with pytest.raises(GraphCorrupt):
+        with raises("GraphCorrupt"):
             ap.Graph.from_json(damaged)
     with pytest.raises(NotAModel):
         ap.load(b'{"format": "x"}')
@@ -247,9 +243,9 @@ def test_columns_are_at_the_pointers_that_the_file_says() -> None:
 def test_shapes_are_found_or_named(tmp_path: Path) -> None:
     model = ap.plan_family(layer, bind={"batch": [1, 2, 8]}, target="nodes").to_model()
     assert model.padded(batch=3) == {"batch": 8}
-    with pytest.raises(ShapeNotPlanned, match=r"batch=3 .* nearest is batch=2"):
+    with raises("ShapeNotPlanned", match=r"batch=3 .* nearest is batch=2"):
         model.required_bytes(batch=3)
-    with pytest.raises(ShapeNotPlanned):
+    with raises("ShapeNotPlanned"):
         model.padded(batch=9)
     with pytest.raises(UnknownDim, match="'bacth'"):
         model.at(bacth=1)
@@ -298,7 +294,7 @@ def test_the_command_line_writes_and_checks_models(
     damaged = tmp_path / "damaged.plan.json"
     damaged.write_text(file.read_text().replace('"sizes":[1,2]', '"sizes":[1,1]'))
     assert run("check", damaged) == 2
-    with pytest.raises(ModelCorrupt):
+    with raises("ModelCorrupt"):
         ap.Model.load(damaged)
     damaged.write_text(file.read_text()[:100])
     capsys.readouterr()
@@ -325,7 +321,7 @@ def test_workspaces_of_kernels_are_in_the_file(tmp_path: Path) -> None:
     assert any(plan.workspaces for _, plan in family.planned)
     model = ap.Model.from_json(family.to_model().to_json())
     assert model.required_bytes(batch=3) == family.required_bytes(batch=3)
-    with pytest.raises(PlanMismatch):
+    with raises("PlanMismatch"):
         model.at(batch=3).check(layer({"batch": 3}))
 
 
@@ -387,7 +383,7 @@ def test_versions_are_mutations_of_states() -> None:
     document = json.loads(text)
     late = next(row for row in document["nodes"] if row["name"] == "z")
     late["inputs"][1][2] = 1
-    with pytest.raises(StorageError, match="'z' overwrites 'y'"):
+    with raises("StorageError", match="'z' overwrites 'y'"):
         ap.formats.from_runtime_json(json.dumps(document))
 
 
@@ -405,7 +401,7 @@ def test_results_in_the_block_of_an_operand_are_in_place() -> None:
 
 
 def test_other_json_is_refused_with_its_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(StorageError, match="JSON form"):
+    with raises("StorageError", match="JSON form"):
         ap.load(b'{"nodes": [], "heads": []}')
     with pytest.raises(NotAModel, match="no JSON"):
         ap.load(b"{")

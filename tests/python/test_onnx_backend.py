@@ -23,7 +23,6 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.base.errors import (
-    KernelError,
     PlannerError,
     UnboundDim,
     UnknownShape,
@@ -91,7 +90,7 @@ def outcome_of(case: Any, path: Path) -> Outcome:
                     compare(got, wanted, case.rtol, case.atol)
     except REFUSALS as error:
         return Outcome(refusal=type(error).__name__)
-    except KernelError as error:
+    except ap.errors.ExecutionError as error:
         if isinstance(error.__cause__, REFUSALS):
             return Outcome(refusal=type(error.__cause__).__name__)
         return Outcome(failure=f"{error} ({error.__cause__!r})")

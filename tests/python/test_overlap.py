@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import arenaplan as ap
 import light_models
-from arenaplan.base import errors
 from arenaplan.cli import main
 from arenaplan.graph.ops.window_ops import Side, lead
 from arenaplan.run.numpy.signatures import group_of
@@ -23,6 +22,7 @@ from arenaplan.run.numpy.staging import staged_run
 from arenaplan.run.numpy.steps import aligned_bytes, arena_arrays
 from flow_graphs import Builder
 from group_runs import inputs_of, run_with_choice
+from raising import raises
 from step_costs import staging_choices
 
 WITHOUT = "views,in-place,elision,fusion,order,streaming"
@@ -184,7 +184,7 @@ def test_scratch_memory_that_is_too_small_is_refused() -> None:
     memory = aligned_bytes(plan.arena_bytes)
     arrays = arena_arrays(graph, plan, [memory])
     for size in (0, 64):
-        with pytest.raises(errors.WorkspaceOverrun, match="overlap"):
+        with raises("WorkspaceOverrun", match="overlap"):
             staged_run(group_of(graph, [2]), arrays, aligned_bytes(size))
 
 

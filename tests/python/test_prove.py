@@ -16,16 +16,8 @@ import pytest
 import arenaplan as ap
 import corruptions
 import flat
-from arenaplan.base.errors import (
-    NotProven,
-    PlanError,
-    ProofCorrupt,
-    ProofError,
-    ProofStale,
-    ProofVersion,
-    UndefinedValue,
-    UnsupportedModel,
-)
+from arenaplan.base.errors import PlanError, ProofError, UndefinedValue, UnsupportedModel
+from raising import raises
 from sketch_runs import evaluated, inputs_of
 from sketches import SAME, VALID, Network, Operator, Sketch, Strips, Tensor, strips
 
@@ -173,7 +165,7 @@ def test_columns_of_an_image_are_proven_like_rows() -> None:
     assert evaluated(old, inputs) == evaluated(new, inputs)
     assert proof_of(old, new).rules == {"elements": 2, "move": 3, "window": 2}
     new.operators[-1].inputs.reverse()
-    with pytest.raises(NotProven):
+    with raises("NotProven"):
         proof_of(old, new)
 
 
@@ -239,7 +231,7 @@ def test_weights_of_other_channels_are_refused() -> None:
     old, new = channels(wrong=True)
     inputs = inputs_of(old, 0)
     assert evaluated(old, inputs) != evaluated(new, inputs)
-    with pytest.raises(NotProven, match="DEPTHWISE_CONV_2D"):
+    with raises("NotProven", match="DEPTHWISE_CONV_2D"):
         proof_of(old, new)
 
 
@@ -287,7 +279,7 @@ def test_a_refusal_names_operator_tensor_and_row() -> None:
     old, new = two_strips()
     begin = new.tensors[new.operators[3].inputs[1]]
     begin.data = np.array([0, 2, 0, 0], np.int32).tobytes()
-    with pytest.raises(NotProven) as error:
+    with raises("NotProven") as error:
         proof_of(old, new)
     text = str(error.value)
     assert "output tensor 3 't3': row 4" in text
@@ -305,7 +297,7 @@ def test_a_halo_that_is_too_small_names_the_row_that_sees_padding() -> None:
     for number in (call.inputs[0], call.outputs[0]):
         new.tensors[number].shape = (1, 4, *new.tensors[number].shape[2:])
     assert cut.outputs
-    with pytest.raises(NotProven) as error:
+    with raises("NotProven") as error:
         proof_of(old, new)
     assert "operator 1 ('CONV_2D'), tensor" in str(error.value)
     assert "row 3 of its result sees the constant" in str(error.value)
@@ -323,7 +315,7 @@ def test_padding_of_a_pool_is_refused_though_it_equals_zero() -> None:
     numbers = new.add(Tensor("n", (4, 2), flat.INT32, data=amounts.tobytes()))
     new.operators[0].inputs, new.operators[0].options[0] = [padded], ("b", VALID)
     new.operators.insert(0, Operator("PAD", [0, numbers], [padded], 22))
-    with pytest.raises(NotProven, match="AVERAGE_POOL_2D"):
+    with raises("NotProven", match="AVERAGE_POOL_2D"):
         proof_of(old, new)
 
 
@@ -335,17 +327,17 @@ def test_an_unknown_operator_is_the_same_or_refused() -> None:
     old.outputs = [y]
     assert proof_of(old, old).rules == {"same": 1}
     new = Strips(old, random.Random(0), [4]).new
-    with pytest.raises(NotProven, match="SOFTMAX"):
+    with raises("NotProven", match="SOFTMAX"):
         proof_of(old, new)
 
 
 def test_a_tensor_is_written_once_and_before_it_is_read() -> None:
     old, new = two_strips()
     new.operators.append(new.operators[-1])
-    with pytest.raises(NotProven, match="written already"):
+    with raises("NotProven", match="written already"):
         proof_of(old, new)
     new.operators = new.operators[1:-1]
-    with pytest.raises(NotProven, match="before it is written"):
+    with raises("NotProven", match="before it is written"):
         proof_of(old, new)
     with pytest.raises(UndefinedValue):
         proof_of(new, old)
@@ -366,11 +358,11 @@ def test_states_keep_their_order_and_their_operators() -> None:
     assert proof_of(old, old).rules == {"same": 4}
     late = old.copy()
     late.operators[1:3] = [late.operators[2], late.operators[1]]
-    with pytest.raises(NotProven, match="has a state and comes where"):
+    with raises("NotProven", match="has a state and comes where"):
         proof_of(old, late)
     without = old.copy()
     del without.operators[2]
-    with pytest.raises(NotProven):
+    with raises("NotProven"):
         proof_of(old, without)
 
 
@@ -458,12 +450,12 @@ def test_moves_there_and_back_are_proven_and_others_are_not() -> None:
             operators[1].inputs = [operators[1].inputs[1]] * 2
             operators[1].inputs.reverse()
             old, new = moved(*operators, extra=extra, outputs=[last, 0])
-            with pytest.raises(NotProven):
+            with raises("NotProven"):
                 proof_of(old, new)
     reversed_ = Operator("STRIDED_SLICE", [0, 3, 4, 5], [2], 32)
     extra = [whole, numbers(0, 3, 0, 0), numbers(1, -5, 6, 2), numbers(1, -1, 1, 1)]
     old, new = moved(reversed_, extra=extra, outputs=[2, 0])
-    with pytest.raises(NotProven, match="ADD"):
+    with raises("NotProven", match="ADD"):
         proof_of(old, new)
     again = Operator("STRIDED_SLICE", [2, 3, 4, 5], [6], 32)
     old, new = moved(reversed_, again, extra=[*extra, whole], outputs=[6, 0])
@@ -474,7 +466,7 @@ def test_a_move_between_encodings_is_refused() -> None:
     old, new = two_strips()
     strip = new.tensors[new.operators[0].outputs[0]]
     strip.zeros = (strip.zeros[0] + 1,)
-    with pytest.raises(NotProven, match="differ in type, scale or zero point"):
+    with raises("NotProven", match="differ in type, scale or zero point"):
         proof_of(old, new)
 
 
@@ -487,9 +479,9 @@ def test_a_proof_is_checked_against_both_files() -> None:
     ap.tflite.check_proof(text, old.file(), new.file())
     other = new.copy()
     other.plan = None
-    with pytest.raises(ProofStale, match="the rewritten has SHA-256"):
+    with raises("ProofStale", match="the rewritten has SHA-256"):
         ap.tflite.check_proof(text, old.file(), other.file())
-    with pytest.raises(ProofStale, match="the original has SHA-256"):
+    with raises("ProofStale", match="the original has SHA-256"):
         ap.tflite.check_proof(text, new.file(), new.file())
 
 
@@ -512,7 +504,7 @@ def test_a_proof_that_says_other_things_is_stale() -> None:
                 continue
             at[key] = at[key] + 1 if isinstance(at[key], int) else f"{at[key]}'"
             break
-        with pytest.raises(ProofStale, match="does not fit"):
+        with raises("ProofStale", match="does not fit"):
             ap.tflite.check_proof(json.dumps(document), old.file(), new.file())
 
 
@@ -520,11 +512,11 @@ def test_a_file_that_is_no_proof_is_refused() -> None:
     old, new = strips(1)
     files = old.file(), new.file()
     for text in ("", "{", "[]", '{"format": "arenaplan"}', "[" * 100_000):
-        with pytest.raises(ProofCorrupt):
+        with raises("ProofCorrupt"):
             ap.tflite.check_proof(text, *files)
-    with pytest.raises(ProofVersion):
+    with raises("ProofVersion"):
         ap.tflite.check_proof('{"format": "arenaplan-proof", "version": 2}', *files)
-    with pytest.raises(ProofStale):
+    with raises("ProofStale"):
         ap.tflite.check_proof('{"format": "arenaplan-proof", "version": 1}', *files)
 
 
@@ -558,7 +550,7 @@ def test_sizes_that_no_file_justifies_are_refused_at_once() -> None:
     for slot in (3, 4):
         wide.operators[0].set(slot, 2**31 - 1)
     assert proof_of(wide, wide).rules == {"same": 1}
-    with pytest.raises(NotProven):
+    with raises("NotProven"):
         proof_of(old, wide)
     large = old.copy()
     large.tensors[x].shape = (1, 2**20, 2**10, 2)

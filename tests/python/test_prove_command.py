@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import arenaplan as ap
-from arenaplan.base.errors import VerificationError
 from arenaplan.cli import main
 from arenaplan.tflite.proving import differential
+from raising import raises
 from sketch_runs import evaluated
 from sketches import Sketch, strips
 from test_prove_plans import overlapping
@@ -151,7 +151,7 @@ def test_outputs_are_compared_bit_by_bit(monkeypatch: pytest.MonkeyPatch, wrong:
     monkeypatch.setattr(differential, "_makers", lambda _: iter([("fake", models.__getitem__)]))
     proof = ap.tflite.prove(*files)
     if wrong:
-        with pytest.raises(VerificationError, match=r"fake: output 0 .* for input 0"):
+        with raises("VerificationError", match=r"fake: output 0 .* for input 0"):
             differential.compared(*files, proof, ["tflm"], inputs=4)
         return
     (found,) = differential.compared(*files, proof, ["tflm"], inputs=4)

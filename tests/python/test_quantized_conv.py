@@ -13,7 +13,7 @@ from onnx import helper
 
 import arenaplan as ap
 from arenaplan._core import ByteEncoding, ByteResult, packed_quantized, quantized_conv
-from arenaplan.base.errors import InvalidDim, InvalidOperand
+from arenaplan.base.errors import InvalidOperand
 from arenaplan.graph.values import Quantized
 from arenaplan.run.numpy import compiled
 from arenaplan.run.numpy.kernels.quantized_conv import QuantizedConv
@@ -24,6 +24,7 @@ from arenaplan.run.numpy.registry import Scratch
 from arenaplan.run.numpy.signatures import group_of, signature_of
 from convolutions import convolved
 from quantized_models import Model, integers, scale
+from raising import raises
 
 
 @dataclass
@@ -321,7 +322,7 @@ def test_kernels_follow_each_other_some_channels_at_a_time(tmp_path: Path, resid
     plan = ap.plan(graph, steps=steps)
     if residual:
         assert plan.arena_bytes < 3.4 * value, "the first result has no bytes of its own"
-    with pytest.raises(ap.errors.WorkspaceOverrun):
+    with raises("WorkspaceOverrun"):
         group.runs({}, np.empty(0, np.uint8), np.zeros(64, np.uint8))
     (found,) = ap.Executor(graph, plan).run(model.inputs, verify=True).values()
     known = graph.quantized(graph.find("a_m").index)
@@ -393,7 +394,7 @@ def test_scales_of_another_axis_are_refused() -> None:
         lambda: np.ones((3, 4), np.int8), lambda: np.ones(4, np.float32), None, axis=1
     )
     assert numbers.centered(1)[1].shape == (4,)
-    with pytest.raises(InvalidDim, match="axis 1, not to axis 0"):
+    with raises("InvalidDim", match="axis 1, not to axis 0"):
         numbers.centered(0)
 
 

@@ -20,7 +20,7 @@ def quick() -> ModuleType:
 
 
 def test_tests_that_import_a_changed_module_run(quick: ModuleType) -> None:
-    found = quick.tests_of(["python/arenaplan/base/cures.py"])
+    found = quick.tests_of(["python/arenaplan/base/errors.py"])
     assert "tests/python/test_docs.py" in found
     assert "tests/python/test_quick.py" not in found
 

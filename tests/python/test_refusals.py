@@ -17,6 +17,7 @@ from arenaplan.cli import main
 from arenaplan.formats.onnx import load_onnx
 from light_models import onnx_runtime
 from models import model, node
+from raising import raises
 from single_node import check_node, node_graph
 
 INT64 = TensorProto.INT64
@@ -141,7 +142,7 @@ def test_w3_operands_that_contradict_the_declared_shape_are_refused(
     ]
     inputs = {"x": given, "s": ([len(asked)], INT64)}
     proto = model(nodes, inputs, {"y": declared, "r": given}, declared={"z": declared})
-    with pytest.raises(errors.KernelError, match=op) as caught:
+    with raises("KernelError", match=op) as caught:
         run(proto, {"x": floats(*given), "s": int64(*asked)}, **options)
     assert isinstance(caught.value.__cause__, errors.ShapeMismatch | errors.InvalidAttribute)
 
@@ -172,7 +173,7 @@ def test_w3_top_k_of_another_number_than_declared_is_refused(k: int) -> None:
         {"x": [4], "k": ([1], INT64)},
         {"y": [3], "i": ([3], INT64)},
     )
-    with pytest.raises(errors.KernelError, match="TopK"):
+    with raises("KernelError", match="TopK"):
         run(proto, {"x": floats(4), "k": int64(k)})
     values, _ = run(proto, {"x": floats(4), "k": int64(3)})
     np.testing.assert_array_equal(values, np.sort(floats(4))[:0:-1])
@@ -184,7 +185,7 @@ def test_w3_numbers_and_classes_and_pieces_of_another_count_are_refused() -> Non
     feed = {name: np.array(n, np.int64) for name, n in (("a", 1), ("b", 7), ("c", 2))}
     np.testing.assert_array_equal(run(proto, feed)[0], [1, 3, 5])
     for name, number in (("b", 8), ("c", 0), ("a", 9)):
-        with pytest.raises(errors.KernelError, match="Range"):
+        with raises("KernelError", match="Range"):
             run(proto, {**feed, name: np.array(number, np.int64)})
     proto = model(
         [node("OneHot", "x d v", "y")],
@@ -192,7 +193,7 @@ def test_w3_numbers_and_classes_and_pieces_of_another_count_are_refused() -> Non
         {"y": [2, 3]},
         {"v": np.array([0, 1], np.float32)},
     )
-    with pytest.raises(errors.KernelError, match="OneHot"):
+    with raises("KernelError", match="OneHot"):
         run(proto, {"x": int64(0, 1), "d": np.array(4, np.int64)})
     proto = model(
         [node("Split", "x s", "a b", axis=0)],
@@ -201,7 +202,7 @@ def test_w3_numbers_and_classes_and_pieces_of_another_count_are_refused() -> Non
     )
     first, _ = run(proto, {"x": floats(4), "s": int64(1, 3)})
     np.testing.assert_array_equal(first, floats(4)[:1])
-    with pytest.raises(errors.KernelError, match="Split"):
+    with raises("KernelError", match="Split"):
         run(proto, {"x": floats(4), "s": int64(2, 2)})
 
 
@@ -369,7 +370,7 @@ def test_u3_shapes_without_elements_that_numpy_cannot_have_are_refused(tmp_path:
     graph = load_onnx(proto)
     for options in PLANS:
         plan = ap.plan(graph, **options, target="ideal")
-        with pytest.raises(errors.SizeOverflow, match="'x'"):
+        with raises("SizeOverflow", match="'x'"):
             ap.Executor(graph, plan)
     path = tmp_path / "model.onnx"
     path.write_bytes(proto.SerializeToString())
@@ -380,7 +381,7 @@ def test_u4_shapes_with_more_dimensions_than_numpy_has_are_refused(tmp_path: Pat
     proto = model([node("Relu", "x", "y")], {"x": [1] * 66})
     path = tmp_path / "model.onnx"
     path.write_bytes(proto.SerializeToString())
-    with pytest.raises(errors.RankTooLarge, match="66"):
+    with raises("RankTooLarge", match="66"):
         ap.Executor(load_onnx(proto))
     assert main(["run", str(path)]) == 2
 

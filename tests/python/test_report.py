@@ -11,10 +11,10 @@ import jsonschema
 import pytest
 
 import arenaplan as ap
-from arenaplan.base import errors
 from arenaplan.cli import main
 from arenaplan.report.curves import Span, tops, union
 from map_graphs import HOSTILE, chain, planned, residual
+from raising import raises
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -150,7 +150,7 @@ def test_a_report_has_every_memory_and_the_buffers_of_the_caller() -> None:
 def test_the_plan_of_another_graph_is_refused() -> None:
     plan = planned(residual())
     for graph in (chain(5), chain(7), ap.Graph()):
-        with pytest.raises(errors.PlanMismatch):
+        with raises("PlanMismatch"):
             ap.report.report_of(plan, graph)
 
 

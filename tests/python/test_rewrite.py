@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import strip_models
-from arenaplan.base.errors import PlanMisaligned, PlanOverlap
+from arenaplan.base.errors import PlanOverlap
 from arenaplan.deploy.export.patched import order_of_tensors, patched
 from arenaplan.tflite.proving import replay_plan
 from arenaplan.tflite.reader.tflite_model import Model, parse
@@ -24,6 +24,7 @@ from arenaplan.tflite.rewrite.strip_patches import patch_of
 from arenaplan.tflite.rewrite.strip_regions import Region, Scope, extra_work, scope_of, strips_of
 from arenaplan.tflite.rewrite.tensor_groups import groups_of, live_bytes
 from arenaplan.tflite.runtime.views import layout_of
+from raising import raises
 from strip_models import SAME, VALID, Network, evaluate, pyramid, random_network
 
 
@@ -324,7 +325,7 @@ def test_replay_refuses_offsets_off_the_grid() -> None:
     written, _ = halves()
     layout = layout_of(written)
     offsets = [o + 4 if o >= 0 else o for o in place(layout).offsets]
-    with pytest.raises(PlanMisaligned):
+    with raises("PlanMisaligned"):
         replay_plan(written.data, offsets)
 
 

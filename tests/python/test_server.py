@@ -24,6 +24,7 @@ from arenaplan.run.server.served_model import Resident
 from dynamic_models import attention, convolutions
 from gates import Gate, calling, full, started
 from networks import noise, small_network
+from raising import raises
 from test_plan_family import open_onnx
 
 
@@ -137,7 +138,7 @@ def test_models_that_exclude_each_other_share_bytes() -> None:
     with ap.Server(graphs, cap=cap, workers=2) as server:
         first = started(server.run, "a", full(512))
         gate.arrived()
-        with pytest.raises(errors.PoolBusy, match=r"run of model 'b' needs 6,144 bytes"):
+        with raises("PoolBusy", match=r"run of model 'b' needs 6,144 bytes"):
             server.run("b", full(768), timeout=0)
         gate.open()
         first.join()
@@ -147,7 +148,7 @@ def test_models_that_exclude_each_other_share_bytes() -> None:
 
 def test_a_model_above_the_cap_is_refused_at_the_start() -> None:
     graphs = {"small": calling(size=8), "large": calling(size=1024)}
-    with pytest.raises(errors.LeaseTooLarge, match="model 'large' needs 8,192 bytes"):
+    with raises("LeaseTooLarge", match="model 'large' needs 8,192 bytes"):
         ap.Server(graphs, cap=8191)
     ap.Server(graphs, cap=8192).close()
 
@@ -173,7 +174,7 @@ def test_every_shape_of_a_family_is_served(leases: list[int]) -> None:
         assert numbers.prepared == 3
         assert numbers.evicted > 3
         assert len(server._models["attention"]._entries) <= 4, "graphs go with their executors"
-        with pytest.raises(errors.InputMismatch, match="no shape that was planned"):
+        with raises("InputMismatch", match="no shape that was planned"):
             server.run("attention", {k: v[:, :1] for k, v in cases[0][1].items()})
     assert min(leases) < max(leases), "a smaller shape leases fewer bytes"
 
@@ -230,7 +231,7 @@ def test_plans_from_files_are_used_and_nothing_is_searched(
         given, expected = cases[0]
         assert same(server.run("one", given), expected)
         assert same(server.run("bound", given), expected)
-        with pytest.raises(errors.InputMismatch, match="no shape that was planned"):
+        with raises("InputMismatch", match="no shape that was planned"):
             server.run("all", {k: v[:, :1] for k, v in given.items()})
 
 
@@ -320,7 +321,7 @@ def test_inputs_are_checked_before_a_run_waits() -> None:
         busy = started(server.run, "gate", full(1024))
         gate.arrived()
         for bad in ({}, full(3), {"x": np.zeros(1024, int)}, {**full(1024), "z": np.zeros(1)}):
-            with pytest.raises(errors.InputMismatch):
+            with raises("InputMismatch"):
                 server.run("gate", bad)
         with pytest.raises(errors.InvalidOption, match="no model 'other', only 'gate'"):
             server.run("other", {})
@@ -335,7 +336,7 @@ def test_timed_out_requests_leave_nothing_behind() -> None:
         busy = started(server.run, "gate", full(1024))
         gate.arrived()
         for k in range(50):
-            with pytest.raises(errors.PoolBusy, match="nobody gave enough back in time"):
+            with raises("PoolBusy", match="nobody gave enough back in time"):
                 server.run("gate", full(1024), timeout=0.001 if k % 2 else 0)
         numbers = server.statistics()
         assert (numbers.waiting, numbers.running, numbers.refused) == (0, 1, 50)
@@ -358,7 +359,7 @@ def test_runs_that_fail_give_their_lease_back() -> None:
     with ap.Server({"a": calling(fails)}, cap="1MiB", workers=2) as server:
         for _ in range(60):
             if (len(calls) + 1) % 3:
-                with pytest.raises(errors.KernelError, match="on purpose") as caught:
+                with raises("KernelError", match="on purpose") as caught:
                     server.run("a", full(1024))
                 assert isinstance(caught.value.__cause__, ZeroDivisionError)
             else:
@@ -459,7 +460,7 @@ def test_closing_waits_for_runs_and_refuses_the_others() -> None:
     def run() -> None:
         try:
             results.append(server.run("gate", full(1024))["y"][0])
-        except errors.ArenaState as error:
+        except errors.ArenaError as error:
             results.append(error)
 
     running = started(run)
@@ -471,7 +472,7 @@ def test_closing_waits_for_runs_and_refuses_the_others() -> None:
         thread.join(60)
     assert [str(each) for each in results] == ["the server is closed"] * 3
     assert closing.is_alive(), "one run has not ended"
-    with pytest.raises(errors.ArenaState, match="closed"):
+    with raises("ArenaState", match="closed"):
         server.run("gate", full(1024))
     gate.open()
     closing.join(60)
@@ -498,7 +499,7 @@ def test_a_fork_has_a_server_of_its_own_without_the_leases_of_its_parent() -> No
                 try:
                     session.run(full(8))
                     good = False
-                except errors.ArenaState:
+                except errors.ArenaError:
                     pass
                 server.close()
                 os._exit(0 if good else 1)
@@ -539,10 +540,10 @@ def test_random_requests_leave_the_server_as_it_was(leases: list[int]) -> None:
                     good = server.run("c", full(4096, seed), timeout=timeout)["y"][9] == 2 * seed
                 if not good or failing.on:
                     odd.append(kind)
-            except errors.KernelError:
+            except errors.ExecutionError:
                 if not failing.on:
                     odd.append("failed")
-            except errors.PoolBusy:
+            except errors.ArenaError:
                 if timeout is None:
                     odd.append("refused")
             except BaseException as error:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from arenaplan.base.errors import ArenaCommitError
 from arenaplan.run.server.book import Book, Request
 from arenaplan.run.server.pages import ALIGNMENT, Pages, Range
+from raising import raises
 
 LANE, UNIT = 1024, 64
 
@@ -245,7 +245,7 @@ def test_free_pages_go_back_to_the_system_from_the_top() -> None:
 
 
 def test_memory_that_the_system_does_not_have_is_an_error() -> None:
-    with pytest.raises(ArenaCommitError, match="cannot be mapped"):
+    with raises("ArenaCommitError", match="cannot be mapped"):
         Pages(1 << 62)
 
 

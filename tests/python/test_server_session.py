@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pytest
 
 import arenaplan as ap
-from arenaplan.base import errors
 from gates import Gate, calling, full, started, summing
+from raising import raises
 
 SIZE = 1024
 BYTES = 4 * SIZE
@@ -66,7 +65,7 @@ def test_a_run_that_fails_leaves_the_states_as_they_were() -> None:
         session = server.session("sum")
         session.run(full(8, 3))
         fails.set()
-        with pytest.raises(errors.KernelError):
+        with raises("KernelError"):
             session.run(full(8, 100))
         fails.clear()
         assert session.states["total"][0] == 3
@@ -78,7 +77,7 @@ def test_sessions_count_against_the_cap() -> None:
     with ap.Server({"sum": summing(SIZE)}, cap=cap, workers=4) as server:
         first, second = server.session("sum"), server.session("sum")
         assert server.statistics().leased_bytes == 2 * BYTES
-        with pytest.raises(errors.PoolBusy, match="a session of model 'sum' needs 4,096 bytes"):
+        with raises("PoolBusy", match="a session of model 'sum' needs 4,096 bytes"):
             server.session("sum", timeout=0.01)
         assert second.run(full(SIZE))["y"][0] == 2, "one run fits beside all sessions"
         made: list[ap.run.Session] = []
@@ -94,7 +93,7 @@ def test_sessions_count_against_the_cap() -> None:
 def test_states_that_never_fit_are_refused() -> None:
     with (
         ap.Server({"sum": summing(SIZE)}, cap=run_bytes() + BYTES - 1) as server,
-        pytest.raises(errors.LeaseTooLarge, match="states of model 'sum' need 4,096 bytes"),
+        raises("LeaseTooLarge", match="states of model 'sum' need 4,096 bytes"),
     ):
         server.session("sum")
 
@@ -109,7 +108,7 @@ def test_a_session_that_is_closed_gives_its_memory_back_once() -> None:
         session.close()
         assert server.statistics().sessions == 1
         for use in (lambda: session.run(full(8)), lambda: session.states):
-            with pytest.raises(errors.ArenaState, match="session is closed"):
+            with raises("ArenaState", match="session is closed"):
                 use()
         assert other.run(full(8))["y"][0] == 2
         assert "closed" in repr(session)
@@ -129,16 +128,16 @@ def test_one_run_of_a_session_at_a_time() -> None:
         session = server.session("sum")
         running = started(session.run, full(8))
         gate.arrived()
-        with pytest.raises(errors.ArenaBusy):
+        with raises("ArenaBusy"):
             session.run(full(8))
-        with pytest.raises(errors.ArenaBusy):
+        with raises("ArenaBusy"):
             _ = session.states
         session.close()
         assert server.statistics().sessions == 1, "a run uses it still"
         gate.open()
         running.join()
         assert server.statistics().sessions == 0
-        with pytest.raises(errors.ArenaState):
+        with raises("ArenaState"):
             session.run(full(8))
 
 
@@ -147,9 +146,9 @@ def test_sessions_end_with_their_server() -> None:
     session = server.session("sum")
     server.close()
     assert server._pages._map.closed
-    with pytest.raises(errors.ArenaState):
+    with raises("ArenaState"):
         session.run(full(8))
-    with pytest.raises(errors.ArenaState):
+    with raises("ArenaState"):
         server.session("sum")
 
 
@@ -177,7 +176,7 @@ def test_states_pass_from_one_shape_to_another() -> None:
                 assert (result["y"][0], result["w"].shape) == (2 * step, (batch,))
         with server.session("grow") as session:
             session.run(full(16))
-            with pytest.raises(errors.InputMismatch, match=r"state 'total' has the shape \(8,\)"):
+            with raises("InputMismatch", match=r"state 'total' has the shape \(8,\)"):
                 session.run(full(8))
             assert session.run(full(16))["y"][0] == 4
 

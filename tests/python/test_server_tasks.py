@@ -16,6 +16,7 @@ from arenaplan.base import errors
 from dynamic_models import convolutions
 from gates import Gate, calling, full, started, summing
 from networks import noise
+from raising import raises
 from test_plan_family import open_onnx
 
 
@@ -105,7 +106,7 @@ def test_a_run_that_is_cancelled_ends_and_gives_its_lease_back_then() -> None:
                 with pytest.raises(asyncio.CancelledError):
                     await task
                 assert server.statistics().running == 1, "the kernel has its memory still"
-                with pytest.raises(errors.PoolBusy):
+                with raises("PoolBusy"):
                     await server.run_async("gate", full(1024), timeout=0)
                 gate.open()
                 await until(lambda: server.statistics().running == 0)
@@ -120,7 +121,7 @@ def test_tasks_time_out() -> None:
         async with ap.Server({"gate": calling(gate)}, cap="1MiB", workers=1) as server:
             running = asyncio.create_task(server.run_async("gate", full(1024)))
             await asyncio.to_thread(gate.arrived)
-            with pytest.raises(errors.PoolBusy):
+            with raises("PoolBusy"):
                 await server.run_async("gate", full(1024), timeout=0.01)
             numbers = server.statistics()
             assert (numbers.waiting, numbers.running, numbers.refused) == (0, 1, 1)
@@ -162,9 +163,9 @@ def test_errors_of_a_run_reach_the_task() -> None:
 
     async def main() -> None:
         async with ap.Server({"a": calling(fails)}, cap="1MiB") as server:
-            with pytest.raises(errors.KernelError):
+            with raises("KernelError"):
                 await server.run_async("a", full(1024))
-            with pytest.raises(errors.InputMismatch):
+            with raises("InputMismatch"):
                 await server.run_async("a", full(1))
             with pytest.raises(errors.InvalidOption):
                 await server.run_async("b", full(1))
@@ -201,7 +202,7 @@ def test_closing_refuses_tasks_that_wait() -> None:
         await until(lambda: server.statistics().waiting == 3)
         closing = asyncio.create_task(asyncio.to_thread(server.close))
         ends = await asyncio.gather(*waiting, return_exceptions=True)
-        assert all(isinstance(end, errors.ArenaState) for end in ends)
+        assert all(getattr(end, "kind", None) == "ArenaState" for end in ends)
         assert not closing.done()
         gate.open()
         await closing
@@ -256,7 +257,7 @@ def test_sessions_that_wait_do_so_as_tasks_and_can_be_cancelled() -> None:
             first = await server.session_async("sum")
             tasks = [asyncio.create_task(server.session_async("sum")) for _ in range(3)]
             await until(lambda: server.statistics().waiting == 3)
-            with pytest.raises(errors.PoolBusy):
+            with raises("PoolBusy"):
                 await server.session_async("sum", timeout=0)
             tasks[0].cancel()
             await until(lambda: server.statistics().waiting == 2)
@@ -297,8 +298,8 @@ def test_random_cancellation_leaves_the_server_as_it_was() -> None:
                 if draw.random() < 0.3:
                     await asyncio.sleep(draw.choice([0, 0.001]))
             ends = await asyncio.gather(*tasks, return_exceptions=True)
-            allowed = (asyncio.CancelledError, errors.PoolBusy, errors.ArenaBusy, type(None))
-            assert [end for end in ends if not isinstance(end, allowed)] == []
+            allowed = {"CancelledError", "PoolBusy", "ArenaBusy", "NoneType"}
+            assert {getattr(end, "kind", type(end).__name__) for end in ends} <= allowed
             await until(lambda: server.statistics().running == 0)
             assert not np.any(session.states["total"])
             session.close()

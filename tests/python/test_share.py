@@ -12,6 +12,7 @@ import arenaplan as ap
 import flat
 from arenaplan.base import errors
 from arenaplan.cli import main
+from raising import raises
 
 
 def chain(name: str, *sizes: int, state: int = 0) -> ap.Graph:
@@ -92,7 +93,7 @@ def test_models_run_in_turn_in_one_arena() -> None:
                 np.testing.assert_allclose(
                     executor.run({"x": given}, verify=True)["z"], np.exp(-given), rtol=1e-6
                 )
-        with arena.lease(), pytest.raises(errors.ArenaBusy):
+        with arena.lease(), raises("ArenaBusy"):
             executors[0].run({"x": inputs[0]})
         for executor in executors:
             executor.close()
@@ -113,11 +114,11 @@ def test_what_cannot_be_shared_is_refused() -> None:
     graph.output(x)
     with pytest.raises(errors.InvalidOption, match="one arena"):
         ap.plan_together([graph], "concurrent", target="ideal")
-    with pytest.raises(errors.InvalidName, match="sometimes"):
+    with raises("InvalidName", match="sometimes"):
         ap.plan_together([chain("a", 1)], "sometimes", target="ideal")  # type: ignore[arg-type]
     shared = ap.plan_together([chain("a", 1), chain("b", 2)], "concurrent", target="ideal")
     for graphs in ([chain("a", 1)], [chain("b", 2), chain("a", 1)], []):
-        with pytest.raises(errors.PlanMismatch):
+        with raises("PlanMismatch"):
             shared.check(graphs)
 
 

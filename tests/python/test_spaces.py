@@ -19,6 +19,7 @@ from arenaplan.cli import main
 from arenaplan.planner.spaces import Space, parse_size, parse_spaces
 from mobilenet import mobilenet_v2_int8
 from networks import noise, small_network
+from raising import raises
 
 
 def chain(*sizes: int) -> ap.Graph:
@@ -206,7 +207,7 @@ def test_each_memory_has_an_alignment_of_its_own() -> None:
     assert [space.alignment for space in plan.spaces] == [16, 64]
     assert all(plan[name].offset % (16, 64)[plan[name].space] == 0 for name in plan)
     plan.check(graph)
-    with pytest.raises(errors.InvalidAlignment):
+    with raises("InvalidAlignment"):
         ap.plan(graph, spaces=[Space("a", alignment=24)], target="ideal")
 
 
@@ -227,13 +228,13 @@ def test_sizes_are_read(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "K", "-1", "1.5K", "64kib", "0x10", "1e3", "9" * 30, "٣"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(errors.InvalidSize):
+    with raises("InvalidSize"):
         parse_size(text)
 
 
 @pytest.mark.parametrize("text", ["", "sram", "=64K", "a=1K@", "a=1K@-2", "a=1K@x", "a=1K,,b=2K"])
 def test_what_is_no_budget_is_refused(text: str) -> None:
-    with pytest.raises((errors.InvalidOption, errors.InvalidSize)):
+    with raises((errors.InvalidOption, "InvalidSize")):
         parse_spaces(text)
 
 
@@ -353,7 +354,7 @@ def test_memories_are_committed_alone_or_side_by_side() -> None:
         assert arena.nbytes == second
     with plan.commit() as arena:
         assert arena.nbytes == first + second
-    with pytest.raises(errors.ArenaState, match="no space 'c', only 'a', 'b'"):
+    with raises("ArenaState", match="no space 'c', only 'a', 'b'"):
         plan.commit("c")
 
 

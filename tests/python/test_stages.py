@@ -20,6 +20,7 @@ ort = pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto, helper  # noqa: E402
 
+from raising import raises  # noqa: E402
 from random_flow import Generator, constant  # noqa: E402
 from test_flow import BOOL, INT64, info, loop, model, numbers, reference, uneven  # noqa: E402
 
@@ -123,17 +124,17 @@ def test_bounds_give_the_bytes_beforehand() -> None:
 @pytest.mark.parametrize("bind", [{"nz": 3}, {"n": 3}, {"nz": (2, 3)}])
 def test_a_size_above_its_bound_is_refused_by_name(bind: dict[str, Any]) -> None:
     executor = ap.StagedExecutor(found(), bind)
-    with pytest.raises(errors.ShapeNotPlanned, match=r"'find'|'y'"):
+    with raises("ShapeNotPlanned", match=r"'find'|'y'"):
         executor.run({"x": np.ones((4, 5), np.float32)})
 
 
 def test_inputs_are_checked_and_a_closed_executor_says_so() -> None:
     with (
         ap.StagedExecutor(found()) as executor,
-        pytest.raises(errors.InputMismatch, match="'x' is missing"),
+        raises("InputMismatch", match="'x' is missing"),
     ):
         executor.run({})
-    with pytest.raises(errors.ArenaState, match="closed"):
+    with raises("ArenaState", match="closed"):
         executor.run({})
 
 

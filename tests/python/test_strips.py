@@ -12,7 +12,7 @@ import pytest
 
 import arenaplan as ap
 from arenaplan._core import nodes_in_strips
-from arenaplan.base.errors import InvalidGroup, PlanMismatch, PlannerError, UnsupportedOp
+from arenaplan.base.errors import PlannerError, UnsupportedOp
 from arenaplan.graph.ops import ROWS
 from arenaplan.graph.ops.boxes import Uncuttable, whole
 from arenaplan.run.numpy import BACKEND
@@ -20,6 +20,7 @@ from arenaplan.run.numpy.groups import NotAGroup
 from arenaplan.run.numpy.stages import Former
 from cnn_models import Network, random_cnn
 from networks import noise
+from raising import raises
 
 ort = pytest.importorskip("onnxruntime")
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "models"
@@ -296,7 +297,7 @@ def test_windows_of_python_and_of_the_core_agree() -> None:
             if fits:
                 ap.plan(graph, target="ideal", steps=[[0, 1]], strips=[strips]).check(graph)
             elif line:
-                with pytest.raises(PlanMismatch, match="no place for row"):
+                with raises("PlanMismatch", match="no place for row"):
                     ap.plan(graph, target="ideal", steps=[[0, 1]], strips=[strips])
 
 
@@ -377,7 +378,7 @@ def test_nodes_that_need_everything_are_in_no_region(tmp_path: Path) -> None:
     graph = loaded(network.model(network.conv(y, 3)), tmp_path)
     assert all(0 not in nodes or 1 not in nodes for nodes in runs_of(graph))
     strips = ap.Strips(2, 4, [], [])
-    with pytest.raises(InvalidGroup):
+    with raises("InvalidGroup"):
         ap.plan(graph, steps=[[0, 1, 2], [3]], strips=[strips])
 
 

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 import arenaplan as ap
 from arenaplan.base.errors import (
-    DuplicateName,
-    GraphCorrupt,
     InvalidAttribute,
     InvalidOperand,
     ShapeMismatch,
@@ -23,6 +21,7 @@ from arenaplan.base.errors import (
 )
 from arenaplan.train import operators
 from arenaplan.train.symbols import find_schema
+from raising import raises
 
 # -- the table of operators -----------------------------------------------------------------------
 
@@ -446,7 +445,7 @@ def test_files_hold_all_of_a_symbol() -> None:
 def test_damaged_files_are_refused(change: Any, message: str) -> None:
     document = json.loads(ap.train.op.Neg(ap.train.variable("x"), name="y").to_json())
     change(document)
-    with pytest.raises(GraphCorrupt, match=message):
+    with raises("GraphCorrupt", match=message):
         ap.train.Symbol.from_json(json.dumps(document))
 
 
@@ -458,7 +457,7 @@ def test_a_file_with_an_unknown_operator_names_it() -> None:
 
 def test_two_variables_of_one_name_make_no_graph() -> None:
     y = ap.train.op.Add(ap.train.variable("x", (2,)), ap.train.variable("x", (2,)))
-    with pytest.raises(DuplicateName, match="'x'"):
+    with raises("DuplicateName", match="'x'"):
         y.graph()
 
 

@@ -8,13 +8,13 @@ import pytest
 
 import arenaplan as ap
 import flat
-from arenaplan.base import errors
 from arenaplan.cli import main
 from arenaplan.deploy.export.rewritten_file import isolated, operands_of
 from arenaplan.tflite.reader.offline import METADATA_NAME
 from arenaplan.tflite.reader.tflite_model import parse
 from arenaplan.tflite.runtime import Build, total
 from arenaplan.tflite.runtime.profile import OperatorProfile, Profile
+from raising import raises
 from tflm_models import branches, random_bytes_model, running_sum
 from tflm_operators import cases, model_of
 
@@ -56,13 +56,13 @@ def test_a_profile_is_read_as_it_was_written() -> None:
 )
 def test_a_wrong_profile_is_refused(change: dict[str, object], words: str) -> None:
     document = json.loads(profile_of(random_bytes_model(0, scratch=False)).to_json())
-    with pytest.raises(errors.PlanCorrupt, match=words):
+    with raises("PlanCorrupt", match=words):
         Profile.from_json(json.dumps({**document, **change}))
 
 
 def test_text_that_is_no_json_is_no_profile() -> None:
     for text in ("", "[]", "{", b"\xff"):
-        with pytest.raises(errors.PlanCorrupt):
+        with raises("PlanCorrupt"):
             Profile.from_json(text)
 
 

@@ -12,13 +12,14 @@ import pytest
 from onnx import TensorProto
 
 import arenaplan as ap
-from arenaplan.base.errors import InputMismatch, InvalidOption, ModelCorrupt, RecomputeExceeded
+from arenaplan.base.errors import InvalidOption
 from arenaplan.run.numpy.executor import quiet_arithmetic
 from arenaplan.run.numpy.groups import Unit
 from arenaplan.run.numpy.numpy_backend import missing_workspaces
 from arenaplan.run.numpy.signatures import byte_size, dtype_of
 from arenaplan.run.numpy.steps import aligned_bytes, array_at, own_workspaces, prepare, run_all
 from arenaplan.train import operators
+from raising import raises
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "training" / "digits.py"
 STEPS = 100
@@ -228,9 +229,7 @@ def test_a_network_trains_in_half_precision_with_parameters_in_single() -> None:
 
 
 def test_an_arena_that_no_schedule_fits_is_refused_with_the_smallest() -> None:
-    with pytest.raises(
-        RecomputeExceeded, match=r"in 1,000 bytes; the best one needs [\d,]+, and none"
-    ):
+    with raises("RecomputeExceeded", match=r"in 1,000 bytes; the best one needs [\d,]+, and none"):
         ap.train.Trainer(trained(mlp, "adam"), recompute=1000)
 
 
@@ -279,13 +278,13 @@ def test_a_file_that_is_no_checkpoint_changes_nothing(tmp_path: Path) -> None:
     with ap.train.Trainer(trained(mlp, "adam")) as trainer:
         before = trainer.states()
         path.write_bytes(b"nothing")
-        with pytest.raises(ModelCorrupt, match="is no checkpoint"):
+        with raises("ModelCorrupt", match="is no checkpoint"):
             trainer.load(path)
         safetensors.save_file({"w1": before["w1"]}, path)
-        with pytest.raises(ModelCorrupt, match="is no checkpoint"):
+        with raises("ModelCorrupt", match="is no checkpoint"):
             trainer.load(path)
         trainer.save(path)
-        with ap.train.Trainer(trained(cnn, "adam")) as other, pytest.raises(InputMismatch):
+        with ap.train.Trainer(trained(cnn, "adam")) as other, raises("InputMismatch"):
             other.load(path)
         after = trainer.states()
     assert all(np.array_equal(before[name], after[name]) for name in before)

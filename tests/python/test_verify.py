@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from onnx import TensorProto, helper
 
 import arenaplan as ap
-from arenaplan.base.errors import VerificationError
 from arenaplan.formats.onnx import load_onnx
 from arenaplan.run.numpy.registry import Step
 from networks import F32, noise, small_network
+from raising import raises
 
 
 def custom_graph(shape: tuple[int, ...] = (32,)) -> ap.Graph:
@@ -53,7 +52,7 @@ def test_verification_finds_a_kernel_that_writes_into_another_value(custom: Any)
 
         return run
 
-    with pytest.raises(VerificationError, match=r"'rogue'.*wrote byte \d+.*of value 'a'"):
+    with raises("VerificationError", match=r"'rogue'.*wrote byte \d+.*of value 'a'"):
         run_verified(custom_graph())
 
 
@@ -69,7 +68,7 @@ def test_verification_finds_a_kernel_that_writes_where_nothing_is(custom: Any) -
 
         return run
 
-    with pytest.raises(VerificationError, match=r"'rogue'.*that nothing owns"):
+    with raises("VerificationError", match=r"'rogue'.*that nothing owns"):
         run_verified(custom_graph((33,)))
 
 
@@ -83,7 +82,7 @@ def test_verification_finds_a_kernel_that_leaves_bytes_unwritten(custom: Any) ->
 
         return run
 
-    with pytest.raises(VerificationError, match=r"'b' differs after node 'rogue'.*byte 124"):
+    with raises("VerificationError", match=r"'b' differs after node 'rogue'.*byte 124"):
         run_verified(custom_graph())
 
 
@@ -102,7 +101,7 @@ def test_verification_finds_a_kernel_that_remembers(custom: Any) -> None:
     graph = custom_graph()
     executor = ap.Executor(graph)
     executor.run({"x": noise(32)})
-    with pytest.raises(VerificationError, match="'b' differs"):
+    with raises("VerificationError", match="'b' differs"):
         executor.run({"x": noise(32)}, verify=True)
 
 
@@ -132,7 +131,7 @@ def test_verification_finds_a_value_whose_memory_is_given_away_too_early() -> No
     plan = ap.plan(graph, target="ideal")
     executor = ap.Executor(graph, TamperedPlan(plan, {b: plan.placements[a]}))  # type: ignore[arg-type]
     executor.run({"x": -np.ones(32, np.float32)})
-    with pytest.raises(VerificationError, match=r"'c' differs after node .*Add"):
+    with raises("VerificationError", match=r"'c' differs after node .*Add"):
         executor.run({"x": -np.full(32, 4, np.float32)}, verify=True)
 
 
@@ -145,7 +144,7 @@ def test_verification_finds_an_output_that_is_overwritten_after_its_step() -> No
     graph.output(b)
     plan = ap.plan(graph, target="ideal")
     executor = ap.Executor(graph, TamperedPlan(plan, {b: plan.placements[a]}))  # type: ignore[arg-type]
-    with pytest.raises(VerificationError, match="'a' differs at the end of the run"):
+    with raises("VerificationError", match="'a' differs at the end of the run"):
         executor.run({"x": noise(32)}, verify=True)
 
 

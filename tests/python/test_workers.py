@@ -16,11 +16,12 @@ import onnx
 import pytest
 
 import arenaplan as ap
-from arenaplan.base.errors import HazardMismatch, InvalidOption, KernelError
+from arenaplan.base.errors import InvalidOption
 from arenaplan.cli import main
 from arenaplan.deploy.export import EXPORTERS
 from arenaplan.run.numpy.signatures import byte_size
 from dynamic_models import attention, convolutions
+from raising import raises
 from random_models import random_inputs, random_model
 from test_cli import model
 
@@ -90,7 +91,7 @@ def test_hazards_are_checked() -> None:
     for index in range(len(hazards)):
         mutant = json.loads(text)
         del mutant["edges"][index]
-        with pytest.raises(HazardMismatch):
+        with raises("HazardMismatch"):
             plan.check_hazards(graph, ap.planner.Hazards.from_json(json.dumps(mutant).encode()))
     costs = [1] * hazards.steps
     assert hazards.timetable(costs, 1).span == hazards.steps
@@ -321,7 +322,7 @@ def test_the_first_step_that_fails_is_reported() -> None:
         for position in (2, 5, 6):
             setup.program.runs[position] = failing(position)
         for _ in range(10):
-            with pytest.raises(KernelError, match=rf"{names[2]}.*run 2") as caught:
+            with raises("KernelError", match=rf"{names[2]}.*run 2") as caught:
                 executor.run({"x": x})
             assert isinstance(caught.value.__cause__, ValueError)
             del caught  # Its frames have views of the arena.

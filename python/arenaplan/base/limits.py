@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arenaplan.base.errors import InvalidOption, ModelTooLarge
+from arenaplan.base.errors import InvalidOption, fault
 
 if TYPE_CHECKING:
     from arenaplan._core import Plan
@@ -57,13 +57,14 @@ class Limits:
 
         Raises
         ------
-        ModelTooLarge
+        ModelError
             If the graph has more than :attr:`max_nodes`.
         """
         if self.max_nodes is not None and len(plan.order) > self.max_nodes:
-            raise ModelTooLarge(
+            raise fault(
+                "ModelTooLarge",
                 f"{name!r} is a plan of {len(plan.order):,} nodes; option max_nodes permits "
-                f"{self.max_nodes:,}"
+                f"{self.max_nodes:,}",
             )
 
     def admit(self, source: object) -> None:
@@ -72,7 +73,7 @@ class Limits:
 
         Raises
         ------
-        ModelTooLarge
+        ModelError
             If there are more than :attr:`max_bytes`.
         OSError
             If there is no such file.
@@ -86,8 +87,9 @@ class Limits:
         else:
             return
         if size > self.max_bytes:
-            raise ModelTooLarge(
-                f"{what} has {size:,} bytes; option max_bytes permits {self.max_bytes:,}"
+            raise fault(
+                "ModelTooLarge",
+                f"{what} has {size:,} bytes; option max_bytes permits {self.max_bytes:,}",
             )
 
 
@@ -138,7 +140,7 @@ def take_node() -> None:
 
     Raises
     ------
-    ModelTooLarge
+    ModelError
         If it has too many.
     """
     found = _READING.get()
@@ -146,6 +148,7 @@ def take_node() -> None:
         return
     found.nodes += 1
     if found.nodes > found.limit:
-        raise ModelTooLarge(
-            f"the model has more than {found.limit:,} nodes, which option max_nodes permits"
+        raise fault(
+            "ModelTooLarge",
+            f"the model has more than {found.limit:,} nodes, which option max_nodes permits",
         )

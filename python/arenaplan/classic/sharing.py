@@ -78,7 +78,7 @@ def share_storage(
     ------
     InvalidOption
         If the options contradict each other or the graph.
-    InvalidGroup
+    GraphError
         If nodes of a group cannot run as one.
 
     Examples
@@ -253,7 +253,7 @@ def order_mutations(graph: Graph, elementwise: Iterable[int] | None = None) -> G
 
     Raises
     ------
-    GraphCycle
+    GraphError
         If a node would have to run before and after another one; with ``elementwise=()``
         that happens only if the nodes were added in an order in which they cannot run.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from arenaplan import _core
 from arenaplan._core import StoragePlan
-from arenaplan.base.errors import StorageError, UndefinedValue
+from arenaplan.base.errors import UndefinedValue, fault
 from arenaplan.graph import Graph
 
 ALIGNMENT = 64
@@ -78,7 +78,7 @@ class StoragePool:
 
     Raises
     ------
-    StorageError
+    ArenaError
         If a value has no storage id, or one id is on two devices.
 
     Examples
@@ -238,7 +238,7 @@ class StoragePool:
         ------
         UndefinedValue
             If there is no such input.
-        StorageError
+        ArenaError
             If the shape or type differs.
         """
         self._check(name, array)
@@ -252,14 +252,17 @@ class StoragePool:
 
         Raises
         ------
-        StorageError
+        ArenaError
             If shape or type differ, or ``array`` is not contiguous at a multiple of 64.
         """
         self._check(name, array)
         if not array.flags.c_contiguous:
-            raise StorageError(f"input {name!r}: the array is not contiguous")
+            raise fault("StorageError", f"input {name!r}: the array is not contiguous")
         if array.ctypes.data % ALIGNMENT:
-            raise StorageError(f"input {name!r}: the array is not aligned to {ALIGNMENT} bytes")
+            raise fault(
+                "StorageError",
+                f"input {name!r}: the array is not aligned to {ALIGNMENT} bytes",
+            )
         self._wired[name] = array
 
     def get_input(self, name: str) -> np.ndarray:
@@ -294,7 +297,7 @@ class StoragePool:
 
         Raises
         ------
-        StorageError
+        ArenaError
             If the shape or type of one differs; nothing is shared then.
         """
         shared = {}
@@ -312,7 +315,10 @@ class StoragePool:
     def _check(self, name: str, array: np.ndarray) -> None:
         """Refuse an array of another type or shape than the input called ``name``."""
         if not array.dtype.isnative:
-            raise StorageError(f"input {name!r}: the array has the byte order of other machines")
+            raise fault(
+                "StorageError",
+                f"input {name!r}: the array has the byte order of other machines",
+            )
         self._layout.check_input(name, array.dtype.name, array.shape)
 
     def _view(self, entry: StorageEntry) -> np.ndarray:
@@ -370,7 +376,7 @@ def save_params(params: Mapping[str, np.ndarray]) -> bytes:
 
     Raises
     ------
-    StorageError
+    ArenaError
         If an array has a type that has no code in this form.
 
     Examples
@@ -394,7 +400,7 @@ def load_params(blob: bytes) -> dict[str, np.ndarray]:
 
     Raises
     ------
-    StorageError
+    ArenaError
         If the blob is cut short, or is none.
     """
     params = {}
@@ -403,7 +409,9 @@ def load_params(blob: bytes) -> dict[str, np.ndarray]:
         try:
             params[name] = np.frombuffer(data, little).reshape(shape)
         except ValueError as error:
-            raise StorageError(f"parameter {name!r} is no array of NumPy: {error}") from error
+            raise fault(
+                "StorageError", f"parameter {name!r} is no array of NumPy: {error}"
+            ) from error
     return params
 
 
@@ -412,4 +420,6 @@ def _dtype(name: str, value: str) -> np.dtype[Any]:
     try:
         return np.dtype(name)
     except TypeError:
-        raise StorageError(f"value {value!r} has type {name!r}, which NumPy lacks") from None
+        raise fault(
+            "StorageError", f"value {value!r} has type {name!r}, which NumPy lacks"
+        ) from None

@@ -19,16 +19,13 @@ from arenaplan.base import start as _start
 from arenaplan.base.close import did_you_mean
 from arenaplan.base.errors import (
     CapacityExceeded,
-    DeviceUnavailable,
     InternalError,
     PlanError,
     PlannerError,
-    PlanWriteError,
     ProofError,
-    RecomputeExceeded,
     UnsupportedDtype,
     UnsupportedModel,
-    VerificationError,
+    kinds,
 )
 from arenaplan.cli.parser import command_at, make_parser, parse
 from arenaplan.cli.printing import Voice, detail, in_words, paint, set_voice, voice
@@ -114,12 +111,11 @@ def _report(error: Exception) -> int:
     if code == INTERNAL:
         print("arenaplan: this is a bug; please report it", file=sys.stderr)
     else:
-        name = paint(f"arenaplan: {type(error).__name__}:", "error", sys.stderr)
+        kind = getattr(error, "kind", type(error).__name__)
+        name = paint(f"arenaplan: {kind}:", "error", sys.stderr)
         print(f"{name} {in_words(str(error))}", file=sys.stderr)
     if voice.verbose:
-        from arenaplan.base.cures import CURES
-
-        detail(f"cure: {CURES.get(type(error).__name__, 'see docs/errors.md')}")
+        detail(f"cure: {getattr(error, 'cure', '') or 'see docs/errors.md'}")
     return code
 
 
@@ -127,12 +123,13 @@ def exit_code(error: BaseException) -> int:
     """Return the exit code that stands for an error."""
     if isinstance(error, InternalError):
         return INTERNAL
-    if isinstance(error, PlanWriteError):
-        return BAD_INPUT
-    failed = (PlanError, ProofError, CapacityExceeded, RecomputeExceeded, VerificationError)
-    if isinstance(error, failed):
+    if isinstance(error, PlannerError):
+        found = kinds().get(error.kind)
+        if found is not None and found.exit is not None:
+            return found.exit
+    if isinstance(error, (PlanError, ProofError, CapacityExceeded)):
         return CHECK_FAILED
-    if isinstance(error, (UnsupportedModel, UnsupportedDtype, DeviceUnavailable, ImportError)):
+    if isinstance(error, (UnsupportedModel, UnsupportedDtype, ImportError)):
         return UNSUPPORTED
     if isinstance(error, (PlannerError, OSError, MemoryError)):
         return BAD_INPUT

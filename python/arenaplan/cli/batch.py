@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from arenaplan import _core
-from arenaplan.base.errors import BatchIncomplete, InvalidOption
+from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.cli.models import has_ranges
 from arenaplan.cli.printing import in_words, print_json, say, shown, size
 from arenaplan.cli.sources import limits_of
@@ -69,7 +69,7 @@ def execute(options: argparse.Namespace) -> None:
         _print(facts, outcomes)
     if facts["planned"] < facts["jobs"]:
         missing = facts["jobs"] - facts["planned"]
-        raise BatchIncomplete(f"{missing:,} of {facts['jobs']:,} could not be planned")
+        raise fault("BatchIncomplete", f"{missing:,} of {facts['jobs']:,} could not be planned")
 
 
 def _files(sources: Sequence[Path]) -> list[str]:

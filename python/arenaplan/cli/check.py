@@ -10,10 +10,10 @@ import arenaplan
 from arenaplan.base.errors import (
     InvalidOption,
     PlanError,
-    PlanMismatch,
     PlanOverlap,
     UnsupportedDtype,
     UnsupportedModel,
+    fault,
 )
 from arenaplan.cli.models import is_tflite, load_ahead, load_model, seen_by
 from arenaplan.cli.printing import print_json, say, shown, size
@@ -147,9 +147,10 @@ def _check_operators(found: Graph, expected: Graph) -> bool:
     for row, node in zip(rows, Graph.of_core(expected.core).nodes, strict=True):
         given = (node.op, node.domain, node.version, node.attributes)
         if row != given if not is_older else row[0] != given[0]:
-            raise PlanMismatch(
+            raise fault(
+                "PlanMismatch",
                 f"node {node.name!r} is {_operator_text(*row)} in the file, and "
-                f"{_operator_text(*given)} in the model"
+                f"{_operator_text(*given)} in the model",
             )
     return not is_older
 

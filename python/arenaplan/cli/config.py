@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from arenaplan.base.close import closest
-from arenaplan.base.errors import InvalidConfig
+from arenaplan.base.errors import fault
 from arenaplan.cli.parser import Parser, parse
 from arenaplan.cli.printing import Voice, detail, set_voice
 from arenaplan.cli.syntax import COMMANDS
@@ -132,7 +132,7 @@ def find_config(given: str | None) -> Config | None:
 
     Raises
     ------
-    InvalidConfig
+    InvalidOption
         If the file cannot be read as configuration.
     OSError
         If the file that is given cannot be read at all.
@@ -143,7 +143,7 @@ def find_config(given: str | None) -> Config | None:
     if chosen:
         found = _read(Path(chosen))
         if found is None:
-            raise InvalidConfig(f"{chosen}: there is no table tool.arenaplan")
+            raise fault("InvalidConfig", f"{chosen}: there is no table tool.arenaplan")
         return found
     for folder in _upward():
         for name in (FILE, PROJECT):
@@ -170,7 +170,7 @@ def _read(path: Path) -> Config | None:
     with path.open("rb") as file:
         data = file.read(_MOST + 1)
     if len(data) > _MOST:
-        raise InvalidConfig(f"{path}: the file has more than {_MOST:,} bytes")
+        raise fault("InvalidConfig", f"{path}: the file has more than {_MOST:,} bytes")
     is_project = path.name == PROJECT
     if is_project and b"arenaplan" not in data:
         return None
@@ -179,7 +179,7 @@ def _read(path: Path) -> Config | None:
     try:
         document: Any = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InvalidConfig(f"{path}: {error}") from None
+        raise fault("InvalidConfig", f"{path}: {error}") from None
     prefix = ""
     if is_project:
         tools = document.get("tool", {})
@@ -195,9 +195,10 @@ def _checked(path: Path, document: Any, prefix: str) -> Config:
     _table(path, prefix.rstrip("."), document)
     for name in document:
         if name not in ("defaults", "models"):
-            raise InvalidConfig(
+            raise fault(
+                "InvalidConfig",
                 f"{path}: {prefix}{name} has no meaning; there are the tables defaults and "
-                f'models."PATTERN"{_hint(name, ("defaults", "models"))}'
+                f'models."PATTERN"{_hint(name, ("defaults", "models"))}',
             )
     defaults, models = document.get("defaults", {}), document.get("models", {})
     _check_keys(path, f"{prefix}defaults", defaults)
@@ -211,12 +212,12 @@ def _check_keys(path: Path, where: str, table: Any) -> None:
     _table(path, where, table)
     for key in table:
         if key not in KEYS:
-            raise InvalidConfig(f"{path}: {where}.{key} is no option{_hint(key, KEYS)}")
+            raise fault("InvalidConfig", f"{path}: {where}.{key} is no option{_hint(key, KEYS)}")
 
 
 def _table(path: Path, where: str, value: Any) -> None:
     if not isinstance(value, dict):
-        raise InvalidConfig(f"{path}: {where} is no table")
+        raise fault("InvalidConfig", f"{path}: {where} is no table")
 
 
 def _hint(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
@@ -234,7 +235,7 @@ def environment() -> dict[str, Setting]:
             try:
                 value: Any = shlex.split(text) if key in _LISTS else text
             except ValueError as error:
-                raise InvalidConfig(f"{name}: {error}") from None
+                raise fault("InvalidConfig", f"{name}: {error}") from None
             found[key] = Setting(value, name)
     return found
 
@@ -252,7 +253,7 @@ def words_for(
 
     Raises
     ------
-    InvalidConfig
+    InvalidOption
         If a value is none that the option can have.
     """
     words: list[str] = []
@@ -286,7 +287,7 @@ def _texts(key: str, setting: Setting, action: argparse.Action) -> list[str]:
         if isinstance(value, str) and value.lower() in _SWITCH:
             value = _SWITCH[value.lower()]
         if not isinstance(value, bool):
-            raise InvalidConfig(f"{setting.source} is {value!r}, neither true nor false")
+            raise fault("InvalidConfig", f"{setting.source} is {value!r}, neither true nor false")
         return [""] if value else []
     if isinstance(value, Mapping):
         pairs = [
@@ -309,7 +310,7 @@ _SWITCH: Final = {"1": True, "true": True, "yes": True, "0": False, "false": Fal
 
 def _text(value: Any, setting: Setting) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise InvalidConfig(f"{setting.source} is {value!r}, neither text nor a number")
+        raise fault("InvalidConfig", f"{setting.source} is {value!r}, neither text nor a number")
     return str(value)
 
 
@@ -323,11 +324,12 @@ def _check(action: argparse.Action, text: str, setting: Setting) -> None:
         try:
             value = read(text)
         except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
-            raise InvalidConfig(f"{setting.source}: {error}") from None
+            raise fault("InvalidConfig", f"{setting.source}: {error}") from None
     if action.choices is not None and value not in action.choices:
         names = [str(choice) for choice in action.choices]
-        raise InvalidConfig(
-            f"{setting.source} is {text!r}, none of {', '.join(names)}{_hint(text, names)}"
+        raise fault(
+            "InvalidConfig",
+            f"{setting.source} is {text!r}, none of {', '.join(names)}{_hint(text, names)}",
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from arenaplan import Plan
-from arenaplan.base.errors import ArenaGrew
+from arenaplan.base.errors import fault
 from arenaplan.cli.printing import print_json, shown
 from arenaplan.cli.sources import limits_of, load_plan
 from arenaplan.planner.changes import Diff, Place, diff
@@ -28,7 +28,7 @@ def execute(options: argparse.Namespace) -> None:
         _print(before, after, found)
     if options.fail_on_growth and found.grew:
         grown = ", ".join(f"{s.name!r} from {s.before:,} to {s.after:,} bytes" for s in found.grew)
-        raise ArenaGrew(f"the arena grew: {grown}")
+        raise fault("ArenaGrew", f"the arena grew: {grown}")
 
 
 def _document(before: Plan, after: Plan, found: Diff) -> dict[str, Any]:

@@ -7,12 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from arenaplan import Plan, _core
-from arenaplan.base.errors import (
-    BaselineError,
-    GateFailed,
-    InvalidOption,
-    PlannerError,
-)
+from arenaplan.base.errors import BaselineError, InvalidOption, PlannerError, fault
 from arenaplan.base.limits import applied
 from arenaplan.cli.micro import arena_of
 from arenaplan.cli.models import load_ahead, needed_by, plan_options, seen_by
@@ -43,7 +38,7 @@ def execute(options: argparse.Namespace) -> None:
         except (PlannerError, OSError) as error:
             # The reports name it, too; the others are judged all the same.
             errors.append(error)
-            problem = f"{type(error).__name__}: {error}"
+            problem = f"{getattr(error, 'kind', type(error).__name__)}: {error}"
             gates.append(Gate(model.stem, "no target", None, (), problem=problem, is_error=True))
         if not (options.json or options.markdown or on_stdout):
             _print(gates[-1])
@@ -58,7 +53,7 @@ def execute(options: argparse.Namespace) -> None:
     failed = [gate for gate in gates if not gate.passed]
     if failed:
         why = "; ".join(f"{shown(gate.model)}: {', '.join(gate.failures())}" for gate in failed)
-        raise GateFailed(why)
+        raise fault("GateFailed", why)
     if options.update:
         _update(list(zip(gates, baselines, strict=True)))
 

@@ -16,13 +16,13 @@ import arenaplan
 from arenaplan import _core
 from arenaplan.base.close import did_you_mean
 from arenaplan.base.errors import (
-    InputMismatch,
     InvalidOption,
     PlannerError,
     UnboundDim,
     UnknownShape,
     UnsupportedModel,
     UnsupportedSubgraph,
+    fault,
 )
 from arenaplan.base.quoting import listed
 from arenaplan.cli.models import is_onnx, is_tflite, load_model
@@ -193,8 +193,9 @@ def _inputs(graph: Graph, files: Mapping[str, Path], seed: int) -> dict[str, np.
     unknown = sorted(set(files) - set(declared))
     if unknown:
         near = did_you_mean(unknown[0], declared)
-        raise InputMismatch(
-            f"the model has no input {unknown[0]!r}{near or f'; it has {listed(declared)}'}"
+        raise fault(
+            "InputMismatch",
+            f"the model has no input {unknown[0]!r}{near or f'; it has {listed(declared)}'}",
         )
     return {
         name: _read(files[name]) if name in files else random_input(value, seed)
@@ -207,7 +208,7 @@ def _read(path: Path) -> np.ndarray:
     try:
         array: np.ndarray = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise InputMismatch(f"{path} holds no array of numbers: {error}") from None
+        raise fault("InputMismatch", f"{path} holds no array of numbers: {error}") from None
     return array
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from arenaplan import Plan, _core
-from arenaplan.base.errors import InvalidCsv, InvalidOption, ModelTooLarge
+from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.base.limits import UNLIMITED, Limits, current
 from arenaplan.cli.printing import say
 from arenaplan.formats import suffix_of
@@ -45,7 +45,7 @@ def read_model(path: Path) -> Path | bytes:
 
     Raises
     ------
-    NotAModel, ModelTooLarge
+    NotAModel, ModelError
         If the first bytes are those of no model, or there are too many of them.
     """
     if not is_stream(path):
@@ -57,7 +57,7 @@ def read_model(path: Path) -> Path | bytes:
         most = MAX_MODEL if limit is None else min(limit, MAX_MODEL)
         content = head + file.read(max(most + 1 - len(head), 0))
     if len(content) > most:
-        raise ModelTooLarge(f"{str(path)!r} has more than {most:,} bytes")
+        raise fault("ModelTooLarge", f"{str(path)!r} has more than {most:,} bytes")
     return content
 
 
@@ -67,7 +67,7 @@ def read_table(path: Path) -> str:
 
     Raises
     ------
-    InvalidCsv
+    PackingError
         If it is no text, or longer than any problem.
     """
     chunks, total, line = [], 0, 1
@@ -75,10 +75,10 @@ def read_table(path: Path) -> str:
         while chunk := file.read(_CHUNK):
             total += len(chunk)
             if total > MAX_TABLE:
-                raise InvalidCsv(f"{str(path)!r} has more than {MAX_TABLE:,} bytes")
+                raise fault("InvalidCsv", f"{str(path)!r} has more than {MAX_TABLE:,} bytes")
             if 0 in chunk:
                 line += chunk[: chunk.index(0)].count(b"\n")
-                raise InvalidCsv(f"line {line}: a zero byte is no text")
+                raise fault("InvalidCsv", f"line {line}: a zero byte is no text")
             line += chunk.count(b"\n")
             chunks.append(chunk)
     content = b"".join(chunks)
@@ -86,7 +86,7 @@ def read_table(path: Path) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = 1 + content[: error.start].count(b"\n")
-        raise InvalidCsv(f"line {line}: the text is not UTF-8") from error
+        raise fault("InvalidCsv", f"line {line}: the text is not UTF-8") from error
 
 
 def read_plan(path: Path, most: int = MAX_PLAN) -> bytes:
@@ -101,13 +101,16 @@ def load_plan(path: Path, limits: Limits = UNLIMITED) -> Plan:
 
     Raises
     ------
-    ModelTooLarge
+    ModelError
         If the file has more bytes, or the graph of the plan more nodes, than the limits permit.
     """
     most = MAX_PLAN if limits.max_bytes is None else min(limits.max_bytes, MAX_PLAN)
     text = read_plan(path, most)
     if most < MAX_PLAN and len(text) > most:
-        raise ModelTooLarge(f"{str(path)!r} has more than {most:,} bytes, which max_bytes permits")
+        raise fault(
+            "ModelTooLarge",
+            f"{str(path)!r} has more than {most:,} bytes, which max_bytes permits",
+        )
     plan = Plan.from_json(text)
     limits.admit_plan(str(path), plan)
     return plan

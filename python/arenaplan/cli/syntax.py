@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from arenaplan.base.choices import FORMS, KERNELS, MAX_SHAPES, RUNTIMES
-from arenaplan.base.errors import InvalidOption, InvalidSize
+from arenaplan.base.errors import InvalidOption, SizeError
 from arenaplan.planner.plan_options import PlanOptions, option_choices, option_help, targets
 from arenaplan.planner.spaces import Space, parse_size, parse_spaces
 
@@ -32,7 +32,7 @@ def byte_count(text: str) -> int:
     """Read a number of bytes, such as ``65536`` or ``48KiB``."""
     try:
         return parse_size(text)
-    except InvalidSize as error:
+    except SizeError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
@@ -173,7 +173,7 @@ def _spaces(text: str) -> list[Space]:
     """Read ``sram=64KiB,psram=8MiB``."""
     try:
         return parse_spaces(text)
-    except (InvalidOption, InvalidSize) as error:
+    except (InvalidOption, SizeError) as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
@@ -192,7 +192,7 @@ def _growth(text: str) -> Growth:
 
     try:
         return Growth.of(text)
-    except (InvalidOption, InvalidSize) as error:
+    except (InvalidOption, SizeError) as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from arenaplan import _core
-from arenaplan.base.errors import FileTooLarge, NotAModel, UnknownDim
+from arenaplan.base.errors import NotAModel, UnknownDim, fault
 from arenaplan.base.quoting import listed
 from arenaplan.graph import MAX_FILE, Graph
 from arenaplan.graph.model import Model, flat_sizes
@@ -62,7 +62,7 @@ def from_runtime_json(
 
     Raises
     ------
-    StorageError
+    ArenaError
         If the text is no such graph.
     GraphError, SizeError
         If its values and nodes are no valid graph.
@@ -94,7 +94,7 @@ def read_document(source: Source) -> tuple[bytes, str]:
 
     Raises
     ------
-    FileTooLarge
+    ModelError
         If it has more than 1 GiB.
     """
     if isinstance(source, bytes):
@@ -104,7 +104,7 @@ def read_document(source: Source) -> tuple[bytes, str]:
         with path.open("rb") as file:
             data, name = file.read(MAX_FILE + 1), path.name.partition(".")[0]
     if len(data) > MAX_FILE:
-        raise FileTooLarge(f"the file has more than {MAX_FILE:,} bytes")
+        raise fault("FileTooLarge", f"the file has more than {MAX_FILE:,} bytes")
     return data, name
 
 

@@ -84,7 +84,7 @@ def load(
     ------
     NotAModel
         If the suffix or the content is not that of a format we read.
-    ModelTooLarge
+    ModelError
         If the model has more nodes or bytes than the limits permit.
     PlannerError
         If the model is malformed or cannot be planned; the message names the place.

@@ -280,7 +280,7 @@ class Graph(GraphBuilder):
 
         Raises
         ------
-        PlanWriteError
+        PlanError
             If the file cannot be written.
         """
         _core.write_files([(path, self.to_json().encode())])
@@ -292,7 +292,7 @@ class Graph(GraphBuilder):
 
         Raises
         ------
-        GraphCorrupt, GraphVersion, FileTooLarge
+        GraphError, ModelError
             If the text is damaged, or no graph of this version.
         GraphError, SizeError
             If its values and nodes are no valid graph.

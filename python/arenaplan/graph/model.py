@@ -92,7 +92,7 @@ class Model:
 
         Raises
         ------
-        ModelCorrupt, ModelVersion, FileTooLarge
+        ModelError
             If the file is damaged, or no model of this version.
         GraphError, PlanError
             If a graph or a plan is not valid; the message names the shape.
@@ -114,7 +114,7 @@ class Model:
 
         Raises
         ------
-        PlanWriteError
+        PlanError
             If the file cannot be written.
         """
         self._core.save(path)
@@ -142,7 +142,7 @@ class Model:
 
         Raises
         ------
-        UnknownDim, UnboundDim, ShapeNotPlanned
+        UnknownDim, UnboundDim, SizeError
             If the sizes name no shape of the model. A dimension that has one size in all shapes
             may be left out.
         """

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from arenaplan.base.errors import InvalidDim, RankTooLarge, SizeOverflow
+from arenaplan.base.errors import fault
 from arenaplan.base.quoting import quoted
 from arenaplan.graph.ops import Shape, array_bytes
 
@@ -30,17 +30,20 @@ def checked_bytes(name: str, shape: Shape, dtype: str) -> int:
 
     Raises
     ------
-    SizeOverflow
+    SizeError
         If no machine can address that many.
-    RankTooLarge
+    SizeError
         If the shape has absurdly many dimensions.
     """
     if len(shape) > MAX_RANK:
-        raise RankTooLarge(f"value {quoted(name)} has {len(shape)} dimensions")
+        raise fault("RankTooLarge", f"value {quoted(name)} has {len(shape)} dimensions")
     size = array_bytes(shape, dtype)
     if size > MAX_BYTES:
         dims = "x".join(map(str, shape[:16])) + ("…" if len(shape) > 16 else "")
-        raise SizeOverflow(f"value {quoted(name)} of shape {dims} and type {dtype} is too large")
+        raise fault(
+            "SizeOverflow",
+            f"value {quoted(name)} of shape {dims} and type {dtype} is too large",
+        )
     return size
 
 
@@ -53,5 +56,5 @@ def whole_number(number: object, what: str) -> int:
     except TypeError:
         raise TypeError(f"{what} is {number!r}, not a whole number") from None
     if dim < 0:
-        raise InvalidDim(f"{what} is negative: {dim}")
+        raise fault("InvalidDim", f"{what} is negative: {dim}")
     return dim

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from arenaplan.base.errors import InvalidDim, InvalidSize
+from arenaplan.base.errors import fault
 from arenaplan.graph.effects import NO_EFFECTS, Effects
 from arenaplan.graph.origin import Origin
 
@@ -40,12 +40,12 @@ class Quantized:
 
         Raises
         ------
-        InvalidDim
+        SizeError
             If there is a scale for each index of another axis.
         """
         integers, scale = self.integers().astype(np.int16), self.scale().reshape(-1)
         if scale.size > 1 and self.axis % integers.ndim != axis:
-            raise InvalidDim(f"scales belong to axis {self.axis}, not to axis {axis}")
+            raise fault("InvalidDim", f"scales belong to axis {self.axis}, not to axis {axis}")
         if self.zero is not None:
             zero = self.zero().astype(np.int16).reshape(-1)
             shape = [-1 if at == axis else 1 for at in range(integers.ndim)]
@@ -124,7 +124,7 @@ def _checked_dim(dim: object, name: str) -> int:
     except TypeError:
         raise TypeError(f"a dimension of value {name!r} is {dim!r}, not a whole number") from None
     if number < 0:
-        raise InvalidDim(f"value {name!r} has the negative dimension {number}")
+        raise fault("InvalidDim", f"value {name!r} has the negative dimension {number}")
     if number >= _TOO_LARGE:
-        raise InvalidSize(f"value {name!r} has dimension {number}, more than 64 bits hold")
+        raise fault("InvalidSize", f"value {name!r} has dimension {number}, more than 64 bits hold")
     return number

@@ -8,14 +8,7 @@ from typing import Any, TypedDict
 
 from arenaplan import _core
 from arenaplan._core import Packing
-from arenaplan.base.errors import (
-    InvalidAlignment,
-    InvalidBuffer,
-    InvalidLiveRange,
-    InvalidOption,
-    InvalidSize,
-    PinConflict,
-)
+from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.base.progress import Progress, checked_seconds
 from arenaplan.planner.plan_options import whole_number
 from arenaplan.planner.spaces import Space
@@ -164,7 +157,7 @@ class Problem:
 
         Raises
         ------
-        InvalidSize, InvalidLiveRange, InvalidAlignment, InvalidBuffer, PinConflict, SizeOverflow
+        SizeError, ArenaError, PackingError
             If the buffers make no sense; ``PinConflict``, too, if no offsets obey all rules.
         InvalidOption
             If a limit or the seed makes no sense.
@@ -240,7 +233,7 @@ class Problem:
         columns = self._columns()
         if len(old) != len(self.buffers):
             counts = f"there are {len(old)} old offsets and {len(self.buffers)} buffers"
-            raise InvalidBuffer(counts)
+            raise fault("InvalidBuffer", counts)
         return Repacking(*_core.pack_again(columns, _pins(old, len(old)), _natural(seed, "seed")))
 
     def _columns(self) -> dict[str, Any]:
@@ -256,7 +249,7 @@ class Problem:
         sizes = [whole_number(buffer.size, "a size") for buffer in buffers]
         for index, size in enumerate(sizes):
             if not 0 <= size < _MOST_BYTES:
-                raise InvalidSize(f"buffer {index} has {size} bytes")
+                raise fault("InvalidSize", f"buffer {index} has {size} bytes")
         groups: dict[Hashable, int] = {}
         spaces = self._spaces()
         places = {described[0]: place for place, described in enumerate(spaces)}
@@ -316,7 +309,7 @@ def describe(space: Space, reserved: Iterable[Range]) -> Described:
     capacity = check_capacity(space.capacity)
     alignment = 1 if space.alignment is None else space.alignment
     if not 0 < alignment <= 1 << 62:
-        raise InvalidAlignment(f"alignment {alignment} is not a number from 1 to 2^62")
+        raise fault("InvalidAlignment", f"alignment {alignment} is not a number from 1 to 2^62")
     return space.name, capacity, alignment, [_reserved(zone) for zone in reserved]
 
 
@@ -396,7 +389,7 @@ def pack(
 
     Raises
     ------
-    InvalidSize, InvalidLiveRange, InvalidAlignment, InvalidBuffer, PinConflict, SizeOverflow
+    SizeError, ArenaError, PackingError
         If the buffers make no sense; ``PinConflict``, too, if no offsets obey all rules.
     InvalidOption
         If a limit or the seed makes no sense.
@@ -414,10 +407,10 @@ def pack(
     steps = [_pair(index, pair) for index, pair in enumerate(_plain(live))]
     count = len(numbers)
     if count != len(steps):
-        raise InvalidSize(f"there are {count} sizes and {len(steps)} live ranges")
+        raise fault("InvalidSize", f"there are {count} sizes and {len(steps)} live ranges")
     for index, size in enumerate(numbers):
         if not 0 <= size < _MOST_BYTES:
-            raise InvalidSize(f"buffer {index} has {size} bytes")
+            raise fault("InvalidSize", f"buffer {index} has {size} bytes")
     steps, holes = _numbered(
         steps,
         {
@@ -487,7 +480,7 @@ def check_capacity(capacity: int | None) -> int | None:
         return None
     capacity = whole_number(capacity, "capacity")
     if not 0 <= capacity < 1 << 64:
-        raise InvalidSize(f"capacity {capacity} is no number of bytes")
+        raise fault("InvalidSize", f"capacity {capacity} is no number of bytes")
     return capacity
 
 
@@ -500,10 +493,13 @@ def _plain(values: Iterable[Any]) -> Iterable[Any]:
 def _pair(index: int, pair: Sequence[int]) -> Range:
     """Return a live range of steps of any size."""
     if len(pair) != 2:
-        raise InvalidLiveRange(f"the live range of buffer {index} is {pair!r}, not (start, end)")
+        raise fault(
+            "InvalidLiveRange",
+            f"the live range of buffer {index} is {pair!r}, not (start, end)",
+        )
     start, end = (whole_number(step, "a step") for step in pair)
     if start >= end:
-        raise InvalidLiveRange(f"the live range {start}..{end} of buffer {index} is empty")
+        raise fault("InvalidLiveRange", f"the live range {start}..{end} of buffer {index} is empty")
     return start, end
 
 
@@ -513,10 +509,13 @@ def _gap(index: int, gap: Gap) -> tuple[int, int, int, int]:
     if len(numbers) == 2:
         numbers += [0, 0]
     if len(numbers) != 4:
-        raise InvalidBuffer(f"buffer {index}: gap {gap!r} has neither 2 nor 4 numbers")
+        raise fault("InvalidBuffer", f"buffer {index}: gap {gap!r} has neither 2 nor 4 numbers")
     start, end, low, high = numbers
     if start >= end or not 0 <= low <= high < _MOST_BYTES:
-        raise InvalidBuffer(f"buffer {index}: gap {gap!r} has no steps, or bytes that do not exist")
+        raise fault(
+            "InvalidBuffer",
+            f"buffer {index}: gap {gap!r} has no steps, or bytes that do not exist",
+        )
     return start, end, low, high
 
 
@@ -545,7 +544,7 @@ def _known(index: int, count: int, what: str) -> int:
     """Return the position of a buffer."""
     index = whole_number(index, "a buffer")
     if not 0 <= index < count:
-        raise InvalidBuffer(f"{what} has buffer {index}, and there are {count} buffers")
+        raise fault("InvalidBuffer", f"{what} has buffer {index}, and there are {count} buffers")
     return index
 
 
@@ -554,7 +553,7 @@ def _bytes_of(index: int, low: int | None, high: int | None) -> Range:
     low = 0 if low is None else whole_number(low, "lo")
     high = _MOST_BYTES - 1 if high is None else whole_number(high, "hi")
     if not 0 <= low <= high < _MOST_BYTES:
-        raise InvalidBuffer(f"buffer {index}: {low}..{high} are no bytes")
+        raise fault("InvalidBuffer", f"buffer {index}: {low}..{high} are no bytes")
     return low, high
 
 
@@ -573,7 +572,7 @@ def _pairs(pairs: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]
     each = []
     for pair in pairs:
         if len(pair) != 2:
-            raise InvalidBuffer(f"a rule names {len(pair)} buffers, not two")
+            raise fault("InvalidBuffer", f"a rule names {len(pair)} buffers, not two")
         one, other = pair
         each.append((_known(one, count, "a rule"), _known(other, count, "a rule")))
     return each
@@ -582,18 +581,20 @@ def _pairs(pairs: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]
 def _spaces_of(index: int, buffer: Buffer) -> Sequence[str]:
     """Return the names of the spaces that a buffer may be in."""
     if isinstance(buffer.spaces, str):
-        raise InvalidBuffer(f"buffer {index}: spaces is a text, not a sequence of names")
+        raise fault("InvalidBuffer", f"buffer {index}: spaces is a text, not a sequence of names")
     if buffer.space is None:
         return buffer.spaces
     if len(buffer.spaces):
-        raise InvalidBuffer(f"buffer {index}: there are both a space and spaces")
+        raise fault("InvalidBuffer", f"buffer {index}: there are both a space and spaces")
     return [buffer.space]
 
 
 def _place(index: int, space: str, places: Mapping[str, int]) -> int:
     """Return the number of a space."""
     if space not in places:
-        raise InvalidBuffer(f"buffer {index}: it is in space {space!r}, which is not there")
+        raise fault(
+            "InvalidBuffer", f"buffer {index}: it is in space {space!r}, which is not there"
+        )
     return places[space]
 
 
@@ -604,10 +605,10 @@ def _alignments(alignment: int | Sequence[int], count: int) -> list[int]:
     else:
         each = [whole_number(value, "an alignment") for value in _plain(alignment)]
         if len(each) != count:
-            raise InvalidAlignment(f"there are {len(each)} alignments and {count} buffers")
+            raise fault("InvalidAlignment", f"there are {len(each)} alignments and {count} buffers")
     for value in each:
         if not 0 < value <= 1 << 62:
-            raise InvalidAlignment(f"alignment {value} is not a number from 1 to 2^62")
+            raise fault("InvalidAlignment", f"alignment {value} is not a number from 1 to 2^62")
     return each
 
 
@@ -618,14 +619,16 @@ def _pins(pins: Mapping[int, int] | Sequence[int | None] | None, count: int) -> 
         return each
     if not isinstance(pins, Mapping):
         if len(pins) != count:
-            raise PinConflict(f"there are {len(pins)} pins and {count} buffers")
+            raise fault("PinConflict", f"there are {len(pins)} pins and {count} buffers")
         pins = {index: offset for index, offset in enumerate(pins) if offset is not None}
     for index, offset in pins.items():
         index, offset = whole_number(index, "a pinned buffer"), whole_number(offset, "a pin")
         if not 0 <= index < count:
-            raise PinConflict(f"buffer {index} is pinned, and there are {count} buffers")
+            raise fault("PinConflict", f"buffer {index} is pinned, and there are {count} buffers")
         if not 0 <= offset < _MOST_BYTES:
-            raise PinConflict(f"buffer {index} is pinned to offset {offset}, past any memory")
+            raise fault(
+                "PinConflict", f"buffer {index} is pinned to offset {offset}, past any memory"
+            )
         each[index] = offset
     return each
 

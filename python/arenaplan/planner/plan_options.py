@@ -26,7 +26,7 @@ from typing import (
 from arenaplan import _core
 from arenaplan._core import Target
 from arenaplan.base.choices import WorkspacePolicy
-from arenaplan.base.errors import InvalidAlignment, InvalidName, InvalidOption, InvalidSize
+from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.planner.spaces import Space, parse_size, parse_spaces
 
 Effort: TypeAlias = Literal["fast", "default", "max"]
@@ -182,7 +182,7 @@ def core_options(options: PlanOptions, target: Target) -> dict[str, object]:
 
     Raises
     ------
-    InvalidAlignment, InvalidSize
+    SizeError
         If a number cannot be an alignment or a number of bytes.
     InvalidOption
         If there are a budget and spaces, which have sizes of their own.
@@ -234,7 +234,7 @@ def technique_names(optimize: str | Iterable[str], target: Target) -> list[str] 
 
     Raises
     ------
-    InvalidName
+    GraphError
         If a technique that is left out is not there.
 
     Examples
@@ -248,7 +248,10 @@ def technique_names(optimize: str | Iterable[str], target: Target) -> list[str] 
     kept = [name for name in names if not name.startswith("-") and name != "none"]
     for name in sorted(out - set(_core.techniques())):
         known = ", ".join(_core.techniques())
-        raise InvalidName(f"option optimize: there is no technique {name!r}; there are {known}")
+        raise fault(
+            "InvalidName",
+            f"option optimize: there is no technique {name!r}; there are {known}",
+        )
     if kept == ["all"]:
         if not out:
             return None
@@ -273,7 +276,7 @@ def checked_alignment(alignment: int) -> int:
     """Refuse anything but a power of two of 64 bits."""
     alignment = whole_number(alignment, "alignment")
     if alignment <= 0 or alignment >= 1 << 64:
-        raise InvalidAlignment(f"alignment {alignment} is not a power of two up to 2^62")
+        raise fault("InvalidAlignment", f"alignment {alignment} is not a power of two up to 2^62")
     return alignment
 
 
@@ -283,7 +286,7 @@ def checked_budget(budget: int | str | None) -> int | None:
         return None
     number = parse_size(budget) if isinstance(budget, str) else whole_number(budget, "budget")
     if not 0 <= number < 1 << 64:
-        raise InvalidSize(f"budget {budget} is not a number of bytes from 0 to 2^64 - 1")
+        raise fault("InvalidSize", f"budget {budget} is not a number of bytes from 0 to 2^64 - 1")
     return number
 
 
@@ -301,7 +304,7 @@ def memory_rows(spaces: Sequence[Space], alignment: int) -> list[tuple[str, int 
 
     Raises
     ------
-    InvalidOption, InvalidSize, InvalidAlignment
+    InvalidOption, SizeError
         If there is no space, or a number of one cannot be what it is meant to be.
     """
     if not spaces:
@@ -315,11 +318,13 @@ def memory_rows(spaces: Sequence[Space], alignment: int) -> list[tuple[str, int 
         if capacity is not None:
             capacity = whole_number(capacity, "capacity")
             if not 0 <= capacity < 1 << 63:
-                raise InvalidSize(f"space {space.name!r}: {capacity} is no number of bytes")
+                raise fault(
+                    "InvalidSize", f"space {space.name!r}: {capacity} is no number of bytes"
+                )
         if not 0 <= cost < 1 << 63:
             raise InvalidOption(f"option spaces: {cost} is no cost of space {space.name!r}")
         if not 0 < divisor < 1 << 63:
-            raise InvalidAlignment(f"alignment {divisor} is not a power of two up to 2^62")
+            raise fault("InvalidAlignment", f"alignment {divisor} is not a power of two up to 2^62")
         rows.append((space.name, capacity, divisor, cost))
     return rows
 

@@ -97,10 +97,10 @@ def plan(
         If the arena does not fit ``budget``; the exception's ``plan`` is the best found.
     SpacesExceeded
         If the values do not fit ``spaces``; the exception says which ones, and at which step.
-    RecomputeExceeded
+    PackingError
         If no schedule was found in the bytes of ``recompute``; the message has the fewest that were
         found, and those that none goes below.
-    InvalidAlignment, InvalidOption, SizeOverflow, GraphError
+    SizeError, InvalidOption, GraphError
         If options contradict each other, the graph or the target.
 
     Examples
@@ -439,7 +439,7 @@ def explain(
 
     Raises
     ------
-    InvalidAlignment, InvalidOption, SizeOverflow, GraphError
+    SizeError, InvalidOption, GraphError
         If options contradict each other, the graph or the target.
 
     Examples

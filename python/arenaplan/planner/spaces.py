@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from arenaplan.base.close import did_you_mean
-from arenaplan.base.errors import InvalidOption, InvalidSize
+from arenaplan.base.errors import InvalidOption, fault
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
@@ -66,7 +66,7 @@ def parse_size(text: str) -> int:
     digits = len(number) - len(number.lstrip("0123456789"))
     unit = number[digits:].strip()
     if digits == 0 or digits > 20 or not number.isascii() or unit not in _UNITS:
-        raise InvalidSize(f"{text!r} is no number of bytes, such as 65536, 64KiB or 8M")
+        raise fault("InvalidSize", f"{text!r} is no number of bytes, such as 65536, 64KiB or 8M")
     return int(number[:digits]) * _UNITS[unit]
 
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from arenaplan._core import PlacedWorkspace, Placement, Plan, RecomputeCurve
-from arenaplan.base.errors import PlanMismatch
+from arenaplan.base.errors import fault
 from arenaplan.graph import Graph, Node
 from arenaplan.graph.origin import layer_of
 from arenaplan.planner.planning import Explanation
@@ -47,7 +47,7 @@ def report_of(
 
     Raises
     ------
-    PlanMismatch
+    PlanError
         If the plan has values or nodes that the graph has not.
 
     Examples
@@ -92,7 +92,9 @@ class _Maker:
         """The steps as the plan file has them."""
         self.places = plan.placements
         if graph is not None and _mismatch(graph, plan, self.places):
-            raise PlanMismatch(f"the plan of {plan.model!r} is not for graph {graph.name!r}")
+            raise fault(
+                "PlanMismatch", f"the plan of {plan.model!r} is not for graph {graph.name!r}"
+            )
         self.workspaces = plan.workspaces
         self.space_names = _space_names(plan)
         if graph is None:

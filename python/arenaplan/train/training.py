@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from arenaplan._core import Plan, write_files
-from arenaplan.base.errors import InputMismatch, InvalidOption, ModelCorrupt
+from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.planner.plan_options import PlanKeywords, PlanOptions
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.planner.spaces import Space
@@ -211,7 +211,7 @@ class Trainer:
 
         Raises
         ------
-        PlanWriteError
+        PlanError
             If the file cannot be written.
         """
         from safetensors.numpy import save
@@ -229,9 +229,9 @@ class Trainer:
 
         Raises
         ------
-        ModelCorrupt
+        ModelError
             If the file is no checkpoint.
-        InputMismatch
+        ExecutionError
             If its states are not those of this graph. Nothing has changed then.
         """
         from safetensors import SafetensorError, safe_open
@@ -240,14 +240,18 @@ class Trainer:
             with safe_open(path, framework="numpy") as file:
                 facts = json.loads((file.metadata() or {}).get("arenaplan", "null"))
                 if not isinstance(facts, dict) or facts.get("format") != _FORMAT:
-                    raise ModelCorrupt(f"{os.fspath(path)!r} is no checkpoint of a training")
+                    raise fault(
+                        "ModelCorrupt", f"{os.fspath(path)!r} is no checkpoint of a training"
+                    )
                 steps = int(facts["steps"])
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, ValueError, KeyError) as error:
-            raise ModelCorrupt(f"{os.fspath(path)!r} is no checkpoint of a training") from error
+            raise fault(
+                "ModelCorrupt", f"{os.fspath(path)!r} is no checkpoint of a training"
+            ) from error
         missing = sorted(set(self.states()).difference(arrays))
         if missing:
-            raise InputMismatch(f"the checkpoint lacks state {missing[0]!r}")
+            raise fault("InputMismatch", f"the checkpoint lacks state {missing[0]!r}")
         self._executor.restore(arrays, runs=steps)
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from arenaplan.base.errors import GraphError, InvalidLiveRange, InvalidOption, UnsupportedModel
+from arenaplan.base.errors import GraphError, InvalidOption, UnsupportedModel, fault
 from arenaplan.deploy.adapters.banks import Bank, Buffer, assign
 from arenaplan.planner.packing import pack
 
@@ -411,7 +411,7 @@ def _live(spec: Any) -> tuple[int, int]:
     """Return the half-open live range of a spec."""
     first, last = spec.lifetime
     if first is None or last is None or not 0 <= first <= last:
-        raise InvalidLiveRange(f"ExecuTorch gave a spec the lifetime {spec.lifetime}")
+        raise fault("InvalidLiveRange", f"ExecuTorch gave a spec the lifetime {spec.lifetime}")
     return first, last + 1
 
 

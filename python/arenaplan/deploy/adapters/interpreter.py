@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from arenaplan.base.errors import UnsupportedModel, VerificationError
+from arenaplan.base.errors import UnsupportedModel, fault
 from arenaplan.graph import Graph
 
 _LEAST: Final = 1 << 22
@@ -103,7 +103,7 @@ class Interpreter:
 
         Raises
         ------
-        VerificationError
+        ExecutionError
             If an output differs; the message names it and its first element that does.
         UnsupportedModel
             If a kernel fails.
@@ -130,10 +130,11 @@ def _differences(name: str, found: np.ndarray, wanted: np.ndarray) -> int:
         close |= np.isclose(found, wanted, rtol=1e-5, atol=1e-6)
     if not close.all():
         place = tuple(int(at) for at in np.argwhere(~close)[0])
-        raise VerificationError(
+        raise fault(
+            "VerificationError",
             f"output {name!r} differs from that of TensorFlow Lite Micro's interpreter in "
             f"{int((~close).sum())} of {found.size} elements, first at {place}: "
-            f"{found[place]} instead of {wanted[place]}"
+            f"{found[place]} instead of {wanted[place]}",
         )
     return int((~same).sum())
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from arenaplan import _core
 from arenaplan._core import Plan, PlannedSpace, Target
-from arenaplan.base.errors import InvalidName, UnsupportedModel
+from arenaplan.base.errors import UnsupportedModel, fault
 from arenaplan.base.quoting import listed
 from arenaplan.deploy.export.firmware import Firmware, firmware_lines, operand_lines
 from arenaplan.deploy.export.placed import (
@@ -59,7 +59,7 @@ def header_of(
 
     Raises
     ------
-    InvalidName
+    GraphError
         If ``sections`` names a space that the plan does not have, or a section that no linker
         would take.
     TargetMismatch
@@ -156,9 +156,11 @@ def _checked(sections: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
     known = [space.name for space in plan.spaces]
     for space, section in sections.items():
         if space not in known:
-            raise InvalidName(f"the plan has no space {space!r}; it has {', '.join(known)}")
+            raise fault(
+                "InvalidName", f"the plan has no space {space!r}; it has {', '.join(known)}"
+            )
         if not section or not all(c.isascii() and (c.isalnum() or c in "._$,-") for c in section):
-            raise InvalidName(f"{section!r} is no name of a linker section")
+            raise fault("InvalidName", f"{section!r} is no name of a linker section")
     return sections
 
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias, cast
 
-from arenaplan.base.errors import ModelTooLarge, UnsupportedModel
+from arenaplan.base.errors import UnsupportedModel, fault
 from arenaplan.tflite.reader.flatbuffer import Table
 from arenaplan.tflite.reader.tflite_model import MAX_FILE
 
@@ -103,14 +103,14 @@ def written_before(root: Fields, identifier: bytes, old: bytes) -> bytes:
 
     Raises
     ------
-    ModelTooLarge
+    ModelError
         If the file would have more bytes than offsets can span.
     """
     writer = _Writer(identifier)
     writer.write(root)
     shift = -(-len(writer.data) // BLOCK) * BLOCK
     if shift + len(old) > MAX_FILE:
-        raise ModelTooLarge(f"the rewritten file would have more than {MAX_FILE} bytes")
+        raise fault("ModelTooLarge", f"the rewritten file would have more than {MAX_FILE} bytes")
     return writer.finished(shift) + old
 
 

@@ -23,13 +23,10 @@ from arenaplan import _core
 from arenaplan._core import Plan
 from arenaplan.base.errors import (
     InternalError,
-    PlanMisaligned,
-    PlanMismatch,
     PlannerError,
-    PlanOutOfBounds,
     PlanOverlap,
-    SizeOverflow,
     UnsupportedModel,
+    fault,
 )
 from arenaplan.base.quoting import quoted
 from arenaplan.deploy.export.operator_order import better_order, reordered
@@ -163,8 +160,9 @@ def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -
     )
     pinned = always or (is_better and not before.unknown)
     if after.head > _MAX_OFFSET:
-        raise SizeOverflow(
-            f"the runtime's offsets have 31 bits; the arena needs {after.head} bytes"
+        raise fault(
+            "SizeOverflow",
+            f"the runtime's offsets have 31 bits; the arena needs {after.head} bytes",
         )
     every = _per_tensor(timeline, offsets) if pinned else [ONLINE] * timeline.tensors
     if not is_kept:
@@ -231,7 +229,7 @@ def check_plan(model: Model, offsets: Sequence[int], build: Build, *, is_own: bo
 
     Raises
     ------
-    PlanMismatch, PlanOutOfBounds, PlanMisaligned, PlanOverlap
+    PlanError, PlanOverlap
         As :func:`check_offsets`.
     """
     try:
@@ -341,9 +339,9 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
     PlanOverlap
         If it shares bytes in a way that the runtime's kernels do not allow for; plan with
         the target of ``build``.
-    PlanMisaligned
+    PlanError
         If an offset is no multiple of 16.
-    PlanMismatch
+    PlanError
         If a tensor has no place in it.
     """
     timeline = aliased_timeline(model, build)
@@ -359,7 +357,7 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
     every = [ONLINE] * timeline.tensors
     for box in timeline.boxes:
         if names[box.tensor] not in places:
-            raise PlanMismatch(f"the plan has no place for tensor {quoted(box.name)}")
+            raise fault("PlanMismatch", f"the plan has no place for tensor {quoted(box.name)}")
         every[box.tensor] = places[names[box.tensor]]
     check_offsets(timeline, every)
     boxes = with_scratch(timeline, operator_costs(model, build))
@@ -384,7 +382,7 @@ def embed(model: Model, offsets: Sequence[int], build: Build = REFERENCE) -> byt
 
     Raises
     ------
-    PlanOverlap, PlanMisaligned, PlanOutOfBounds, PlanMismatch
+    PlanOverlap, PlanError
         If the offsets would corrupt a run.
     UnsupportedModel
         If the file cannot be changed safely.
@@ -443,26 +441,32 @@ def check_offsets(timeline: Timeline, offsets: Sequence[int]) -> None:
 
     Raises
     ------
-    PlanMismatch
+    PlanError
         If there are more or fewer offsets than tensors, or one for a tensor without memory.
-    PlanOutOfBounds, PlanMisaligned
+    PlanError
         If an offset is negative, or no multiple of 16.
     PlanOverlap
         If tensors that are needed at the same time share bytes.
     """
     if len(offsets) != timeline.tensors:
-        raise PlanMismatch(f"there are {len(offsets)} offsets for {timeline.tensors} tensors")
+        raise fault(
+            "PlanMismatch", f"there are {len(offsets)} offsets for {timeline.tensors} tensors"
+        )
     planned = {box.tensor: position for position, box in enumerate(timeline.boxes)}
     for tensor, offset in enumerate(offsets):
         if offset == ONLINE:
             continue
         if tensor not in planned:
-            raise PlanMismatch(f"tensor {tensor} has an offset, but no memory in the arena")
+            raise fault(
+                "PlanMismatch", f"tensor {tensor} has an offset, but no memory in the arena"
+            )
         name = quoted(timeline.boxes[planned[tensor]].name)
         if offset < 0 or offset + timeline.boxes[planned[tensor]].size > _MAX_OFFSET:
-            raise PlanOutOfBounds(f"tensor {name} is at {offset}")
+            raise fault("PlanOutOfBounds", f"tensor {name} is at {offset}")
         if offset % ALIGNMENT:
-            raise PlanMisaligned(f"tensor {name} is at {offset}, no multiple of {ALIGNMENT}")
+            raise fault(
+                "PlanMisaligned", f"tensor {name} is at {offset}, no multiple of {ALIGNMENT}"
+            )
     _check_overlaps(timeline, offsets)
 
 

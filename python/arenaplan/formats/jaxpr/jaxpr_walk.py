@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from arenaplan.base.errors import (
-    NestingTooDeep,
     UnboundDim,
     UnsupportedDtype,
     UnsupportedOp,
     UnsupportedSubgraph,
+    fault,
 )
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.jaxpr.jaxpr_operators import BODIES, CALLS
@@ -110,7 +110,7 @@ class Walk:
         """Note that something inside is read."""
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise NestingTooDeep(f"{quoted(name)} is inside more than {_DEEPEST} others")
+            raise fault("NestingTooDeep", f"{quoted(name)} is inside more than {_DEEPEST} others")
 
     def _append(self, equation: Any, name: str, scope: _Scope) -> None:
         """Append the line of an equation."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import prod
 from typing import TYPE_CHECKING
 
-from arenaplan.base.errors import BudgetExceeded
+from arenaplan.base.errors import fault
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.node_order import label, subgraphs
 from arenaplan.graph.sizes import MAX_RANK
@@ -56,17 +56,19 @@ class Budget:
         """Account for ``size`` computed bytes of constant ``name``."""
         self._computed -= size
         if self._computed < 0:
-            raise BudgetExceeded(
+            raise fault(
+                "BudgetExceeded",
                 f"constant {quoted(name)}: reading the model would compute more than "
-                f"{MAX_COMPUTED} bytes of constants"
+                f"{MAX_COMPUTED} bytes of constants",
             )
 
     def fold(self, name: str, size: int) -> None:
         """Refuse a folded constant that no executor should ever make."""
         if size > MAX_FOLDED and size > self.largest:
-            raise BudgetExceeded(
+            raise fault(
+                "BudgetExceeded",
                 f"constant {quoted(name)} would have {size} bytes, "
-                f"out of proportion to the model; the limit is {self.largest}"
+                f"out of proportion to the model; the limit is {self.largest}",
             )
 
     def expand(self, node: NodeProto | str, size: int = 1) -> None:
@@ -80,8 +82,9 @@ class Budget:
         self._expanded -= size
         if self._expanded < 0:
             name = node if isinstance(node, str) else f"node {label(node)}"
-            raise BudgetExceeded(
-                f"{name}: functions, loops and sequences of the model expand to too many nodes"
+            raise fault(
+                "BudgetExceeded",
+                f"{name}: functions, loops and sequences of the model expand to too many nodes",
             )
 
 

@@ -10,12 +10,12 @@ from typing import NamedTuple, TypeAlias
 from onnx import GraphProto, TypeProto, ValueInfoProto
 
 from arenaplan.base.errors import (
-    DimConflict,
-    InvalidDim,
+    SizeError,
     UnboundDim,
     UnknownDim,
     UnknownShape,
     UnsupportedDtype,
+    fault,
 )
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.formats.onnx.tensors import dtype_of
@@ -42,7 +42,7 @@ def declared(info: ValueInfoProto) -> Declared:
     ------
     UnsupportedDtype
         If it is no array of numbers.
-    InvalidDim
+    SizeError
         If a dimension is negative.
     """
     found = _declared(info.type.SerializeToString())
@@ -55,7 +55,7 @@ def _declared(data: bytes) -> Declared | None:
     """Return what the bytes of a type declare, ``None`` if it is wrong."""
     try:
         return _with_errors(ValueInfoProto(type=TypeProto.FromString(data)))
-    except (InvalidDim, UnsupportedDtype):
+    except SizeError:
         return None
 
 
@@ -75,7 +75,7 @@ def _with_errors(info: ValueInfoProto) -> Declared:
     for dim in tensor.shape.dim:
         if dim.HasField("dim_value"):
             if dim.dim_value < 0:
-                raise InvalidDim(f"{what} has the negative dimension {dim.dim_value}")
+                raise fault("InvalidDim", f"{what} has the negative dimension {dim.dim_value}")
             dims.append(dim.dim_value)
         else:
             dims.append(dim.dim_param or None)
@@ -148,13 +148,17 @@ class Dims:
         if dims is None:
             return
         if len(dims) != len(shape):
-            raise DimConflict(f"input {quoted(name)} has {len(dims)} dimensions, not {len(shape)}")
+            raise fault(
+                "DimConflict",
+                f"input {quoted(name)} has {len(dims)} dimensions, not {len(shape)}",
+            )
         for dim, number in zip(dims, shape, strict=True):
             expected = self._numbers.setdefault(dim, number) if isinstance(dim, str) else dim
             if expected is not None and expected != number:
-                raise DimConflict(
+                raise fault(
+                    "DimConflict",
                     f"dimension {dim!r} of input {quoted(name)} is {expected}, and was bound to "
-                    f"{number}"
+                    f"{number}",
                 )
 
     def of_input(self, name: str, known: Declared) -> tuple[Shape, str]:

@@ -18,12 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from arenaplan.base.errors import (
-    ExternalDataMissing,
-    ExternalDataPath,
-    ExternalDataRange,
-    TensorPayloadMismatch,
-)
+from arenaplan.base.errors import PlannerError, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.graph.sizes import MAX_BYTES
 
@@ -46,7 +41,7 @@ def read_span(name: str, entries: Iterable[tuple[str, str]], length: int) -> Spa
 
     Raises
     ------
-    ExternalDataPath, ExternalDataRange, TensorPayloadMismatch
+    ModelError
         If no file in the model's folder could hold it there.
     """
     fields = dict(entries)
@@ -54,13 +49,15 @@ def read_span(name: str, entries: Iterable[tuple[str, str]], length: int) -> Spa
     offset = _number(name, fields, "offset", 0)
     stored = _number(name, fields, "length", length)
     if offset < 0 or stored < 0 or offset + stored > MAX_BYTES // 2:
-        raise ExternalDataRange(
+        raise fault(
+            "ExternalDataRange",
             f"tensor {quoted(name)}: external data at offset {offset} with length {stored} "
-            "lies in no file"
+            "lies in no file",
         )
     if stored != length:
-        raise TensorPayloadMismatch(
-            f"tensor {quoted(name)} has {stored} bytes of external data; its shape needs {length}"
+        raise fault(
+            "TensorPayloadMismatch",
+            f"tensor {quoted(name)} has {stored} bytes of external data; its shape needs {length}",
         )
     _check_text(name, location)
     return Span(location, offset, length)
@@ -72,8 +69,9 @@ def _number(name: str, fields: dict[str, str], key: str, default: int) -> int:
     if text is None:
         return default
     if not _NUMBER.fullmatch(text):
-        raise ExternalDataRange(
-            f"tensor {quoted(name)}: the {key} {quoted(text)} of its external data is no number"
+        raise fault(
+            "ExternalDataRange",
+            f"tensor {quoted(name)}: the {key} {quoted(text)} of its external data is no number",
         )
     return int(text)
 
@@ -95,8 +93,9 @@ def _check_text(name: str, location: str) -> None:
     elif all(part in ("", ".") for part in parts):
         reason = "names no file"
     if reason is not None:
-        raise ExternalDataPath(
-            f"tensor {quoted(name)}: the location {quoted(location)} of its external data {reason}"
+        raise fault(
+            "ExternalDataPath",
+            f"tensor {quoted(name)}: the location {quoted(location)} of its external data {reason}",
         )
 
 
@@ -116,16 +115,17 @@ class Folder:
 
         Raises
         ------
-        ExternalDataMissing, ExternalDataPath, ExternalDataRange
+        ModelError
             If the file is not there, is not a plain file of this folder, or is too short.
         """
         if not span.length:
             return memoryview(b"")
         location = span.location
         if self.path is None:
-            raise ExternalDataMissing(
+            raise fault(
+                "ExternalDataMissing",
                 f"tensor {quoted(name)} is stored in {quoted(location)}, and the model was not "
-                "read from a file, so there is no folder to look in"
+                "read from a file, so there is no folder to look in",
             )
         path = self.path
         parts = [part for part in location.split("/") if part not in ("", ".")]
@@ -143,12 +143,14 @@ class Folder:
                     raise _refused(name, path, "was replaced while it was opened")
                 return _bytes_of(name, file, span, opened.st_size)
         except FileNotFoundError:
-            raise ExternalDataMissing(
-                f"tensor {quoted(name)} is stored in {str(path)!r}, which does not exist"
+            raise fault(
+                "ExternalDataMissing",
+                f"tensor {quoted(name)} is stored in {str(path)!r}, which does not exist",
             ) from None
         except (OSError, ValueError) as error:
-            raise ExternalDataMissing(
-                f"tensor {quoted(name)} is stored in {str(path)!r}, which cannot be read: {error}"
+            raise fault(
+                "ExternalDataMissing",
+                f"tensor {quoted(name)} is stored in {str(path)!r}, which cannot be read: {error}",
             ) from error
 
 
@@ -168,8 +170,9 @@ def _bytes_of(name: str, file: io.FileIO, span: Span, size: int) -> memoryview:
             done += count
         else:
             return memory.toreadonly()
-    raise ExternalDataRange(
-        f"tensor {quoted(name)} ends at byte {end} of {quoted(span.location)}, which has {size}"
+    raise fault(
+        "ExternalDataRange",
+        f"tensor {quoted(name)} ends at byte {end} of {quoted(span.location)}, which has {size}",
     )
 
 
@@ -183,9 +186,10 @@ def _check_file(name: str, path: Path, status: os.stat_result) -> None:
         raise _refused(name, path, "has several names (hard links)")
 
 
-def _refused(name: str, path: Path, reason: str) -> ExternalDataPath:
+def _refused(name: str, path: Path, reason: str) -> PlannerError:
     """Return the error for a file that external data must not be read from."""
-    return ExternalDataPath(
+    return fault(
+        "ExternalDataPath",
         f"tensor {quoted(name)}: its external data {str(path)!r} {reason}; "
-        "copy the file into the model's folder"
+        "copy the file into the model's folder",
     )

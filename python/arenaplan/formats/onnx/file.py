@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, OperatorSetIdProto, defs
 
-from arenaplan.base.errors import ModelTooLarge, NestingTooDeep, NotAModel, UnsupportedOpset
+from arenaplan.base.errors import NotAModel, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.node_order import MAX_NESTING
 
@@ -27,7 +27,7 @@ def read_model(source: Source) -> tuple[ModelProto, Path | None]:
 
     Raises
     ------
-    NotAModel, ModelTooLarge, NestingTooDeep
+    NotAModel, ModelError, UnsupportedModel
         If the content is not that of a model, or no reader of the format can take it.
     OSError
         If the file cannot be read.
@@ -42,9 +42,10 @@ def read_model(source: Source) -> tuple[ModelProto, Path | None]:
         if not stat.S_ISREG(status.st_mode):
             raise NotAModel(f"{str(path)!r} is not a plain file")
         if status.st_size > MAX_FILE:
-            raise ModelTooLarge(
+            raise fault(
+                "ModelTooLarge",
                 f"{str(path)!r} has {status.st_size} bytes; a model without its weights has "
-                f"at most {MAX_FILE}"
+                f"at most {MAX_FILE}",
             )
         return _parse(file.read(), repr(str(path))), path
 
@@ -57,14 +58,17 @@ def _open_at_once(path: str, flags: int) -> int:
 def _parse(data: bytes, what: str) -> ModelProto:
     """Decode a model."""
     if len(data) > MAX_FILE:
-        raise ModelTooLarge(f"{what} has {len(data)} bytes; a model has at most {MAX_FILE}")
+        raise fault(
+            "ModelTooLarge", f"{what} has {len(data)} bytes; a model has at most {MAX_FILE}"
+        )
     try:
         model = ModelProto.FromString(data)
     except DecodeError as error:
         if "depth" in str(error).lower():
-            raise NestingTooDeep(
+            raise fault(
+                "NestingTooDeep",
                 f"{what} nests subgraphs deeper than {MAX_NESTING}, which is as deep as "
-                "readers of the format can follow"
+                "readers of the format can follow",
             ) from error
         raise NotAModel(f"{what} is no ONNX model: {error}") from error
     return _checked(model, what)
@@ -107,19 +111,20 @@ def read_versions(imports: Iterable[OperatorSetIdProto], what: str) -> dict[str,
 
     Raises
     ------
-    UnsupportedOpset
+    UnsupportedModel
         If one is listed twice, or newer than the installed ``onnx`` knows.
     """
     versions: dict[str, int] = {}
     for entry in imports:
         domain, version = domain_name(entry.domain), entry.version
         if domain in versions:
-            raise UnsupportedOpset(f"{what} imports operator set {_shown(domain)} twice")
+            raise fault("UnsupportedOpset", f"{what} imports operator set {_shown(domain)} twice")
         newest = defs.onnx_opset_version() if not domain else None
         if version < 1 or (newest is not None and version > newest):
-            raise UnsupportedOpset(
+            raise fault(
+                "UnsupportedOpset",
                 f"{what} imports version {version} of operator set {_shown(domain)}; "
-                f"known are 1 to {newest or 'any'}"
+                f"known are 1 to {newest or 'any'}",
             )
         versions[domain] = version
     return versions
@@ -129,8 +134,9 @@ def version_of(domain: str, versions: Mapping[str, int], what: str) -> int:
     """Return the version of ``domain``, which ``what`` uses."""
     version = versions.get(domain)
     if version is None:
-        raise UnsupportedOpset(
-            f"{what} is of operator set {_shown(domain)}, of which no version is imported"
+        raise fault(
+            "UnsupportedOpset",
+            f"{what} is of operator set {_shown(domain)}, of which no version is imported",
         )
     return version
 

@@ -17,14 +17,12 @@ from onnx import (
 )
 
 from arenaplan.base.errors import (
-    DuplicateName,
-    FunctionCycle,
     InternalError,
     InvalidAttribute,
     InvalidOperand,
-    NestingTooDeep,
     UnsupportedDtype,
     UnsupportedSubgraph,
+    fault,
 )
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.formats.onnx.budget import Budget
@@ -84,7 +82,7 @@ class Frame:
 
         Raises
         ------
-        UndefinedValue, GraphCycle
+        UndefinedValue, GraphError
             If there is no order.
         """
         if self.is_sorted:
@@ -99,7 +97,7 @@ def stored_tensors(graph: GraphProto, folder: Folder) -> dict[str, TensorProto]:
 
     Raises
     ------
-    DuplicateName
+    GraphError
         If two have the same.
     UnsupportedDtype
         If one is sparse.
@@ -108,7 +106,7 @@ def stored_tensors(graph: GraphProto, folder: Folder) -> dict[str, TensorProto]:
     if len(stored) < len(graph.initializer):
         names = Counter(proto.name for proto in graph.initializer)
         ((name, _),) = names.most_common(1)
-        raise DuplicateName(f"two initializers have the name {quoted(name)}")
+        raise fault("DuplicateName", f"two initializers have the name {quoted(name)}")
     for sparse in graph.sparse_initializer:
         # Their data is checked first, because a bad path is the worse news.
         name = sparse.values.name
@@ -206,7 +204,7 @@ class Functions:
         for proto in protos:
             key = (domain_name(proto.domain), proto.name, getattr(proto, "overload", ""))
             if key in self._functions:
-                raise DuplicateName(f"two functions have the name {_shown(key)}")
+                raise fault("DuplicateName", f"two functions have the name {_shown(key)}")
             self._functions[key] = _Function.read(key, proto)
 
     def __bool__(self) -> bool:
@@ -238,14 +236,14 @@ class Functions:
 
         Raises
         ------
-        FunctionCycle
+        ModelError
             If the function is already being walked.
         """
         if key in self._active:
             calls = listed("::".join(filter(None, active)) for active in self._active)
-            raise FunctionCycle(f"function {_shown(key)} calls itself: {calls}")
+            raise fault("FunctionCycle", f"function {_shown(key)} calls itself: {calls}")
         if len(self._active) >= MAX_CALLS:
-            raise NestingTooDeep(f"node {label(node)}: calls are nested {MAX_CALLS} deep")
+            raise fault("NestingTooDeep", f"node {label(node)}: calls are nested {MAX_CALLS} deep")
         self._active[key] = None
         called = self._functions[key]
         outputs = node.output[:]

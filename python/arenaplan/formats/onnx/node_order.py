@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Sequence
 
 from onnx import AttributeProto, GraphProto, NodeProto
 
-from arenaplan.base.errors import GraphCycle, NestingTooDeep, UndefinedValue
+from arenaplan.base.errors import UndefinedValue, fault
 from arenaplan.base.quoting import listed, quoted
 
 MAX_NESTING = 30
@@ -35,7 +35,7 @@ def ordered(nodes: Iterable[NodeProto], defined: Container[str]) -> list[NodePro
 
     Raises
     ------
-    UndefinedValue, GraphCycle
+    UndefinedValue, GraphError
         If there is no such order.
     """
     nodes = list(nodes)
@@ -69,7 +69,7 @@ def ordered(nodes: Iterable[NodeProto], defined: Container[str]) -> list[NodePro
     if len(order) < len(nodes):
         stuck = [index for index, count in enumerate(missing) if count]
         circle = _circle([nodes[i] for i in stuck], [reads[i] for i in stuck])
-        raise GraphCycle(f"nodes depend on each other in a circle: {listed(circle)}")
+        raise fault("GraphCycle", f"nodes depend on each other in a circle: {listed(circle)}")
     return order
 
 
@@ -102,7 +102,7 @@ def captured(node: NodeProto) -> list[str]:
 
     Raises
     ------
-    NestingTooDeep
+    UnsupportedModel
         If subgraphs are nested too deep.
     """
     names: list[str] = []
@@ -110,7 +110,10 @@ def captured(node: NodeProto) -> list[str]:
     while pending:
         graph, depth, outer = pending.pop()
         if depth > MAX_NESTING:
-            raise NestingTooDeep(f"node {label(node)} nests subgraphs more than {MAX_NESTING} deep")
+            raise fault(
+                "NestingTooDeep",
+                f"node {label(node)} nests subgraphs more than {MAX_NESTING} deep",
+            )
         inner = outer.union(
             (info.name for info in graph.input),
             (tensor.name for tensor in graph.initializer),

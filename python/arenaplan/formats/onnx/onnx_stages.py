@@ -16,7 +16,7 @@ from onnx import ModelProto, NodeProto
 
 from arenaplan.base.errors import (
     PlannerError,
-    ShapeNotPlanned,
+    SizeError,
     UnboundDim,
     UnknownShape,
     UnsupportedSubgraph,
@@ -184,8 +184,9 @@ class StagedWalk(Walk):
             ):
                 shown = tuple("?" if most is None else most for most in bounds)
                 raise op.error(
-                    ShapeNotPlanned,
+                    SizeError,
                     f"{quoted(name)} has shape {known.shape}, and is bound to at most {shown}",
+                    kind="ShapeNotPlanned",
                 )
 
     def _want(self, op: Op, error: PlannerError) -> None:

@@ -193,9 +193,9 @@ class Op:
         made = next((output for output in self.outputs if output), "")
         return f"the {self.type} node that produces {quoted(made)}"
 
-    def error(self, kind: type[PlannerError], text: str) -> PlannerError:
+    def error(self, of: type[PlannerError], text: str, *, kind: str | None = None) -> PlannerError:
         """Return an error with a message that names this operator."""
-        return kind(f"{self.label}: {text}")
+        return of(f"{self.label}: {text}", kind=kind)
 
     # -- operands --------------------------------------------------------------
 

@@ -15,9 +15,9 @@ import numpy as np
 from onnx import GraphProto
 
 from arenaplan.base.errors import (
-    BudgetExceeded,
     InvalidAttribute,
     InvalidOperand,
+    ModelError,
     ShapeMismatch,
     UndefinedValue,
     UnsupportedDtype,
@@ -71,7 +71,9 @@ def _construct(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[O
 def _insert(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
     items = list(_items(op).items)
     if len(items) >= _MOST_ITEMS:
-        raise op.error(BudgetExceeded, f"a sequence has more than {_MOST_ITEMS} elements")
+        raise op.error(
+            ModelError, f"a sequence has more than {_MOST_ITEMS} elements", kind="BudgetExceeded"
+        )
     at = len(items) if op.optional(2) is None else _position(op, 2, len(items), len(items))
     items.insert(at, op.input(1))
     return [Items(names[0], items)]

@@ -11,12 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from arenaplan.base.errors import (
-    InvalidDim,
-    TensorPayloadMismatch,
-    UnsupportedDtype,
-    UnsupportedModel,
-)
+from arenaplan.base.errors import UnsupportedDtype, UnsupportedModel, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.external import Folder, Span, read_span
 from arenaplan.graph.ops import BITS, Shape
@@ -119,7 +114,9 @@ class StoredTensor:
             dtype = dtype_of(proto.data_type, f"tensor {quoted(name)}")
         shape: Shape = tuple(proto.dims[:])
         if shape and min(shape) < 0:
-            raise InvalidDim(f"tensor {quoted(name)} has the negative dimension {min(shape)}")
+            raise fault(
+                "InvalidDim", f"tensor {quoted(name)} has the negative dimension {min(shape)}"
+            )
         self.name = name
         self.dtype = dtype
         self.shape = shape
@@ -164,19 +161,22 @@ class StoredTensor:
         stored = len(proto.raw_data)
         if stored or proto.HasField("raw_data"):
             if listed:
-                raise TensorPayloadMismatch(
-                    f"tensor {quoted(self.name)} has both raw_data and {field}"
+                raise fault(
+                    "TensorPayloadMismatch",
+                    f"tensor {quoted(self.name)} has both raw_data and {field}",
                 )
             if stored != self.bytes:
-                raise TensorPayloadMismatch(
-                    f"tensor {quoted(self.name)} has {stored} bytes; its shape needs {self.bytes}"
+                raise fault(
+                    "TensorPayloadMismatch",
+                    f"tensor {quoted(self.name)} has {stored} bytes; its shape needs {self.bytes}",
                 )
             return
         count = self.bytes if BITS[dtype] < 8 else prod(self.shape)
         if dtype in ("complex64", "complex128"):
             count *= 2
         if listed != count:
-            raise TensorPayloadMismatch(
+            raise fault(
+                "TensorPayloadMismatch",
                 f"tensor {quoted(self.name)} has {listed} elements in {field}; "
-                f"its shape needs {count}"
+                f"its shape needs {count}",
             )

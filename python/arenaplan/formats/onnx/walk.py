@@ -18,17 +18,14 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from arenaplan.base.errors import (
-    DuplicateName,
-    DuplicateProducer,
-    InvalidName,
     InvalidOperand,
-    NestingTooDeep,
     ShapeMismatch,
     UndefinedValue,
     UnknownShape,
     UnsupportedDtype,
     UnsupportedModel,
     UnsupportedSubgraph,
+    fault,
 )
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.formats.onnx.behind import shapes_behind
@@ -216,7 +213,7 @@ class Walk:
         for info in self._proto.output:
             name = info.name
             if name in seen:
-                raise DuplicateName(f"two graph outputs have the name {quoted(name)}")
+                raise fault("DuplicateName", f"two graph outputs have the name {quoted(name)}")
             seen.add(name)
             self._add_output(name)
 
@@ -375,9 +372,10 @@ class Walk:
         own = frame.own
         if name in own:
             maker = "a branch or function" if node is None else f"node {label(node)}"
-            raise DuplicateProducer(
+            raise fault(
+                "DuplicateProducer",
                 f"value {quoted(name)}, an output of {maker}, is an input, an initializer "
-                "or another output, too"
+                "or another output, too",
             )
         own[name] = operand
 
@@ -473,11 +471,13 @@ class Walk:
 
         Raises
         ------
-        NestingTooDeep
+        UnsupportedModel
             If that is too deep.
         """
         if self.depth >= MAX_NESTING:
-            raise op.error(NestingTooDeep, f"bodies are nested {MAX_NESTING} deep")
+            raise op.error(
+                UnsupportedModel, f"bodies are nested {MAX_NESTING} deep", kind="NestingTooDeep"
+            )
         self.depth += 1
         try:
             yield
@@ -686,9 +686,9 @@ def _input_types(graph: GraphProto, stored: Mapping[str, object]) -> dict[str, D
         # Old models list their initializers as inputs, too.
         if name not in stored:
             if name in infos:
-                raise DuplicateName(f"two graph inputs have the name {quoted(name)}")
+                raise fault("DuplicateName", f"two graph inputs have the name {quoted(name)}")
             if not name:
-                raise InvalidName("a graph input has no name")
+                raise fault("InvalidName", "a graph input has no name")
             infos[name] = declared(info)
     return infos
 

@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from arenaplan.base.errors import BudgetExceeded, ModelTooLarge, NotAModel
+from arenaplan.base.errors import NotAModel, fault
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes"
 
@@ -30,7 +30,7 @@ def read_graph(source: Source) -> tuple[dict[str, Any], Path | None]:
     ------
     NotAModel
         If the file is no archive of an exported program.
-    BudgetExceeded, ModelTooLarge
+    ModelError
         If it unpacks to far more than its size justifies.
     OSError
         If the file cannot be read.
@@ -77,10 +77,11 @@ def _read(file: Any, what: str) -> dict[str, Any]:
 def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> bytes:
     """Return one file of an archive, of the size that it claims."""
     if info.file_size > MAX_GRAPH:
-        raise ModelTooLarge(f"the graph in {what} has {info.file_size} bytes")
+        raise fault("ModelTooLarge", f"the graph in {what} has {info.file_size} bytes")
     if info.file_size > _MAX_RATIO * max(1, info.compress_size):
-        raise BudgetExceeded(
-            f"the graph in {what} unpacks from {info.compress_size} to {info.file_size} bytes"
+        raise fault(
+            "BudgetExceeded",
+            f"the graph in {what} unpacks from {info.compress_size} to {info.file_size} bytes",
         )
     with archive.open(info) as file:
         return file.read(MAX_GRAPH)

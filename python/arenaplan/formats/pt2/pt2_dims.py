@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from arenaplan.base.errors import DimConflict, InvalidDim, UnboundDim, UnknownDim
+from arenaplan.base.errors import UnboundDim, UnknownDim, fault
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.formats.pt2.pt2_program import Size
 from arenaplan.graph.ops import Shape
@@ -89,7 +89,10 @@ class Dims:
                 f"the model has no input {quoted(name)}; it has {listed(declared)}", names=[name]
             )
         if len(sizes) != len(shape):
-            raise DimConflict(f"input {quoted(name)} has {len(sizes)} dimensions, not {len(shape)}")
+            raise fault(
+                "DimConflict",
+                f"input {quoted(name)} has {len(sizes)} dimensions, not {len(shape)}",
+            )
         for size, value in zip(sizes, shape, strict=True):
             number = whole_number(value, f"a dimension bound for input {quoted(name)}")
             tree = _parsed(size) if isinstance(size, str) else None
@@ -97,15 +100,17 @@ class Dims:
             if symbol is not None:
                 self._set(symbol, number)
             elif isinstance(size, int) and size != number:
-                raise DimConflict(
-                    f"a dimension of input {quoted(name)} is {size}, and was bound to {number}"
+                raise fault(
+                    "DimConflict",
+                    f"a dimension of input {quoted(name)} is {size}, and was bound to {number}",
                 )
 
     def _set(self, symbol: str, number: int) -> None:
         """Note the number of a symbol, which can have one only."""
         if self._numbers.setdefault(symbol, number) != number:
-            raise DimConflict(
-                f"dimension {quoted(symbol)} was bound to {self._numbers[symbol]} and to {number}"
+            raise fault(
+                "DimConflict",
+                f"dimension {quoted(symbol)} was bound to {self._numbers[symbol]} and to {number}",
             )
 
     def shape(self, name: str, sizes: Sequence[Size]) -> Shape:
@@ -129,7 +134,7 @@ class Dims:
                 raise UnboundDim(f"a dimension of tensor {quoted(name)} is {quoted(size)}")
             number = self._value(name, size, tree)
         if number < 0:
-            raise InvalidDim(f"tensor {quoted(name)} has the negative dimension {number}")
+            raise fault("InvalidDim", f"tensor {quoted(name)} has the negative dimension {number}")
         return number
 
     def _value(self, name: str, size: str, node: ast.expr) -> int:

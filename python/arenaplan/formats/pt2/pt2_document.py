@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from arenaplan.base.errors import NestingTooDeep, NotAModel
+from arenaplan.base.errors import NotAModel, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.pt2.pt2_program import Argument, Call, Port, Program, Size, Tensor
 from arenaplan.graph.origin import Origin, origin_of
@@ -46,7 +46,7 @@ def read_program(document: Mapping[str, Any]) -> Program:
     ------
     NotAModel
         If something that a program needs is missing or malformed.
-    NestingTooDeep
+    UnsupportedModel
         If graphs are inside graphs without end.
     """
     module = _object(document, "graph_module", "the program")
@@ -65,7 +65,7 @@ def _program(
 ) -> Program:
     """Return the program of a graph."""
     if not depth:
-        raise NestingTooDeep(f"graphs are nested more than {_DEEPEST} deep")
+        raise fault("NestingTooDeep", f"graphs are nested more than {_DEEPEST} deep")
     described = _object(graph, "tensor_values", "the graph")
     tensors = {name: _tensor(name, meta) for name, meta in described.items()}
     nodes = enumerate(_objects(graph, "nodes", "the graph"))

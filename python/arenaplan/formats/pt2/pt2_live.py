@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from arenaplan.base.errors import NestingTooDeep, NotAModel, UnsupportedOp
+from arenaplan.base.errors import NotAModel, UnsupportedOp, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.pt2.pt2_program import (
     Argument,
@@ -161,7 +161,7 @@ class _Reader:
     ) -> Program:
         """Return the program of a graph; its nodes name the inputs and outputs of a body."""
         if self._depth == _DEEPEST:
-            raise NestingTooDeep(f"graphs are nested more than {_DEEPEST} deep")
+            raise fault("NestingTooDeep", f"graphs are nested more than {_DEEPEST} deep")
         self._depth += 1
         tensors: dict[str, Tensor] = {}
         calls = []

@@ -7,12 +7,12 @@ from math import inf
 from typing import Final
 
 from arenaplan.base.errors import (
-    DuplicateProducer,
     NotAModel,
     UndefinedValue,
     UnsupportedDtype,
     UnsupportedOp,
     UnsupportedSubgraph,
+    fault,
 )
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.named import Op
@@ -275,7 +275,7 @@ class _Walk:
     def _declare(self, name: str, kind: str) -> int:
         """Declare the value of a tensor."""
         if name in self._values:
-            raise DuplicateProducer(f"tensor {quoted(name)} is made twice")
+            raise fault("DuplicateProducer", f"tensor {quoted(name)} is made twice")
         sizes, dtype = _described(self._program, name)
         if dtype not in BITS:
             raise UnsupportedDtype(f"tensor {quoted(name)} has the unknown type {dtype}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from arenaplan.base.errors import InvalidOption, WorkerDied
+from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.base.limits import Limits
 from arenaplan.graph import Graph
 from arenaplan.report.batch.jobs import Job, Outcome, failed, run_job
@@ -208,7 +208,10 @@ def _alone(job: Job) -> Outcome:
         try:
             return pool.submit(run_job, job).result()
         except BrokenProcessPool:
-            return failed(job, WorkerDied(f"the process that planned {Path(job.name).name!r} died"))
+            return failed(
+                job,
+                fault("WorkerDied", f"the process that planned {Path(job.name).name!r} died"),
+            )
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:

@@ -130,7 +130,7 @@ def failed(job: Job, error: BaseException, left_out: Sequence[str] = ()) -> Outc
     return Outcome(
         job.name,
         job.target or "",
-        error=type(error).__name__,
+        error=getattr(error, "kind", type(error).__name__),
         message=str(error),
         left_out=",".join(left_out),
     )

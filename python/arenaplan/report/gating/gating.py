@@ -190,7 +190,7 @@ class Growth:
 
         Raises
         ------
-        InvalidOption, InvalidSize
+        InvalidOption, SizeError
             If it is neither a size nor a part.
         """
         if isinstance(text, int):

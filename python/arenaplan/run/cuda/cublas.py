@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from arenaplan.base.errors import DeviceUnavailable, KernelError
+from arenaplan.base.errors import fault
 from arenaplan.run.cuda.blas import Operand, column_major
 from arenaplan.run.cuda.device import Run
 from arenaplan.run.cuda.device_work import Product
@@ -68,7 +68,7 @@ def load_cublas() -> Any:
 
     Raises
     ------
-    DeviceUnavailable
+    ExecutionError
         If it is not installed.
     """
     try:
@@ -77,7 +77,7 @@ def load_cublas() -> Any:
         path = load_nvidia_dynamic_lib("cublas").abs_path
         library = ctypes.CDLL(path)
     except (ImportError, OSError, RuntimeError) as error:
-        raise DeviceUnavailable(f"running on CUDA needs cuBLAS: {error}") from error
+        raise fault("DeviceUnavailable", f"running on CUDA needs cuBLAS: {error}") from error
     for name, types in _ARGUMENTS.items():
         function = getattr(library, name)
         function.argtypes, function.restype = types, _NUMBER
@@ -153,4 +153,4 @@ class Cublas:
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._library, name)(*arguments)
         if status:
-            raise KernelError(f"{name} failed with cuBLAS status {status}")
+            raise fault("KernelError", f"{name} failed with cuBLAS status {status}")

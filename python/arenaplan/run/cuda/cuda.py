@@ -18,13 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from arenaplan.base.errors import (
-    DeviceUnavailable,
-    InternalError,
-    InvalidBuffer,
-    KernelError,
-    OutOfMemory,
-)
+from arenaplan.base.errors import InternalError, OutOfMemory, fault
 from arenaplan.run.cuda.cublas import WORKSPACE, Cublas, load_cublas
 from arenaplan.run.cuda.device import Run
 from arenaplan.run.cuda.device_work import Product
@@ -40,14 +34,15 @@ def import_cupy() -> Any:
 
     Raises
     ------
-    DeviceUnavailable
+    ExecutionError
         If it is not installed, or a library that it needs is missing.
     """
     try:
         import cupy
     except ImportError as error:
-        raise DeviceUnavailable(
-            f"running on CUDA needs CuPy, such as pip install cupy-cuda12x: {error}"
+        raise fault(
+            "DeviceUnavailable",
+            f"running on CUDA needs CuPy, such as pip install cupy-cuda12x: {error}",
         ) from error
     return cupy
 
@@ -69,7 +64,9 @@ class CudaMemory:
         """Return a :class:`cupy.ndarray` on some bytes of the memory, C-contiguous."""
         size = prod(shape) * dtype.itemsize
         if not 0 <= start <= start + size <= self.bytes:
-            raise KernelError(f"bytes {start} to {start + size} of {self.bytes} on the device")
+            raise fault(
+                "KernelError", f"bytes {start} to {start + size} of {self.bytes} on the device"
+            )
         return import_cupy().ndarray(tuple(shape), dtype, memptr=self._pointer + start)
 
 
@@ -84,7 +81,7 @@ class CudaDevice:
 
     Raises
     ------
-    DeviceUnavailable
+    ExecutionError
         If there is no driver, no such device, or a library is missing.
     """
 
@@ -93,9 +90,11 @@ class CudaDevice:
         try:
             count = cupy.cuda.runtime.getDeviceCount()
         except Exception as error:  # Of CuPy's own classes, which depend on what is missing.
-            raise DeviceUnavailable(f"CUDA finds no device: {error}") from error
+            raise fault("DeviceUnavailable", f"CUDA finds no device: {error}") from error
         if number >= count:
-            raise DeviceUnavailable(f"there is no device cuda:{number}, only {count} in all")
+            raise fault(
+                "DeviceUnavailable", f"there is no device cuda:{number}, only {count} in all"
+            )
         self.name = f"cuda:{number}"
         self._device = cupy.cuda.Device(number)
         load_cublas()
@@ -140,7 +139,9 @@ class CudaDevice:
                 module = cupy.RawModule(code=cuda_source(kernels), options=_OPTIONS)
                 return {kernel.name: module.get_function(kernel.name) for kernel in kernels}
         except Exception as error:  # Of CuPy's own classes.
-            raise KernelError(f"the kernels do not compile for {self.name}: {error}") from error
+            raise fault(
+                "KernelError", f"the kernels do not compile for {self.name}: {error}"
+            ) from error
 
     def stream(self, *, products: bool) -> CudaStream:
         """Return a new stream, which does not wait for the default one."""
@@ -244,7 +245,7 @@ def adopted(memory: object) -> CudaMemory:
 
     Raises
     ------
-    InvalidBuffer
+    ArenaError
         If it is not contiguous memory of a CUDA device.
     """
     cupy = import_cupy()
@@ -253,17 +254,19 @@ def adopted(memory: object) -> CudaMemory:
         count = prod(facts["shape"]) * np.dtype(facts["typestr"]).itemsize
         address, is_read_only = facts["data"]
         if is_read_only or facts.get("strides") is not None:
-            raise InvalidBuffer("the arena's memory is read-only or not contiguous")
+            raise fault("InvalidBuffer", "the arena's memory is read-only or not contiguous")
         whole = cupy.cuda.UnownedMemory(address, count, memory)
         return CudaMemory(cupy.cuda.MemoryPointer(whole, 0), count, memory)
     if not hasattr(memory, "__dlpack__"):
-        raise InvalidBuffer("the arena is no memory of a CUDA device: it has no __dlpack__")
+        raise fault(
+            "InvalidBuffer", "the arena is no memory of a CUDA device: it has no __dlpack__"
+        )
     try:
         array = cupy.from_dlpack(memory)
     except Exception as error:  # Of CuPy's own classes, and of the library of the memory.
-        raise InvalidBuffer(f"the arena is no memory of a CUDA device: {error}") from error
+        raise fault("InvalidBuffer", f"the arena is no memory of a CUDA device: {error}") from error
     if not array.flags.c_contiguous:
-        raise InvalidBuffer("the arena's memory is not contiguous")
+        raise fault("InvalidBuffer", "the arena's memory is not contiguous")
     return CudaMemory(array.data, array.nbytes, array)
 
 

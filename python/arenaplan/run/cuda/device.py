@@ -96,7 +96,7 @@ class Device(Protocol):
 
         Raises
         ------
-        InvalidBuffer
+        ArenaError
             If it is not contiguous, or not on this device.
         """
 
@@ -109,7 +109,7 @@ class Device(Protocol):
 
         Raises
         ------
-        KernelError
+        ExecutionError
             If the compiler refuses them.
         """
 

@@ -12,14 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from arenaplan.base.errors import (
-    ArenaBusy,
-    ArenaState,
     CapacityExceeded,
     InternalError,
     InvalidOption,
-    KernelError,
-    MisalignedBuffer,
-    VerificationError,
+    fault,
 )
 from arenaplan.formats import load as load_model
 from arenaplan.graph import Graph
@@ -80,13 +76,13 @@ class DeviceExecutor(Executor):
 
     Raises
     ------
-    DeviceUnavailable
+    ExecutionError
         If there is no such device, or what is needed to use it is not installed.
     UnsupportedOp, UnsupportedDtype
         If a node cannot be run; the message lists all operators that have no kernel.
-    TargetMismatch, PlanMismatch
+    TargetMismatch, PlanError
         If the plan was made for another target or graph.
-    CapacityExceeded, InvalidBuffer, MisalignedBuffer
+    CapacityExceeded, ArenaError
         If the caller's memory cannot hold the plan.
     """
 
@@ -169,21 +165,21 @@ class DeviceExecutor(Executor):
 
         Raises
         ------
-        InputMismatch
+        ExecutionError
             If an input is missing, unknown, or of another shape or type.
-        ArenaBusy
+        ArenaError
             If another run is using the arena.
-        KernelError
+        ExecutionError
             If the device refused a step.
-        VerificationError
+        ExecutionError
             If ``verify`` is set and an output differs.
         """
         bound = self._bound
         if bound is None:
-            raise ArenaState("this executor is closed")
+            raise fault("ArenaState", "this executor is closed")
         given = checked_inputs(self.graph, inputs)
         if not self._busy.acquire(blocking=False):
-            raise ArenaBusy("another run is using the arena")
+            raise fault("ArenaBusy", "another run is using the arena")
         try:
             for index, array in given.items():
                 if index in bound.staged:
@@ -226,8 +222,9 @@ class DeviceExecutor(Executor):
                 largest = np.abs(array[np.isfinite(array)]).max(initial=1.0)
                 is_equal = np.allclose(found, array, rtol=0, atol=close * largest, equal_nan=True)
             if not is_equal:
-                raise VerificationError(
-                    f"output {name!r} differs from NumPy's on {self._device.name}"
+                raise fault(
+                    "VerificationError",
+                    f"output {name!r} differs from NumPy's on {self._device.name}",
                 )
 
 
@@ -279,14 +276,14 @@ class _Bound:
 
         Raises
         ------
-        KernelError
+        ExecutionError
             If the device refuses some of it.
         """
         for name, run in self._runs:
             try:
                 run()
             except Exception as error:
-                raise KernelError(f"{name} failed: {error}") from error
+                raise fault("KernelError", f"{name} failed: {error}") from error
 
     def _load_constants(self, device: Device, stream: Stream) -> None:
         """Copy the constants to the device, through one block of staging memory."""
@@ -363,8 +360,9 @@ def _check_arena(memory: Memory, needed: int) -> None:
     if memory.bytes < needed:
         raise CapacityExceeded(f"the arena has {memory.bytes} bytes, and the plan needs {needed}")
     if needed and memory.address % ALIGNMENT:
-        raise MisalignedBuffer(
-            f"the arena does not start at a multiple of {ALIGNMENT} bytes, as the plan asks"
+        raise fault(
+            "MisalignedBuffer",
+            f"the arena does not start at a multiple of {ALIGNMENT} bytes, as the plan asks",
         )
 
 
@@ -376,7 +374,7 @@ def open_device(name: str) -> Device:
     ------
     InvalidOption
         If no device has such a name.
-    DeviceUnavailable
+    ExecutionError
         If it is not there, or what is needed to use it is not installed.
     """
     kind, separator, number = name.partition(":")

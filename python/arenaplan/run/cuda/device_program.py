@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from arenaplan.base.errors import KernelError, TargetMismatch
+from arenaplan.base.errors import TargetMismatch, fault
 from arenaplan.graph import Graph
 from arenaplan.run.cuda.device_work import (
     Copy,
@@ -187,7 +187,9 @@ class _Maker:
             staged.append(Copy(waiting, place, span.stop - span.start))
         if early_writes(works, spans):
             node = self.graph.nodes[nodes[-1]]
-            raise KernelError(f"node {node.name!r} ({node.op}) overwrites what it still reads")
+            raise fault(
+                "KernelError", f"node {node.name!r} ({node.op}) overwrites what it still reads"
+            )
         for work in works:
             if isinstance(work, Launch):
                 self.kernels.setdefault(work.kernel.name, work.kernel)

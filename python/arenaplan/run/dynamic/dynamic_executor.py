@@ -10,11 +10,10 @@ from numpy.typing import ArrayLike
 
 from arenaplan._core import Arena
 from arenaplan.base.errors import (
-    ArenaState,
     CapacityExceeded,
-    InputMismatch,
     InvalidOption,
     UnsupportedModel,
+    fault,
 )
 from arenaplan.base.quoting import quoted
 from arenaplan.planner.plan_options import whole_number
@@ -142,20 +141,20 @@ class DynamicExecutor(Tenant):
 
         Raises
         ------
-        InputMismatch
+        ExecutionError
             If an input is missing or unknown, or the shapes are none that was planned.
-        ArenaBusy
+        ArenaError
             If another run is using the arena.
         PlannerError
             As :class:`Executor` for a shape that is new, and as :meth:`Executor.run`.
         """
         executors = self._executors
         if executors is None:
-            raise ArenaState("this executor is closed")
+            raise fault("ArenaState", "this executor is closed")
         try:
             shapes = tuple([np.shape(inputs[name]) for name in self.family.inputs])
         except KeyError as missing:
-            raise InputMismatch(f"input {quoted(missing.args[0])} is missing") from None
+            raise fault("InputMismatch", f"input {quoted(missing.args[0])} is missing") from None
         executor = executors.get(shapes)
         if executor is None:
             # Only the holder of the arena prepares, so that no shape is prepared twice.
@@ -173,7 +172,7 @@ class DynamicExecutor(Tenant):
         sizes = self.family.find_inputs(shapes)
         if sizes is None:
             given = ", ".join(map("{} {}".format, map(quoted, self.family.inputs), shapes))
-            raise InputMismatch(f"no shape that was planned has the inputs {given}")
+            raise fault("InputMismatch", f"no shape that was planned has the inputs {given}")
         graph, plan = self.family.fitted(**sizes)
         if any(value.kind == "state" for value in graph.values):
             raise UnsupportedModel("the graph has states, which have another place for every shape")

@@ -163,7 +163,7 @@ class PlanFamily:
 
         Raises
         ------
-        UnknownDim, UnboundDim, ShapeNotPlanned
+        UnknownDim, UnboundDim, SizeError
             If the sizes name no shape of the family. A name that has one size only may be
             left out.
         """
@@ -395,7 +395,7 @@ def plan_family(
 
     Raises
     ------
-    TooManyShapes
+    SizeError
         If there are more combinations than ``max_shapes``.
     CapacityExceeded
         If some shape does not fit ``budget``; ``family`` of the exception has the plans.

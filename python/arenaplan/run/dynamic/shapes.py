@@ -8,13 +8,7 @@ from math import prod
 from typing import TypeAlias
 
 from arenaplan.base.choices import MAX_SHAPES as MAX_SHAPES
-from arenaplan.base.errors import (
-    InvalidOption,
-    ShapeNotPlanned,
-    TooManyShapes,
-    UnboundDim,
-    UnknownDim,
-)
+from arenaplan.base.errors import InvalidOption, UnboundDim, UnknownDim, fault
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.graph.sizes import whole_number
 
@@ -41,7 +35,7 @@ class Shapes:
 
     Raises
     ------
-    TooManyShapes
+    SizeError
         If there are more.
     InvalidOption
         If there are none.
@@ -50,10 +44,11 @@ class Shapes:
     def __init__(self, bind: RangeBind, limit: int) -> None:
         count = prod(max(1, _length(choices)) for choices in bind.values())
         if count > limit:
-            raise TooManyShapes(
+            raise fault(
+                "TooManyShapes",
                 f"{_sizes_text(bind)} are {count:,} shapes, and each is looked at; at most "
                 f"{limit:,} are, unless the limit is raised: give buckets, such as "
-                "[16, 32, 64, 128], instead of a range"
+                "[16, 32, 64, 128], instead of a range",
             )
         self.choices: dict[str, tuple[Size, ...]] = {
             name: _checked(name, choices) for name, choices in bind.items()
@@ -79,7 +74,7 @@ class Shapes:
             If no name is like that.
         UnboundDim
             If a name is missing.
-        ShapeNotPlanned
+        SizeError
             If it may not have that size.
         """
         for name in bind:
@@ -98,8 +93,9 @@ class Shapes:
             raise UnboundDim(f"dimension {quoted(name)} has several sizes: say which")
         size = _size(name, bind[name])
         if size not in choices:
-            raise ShapeNotPlanned(
-                f"{name}={size} is not one of the sizes that were planned: {sizes_text(choices)}"
+            raise fault(
+                "ShapeNotPlanned",
+                f"{name}={size} is not one of the sizes that were planned: {sizes_text(choices)}",
             )
         return size
 

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from arenaplan.base.errors import (
-    ArenaBusy,
-    ArenaState,
-    InvalidOption,
-    SizeError,
-    UnsupportedModel,
-)
+from arenaplan.base.errors import InvalidOption, SizeError, UnsupportedModel, fault
 from arenaplan.base.quoting import listed
 from arenaplan.formats import load as load_graph
 from arenaplan.formats import open_partial
@@ -210,7 +204,7 @@ class StagedExecutor:
     @property
     def _first(self) -> _Stage:
         if self._root is None:
-            raise ArenaState("this executor is closed")
+            raise fault("ArenaState", "this executor is closed")
         return self._root
 
     # -- running -----------------------------------------------------------------------
@@ -235,22 +229,22 @@ class StagedExecutor:
 
         Raises
         ------
-        InputMismatch
+        ExecutionError
             If an input is missing, unknown, or of another shape or type.
-        ShapeNotPlanned
+        SizeError
             If a size is larger than its bound.
-        ArenaBusy
+        ArenaError
             If another run is using the arena.
-        KernelError
+        ExecutionError
             If a step failed.
-        VerificationError
+        ExecutionError
             If ``verify`` is set and some bytes are wrong.
         PlannerError
             If nodes that have become known cannot be planned or run.
         """
         stage = self._first
         if not self._lock.acquire(blocking=False):
-            raise ArenaBusy("another run is using the arena")
+            raise fault("ArenaBusy", "another run is using the arena")
         try:
             with quiet_arithmetic():
                 return self._run(stage, inputs, verify)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from arenaplan.base.errors import InvalidBuffer
+from arenaplan.base.errors import fault
 from arenaplan.graph import Graph, Value
 from arenaplan.run.numpy.narrow import is_packed
 from arenaplan.run.numpy.signatures import byte_size, dtype_of
@@ -47,14 +47,17 @@ def bring(
 
     Raises
     ------
-    InvalidBuffer
+    ArenaError
         If an array does not fit its value, or outputs share bytes with others.
     """
     known = [brought.name for brought in plan.caller_buffers]
     unknown = sorted(set(given).difference(known))
     if unknown:
         names = ", ".join(map(repr, known)) or "none"
-        raise InvalidBuffer(f"the plan leaves no value {unknown[0]!r} to the caller, only {names}")
+        raise fault(
+            "InvalidBuffer",
+            f"the plan leaves no value {unknown[0]!r} to the caller, only {names}",
+        )
     buffers = []
     for brought in plan.caller_buffers:
         index, name = brought.value, brought.name
@@ -67,7 +70,9 @@ def bring(
         if _is_only_read(value, plan):
             memory.flags.writeable = False
         elif not memory.flags.writeable:
-            raise InvalidBuffer(f"the buffer for {name!r} is read-only, and a run writes it")
+            raise fault(
+                "InvalidBuffer", f"the buffer for {name!r} is read-only, and a run writes it"
+            )
         buffers.append(Buffer(index, array, memory, name in given))
     _check_apart(graph, buffers, arena)
     return buffers
@@ -81,18 +86,20 @@ def _checked(value: Value, array: np.ndarray) -> np.ndarray:
     """Return an array that can be the memory of a value."""
     wanted = dtype_of(value)
     if is_packed(value.dtype):
-        raise InvalidBuffer(
-            f"value {value.name!r} has elements of type {value.dtype}, which no array has packed"
+        raise fault(
+            "InvalidBuffer",
+            f"value {value.name!r} has elements of type {value.dtype}, which no array has packed",
         )
     if not isinstance(array, np.ndarray):
-        raise InvalidBuffer(f"the buffer for {value.name!r} is no array")
+        raise fault("InvalidBuffer", f"the buffer for {value.name!r} is no array")
     if array.dtype != wanted or array.shape != value.shape:
-        raise InvalidBuffer(
+        raise fault(
+            "InvalidBuffer",
             f"the buffer for {value.name!r} is {array.dtype} {array.shape}, "
-            f"not {wanted} {value.shape}"
+            f"not {wanted} {value.shape}",
         )
     if not (array.flags.c_contiguous and array.flags.aligned):
-        raise InvalidBuffer(f"the buffer for {value.name!r} is not contiguous and aligned")
+        raise fault("InvalidBuffer", f"the buffer for {value.name!r} is not contiguous and aligned")
     return array
 
 
@@ -103,7 +110,10 @@ def _check_apart(graph: Graph, buffers: Sequence[Buffer], arena: np.ndarray) -> 
         others = [arena, *(other.memory for other in later if _one_writes(buffer, other))]
         if any(np.may_share_memory(buffer.memory, other) for other in others):
             name = graph.values[buffer.value].name
-            raise InvalidBuffer(f"the buffer for {name!r} shares bytes with other memory of a run")
+            raise fault(
+                "InvalidBuffer",
+                f"the buffer for {name!r} shares bytes with other memory of a run",
+            )
 
 
 def _one_writes(a: Buffer, b: Buffer) -> bool:

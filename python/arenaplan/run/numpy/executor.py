@@ -13,14 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from arenaplan._core import Arena, ThreadTeam
-from arenaplan.base.errors import (
-    ArenaState,
-    CapacityExceeded,
-    InputMismatch,
-    InvalidBuffer,
-    InvalidOption,
-    MisalignedBuffer,
-)
+from arenaplan.base.errors import CapacityExceeded, InvalidOption, fault
 from arenaplan.formats import load as load_model
 from arenaplan.graph import Graph, Value
 from arenaplan.graph.sizes import Source
@@ -104,11 +97,11 @@ class Executor(Tenant):
 
     Raises
     ------
-    UnsupportedOp, UnsupportedDtype, RankTooLarge
+    UnsupportedOp, UnsupportedDtype, SizeError
         If a node cannot be run, named in the message.
-    PlanMismatch
+    PlanError
         If the plan was made for another graph.
-    CapacityExceeded, InvalidBuffer, MisalignedBuffer
+    CapacityExceeded, ArenaError
         If the arena cannot hold the plan, or a buffer not its value.
 
     Examples
@@ -211,14 +204,14 @@ class Executor(Tenant):
 
         Raises
         ------
-        ArenaBusy
+        ArenaError
             If a run is using the arena.
-        ArenaState
+        ArenaError
             If the executor is closed.
         """
         setup = self._setup
         if setup is None:
-            raise ArenaState("this executor is closed")
+            raise fault("ArenaState", "this executor is closed")
         with self.arena.lease():
             for value in self.graph.values:
                 if value.kind == "state" and value.index in setup.arrays:
@@ -231,9 +224,9 @@ class Executor(Tenant):
 
         Raises
         ------
-        ArenaBusy
+        ArenaError
             If a run is using the arena.
-        ArenaState
+        ArenaError
             If the executor is closed.
         """
         with self.arena.lease():
@@ -252,11 +245,11 @@ class Executor(Tenant):
 
         Raises
         ------
-        InputMismatch
+        ExecutionError
             If there is no such state, or it has another shape or type.
-        ArenaBusy
+        ArenaError
             If a run is using the arena.
-        ArenaState
+        ArenaError
             If the executor is closed.
         """
         with self.arena.lease():
@@ -265,11 +258,14 @@ class Executor(Tenant):
                 array = np.asarray(given)
                 if name not in own:
                     known = ", ".join(map(repr, own)) or "none"
-                    raise InputMismatch(f"no state is called {name!r}; the graph has {known}")
+                    raise fault(
+                        "InputMismatch", f"no state is called {name!r}; the graph has {known}"
+                    )
                 if (array.shape, array.dtype) != (own[name].shape, own[name].dtype):
-                    raise InputMismatch(
+                    raise fault(
+                        "InputMismatch",
                         f"state {name!r} holds {own[name].dtype} of shape {own[name].shape}, not "
-                        f"{array.dtype} of shape {array.shape}"
+                        f"{array.dtype} of shape {array.shape}",
                     )
             for name, given in states.items():
                 np.copyto(own[name], given)
@@ -285,7 +281,7 @@ class Executor(Tenant):
         """Return the memory of all states that a run touches, by name."""
         setup = self._setup
         if setup is None:
-            raise ArenaState("this executor is closed")
+            raise fault("ArenaState", "this executor is closed")
         return {
             value.name: setup.arrays[value.index]
             for value in self.graph.values
@@ -316,20 +312,20 @@ class Executor(Tenant):
 
         Raises
         ------
-        InputMismatch
+        ExecutionError
             If an input is missing, unknown, or of another shape or type. The arena
             is unchanged then.
-        ArenaBusy
+        ArenaError
             If another run is using the arena.
-        KernelError
+        ExecutionError
             If a step failed, with the original exception as cause. The next run is
             not affected.
-        VerificationError
+        ExecutionError
             If ``verify`` is set and some bytes are wrong.
         """
         setup = self._setup
         if setup is None:
-            raise ArenaState("this executor is closed")
+            raise fault("ArenaState", "this executor is closed")
         with self.arena.lease():
             given = self._unshared(
                 self._as_declared(inputs) or checked_inputs(setup.graph, inputs, self._given)
@@ -430,7 +426,7 @@ def set_up(
 
     Raises
     ------
-    UnsupportedOp, UnsupportedDtype, RankTooLarge
+    UnsupportedOp, UnsupportedDtype, SizeError
         If a node cannot be run.
     """
     workspaces = arena_workspaces(plan, memories[0])
@@ -457,7 +453,7 @@ def checked_inputs(
 
     Raises
     ------
-    InputMismatch
+    ExecutionError
         If an input is missing, unknown, or of another shape or type.
     """
     brought = brought or {}
@@ -465,13 +461,14 @@ def checked_inputs(
     for value in declared:
         buffer = brought.get(value.index)
         if buffer is not None and inputs.get(value.name, buffer) is not buffer:
-            raise InputMismatch(
-                f"input {value.name!r} has a buffer that the executor was given: write there"
+            raise fault(
+                "InputMismatch",
+                f"input {value.name!r} has a buffer that the executor was given: write there",
             )
     unknown = sorted(set(inputs).difference(value.name for value in declared))
     if unknown:
         known = ", ".join(repr(value.name) for value in declared) or "none"
-        raise InputMismatch(f"no input is called {unknown[0]!r}; the graph has {known}")
+        raise fault("InputMismatch", f"no input is called {unknown[0]!r}; the graph has {known}")
     wanted = [value for value in declared if value.index not in brought]
     return {value.index: _checked_input(value, inputs) for value in wanted}
 
@@ -479,19 +476,22 @@ def checked_inputs(
 def _checked_input(value: Value, inputs: Mapping[str, ArrayLike]) -> np.ndarray:
     """Return the array given for an input, which must have its shape and element type."""
     if value.name not in inputs:
-        raise InputMismatch(f"input {value.name!r} is missing")
+        raise fault("InputMismatch", f"input {value.name!r} is missing")
     given = inputs[value.name]
     array = np.asarray(given)
     expected = dtype_of(value)
     if array.dtype != expected:
         literal = not hasattr(given, "dtype")  # Lists and numbers have no type of their own.
         if not (literal and np.can_cast(array.dtype, expected, "same_kind")):
-            raise InputMismatch(
-                f"input {value.name!r} has element type {array.dtype}, not {expected}"
+            raise fault(
+                "InputMismatch",
+                f"input {value.name!r} has element type {array.dtype}, not {expected}",
             )
         array = array.astype(expected)
     if array.shape != value.shape:
-        raise InputMismatch(f"input {value.name!r} has shape {array.shape}, not {value.shape}")
+        raise fault(
+            "InputMismatch", f"input {value.name!r} has shape {array.shape}, not {value.shape}"
+        )
     return array
 
 
@@ -499,7 +499,7 @@ def _bytes_of(arena: Arena, plan: Plan) -> np.ndarray:
     """Return the arena's bytes, which must be able to hold the plan."""
     view = memoryview(arena)
     if view.readonly or not view.c_contiguous:
-        raise InvalidBuffer("the arena's memory is read-only or not contiguous")
+        raise fault("InvalidBuffer", "the arena's memory is read-only or not contiguous")
     needed = arena_bytes(plan)
     if view.nbytes < needed:
         raise CapacityExceeded(f"the arena has {view.nbytes} bytes, and the plan needs {needed}")
@@ -507,7 +507,8 @@ def _bytes_of(arena: Arena, plan: Plan) -> np.ndarray:
     memory = memory[:needed]
     alignment = max(space.alignment for space in plan.spaces)
     if memory.nbytes and memory.ctypes.data % alignment:
-        raise MisalignedBuffer(
-            f"the arena does not start at a multiple of {alignment} bytes, as the plan asks"
+        raise fault(
+            "MisalignedBuffer",
+            f"the arena does not start at a multiple of {alignment} bytes, as the plan asks",
         )
     return memory

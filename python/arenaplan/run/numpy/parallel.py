@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from threading import Condition
 from typing import TYPE_CHECKING
 
-from arenaplan.base.errors import KernelError
+from arenaplan.base.errors import PlannerError, fault
 from arenaplan.graph import Graph
 from arenaplan.run.numpy.groups import Unit
 from arenaplan.run.numpy.steps import Program
@@ -84,7 +84,7 @@ class Workers:
 
         Raises
         ------
-        KernelError
+        PlannerError
             For the first step in the order of the plan that fails. Later steps are not started.
         """
         run = _Run(self._waits)
@@ -115,7 +115,7 @@ class Workers:
                 error = self._do(step)
                 step = run.take((step, error, () if error else self._dependents[step]))
 
-    def _do(self, step: int) -> KernelError | None:
+    def _do(self, step: int) -> PlannerError | None:
         """Do one step, and return its error."""
         position = self._runs[step]
         if position is None:
@@ -124,7 +124,7 @@ class Workers:
             self._program.runs[position]()
         except Exception as error:
             node = self._program.nodes[position]
-            failed = KernelError(f"node {node.name!r} ({node.op}) failed: {error}")
+            failed = fault("KernelError", f"node {node.name!r} ({node.op}) failed: {error}")
             failed.__cause__ = error
             return failed
         return None
@@ -139,7 +139,7 @@ class _Run:
         self._ready = [step for step, count in enumerate(waits) if count == 0]
         self._running = 0
         self._stopped = False
-        self.failed: tuple[int, KernelError] | None = None
+        self.failed: tuple[int, PlannerError] | None = None
 
     def stop(self) -> None:
         """Start no step any more."""
@@ -148,7 +148,7 @@ class _Run:
             self._changed.notify_all()
 
     def take(
-        self, ended: tuple[int, KernelError | None, Sequence[int]] | None = None
+        self, ended: tuple[int, PlannerError | None, Sequence[int]] | None = None
     ) -> int | None:
         """Note the end of a step, and return the first one that may run; None if none is left."""
         with self._changed:
@@ -169,7 +169,7 @@ class _Run:
             return False
         return self.failed is None or self._ready[0] < self.failed[0]
 
-    def _end(self, step: int, error: KernelError | None, dependents: Sequence[int]) -> None:
+    def _end(self, step: int, error: PlannerError | None, dependents: Sequence[int]) -> None:
         self._running -= 1
         if error is not None and (self.failed is None or step < self.failed[0]):
             self.failed = (step, error)

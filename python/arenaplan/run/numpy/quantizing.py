@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from arenaplan.base.errors import WorkspaceOverrun
+from arenaplan.base.errors import fault
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import Box, box_shape, whole
 from arenaplan.graph.values import Quantized
@@ -173,9 +173,10 @@ class QuantizedGroup:
             if way.bytes <= size
         ]
         if not ways:
-            raise WorkspaceOverrun(
+            raise fault(
+                "WorkspaceOverrun",
                 f"node {self.name!r} and what runs as one with it need more workspace than the "
-                f"{size} bytes that the plan gives them"
+                f"{size} bytes that the plan gives them",
             )
         return min(ways)[1]
 

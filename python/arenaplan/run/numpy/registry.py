@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from arenaplan.base.errors import KernelError, PlannerError, UnsupportedOp, WorkspaceOverrun
+from arenaplan.base.errors import PlannerError, UnsupportedOp, fault
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import Box
 
@@ -216,7 +216,7 @@ class Scratch:
 
         Raises
         ------
-        WorkspaceOverrun
+        ExecutionError
             If less than that was planned.
         """
         dtype = np.dtype(dtype)
@@ -224,9 +224,10 @@ class Scratch:
         start, self._used = self._used, self._used + size
         count = prod(shape) * dtype.itemsize
         if start + count > self._memory.nbytes:
-            raise WorkspaceOverrun(
+            raise fault(
+                "WorkspaceOverrun",
                 f"node {self._node!r} needs {start + count} bytes of workspace, "
-                f"and the plan gives it {self._memory.nbytes}"
+                f"and the plan gives it {self._memory.nbytes}",
             )
         piece: np.ndarray = self._memory[start : start + count].view(dtype)
         return piece.reshape(shape)
@@ -428,7 +429,7 @@ def attributed(function: Callable[[_In], _Out], argument: _In, signature: Signat
         raise
     except Exception as error:
         where = f"node {signature.name!r} ({signature.op})"
-        raise KernelError(f"{where} cannot be prepared: {error}") from error
+        raise fault("KernelError", f"{where} cannot be prepared: {error}") from error
 
 
 def supported_ops(domain: str = "") -> list[str]:

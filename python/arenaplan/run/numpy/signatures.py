@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from arenaplan.base.errors import RankTooLarge, SizeOverflow, UnsupportedDtype, UnsupportedOp
+from arenaplan.base.errors import SizeError, UnsupportedDtype, UnsupportedOp, fault
 from arenaplan.graph import Graph, Node, Value
 from arenaplan.graph.ops import array_bytes
 from arenaplan.graph.values import Quantized
@@ -27,7 +27,7 @@ _DTYPES: Mapping[str, np.dtype[Any]] = {
     )
 }
 
-NOT_RUN = (UnsupportedOp, UnsupportedDtype, RankTooLarge, SizeOverflow)
+NOT_RUN = (UnsupportedOp, SizeError)
 """Why an executor refuses a node that can be planned."""
 
 
@@ -60,20 +60,22 @@ def check_array(value: Value) -> None:
 
     Raises
     ------
-    RankTooLarge
+    SizeError
         If it has too many dimensions.
-    SizeOverflow
+    SizeError
         If dimensions other than zeros overflow together.
     """
     if prod(dim for dim in value.shape if dim) * dtype_of(value).itemsize > _MOST_BYTES:
-        raise SizeOverflow(
+        raise fault(
+            "SizeOverflow",
             f"value {value.name!r} of shape {value.shape} is too large for a NumPy array, "
-            "though it has no elements"
+            "though it has no elements",
         )
     if len(value.shape) > _MAX_RANK:
-        raise RankTooLarge(
+        raise fault(
+            "RankTooLarge",
             f"value {value.name!r} has {len(value.shape)} dimensions, "
-            f"and a NumPy array has at most {_MAX_RANK}"
+            f"and a NumPy array has at most {_MAX_RANK}",
         )
 
 

@@ -18,7 +18,7 @@ from math import gcd, prod
 
 import numpy as np
 
-from arenaplan.base.errors import WorkspaceOverrun
+from arenaplan.base.errors import fault
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import box_shape
 from arenaplan.run.numpy.chained import in_chains
@@ -79,7 +79,7 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
 
     Raises
     ------
-    WorkspaceOverrun
+    ExecutionError
         If that is too small.
     """
     if is_empty(group):
@@ -92,9 +92,10 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
     tiling = fastest(_tilings(group), workspace)
     name = group.sink.signature.name
     if tiling is None:
-        raise WorkspaceOverrun(
+        raise fault(
+            "WorkspaceOverrun",
             f"node {name!r} needs more workspace to overlap an input than the "
-            f"{workspace.nbytes} bytes that the plan gives it"
+            f"{workspace.nbytes} bytes that the plan gives it",
         )
     layout, output = layout_of(group, tiling.division), arrays[group.sink.value]
     runs: list[Run] = []

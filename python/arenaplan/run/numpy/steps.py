@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from arenaplan.base.errors import KernelError, UnsupportedOp
+from arenaplan.base.errors import UnsupportedOp, fault
 from arenaplan.graph import Graph, Node
 from arenaplan.run.numpy.groups import NotAGroup, Unit
 from arenaplan.run.numpy.narrow import is_packed, store
@@ -327,7 +327,7 @@ def run_all(program: Program) -> None:
 
     Raises
     ------
-    KernelError
+    ExecutionError
         If one fails.
     """
     remaining = iter(program.runs)
@@ -336,4 +336,4 @@ def run_all(program: Program) -> None:
             run()
     except Exception as error:
         node = program.nodes[len(program.nodes) - length_hint(remaining) - 1]
-        raise KernelError(f"node {node.name!r} ({node.op}) failed: {error}") from error
+        raise fault("KernelError", f"node {node.name!r} ({node.op}) failed: {error}") from error

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arenaplan.base.errors import WorkspaceOverrun
+from arenaplan.base.errors import fault
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import Box, Uncuttable, box_shape, whole
 from arenaplan.run.numpy.chained import in_chains
@@ -479,7 +479,7 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
 
     Raises
     ------
-    WorkspaceOverrun
+    ExecutionError
         If that is too small.
     """
     if is_empty(group):
@@ -494,9 +494,10 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     group = in_chains(group)
     tiling = fastest(tilings(group), workspace)
     if tiling is None:
-        raise WorkspaceOverrun(
+        raise fault(
+            "WorkspaceOverrun",
             f"node {group.sink.signature.name!r} and what runs as one with it need more workspace "
-            f"than the {workspace.nbytes} bytes that the plan gives them"
+            f"than the {workspace.nbytes} bytes that the plan gives them",
         )
     scratch = Scratch(workspace, group.sink.signature.name)
     kept: Kept = {}

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from arenaplan.base.errors import WorkspaceOverrun
+from arenaplan.base.errors import fault
 from arenaplan.graph.ops import ROWS
 from arenaplan.run.numpy.groups import Group, Member, NotAGroup
 from arenaplan.run.numpy.regions import Held, Region
@@ -40,9 +40,10 @@ class _Binder:
             stage = stages[line.value]
             size = line.rows * stage.row_bytes
             if line.offset + size > lines.nbytes:
-                raise WorkspaceOverrun(
+                raise fault(
+                    "WorkspaceOverrun",
                     f"the line buffers of node {stage.members[-1].signature.name!r} need "
-                    f"{line.offset + size} bytes, and the plan gives them {lines.nbytes}"
+                    f"{line.offset + size} bytes, and the plan gives them {lines.nbytes}",
                 )
             memory = lines[line.offset : line.offset + size]
             shape = list(stage.made.shape)
@@ -176,7 +177,7 @@ def region_run(
 
     Raises
     ------
-    WorkspaceOverrun
+    ExecutionError
         If one of them is too small.
     """
     return partial(run_in_turn, _Binder(region, arrays, lines, scratch).runs())

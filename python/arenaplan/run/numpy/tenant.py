@@ -25,7 +25,7 @@ def arena_of(plan: Plan | PlanFamily, memory: Buffer | np.ndarray | None) -> Are
 
     Raises
     ------
-    InvalidBuffer
+    ArenaError
         If the memory is no writable buffer without gaps.
     """
     if memory is None:

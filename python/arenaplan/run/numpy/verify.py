@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from arenaplan.base.errors import VerificationError
+from arenaplan.base.errors import fault
 from arenaplan.graph import Graph, Node
 from arenaplan.planner.bodies import inner_value
 from arenaplan.run.numpy.signatures import byte_size
@@ -52,7 +52,7 @@ def verified_run(
 
     Raises
     ------
-    VerificationError
+    ExecutionError
         If a step wrote bytes that are not its own, or its results differ from those
         of a run in which values share no memory.
     """
@@ -177,8 +177,9 @@ def _check_untouched(
         whose = (
             f"of value {setup.graph.values[min(owners)].name!r}" if owners else "that nothing owns"
         )
-        raise VerificationError(
-            f"node {node.name!r} ({node.op}) wrote byte {at} of {_named(setup, memory)}, {whose}"
+        raise fault(
+            "VerificationError",
+            f"node {node.name!r} ({node.op}) wrote byte {at} of {_named(setup, memory)}, {whose}",
         )
 
 
@@ -194,9 +195,10 @@ def _check_equal(node: Node | None, name: str, planned: np.ndarray, apart: np.nd
     byte = _first_difference(_bytes(planned), _bytes(apart))
     if byte is not None:
         where = "at the end of the run" if node is None else f"after node {node.name!r} ({node.op})"
-        raise VerificationError(
+        raise fault(
+            "VerificationError",
             f"value {name!r} differs {where} from a run in which values share no memory, "
-            f"first in byte {byte}"
+            f"first in byte {byte}",
         )
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from arenaplan.base.errors import ArenaState
+from arenaplan.base.errors import PlannerError, fault
 from arenaplan.run.server.pages import Pages, Range
 
 
@@ -353,6 +353,6 @@ def _first_fit(size: int, stride: int, within: Range, taken: Sequence[Range]) ->
     return place if place.stop <= within.stop else None
 
 
-def closed() -> ArenaState:
+def closed() -> PlannerError:
     """Return the error of a server that is closed."""
-    return ArenaState("the server is closed")
+    return fault("ArenaState", "the server is closed")

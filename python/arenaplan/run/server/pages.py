@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arenaplan.base.errors import ArenaCommitError
+from arenaplan.base.errors import fault
 
 ALIGNMENT = mmap.PAGESIZE
 """Alignment of the first byte."""
@@ -41,7 +41,7 @@ class Pages:
 
     Raises
     ------
-    ArenaCommitError
+    OutOfMemory
         If the system has no such memory.
     """
 
@@ -55,7 +55,7 @@ class Pages:
                 self._map = mmap.mmap(-1, size, flags=flags | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError, ValueError) as error:
             message = f"the memory of the server, {size:,} bytes, cannot be mapped: {error}"
-            raise ArenaCommitError(message) from error
+            raise fault("ArenaCommitError", message) from error
         self.size = size
         self.bytes: np.ndarray = np.frombuffer(self._map, np.uint8)
         """All bytes."""

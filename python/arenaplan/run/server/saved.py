@@ -26,7 +26,7 @@ def read_saved(saved: Saved) -> Model | Plan:
 
     Raises
     ------
-    ModelError, PlanError, FileTooLarge
+    ModelError, PlanError
         If the file is damaged, or neither of the two.
     """
     if isinstance(saved, (Model, Plan)):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from arenaplan._core import Plan
-from arenaplan.base.errors import InputMismatch, InvalidOption, PlannerError
+from arenaplan.base.errors import InvalidOption, PlannerError, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.formats import load as load_model
 from arenaplan.graph import Graph, Value
@@ -205,7 +205,7 @@ class ServedModel:
 
         Raises
         ------
-        InputMismatch
+        ExecutionError
             If the shapes are none that was planned.
         """
         if self._family is None:
@@ -238,7 +238,7 @@ class ServedModel:
 
         Raises
         ------
-        InputMismatch
+        ExecutionError
             If an input is missing, unknown, or of another shape or type.
         """
         return Work(entry, checked_inputs(entry.graph, inputs))
@@ -248,11 +248,11 @@ class ServedModel:
     ) -> InputShapes:
         for name in family.inputs:
             if name not in inputs:
-                raise InputMismatch(f"input {quoted(name)} is missing")
+                raise fault("InputMismatch", f"input {quoted(name)} is missing")
         shapes = tuple([np.shape(inputs[name]) for name in family.inputs])
         if family.find_inputs(shapes) is None:
             given = ", ".join(map("{} {}".format, map(quoted, family.inputs), shapes))
-            raise InputMismatch(f"no shape that was planned has the inputs {given}")
+            raise fault("InputMismatch", f"no shape that was planned has the inputs {given}")
         return shapes
 
 

@@ -22,7 +22,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from arenaplan.base.errors import InvalidOption, LeaseTooLarge, PlannerError, PoolBusy
+from arenaplan.base.errors import InvalidOption, PlannerError, fault
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.planner.plan_options import whole_number
 from arenaplan.planner.spaces import parse_size
@@ -75,11 +75,11 @@ class Server:
 
     Raises
     ------
-    LeaseTooLarge
+    ArenaError
         If a model needs more bytes than the cap.
-    ArenaCommitError
+    OutOfMemory
         If the system has no such memory.
-    UnsupportedOp, UnsupportedDtype, RankTooLarge
+    UnsupportedOp, UnsupportedDtype, SizeError
         If a node cannot be run. Every model is prepared once, at its largest shape.
     PlannerError
         As :func:`load`, :func:`plan` and :func:`plan_family`; the message names the model.
@@ -130,9 +130,10 @@ class Server:
         }
         for name, model in self._models.items():
             if model.size > self.cap:
-                raise LeaseTooLarge(
+                raise fault(
+                    "LeaseTooLarge",
                     f"model {quoted(name)} needs {model.size:,} bytes, "
-                    f"more than the cap of {self.cap:,} bytes"
+                    f"more than the cap of {self.cap:,} bytes",
                 )
         shapes = sum(min(model.shapes, _SHAPES) for model in self._models.values())
         self._most = 2 * self.workers * max(shapes, 1) if prepared is None else prepared
@@ -200,15 +201,15 @@ class Server:
 
         Raises
         ------
-        InputMismatch
+        ExecutionError
             If an input is missing, unknown, or of another shape or type.
-        PoolBusy
+        ArenaError
             If others have the memory, or run, for longer than ``timeout``.
-        ArenaState
+        ArenaError
             If the server is closed.
         InvalidOption
             If there is no such model.
-        KernelError
+        ExecutionError
             If a step failed, with the original exception as cause. No other run is affected.
         """
         return self._run(self._model(name), inputs, timeout, None)
@@ -241,11 +242,11 @@ class Server:
 
         Raises
         ------
-        LeaseTooLarge
+        ArenaError
             If the states do not fit the cap beside the largest model.
-        PoolBusy
+        ArenaError
             If others have the memory for longer than ``timeout``.
-        ArenaState
+        ArenaError
             If the server is closed.
         InvalidOption
             If there is no such model.
@@ -367,9 +368,10 @@ class Server:
         model = self._model(name)
         size, room = state_bytes(model.largest), self._book.room_for_sessions
         if size > room:
-            raise LeaseTooLarge(
+            raise fault(
+                "LeaseTooLarge",
                 f"the states of model {quoted(name)} need {size:,} bytes; beside the largest "
-                f"model, the cap of {self.cap:,} bytes leaves {room:,}"
+                f"model, the cap of {self.cap:,} bytes leaves {room:,}",
             )
         return model, Request(size, signal, is_session=True)
 
@@ -465,9 +467,10 @@ class Server:
             return closed()
         leased = self._book.moment().leased_bytes
         kind = "a session" if request.is_session else "a run"
-        return PoolBusy(
+        return fault(
+            "PoolBusy",
             f"{kind} of model {quoted(model.name)} needs {request.size:,} bytes and is refused: "
-            f"{leased:,} of {self.cap:,} bytes are leased, and nobody gave enough back in time"
+            f"{leased:,} of {self.cap:,} bytes are leased, and nobody gave enough back in time",
         )
 
     def _perform(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from arenaplan.base.errors import ArenaBusy, ArenaState, InputMismatch
+from arenaplan.base.errors import fault
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.run.numpy.signatures import byte_size
 from arenaplan.run.numpy.steps import array_at
@@ -99,9 +99,9 @@ class Session:
 
         Raises
         ------
-        ArenaState
+        ArenaError
             If the session is closed.
-        ArenaBusy
+        ArenaError
             If a run has the states.
         """
         self._begin()
@@ -118,9 +118,9 @@ class Session:
 
         Raises
         ------
-        ArenaState
+        ArenaError
             If the session or the server is closed.
-        ArenaBusy
+        ArenaError
             If another run of the session has not ended.
         PlannerError
             As :meth:`Server.run`.
@@ -160,12 +160,12 @@ class Session:
     def _begin(self) -> None:
         """Reserve the states for one run."""
         if self._process != os.getpid():
-            raise ArenaState(f"the session is one of process {self._process}")
+            raise fault("ArenaState", f"the session is one of process {self._process}")
         if not self._busy.acquire(blocking=False):
-            raise ArenaBusy("another run of the session has its states")
+            raise fault("ArenaBusy", "another run of the session has its states")
         if self._closing:
             self._end()
-            raise ArenaState("the session is closed")
+            raise fault("ArenaState", "the session is closed")
 
     def _end(self) -> None:
         """Let others use the states, or nobody any more."""
@@ -182,8 +182,9 @@ class Session:
             known = self._states.get(name)
             if known is None or known.shape != value.shape:
                 have = listed(f"{n} {a.shape}" for n, a in self._states.items())
-                raise InputMismatch(
+                raise fault(
+                    "InputMismatch",
                     f"at the shape of these inputs, state {quoted(name)} has the shape "
-                    f"{value.shape}; the session has {have}"
+                    f"{value.shape}; the session has {have}",
                 )
         return self._states

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arenaplan.base.errors import ProofStale
+from arenaplan.base.errors import fault
 from arenaplan.tflite.proving.facts import read_pair
 from arenaplan.tflite.proving.proof_document import compare, read_document
 from arenaplan.tflite.proving.prover import Proof, proven
@@ -27,9 +27,9 @@ def check_proof(text: bytes | str, original: Source, rewritten: Source) -> Proof
 
     Raises
     ------
-    ProofStale
+    ProofError
         If the proof is of other files, or does not say what a new proof says.
-    ProofCorrupt, ProofVersion
+    ProofError
         If the text is no proof of this version.
     PlannerError
         As :func:`prove`.
@@ -40,9 +40,10 @@ def check_proof(text: bytes | str, original: Source, rewritten: Source) -> Proof
         entry = given.get(what)
         said = entry.get("sha256") if isinstance(entry, dict) else None
         if said != side.sha256:
-            raise ProofStale(
+            raise fault(
+                "ProofStale",
                 f"the proof is of another file: the {what} has SHA-256 {side.sha256}, "
-                f"the proof says {said!r:.80}"
+                f"the proof says {said!r:.80}",
             )
     fresh = proven(*sides)
     compare(given, fresh.document)

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from arenaplan.base.errors import NotProven, UndefinedValue, UnsupportedModel
+from arenaplan.base.errors import UnsupportedModel, fault
 from arenaplan.tflite.proving import proof_pointwise, proof_windows
 from arenaplan.tflite.proving.elements import (
     DOUBT,
@@ -72,15 +72,15 @@ class Known:
 
         Raises
         ------
-        UndefinedValue, NotProven
+        UndefinedValue, ProofError
             If nothing has written the tensor.
         """
         if number not in self.elements:
             fact = self.graph.tensors[number]
             if not fact.is_constant:
                 reader = "the end of the graph" if operation is None else operation.text()
-                kind = NotProven if self.is_rewritten else UndefinedValue
-                raise kind(f"{fact.text()} is read by {reader} before it is written")
+                message = f"{fact.text()} is read by {reader} before it is written"
+                raise fault("NotProven" if self.is_rewritten else "UndefinedValue", message)
             found = values_of(fact.content, fact.type, fact.shape)
             if found is None:
                 found = self.names.content(fact.key, fact.name, fact.shape)
@@ -99,7 +99,7 @@ class Known:
         if number in self.written or fact.is_constant or fact.is_variable:
             writer = "the caller" if operation is None else operation.text()
             state = "a constant" if fact.is_constant else "written already"
-            raise NotProven(f"{writer} writes {fact.text()}, which is {state}")
+            raise fault("NotProven", f"{writer} writes {fact.text()}, which is {state}")
         self.written.add(number)
         self.elements[number] = elements
 
@@ -228,7 +228,7 @@ class Derivation:
 
         Raises
         ------
-        NotProven
+        ProofError
             If an operator is not justified, or an output is not that of the original.
         """
         self._inputs()
@@ -236,7 +236,9 @@ class Derivation:
             self._operation(operation)
         if self._ordered < len(self.original.ordered):
             missing = self.original.known.graph.operations[self.original.ordered[self._ordered]]
-            raise NotProven(f"{missing.text()} of the original has a state, and is missing")
+            raise fault(
+                "NotProven", f"{missing.text()} of the original has a state, and is missing"
+            )
         self._outputs()
 
     def _inputs(self) -> None:
@@ -246,7 +248,7 @@ class Derivation:
             if not new.tensors[mine].is_constant and mine not in self.known.elements:
                 self.known.write(mine, self.original.known.of(theirs), None)
             elif not np.array_equal(self.known.of(mine), self.original.known.of(theirs)):
-                raise NotProven(f"{new.tensors[mine].text()} is the input twice")
+                raise fault("NotProven", f"{new.tensors[mine].text()} is the input twice")
 
     def _outputs(self) -> None:
         old, new = self.original.known.graph, self.known.graph
@@ -254,12 +256,15 @@ class Derivation:
         for theirs, mine in zip(old.outputs, new.outputs, strict=True):
             if new.tensors[mine].is_variable or old.tensors[theirs].is_variable:
                 if self._states.get(mine) != theirs:
-                    raise NotProven(f"output {new.tensors[mine].text()} is another variable")
+                    raise fault(
+                        "NotProven", f"output {new.tensors[mine].text()} is another variable"
+                    )
                 continue
             seen, wanted = self.known.of(mine), self.original.known.of(theirs)
             if not np.array_equal(seen, wanted):
-                raise NotProven(
-                    f"output {new.tensors[mine].text()}: {self._difference(seen, wanted)}"
+                raise fault(
+                    "NotProven",
+                    f"output {new.tensors[mine].text()}: {self._difference(seen, wanted)}",
                 )
 
     # -- operators ----------------------------------------------------------------------------
@@ -280,7 +285,7 @@ class Derivation:
                 return
         if self._in_windows(operation) or self._by_elements(operation):
             return
-        raise NotProven(f"{operation.text()} {self._refused(operation, moved)}")
+        raise fault("NotProven", f"{operation.text()} {self._refused(operation, moved)}")
 
     def _take(self, operation: Operation, number: int) -> None:
         """Write the results that an operator of the original makes."""
@@ -305,13 +310,16 @@ class Derivation:
         """Justify an operator with a state: the next one of the original, on the same states."""
         old = self.original.known.graph
         if self._ordered >= len(self.original.ordered):
-            raise NotProven(f"{operation.text()} has a state, and the original has none left")
+            raise fault(
+                "NotProven", f"{operation.text()} has a state, and the original has none left"
+            )
         number = self.original.ordered[self._ordered]
         theirs = old.operations[number]
         if _whole(operation, self.known.graph.tensors) != _whole(theirs, old.tensors):
-            raise NotProven(
+            raise fault(
+                "NotProven",
                 f"{operation.text()} has a state and comes where the original has {theirs.text()} "
-                "with other parameters"
+                "with other parameters",
             )
         places = ((operation.inputs, theirs.inputs), (operation.outputs, theirs.outputs))
         for mine, others in places:
@@ -322,14 +330,18 @@ class Derivation:
                 if fact.is_variable:
                     is_new = one not in self._states and other not in self._states.values()
                     if not is_new and self._states.get(one) != other:
-                        raise NotProven(f"{operation.text()}: {fact.text()} is another variable")
+                        raise fault(
+                            "NotProven",
+                            f"{operation.text()}: {fact.text()} is another variable",
+                        )
                     self._states[one] = other
                 elif mine is operation.inputs and not fact.is_constant:
                     seen, wanted = self.known.of(one), self.original.known.of(other)
                     if not np.array_equal(seen, wanted):
-                        raise NotProven(
+                        raise fault(
+                            "NotProven",
                             f"{operation.text()} reads {fact.text()}: "
-                            f"{self._difference(seen, wanted)}"
+                            f"{self._difference(seen, wanted)}",
                         )
         self._ordered += 1
         self._take(operation, number)
@@ -392,10 +404,11 @@ class Derivation:
         if not found.proven:
             doubt = self.known.names.why(int(found.elements.min()))
             theirs = self.original.known.graph.operations[number]
-            raise NotProven(
+            raise fault(
+                "NotProven",
                 f"{operation.text()} has the parameters of {theirs.text()} of the original, but no "
                 f"element of its result is one of the original's: {self._reason(doubt.operator)}"
-                f"{doubt.reason}"
+                f"{doubt.reason}",
             )
         self.known.write(operation.outputs[0], found.elements, operation)
         self.justified.append(Justified(operation.index, rule, number, None))
@@ -485,7 +498,9 @@ def _compare_ends(
 ) -> None:
     """Refuse other inputs or outputs than those of the original."""
     if len(theirs) != len(mine):
-        raise NotProven(f"the graph has {len(mine)} {what}s, the original has {len(theirs)}")
+        raise fault(
+            "NotProven", f"the graph has {len(mine)} {what}s, the original has {len(theirs)}"
+        )
     for at, (one, other) in enumerate(zip(mine, theirs, strict=True)):
         fact, wanted = new.tensors[one], old.tensors[other]
         same = (
@@ -497,4 +512,7 @@ def _compare_ends(
         )
         if not all(same):
             kind = ("name", "shape", "type", "scale or zero point", "kind")[same.index(False)]
-            raise NotProven(f"{what} {at}, {fact.text()}, has another {kind} than {wanted.text()}")
+            raise fault(
+                "NotProven",
+                f"{what} {at}, {fact.text()}, has another {kind} than {wanted.text()}",
+            )

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from arenaplan.base.choices import RUNTIMES
-from arenaplan.base.errors import InvalidOption, VerificationError
+from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.tflite.proving.facts import Fact
 from arenaplan.tflite.proving.prover import Proof
 from arenaplan.tflite.reader.schema import DTYPES
@@ -73,7 +73,7 @@ def compared(
 
     Raises
     ------
-    VerificationError
+    ExecutionError
         If an output or a tensor inside differs, or only the original runs.
     """
     data = [read_bytes(source)[0] for source in (original, rewritten)]
@@ -94,8 +94,9 @@ def compared(
             try:
                 new = make(data[1])
             except (RuntimeError, ValueError) as error:
-                raise VerificationError(
-                    f"{name} runs the original, and not the rewritten model: {error}"
+                raise fault(
+                    "VerificationError",
+                    f"{name} runs the original, and not the rewritten model: {error}",
                 ) from error
             found.append(_compared(name, old, new, proof, inputs, seed))
     return found
@@ -112,9 +113,10 @@ def _compared(name: str, old: _Runner, new: _Runner, proof: Proof, inputs: int, 
         wanted, seen = old.run(arrays), new.run(arrays)
         for at, (one, other) in enumerate(zip(seen, wanted, strict=True)):
             if one.tobytes() != other.tobytes():
-                raise VerificationError(
+                raise fault(
+                    "VerificationError",
                     f"{name}: output {at} of the rewritten model differs from that of the "
-                    f"original for input {turn} of seed {seed}"
+                    f"original for input {turn} of seed {seed}",
                 )
         outputs.add(b"".join(array.tobytes() for array in wanted))
         tensors = _compared_inside(name, old, new, proof, turn)
@@ -145,9 +147,10 @@ def _compared_inside(name: str, old: _Runner, new: _Runner, proof: Proof, turn: 
         sure = elements >= 0
         sure[sure] = is_known[elements[sure]]
         if (_bits(array).ravel()[sure] != bits[elements[sure]]).any():
-            raise VerificationError(
+            raise fault(
+                "VerificationError",
                 f"{name}: {mine.graph.tensors[number].text()} of the rewritten model differs from "
-                f"the part of the original that it should hold, for input {turn}"
+                f"the part of the original that it should hold, for input {turn}",
             )
         count += 1
     return count

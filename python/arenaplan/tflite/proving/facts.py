@@ -9,7 +9,7 @@ from functools import cached_property
 from math import prod
 from typing import Final, NamedTuple, TypeAlias
 
-from arenaplan.base.errors import PlanCorrupt, UnsupportedDtype, UnsupportedModel
+from arenaplan.base.errors import UnsupportedDtype, UnsupportedModel, fault
 from arenaplan.base.limits import current, reading, take_node
 from arenaplan.base.quoting import quoted
 from arenaplan.tflite.proving.elements import Shape, item_bytes
@@ -175,7 +175,7 @@ class File:
 
         Raises
         ------
-        PlanCorrupt
+        PlanError
             If the entry is malformed.
         """
         entries = [entry for entry in self.model.metadata if entry.name == PLAN]
@@ -185,8 +185,9 @@ class File:
         words = memoryview(content[: len(content) // 4 * 4]).cast("i")
         tensors = sum(len(graph.tensors) for graph in self.graphs)
         if len(words) < 3 or words[0] != 1 or words[2] != tensors or len(words) != tensors + 3:
-            raise PlanCorrupt(
-                f"the metadata {PLAN} has {len(content)} bytes and is no plan for {tensors} tensors"
+            raise fault(
+                "PlanCorrupt",
+                f"the metadata {PLAN} of {len(content)} bytes is not a plan for {tensors} tensors",
             )
         return tuple(words[3:])
 
@@ -199,7 +200,7 @@ def read_pair(original: Source, rewritten: Source) -> tuple[File, File]:
     ------
     ModelError
         If a file is malformed.
-    ModelTooLarge
+    ModelError
         If a file has more bytes or operators than the limits permit.
     UnsupportedModel
         If a file keeps data in a form that is not known.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
-from arenaplan.base.errors import ProofCorrupt, ProofStale, ProofVersion
+from arenaplan.base.errors import fault
 from arenaplan.tflite.proving.derive import Derivation, Justified
 from arenaplan.tflite.proving.elements import DOUBT
 from arenaplan.tflite.proving.facts import File, Graph
@@ -152,19 +152,21 @@ def read_document(text: bytes | str) -> dict[str, Any]:
 
     Raises
     ------
-    ProofCorrupt
+    ProofError
         If the text is no proof.
-    ProofVersion
+    ProofError
         If the proof has another version.
     """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ProofCorrupt(f"the proof is no JSON: {error}") from None
+        raise fault("ProofCorrupt", f"the proof is no JSON: {error}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ProofCorrupt(f"the file is no proof: its format is not {FORMAT!r}")
+        raise fault("ProofCorrupt", f"the file is no proof: its format is not {FORMAT!r}")
     if document.get("version") != VERSION:
-        raise ProofVersion(f"the proof has version {document.get('version')!r}, not {VERSION}")
+        raise fault(
+            "ProofVersion", f"the proof has version {document.get('version')!r}, not {VERSION}"
+        )
     return document
 
 
@@ -174,12 +176,12 @@ def compare(given: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
 
     Raises
     ------
-    ProofStale
+    ProofError
         If so; the message names the first part that differs.
     """
     where = _first_difference(given, fresh, "")
     if where is not None:
-        raise ProofStale(f"the proof does not fit these files: {where}")
+        raise fault("ProofStale", f"the proof does not fit these files: {where}")
 
 
 def _first_difference(given: object, fresh: object, path: str) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from arenaplan.base.errors import NotProven, PlanMismatch, UnsupportedModel
+from arenaplan.base.errors import UnsupportedModel, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.tflite.proving.derive import Derivation, original_of
 from arenaplan.tflite.proving.elements import Names
@@ -67,7 +67,7 @@ def prove(original: Source, rewritten: Source) -> Proof:
 
     Raises
     ------
-    NotProven
+    ProofError
         If an operator, tensor, input, output, signature or other part is not that of the original.
     PlanError
         If the plan in the file would corrupt a run.
@@ -145,7 +145,7 @@ def replay_plan(source: Source, offsets: Sequence[int] | None = None) -> Replaye
     ------
     PlanError
         If the plan would corrupt a run, or the file has none.
-    NotProven, UnsupportedModel, UnsupportedDtype
+    ProofError, UnsupportedModel, UnsupportedDtype
         If the model has parts that no rule covers.
     ModelError
         If the file is malformed.
@@ -154,7 +154,7 @@ def replay_plan(source: Source, offsets: Sequence[int] | None = None) -> Replaye
     if offsets is None:
         offsets = side.offsets()
     if offsets is None:
-        raise PlanMismatch("the file has no plan")
+        raise fault("PlanMismatch", "the file has no plan")
     derivation = Derivation(original_of(side.graphs[0], Names()), twin.graphs[0])
     derivation.run()
     return _replayed(twin, derivation, offsets)
@@ -165,7 +165,7 @@ def _replayed(side: File, derivation: Derivation, offsets: Sequence[int]) -> Rep
     main = len(side.graphs[0].tensors)
     tensors = sum(len(graph.tensors) for graph in side.graphs)
     if len(offsets) != tensors:
-        raise PlanMismatch(f"there are {len(offsets)} offsets for {tensors} tensors")
+        raise fault("PlanMismatch", f"there are {len(offsets)} offsets for {tensors} tensors")
     if any(offset != ONLINE for offset in offsets[main:]):
         raise UnsupportedModel(
             "the plan has offsets for tensors of a called subgraph, whose steps are not replayed"
@@ -174,9 +174,10 @@ def _replayed(side: File, derivation: Derivation, offsets: Sequence[int]) -> Rep
         for fact in graph.tensors:
             # The runtime looks up the offset as if the variable were in the first subgraph.
             if fact.is_variable and fact.index < main and offsets[fact.index] != ONLINE:
-                raise PlanMismatch(
+                raise fault(
+                    "PlanMismatch",
                     f"{fact.text()} of subgraph {graph.index} is a variable, for which the runtime "
-                    f"takes the offset of tensor {fact.index} of the first"
+                    f"takes the offset of tensor {fact.index} of the first",
                 )
     return replay(derivation.known, offsets[:main], derivation.justified)
 
@@ -184,24 +185,24 @@ def _replayed(side: File, derivation: Derivation, offsets: Sequence[int]) -> Rep
 def _compare_files(old: File, new: File) -> None:
     """Refuse a file in which something beside tensors and operators differs."""
     if len(old.graphs) != len(new.graphs):
-        raise NotProven(f"the file has {len(new.graphs)} subgraphs, not {len(old.graphs)}")
+        raise fault("NotProven", f"the file has {len(new.graphs)} subgraphs, not {len(old.graphs)}")
     if old.model.description != new.model.description:
-        raise NotProven("the file has another description")
+        raise fault("NotProven", "the file has another description")
     for theirs, mine in zip(old.graphs, new.graphs, strict=True):
         if theirs.name != mine.name:
-            raise NotProven(f"subgraph {mine.index} has another name: {quoted(mine.name)}")
+            raise fault("NotProven", f"subgraph {mine.index} has another name: {quoted(mine.name)}")
     theirs_said, mine_said = old.metadata(), new.metadata()
     for name, digest in mine_said:
         if (name, digest) not in theirs_said:
-            raise NotProven(f"metadata {quoted(name)} is not that of the original")
+            raise fault("NotProven", f"metadata {quoted(name)} is not that of the original")
     if theirs_said != mine_said:
         lost = next(name for name, digest in theirs_said if (name, digest) not in mine_said)
-        raise NotProven(f"metadata {quoted(lost)} of the original is missing")
+        raise fault("NotProven", f"metadata {quoted(lost)} of the original is missing")
     if sum(entry.name == PLAN for entry in new.model.metadata) > 1:
-        raise NotProven(f"the file has several entries {PLAN}")
+        raise fault("NotProven", f"the file has several entries {PLAN}")
     signatures = [[_plain(side, entry) for entry in side.model.signatures] for side in (old, new)]
     if signatures[0] != signatures[1]:
-        raise NotProven("the signatures are not those of the original")
+        raise fault("NotProven", "the signatures are not those of the original")
 
 
 def _plain(side: File, signature: Signature) -> tuple[object, ...]:
@@ -220,9 +221,10 @@ def _positions(
     found = []
     for name, tensor in names:
         if tensor not in ends:
-            raise NotProven(
+            raise fault(
+                "NotProven",
                 f"signature {quoted(key)} names tensor {tensor} {quoted(name)}, which is no input "
-                "or output"
+                "or output",
             )
         found.append((name, list(ends).index(tensor)))
     return tuple(found)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from arenaplan.base.errors import PlanMisaligned, PlanMismatch, PlanOutOfBounds, PlanOverlap
+from arenaplan.base.errors import PlanOverlap, fault
 from arenaplan.tflite.proving.derive import Justified, Known
 from arenaplan.tflite.proving.elements import DOUBT, Elements, place
 from arenaplan.tflite.proving.facts import ONLINE, Fact, Operation
@@ -87,7 +87,7 @@ def replay(known: Known, offsets: Sequence[int], justified: Sequence[Justified])
 
     Raises
     ------
-    PlanMismatch, PlanMisaligned, PlanOutOfBounds
+    PlanError
         If an offset is none of a tensor in the arena, or no possible one.
     PlanOverlap
         If an operator would read other bytes than those of its operands.
@@ -127,11 +127,15 @@ class _Memory:
             if offset == ONLINE:
                 continue
             if fact.is_constant or fact.is_variable or fact.index in handles or not fact.size:
-                raise PlanMismatch(f"{fact.text()} has an offset, but no memory in the arena")
+                raise fault(
+                    "PlanMismatch", f"{fact.text()} has an offset, but no memory in the arena"
+                )
             if offset < 0 or offset + fact.size > _MAX:
-                raise PlanOutOfBounds(f"{fact.text()} is at {offset}")
+                raise fault("PlanOutOfBounds", f"{fact.text()} is at {offset}")
             if offset % UNIT:
-                raise PlanMisaligned(f"{fact.text()} is at {offset}, no multiple of {UNIT}")
+                raise fault(
+                    "PlanMisaligned", f"{fact.text()} is at {offset}, no multiple of {UNIT}"
+                )
             found[fact.index] = offset
         return found
 

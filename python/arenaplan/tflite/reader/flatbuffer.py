@@ -12,7 +12,7 @@ import struct
 from functools import cache
 from typing import Final
 
-from arenaplan.base.errors import BudgetExceeded, FlatbufferCorrupt
+from arenaplan.base.errors import fault
 
 WORK_PER_BYTE: Final = 16
 """Work that a file may cause, per byte of its size."""
@@ -50,8 +50,9 @@ class FlatBuffer:
         """Count work, and stop when there is more of it than the file's size justifies."""
         self._budget -= work
         if self._budget < 0:
-            raise BudgetExceeded(
-                f"the file of {len(self.data)} bytes describes a model many times its size"
+            raise fault(
+                "BudgetExceeded",
+                f"the file of {len(self.data)} bytes describes a model many times its size",
             )
 
     def number(self, code: str, at: int, what: str) -> int:
@@ -69,15 +70,16 @@ class FlatBuffer:
     def check(self, at: int, size: int, what: str) -> None:
         """Refuse a range of bytes that is not inside the file."""
         if at < 0 or at + size > len(self.data):
-            raise FlatbufferCorrupt(
-                f"{what}: {size} bytes at {at} are not inside the file of {len(self.data)} bytes"
+            raise fault(
+                "FlatbufferCorrupt",
+                f"{what}: {size} bytes at {at} are not inside the file of {len(self.data)} bytes",
             )
 
     def follow(self, at: int, what: str) -> int:
         """Return the position that the offset at byte ``at`` points to."""
         offset = self.number("I", at, what)
         if offset < 4:
-            raise FlatbufferCorrupt(f"{what}: an offset points at itself")
+            raise fault("FlatbufferCorrupt", f"{what}: an offset points at itself")
         return at + offset
 
     def root(self, what: str) -> Table:
@@ -109,7 +111,7 @@ class Table:
         vtable = at - buffer.number("i", at, what)
         length, self._size = buffer.numbers("H", 2, vtable, f"{what}: its vtable")
         if length < 4 or length % 2:
-            raise FlatbufferCorrupt(f"{what}: its vtable has {length} bytes")
+            raise fault("FlatbufferCorrupt", f"{what}: its vtable has {length} bytes")
         buffer.check(at, max(4, self._size), what)
         self._fields = buffer.numbers("H", length // 2 - 2, vtable + 4, f"{what}: its vtable")
 
@@ -128,7 +130,7 @@ class Table:
             return None
         offset = self._fields[slot]
         if offset < 4 or offset + size > self._size:
-            raise FlatbufferCorrupt(f"{self.what}: field {slot} lies outside the table")
+            raise fault("FlatbufferCorrupt", f"{self.what}: field {slot} lies outside the table")
         return self.at + offset
 
     def number(self, slot: int, code: str, default: int = 0) -> int:
@@ -182,7 +184,7 @@ class Table:
         start, count = vector
         self.buffer.spend(count)
         if self.buffer.number("B", start + count, f"{self.what}: field {slot}") != 0:
-            raise FlatbufferCorrupt(f"{self.what}: the text in field {slot} has no end")
+            raise fault("FlatbufferCorrupt", f"{self.what}: the text in field {slot} has no end")
         return self.buffer.data[start : start + count].decode("utf-8", "backslashreplace")
 
     def _vector(self, slot: int, width: int) -> tuple[int, int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from arenaplan.base.errors import PlanCorrupt
+from arenaplan.base.errors import fault
 from arenaplan.tflite.reader.tflite_model import Model
 
 METADATA_NAME: Final = "OfflineMemoryAllocation"
@@ -17,7 +17,7 @@ def read_offsets(model: Model) -> tuple[int, ...] | None:
 
     Raises
     ------
-    PlanCorrupt
+    PlanError
         If there are more or fewer of them than tensors.
     """
     # The runtime obeys the last entry.
@@ -26,12 +26,13 @@ def read_offsets(model: Model) -> tuple[int, ...] | None:
         return None
     content = model.content(entries[-1].buffer)
     if len(content) < 12:
-        raise PlanCorrupt(f"the metadata {METADATA_NAME} has {len(content)} bytes")
+        raise fault("PlanCorrupt", f"the metadata {METADATA_NAME} has {len(content)} bytes")
     (count,) = struct.unpack_from("<I", content, 8)
     tensors = sum(len(graph.tensors) for graph in model.subgraphs)
     if count != tensors or len(content) < 12 + 4 * count:
-        raise PlanCorrupt(
+        raise fault(
+            "PlanCorrupt",
             f"the metadata {METADATA_NAME} has {len(content)} bytes for {count} offsets; the model "
-            f"has {tensors} tensors"
+            f"has {tensors} tensors",
         )
     return struct.unpack_from(f"<{count}i", content, 12)

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, Self, TypeAlias
 
 from arenaplan.base.errors import (
-    BudgetExceeded,
     InvalidOperand,
-    NestingTooDeep,
     UnsupportedSubgraph,
+    fault,
 )
 from arenaplan.base.quoting import quoted
 from arenaplan.graph import Graph
@@ -55,12 +54,15 @@ class Budget:
 
         Raises
         ------
-        BudgetExceeded
+        ModelError
             If there are more than the size of the file justifies.
         """
         self.left -= count
         if self.left < 0:
-            raise BudgetExceeded("subgraphs call each other more often than the file justifies")
+            raise fault(
+                "BudgetExceeded",
+                "subgraphs call each other more often than the file justifies",
+            )
 
 
 class Within(NamedTuple):
@@ -114,7 +116,7 @@ def add_flow(walk: FlowWalk, operator: Operator, what: str) -> None:
     ------
     UnsupportedSubgraph
         If a subgraph does not fit the operator, has variables, or runs itself.
-    NestingTooDeep, BudgetExceeded
+    UnsupportedModel, ModelError
         If there are too many in each other.
     """
     operands = [walk.value_of(index, what) for index in operator.inputs]
@@ -205,7 +207,9 @@ def _inside(walk: FlowWalk, operator: Operator, slot: int, graph: Graph, prefix:
     if number in callers:
         raise UnsupportedSubgraph(f"operator {quoted(prefix)}: subgraph {number} runs itself")
     if len(callers) > MAX_NESTING:
-        raise NestingTooDeep(f"operator {quoted(prefix)} nests subgraphs {MAX_NESTING} deep")
+        raise fault(
+            "NestingTooDeep", f"operator {quoted(prefix)} nests subgraphs {MAX_NESTING} deep"
+        )
     subgraph = model.subgraphs[number]
     place.budget.spend(1 + len(subgraph.operators) + len(subgraph.tensors))
     for each in subgraph.operators:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from arenaplan.base.errors import FlatbufferCorrupt, IndexOutOfRange, ModelTooLarge, NotAModel
+from arenaplan.base.errors import NotAModel, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.graph.ops import Shape
 from arenaplan.tflite.reader.flatbuffer import FlatBuffer, Table
@@ -150,7 +150,7 @@ def read_bytes(source: Source) -> tuple[bytes, Path | None]:
 
     Raises
     ------
-    NotAModel, ModelTooLarge
+    NotAModel, ModelError
         If it is no plain file, or larger than the format allows.
     OSError
         If the file cannot be read.
@@ -163,8 +163,9 @@ def read_bytes(source: Source) -> tuple[bytes, Path | None]:
         if not stat.S_ISREG(status.st_mode):
             raise NotAModel(f"{str(path)!r} is not a plain file")
         if status.st_size > MAX_FILE:
-            raise ModelTooLarge(
-                f"{str(path)!r} has {status.st_size} bytes; the format allows {MAX_FILE}"
+            raise fault(
+                "ModelTooLarge",
+                f"{str(path)!r} has {status.st_size} bytes; the format allows {MAX_FILE}",
             )
         return file.read(), path
 
@@ -182,17 +183,19 @@ def parse(data: bytes) -> Model:
     ------
     NotAModel
         If they are not those of a TFLite file.
-    FlatbufferCorrupt
+    ModelError
         If an offset or length points outside the file.
-    IndexOutOfRange
+    ExecutionError
         If an operator names a tensor that does not exist, and the like.
-    BudgetExceeded
+    ModelError
         If parts are shared so often that the model is many times the size of the file.
     """
     if len(data) < 8 or data[4:8] != IDENTIFIER:
         raise NotAModel(f"no TFLite model: bytes 4 to 8 are not {IDENTIFIER.decode()}")
     if len(data) > MAX_FILE:
-        raise ModelTooLarge(f"the data has {len(data)} bytes; the format allows {MAX_FILE}")
+        raise fault(
+            "ModelTooLarge", f"the data has {len(data)} bytes; the format allows {MAX_FILE}"
+        )
     root = FlatBuffer(data).root("the model")
     version = root.number(ModelField.VERSION, "I")
     if version != VERSION:
@@ -222,7 +225,7 @@ def parse(data: bytes) -> Model:
 def checked_index(index: int, count: int, what: str) -> int:
     """Return an index into ``count`` things."""
     if not 0 <= index < count:
-        raise IndexOutOfRange(f"{what} is number {index} of {count}")
+        raise fault("IndexOutOfRange", f"{what} is number {index} of {count}")
     return index
 
 
@@ -349,7 +352,9 @@ def _options(table: Table, name: str, what: str) -> Table | None:
         return None
     found = table.number(OperatorField.OPTIONS_TYPE, "B")
     if found != expected:
-        raise FlatbufferCorrupt(f"{what}: its options have type {found}, not {expected.value}")
+        raise fault(
+            "FlatbufferCorrupt", f"{what}: its options have type {found}, not {expected.value}"
+        )
     return table.table(OperatorField.OPTIONS, f"{what}: its options")
 
 

@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from arenaplan.base.errors import (
-    DimConflict,
-    InvalidDim,
-    TensorPayloadMismatch,
     UnboundDim,
     UnknownDim,
     UnsupportedDtype,
     UnsupportedModel,
+    fault,
 )
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.graph.ops import Shape
@@ -82,7 +80,7 @@ class Shapes:
         ------
         UnboundDim
             If a dimension is open, and neither the file nor the caller has a number for it.
-        InvalidDim
+        SizeError
             If a dimension is negative.
         """
         tensor, name = self._subgraph.tensors[index], self._names[index]
@@ -90,7 +88,9 @@ class Shapes:
         if shape is None or any(dim == -1 for dim in shape):
             return self._completed(name, signature if shape is None else shape)
         if any(dim < 0 for dim in shape):
-            raise InvalidDim(f"tensor {quoted(name)} has the negative dimension {min(shape)}")
+            raise fault(
+                "InvalidDim", f"tensor {quoted(name)} has the negative dimension {min(shape)}"
+            )
         bound = self._bound.get(name, shape)
         if bound != shape:
             self._refuse(name, shape, signature, bound)
@@ -108,8 +108,9 @@ class Shapes:
                 len(dims) != len(bound)
                 or any(d not in (-1, b) for d, b in zip(dims, bound, strict=True))
             ):
-                raise DimConflict(
-                    f"tensor {quoted(name)} has shape {dims}, and was bound to {bound}"
+                raise fault(
+                    "DimConflict",
+                    f"tensor {quoted(name)} has shape {dims}, and was bound to {bound}",
                 )
             return bound
         # Without any shape a tensor is a single number.
@@ -127,7 +128,10 @@ class Shapes:
         if len(bound) != len(fixed) or any(
             d not in (-1, b) for d, b in zip(fixed, bound, strict=True)
         ):
-            raise DimConflict(f"tensor {quoted(name)} has shape {fixed}, and was bound to {bound}")
+            raise fault(
+                "DimConflict",
+                f"tensor {quoted(name)} has shape {fixed}, and was bound to {bound}",
+            )
         raise UnsupportedModel(
             f"tensor {quoted(name)} is stored with shape {shape}; another, {bound}, changes shapes "
             "after it that only a converter knows"
@@ -160,7 +164,7 @@ def check_payload(model: Model, tensor: Tensor, name: str, shape: Shape, dtype: 
 
     Raises
     ------
-    TensorPayloadMismatch
+    ModelError
         If so. Sparse data, and data outside the file, have sizes of their own.
     """
     if tensor.is_sparse or tensor.is_external:
@@ -168,8 +172,9 @@ def check_payload(model: Model, tensor: Tensor, name: str, shape: Shape, dtype: 
     expected = checked_bytes(name, shape, dtype)
     found = model.buffers[tensor.buffer].length
     if found != expected:
-        raise TensorPayloadMismatch(
-            f"constant {quoted(name)} needs {expected} bytes, and its buffer holds {found}"
+        raise fault(
+            "TensorPayloadMismatch",
+            f"constant {quoted(name)} needs {expected} bytes, and its buffer holds {found}",
         )
 
 

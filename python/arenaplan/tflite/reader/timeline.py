@@ -15,10 +15,10 @@ from math import prod
 from typing import Final, NamedTuple
 
 from arenaplan.base.errors import (
-    BudgetExceeded,
     UndefinedValue,
     UnsupportedOp,
     UnsupportedSubgraph,
+    fault,
 )
 from arenaplan.base.quoting import quoted
 from arenaplan.graph import Graph, View
@@ -121,7 +121,7 @@ def timeline_of(model: Model) -> Timeline:
         an output.
     UndefinedValue
         If an operator reads a tensor that a later one writes.
-    BudgetExceeded
+    ModelError
         If subgraphs call each other more often than the size of the file justifies.
     """
     clock = _Clock(model)
@@ -318,7 +318,10 @@ class _Clock:
         """Stop when subgraphs are called more often than a file of this size can mean."""
         self._budget -= 1
         if self._budget < 0:
-            raise BudgetExceeded("subgraphs call each other more often than the file justifies")
+            raise fault(
+                "BudgetExceeded",
+                "subgraphs call each other more often than the file justifies",
+            )
 
     def _enter(self, index: int) -> _Frame:
         """Begin a subgraph: its inputs exist."""

@@ -96,7 +96,7 @@ def total(
     ------
     InvalidOption
         If there is no such build.
-    PlanMismatch
+    PlanError
         If the build's profile is of another model.
     PlannerError
         As :func:`~arenaplan.tflite.reader.timeline.timeline_of`.

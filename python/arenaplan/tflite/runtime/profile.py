@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from arenaplan.base.errors import PlanCorrupt, PlanMismatch
+from arenaplan.base.errors import fault
 from arenaplan.base.quoting import quoted
 from arenaplan.tflite.reader.tflite_model import Model
 from arenaplan.tflite.runtime.operator_costs import OperatorCost
@@ -62,7 +62,7 @@ class Profile:
 
         Raises
         ------
-        PlanMismatch
+        PlanError
             If the model has other operators, or in another order.
         """
         found = [
@@ -72,9 +72,10 @@ class Profile:
         ]
         measured = [(each.subgraph, each.position, each.name) for each in self.operators]
         if found != measured:
-            raise PlanMismatch(
+            raise fault(
+                "PlanMismatch",
                 f"the profile of {quoted(self.name)} is of another model: its operators are not "
-                "those of this one"
+                "those of this one",
             )
         return tuple(
             OperatorCost(each.subgraph, each.position, each.name, each.scratch, 0, True)
@@ -99,20 +100,20 @@ class Profile:
 
         Raises
         ------
-        PlanCorrupt
+        PlanError
             If the text is no profile of a known version.
         """
         try:
             document = json.loads(text)
         except ValueError as error:
-            raise PlanCorrupt(f"the profile is no JSON: {error}") from None
+            raise fault("PlanCorrupt", f"the profile is no JSON: {error}") from None
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-            raise PlanCorrupt(f"the file is no profile of the form {SCHEMA}")
+            raise fault("PlanCorrupt", f"the file is no profile of the form {SCHEMA}")
         entries = document.get("operators")
         if not isinstance(entries, list):
-            raise PlanCorrupt("the profile has no list 'operators'")
+            raise fault("PlanCorrupt", "the profile has no list 'operators'")
         if document.get("pointer") not in (32, 64):
-            raise PlanCorrupt("field 'pointer' of the profile is neither 32 nor 64")
+            raise fault("PlanCorrupt", "field 'pointer' of the profile is neither 32 nor 64")
         return Profile(
             name=_field(document, "name", str),
             runtime=_field(document, "runtime", str),
@@ -129,10 +130,10 @@ class Profile:
 def _operator(entry: object) -> OperatorProfile:
     """Read the profile of an operator."""
     if not isinstance(entry, dict):
-        raise PlanCorrupt("an operator of the profile is no object")
+        raise fault("PlanCorrupt", "an operator of the profile is no object")
     scratch = entry.get("scratch")
     if not isinstance(scratch, list):
-        raise PlanCorrupt("an operator of the profile has no list 'scratch'")
+        raise fault("PlanCorrupt", "an operator of the profile has no list 'scratch'")
     sizes = tuple(_checked(size, "a size of scratch memory") for size in scratch)
     name = _field(entry, "name", str)
     return OperatorProfile(_size(entry, "subgraph"), _size(entry, "position"), name, sizes)
@@ -141,7 +142,7 @@ def _operator(entry: object) -> OperatorProfile:
 def _field(document: Mapping[str, Any], name: str, kind: type) -> Any:
     value = document.get(name)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise PlanCorrupt(f"field {name!r} of the profile is missing or of another type")
+        raise fault("PlanCorrupt", f"field {name!r} of the profile is missing or of another type")
     return value
 
 
@@ -151,5 +152,5 @@ def _size(document: Mapping[str, Any], name: str) -> int:
 
 def _checked(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
-        raise PlanCorrupt(f"{what} of the profile is no number of bytes")
+        raise fault("PlanCorrupt", f"{what} of the profile is no number of bytes")
     return value

@@ -15,7 +15,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from arenaplan.base.errors import InvalidOption, NotDifferentiable, ShapeMismatch, UndefinedValue
+from arenaplan.base.errors import (
+    InvalidOption,
+    ShapeMismatch,
+    UndefinedValue,
+    fault,
+)
 from arenaplan.graph import Graph, Node
 from arenaplan.train.gradients import (
     activation_gradients,
@@ -111,7 +116,7 @@ def gradient(
 
     Raises
     ------
-    NotDifferentiable
+    UnsupportedModel
         If a node has no gradient, or no loss depends on a value of ``wrt``.
     ShapeMismatch
         If a seed does not have the shape of its loss, or is left out where it is needed.
@@ -174,7 +179,10 @@ class _Sweep:
         """Let a gradient flow into a loss."""
         value, op = self.graph.values[loss], operators(self.graph)
         if value.dtype not in _FLOATS:
-            raise NotDifferentiable(f"loss {value.name!r} holds {value.dtype}, no real numbers")
+            raise fault(
+                "NotDifferentiable",
+                f"loss {value.name!r} holds {value.dtype}, no real numbers",
+            )
         if seed is None:
             if prod(value.shape) != 1:
                 raise ShapeMismatch(
@@ -209,7 +217,9 @@ class _Sweep:
             return  # Only zeros flow here.
         rule = RULES.get(node.op) if node.domain in _DOMAINS else None
         if rule is None:
-            raise NotDifferentiable(f"node {node.name!r}: operator {node.op} has no gradient")
+            raise fault(
+                "NotDifferentiable", f"node {node.name!r}: operator {node.op} has no gradient"
+            )
         gone = self._overwritten.get(node.index, frozenset())
         site = Site(self.graph, node, given, self._wanted, rule.reads, gone)
         found = rule.function(site)
@@ -247,9 +257,10 @@ class _Sweep:
         parameter = self._parameters[position]
         value = self.graph.values[parameter]
         if parameter not in self._reached:
-            raise NotDifferentiable(
+            raise fault(
+                "NotDifferentiable",
                 f"wrt[{position}] ({value.name!r}): no loss depends on it through operators with "
-                "real numbers"
+                "real numbers",
             )
         total = self._total(parameter)
         if total is None:
@@ -268,7 +279,7 @@ def _dependent(
     for index in parameters:
         value = graph.values[index]
         if value.dtype not in _FLOATS:
-            raise NotDifferentiable(f"{value.name!r} holds {value.dtype}, no real numbers")
+            raise fault("NotDifferentiable", f"{value.name!r} holds {value.dtype}, no real numbers")
         found.add(index)
     for node in forward:
         if node.op == "StopGradient" or found.isdisjoint(v for v in node.inputs if v is not None):

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from arenaplan.base.errors import InternalError, NotDifferentiable
+from arenaplan.base.errors import InternalError, PlannerError, fault
 from arenaplan.graph import Graph, Node, Value
 from arenaplan.train.symbols import Operators, operators
 
@@ -223,9 +223,9 @@ class Site:
         """Return a gradient summed to the shape of an input that was broadcast."""
         return summed(self.graph, gradient, self.shape(position))
 
-    def refusal(self, text: str) -> NotDifferentiable:
+    def refusal(self, text: str) -> PlannerError:
         """Return the error for a node that has no gradient here."""
-        return NotDifferentiable(f"node {self.node.name!r} ({self.node.op}): {text}")
+        return fault("NotDifferentiable", f"node {self.node.name!r} ({self.node.op}): {text}")
 
 
 def summed(graph: Graph, gradient: int, shape: tuple[int, ...]) -> int:

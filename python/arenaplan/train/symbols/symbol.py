@@ -281,7 +281,7 @@ class Symbol:
             If the shape of a value does not follow.
         ShapeMismatch
             If shapes contradict each other.
-        DuplicateName
+        GraphError
             If two vertices have one name.
 
         Examples
@@ -314,9 +314,9 @@ class Symbol:
 
         Raises
         ------
-        GraphCorrupt
+        GraphError
             If the text is no symbol; the message names what is wrong.
-        GraphVersion
+        GraphError
             If it has another version.
         UnsupportedOp
             If it names an operator that there is not.

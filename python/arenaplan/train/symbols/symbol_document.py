@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from arenaplan.base.errors import GraphCorrupt, GraphVersion, PlannerError
+from arenaplan.base.errors import PlannerError, fault
 from arenaplan.train.symbols.composer import find_schema
 from arenaplan.train.symbols.vertex import Entry, Vertex, checked_names, topological
 
@@ -79,9 +79,12 @@ def read(text: str | bytes) -> list[Entry]:
     try:
         document = json.loads(text)
         if not isinstance(document, dict) or not str(document["format"]).startswith("arenaplan.s"):
-            raise GraphCorrupt("the text is no symbol")
+            raise fault("GraphCorrupt", "the text is no symbol")
         if document["format"] != _FORMAT:
-            raise GraphVersion(f"the symbol has format {document['format']!r}, not {_FORMAT!r}")
+            raise fault(
+                "GraphVersion",
+                f"the symbol has format {document['format']!r}, not {_FORMAT!r}",
+            )
         vertices: list[Vertex] = []
         for row in document["nodes"]:
             vertices.append(_vertex(row, vertices))
@@ -90,7 +93,7 @@ def read(text: str | bytes) -> list[Entry]:
     except PlannerError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise GraphCorrupt(f"the text is no symbol: {error}") from error
+        raise fault("GraphCorrupt", f"the text is no symbol: {error}") from error
     return [head for head in heads if head is not None]
 
 
@@ -99,7 +102,7 @@ def _entry(row: Any, vertices: list[Vertex]) -> Entry | None:
         return None
     number, index, *version = row
     if not 0 <= number < len(vertices) or not 0 <= index < vertices[number].outputs:
-        raise GraphCorrupt(f"entry {row} names no output of an earlier node")
+        raise fault("GraphCorrupt", f"entry {row} names no output of an earlier node")
     return Entry(vertices[number], int(index), int(version[0]) if version else 0)
 
 
@@ -112,7 +115,7 @@ def _vertex(row: dict[str, Any], earlier: list[Vertex]) -> Vertex:
         return Vertex(row["name"], find_schema(row["op"]), inputs, outputs, attributes, labels)
     kind = row.get("kind", "input")
     if kind not in _KINDS:
-        raise GraphCorrupt(f"node {row['name']!r} has kind {kind!r}")
+        raise fault("GraphCorrupt", f"node {row['name']!r} has kind {kind!r}")
     shape = row.get("shape")
     data = row.get("data")
     return Vertex(

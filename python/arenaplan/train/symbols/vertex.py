@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from arenaplan.base.errors import DuplicateName
+from arenaplan.base.errors import fault
 from arenaplan.base.quoting import quoted
 from arenaplan.train.symbols.own_operators import OWN
 from arenaplan.train.symbols.relations import PartialShape
@@ -96,5 +96,5 @@ def checked_names(vertices: Iterable[Vertex]) -> None:
     seen: set[str] = set()
     for vertex in vertices:
         if vertex.name in seen and vertex.kind != "constant":
-            raise DuplicateName(f"two nodes or variables are called {quoted(vertex.name)}")
+            raise fault("DuplicateName", f"two nodes or variables are called {quoted(vertex.name)}")
         seen.add(vertex.name)

@@ -11,7 +11,7 @@ from arenaplan.base.errors import (
     InvalidAttribute,
     InvalidOperand,
     ShapeMismatch,
-    SizeOverflow,
+    SizeError,
     UnsupportedDtype,
 )
 from arenaplan.formats.onnx.node_facts import Result
@@ -328,7 +328,9 @@ def _scaled(op: Op, position: int, shape: Shape, axes: Shape) -> list[int]:
     with np.errstate(over="ignore"):
         sizes = (np.array([shape[axis] for axis in axes], np.float32) * factors).tolist()
     if any(size > MAX_BYTES for size in sizes):
-        raise op.error(SizeOverflow, f"scales make an axis of {max(sizes):.0f} elements")
+        raise op.error(
+            SizeError, f"scales make an axis of {max(sizes):.0f} elements", kind="SizeOverflow"
+        )
     return [floor(size) for size in sizes]
 
 
@@ -446,7 +448,7 @@ def range_(op: Op) -> Sequence[Result]:
     else:
         steps = (limit - start) / delta
         if not abs(steps) < MAX_BYTES:
-            raise op.error(SizeOverflow, f"a range of {steps} numbers")
+            raise op.error(SizeError, f"a range of {steps} numbers", kind="SizeOverflow")
         count = ceil(steps)
     return (((max(count, 0),), op.input(0).dtype),)
 

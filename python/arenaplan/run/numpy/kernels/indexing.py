@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from arenaplan.base.errors import IndexOutOfRange
+from arenaplan.base.errors import fault
 from arenaplan.graph import Choice
 from arenaplan.run.numpy.kernels.pieces import (
     Blocks,
@@ -68,9 +68,10 @@ def check_indices(step: Step, indices: np.ndarray, length: int) -> bool:
         return False
     low, high = int(indices.min()), int(indices.max())
     if low < -length or high >= length:
-        raise IndexOutOfRange(
+        raise fault(
+            "IndexOutOfRange",
             f"node {step.signature.name!r} ({step.signature.op}) has index "
-            f"{high if high >= length else low} for an axis of length {length}"
+            f"{high if high >= length else low} for an axis of length {length}",
         )
     return low < 0
 
@@ -277,9 +278,10 @@ def tensor_scatter(step: Step) -> Run | None:
             if circular:
                 start %= length
             elif not 0 <= start <= length - count:
-                raise IndexOutOfRange(
+                raise fault(
+                    "IndexOutOfRange",
                     f"node {step.signature.name!r} (TensorScatter) writes entries "
-                    f"{start} to {start + count} of a cache of {length}"
+                    f"{start} to {start + count} of a cache of {length}",
                 )
             fitting = min(count, length - start)
             for first, entries in ((start, slice(0, fitting)), (0, slice(fitting, count))):

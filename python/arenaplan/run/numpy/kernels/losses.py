@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from arenaplan.base.errors import IndexOutOfRange
+from arenaplan.base.errors import fault
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.own_ops import TRAINING
 from arenaplan.run.numpy.kernels.pieces import operand, result
@@ -67,8 +67,9 @@ class _Labels:
         if position.size and not 0 <= position.min() <= position.max() < classes:
             wrong = position.min() if position.min() < 0 else position.max()
             signature = self._step.signature
-            raise IndexOutOfRange(
-                f"node {signature.name!r} ({signature.op}) has label {wrong} for {classes} classes"
+            raise fault(
+                "IndexOutOfRange",
+                f"node {signature.name!r} ({signature.op}) has label {wrong} for {classes} classes",
             )
         if self._weights is None:
             weight.fill(1)

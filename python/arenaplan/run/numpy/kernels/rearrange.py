@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from arenaplan.base.errors import IndexOutOfRange
+from arenaplan.base.errors import fault
 from arenaplan.run.numpy.kernels.pieces import (
     check_shape,
     copy,
@@ -38,9 +38,10 @@ def reverse_sequence(step: Step) -> Run | None:
         work: list[Run | None] = []
         for sample, length in enumerate(lengths.tolist()):
             if not 0 <= length <= source.shape[1]:
-                raise IndexOutOfRange(
+                raise fault(
+                    "IndexOutOfRange",
                     f"node {step.signature.name!r} (ReverseSequence) has a sequence of {length} "
-                    f"elements of {source.shape[1]}"
+                    f"elements of {source.shape[1]}",
                 )
             work.append(copy(source[sample, :length][::-1], target[sample, :length]))
             work.append(copy(source[sample, length:], target[sample, length:]))
@@ -179,8 +180,9 @@ def max_unpool(step: Step) -> Run | None:
 
     def check_range(part: np.ndarray) -> None:
         if part.size and not (int(part.min()) >= 0 and int(part.max()) < limit):
-            raise IndexOutOfRange(
-                f"node {step.signature.name!r} (MaxUnpool) has an index outside of {shape}"
+            raise fault(
+                "IndexOutOfRange",
+                f"node {step.signature.name!r} (MaxUnpool) has an index outside of {shape}",
             )
 
     # Indices are those of an array of the inferred shape, in the corner of a larger result.

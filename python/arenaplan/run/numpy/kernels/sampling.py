@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arenaplan.base.errors import IndexOutOfRange
+from arenaplan.base.errors import fault
 from arenaplan.graph import Choice
 from arenaplan.run.numpy.kernels.pieces import (
     check_shape,
@@ -389,9 +389,10 @@ def roi_align(step: Step) -> Run | None:
         scale = step.attributes.get("spatial_scale", 1.0)
         for roi, batch, output in zip(rois, batches.tolist(), y, strict=True):
             if not 0 <= batch < len(x):
-                raise IndexOutOfRange(
+                raise fault(
+                    "IndexOutOfRange",
                     f"node {step.signature.name!r} (RoiAlign) has a region of image {batch} "
-                    f"of {len(x)}"
+                    f"of {len(x)}",
                 )
             left, top, right, bottom = (
                 np.float32(float(edge) * scale - offset) for edge in roi.tolist()
@@ -493,9 +494,10 @@ def max_roi_pool(step: Step) -> Run | None:
         for roi, output in zip(rois.tolist(), y, strict=True):
             batch = int(roi[0])
             if not 0 <= batch < len(x):
-                raise IndexOutOfRange(
+                raise fault(
+                    "IndexOutOfRange",
                     f"node {step.signature.name!r} (MaxRoiPool) has a region of image {batch} "
-                    f"of {len(x)}"
+                    f"of {len(x)}",
                 )
             left, top, right, bottom = (floor(edge * scale + 0.5) for edge in roi[1:])
             down = list(_bins(top, bottom, y.shape[2], x.shape[2]))
