@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from math import prod
 
 import numpy as np
 
@@ -25,10 +26,10 @@ from arenaplan.run.numpy.kernels.pieces import (
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.registry import MICROSOFT, Run, Signature, Step, scratch_bytes
 
-_TILES = (1 << 16, 1 << 18, 1 << 20)
+_TILES = (1 << 13, 1 << 15, 1 << 17, 1 << 19)
 """Bytes of columns that are widened at a time."""
-_CALLS = 2e4
-"""Nanoseconds that the calls for one tile take."""
+_CALLS, _WIDENING, _FLOPS = 1.5e4, 1.5, 20.0
+"""Nanoseconds that the calls for one tile take, and a weight; operations per nanosecond."""
 
 
 def _unpacking(
@@ -89,10 +90,14 @@ def _tile_bytes(signature: Signature, columns: int) -> int:
 
 
 def _declare_product(signature: Signature) -> Sequence[Sequence[Choice]]:
-    columns = _columns(signature)[0]
-    line = _tile_bytes(signature, 1)
-    sizes = sorted({min(columns, max(1, limit // line)) for limit in _TILES})
-    return [[Choice(_tile_bytes(signature, size), -(-columns // size) * _CALLS) for size in sizes]]
+    columns, blocks, length, _ = _columns(signature)
+    line, output = _tile_bytes(signature, 1), signature.outputs[0]
+    rows = 0 if output is None else prod(output.shape[:-1])
+    work = columns * blocks * length * (_WIDENING + 2 * rows / _FLOPS)
+    widths = sorted({min(columns, max(1, limit // line)) for limit in _TILES})
+    times = [work + -(-columns // width) * _CALLS for width in widths]
+    sizes = [_tile_bytes(signature, width) for width in widths]
+    return [[Choice(size, time) for size, time in zip(sizes, times, strict=True)]]
 
 
 @heavy_kernel("MatMulNBits", domain=MICROSOFT, workspace=_declare_product)
