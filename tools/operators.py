@@ -21,7 +21,7 @@ from onnx.backend.test.loader import load_model_tests
 import arenaplan.run.numpy
 from arenaplan.formats.onnx.function_bodies import INLINED
 from arenaplan.formats.onnx.walk import SEQUENCES
-from arenaplan.run.numpy.registry import supported_ops
+from arenaplan.run.numpy.registry import MICROSOFT, supported_ops
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "operators.md"
@@ -96,8 +96,16 @@ def table() -> str:
             "| operator | newest version | runs as | node tests |\n",
             "| --- | ---: | --- | ---: |\n",
             *rows,
+            "\nOf the operators that ONNX Runtime adds (`com.microsoft`), these run: ",
+            ", ".join(f"`{name}`" for name in added()),
+            ".\n",
         ]
     )
+
+
+def added() -> list[str]:
+    """Return the operators of ONNX Runtime that a kernel or a function runs."""
+    return sorted({*supported_ops(MICROSOFT), *INLINED[MICROSOFT]})
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from ._core import Arena, LineBuffer, Live, Paging, Plan, Strips, Target, Transf
 from .base import errors as errors
 from .base.errors import PlannerError
 from .formats import from_exported_program, from_jaxpr, from_train_step, load
-from .graph import Effects, Graph, Window
+from .graph import Effects, Graph, Window, keep_caches
 from .graph.model import Model
 from .planner import (
     Buffer,
@@ -62,6 +62,7 @@ __all__ = [
     "from_jaxpr",
     "from_train_step",
     "graph",
+    "keep_caches",
     "load",
     "pack",
     "plan",

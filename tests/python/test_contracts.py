@@ -121,6 +121,18 @@ def cases() -> Iterator[Case]:
     heads = {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": "linear"}
     operands = [f32(2, 5, 12), f32(2, 5, 6), f32(2, 5, 8), f32(2, 2, 3, 4)]
     yield Case("LinearAttention", operands, heads, (), 2, opset=27)
+    angles = [RNG.permutation(f32(5, 2)), f32(5, 2)]
+    yield Case("RotaryEmbedding", [f32(2, 3, 5, 4), *[f32(2, 5, 2)] * 2], opset=23)
+    yield Case(
+        "RotaryEmbedding", [f32(1, 2, 12), *angles, i64(3, 1)[None]], {"num_heads": 3}, opset=23
+    )
+    places = np.array([[1, 0, 1, 1]])
+    for op in ("Scatter", "ScatterElements"):
+        yield Case(op, [x, places, f32(1, 4)], opset=9 if op == "Scatter" else 18)
+    yield Case("ScatterElements", [x, places, f32(1, 4)], {"axis": 1, "reduction": "add"}, opset=18)
+    yield Case("ScatterND", [x, np.array([[2], [0]]), f32(2, 4)])
+    yield Case("ScatterND", [x, np.array([[2, 1], [2, 1]]), f32(2)], {"reduction": "mul"})
+    yield Case("TensorScatter", [f32(2, 6, 3), f32(2, 2, 3), i64(1, 4)], opset=24)
     for size in (1, 3, 5, 7, 9):
         yield Case("LRN", [image], {"size": size, "alpha": 0.5})
     yield Case("Dropout", [x])
@@ -192,7 +204,9 @@ def computed(case: Case) -> Compute:
         "LRN",
         "LinearAttention",
         "RMSNormalization",
+        "RotaryEmbedding",
         "Swish",
+        "TensorScatter",
         "Upsample",
     ):  # Not all in ONNX Runtime.
         return lambda inputs: _by_own_kernel(case, inputs)
@@ -264,7 +278,7 @@ _STATISTICS = (
         "Softmax",
         "MeanVarianceNormalization",
     ),
-    *("GRU", "LSTM", "LinearAttention", "RNN"),
+    *("GRU", "LSTM", "LinearAttention", "RNN", "RotaryEmbedding"),
 )
 """Operators that may need all of the input for statistics, or as the first of several states,
 before they write any result."""

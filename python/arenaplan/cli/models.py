@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import arenaplan
-from arenaplan import load
+from arenaplan import keep_caches, load
 from arenaplan.base.errors import (
     CapacityExceeded,
     InvalidOption,
@@ -51,7 +51,7 @@ def load_model(options: argparse.Namespace, source: Path | bytes | None = None) 
     graph = load(source, bind=dict(options.bind))
     for warning in graph.warnings:
         say(f"warning: {warning}")
-    return graph
+    return keep_caches(graph) if getattr(options, "keep_caches", False) else graph
 
 
 def is_tflite(source: Path | bytes) -> bool:

@@ -333,6 +333,9 @@ model: --bind NAME=NUMBER*
     number for a symbolic dimension, such as batch=1, or the shape of an input, such as
     image=1x3x224x224; can be repeated; with plan and export --to weights also several, such as
     batch=1..32 or seq=16,32,64
+--keep-caches
+    keep inputs that outputs are written over, such as keys and values of earlier tokens, in the
+    arena from run to run: one copy each, neither given nor returned
 --target {"|".join((*_known_targets(), *(f"tflm:{kernels}" for kernels in KERNELS)))}
     {{target}} (see 'arenaplan targets')
 --pointer 32|64
@@ -454,7 +457,7 @@ _OTHERS = Operand("others", "MODEL", "more models, with --share", "*")
 _PLAN = "bind target pointer spaces align inputs outputs workspace optimize workers max-slowdown"
 """The common options of a plan."""
 _LIMITS = "max-nodes max-bytes"
-_RARE = f"pin profile {_LIMITS}"
+_RARE = f"keep-caches pin profile {_LIMITS}"
 
 COMMANDS: Final[Mapping[str, Command]] = {
     "plan": Command(
@@ -541,7 +544,8 @@ output: --to html|svg|perfetto|json = html
         run model.onnx --input x=x.npy --save-outputs out
         """,
         (_MODEL,),
-        f"bind plan input seed verify threads device graph runs json save-outputs | {_LIMITS}",
+        "bind plan input seed verify threads device graph runs json save-outputs "
+        f"| keep-caches {_LIMITS}",
         _table("""
 run: --plan FILE
     plan to obey (default: a new one); - is stdin

@@ -1,4 +1,5 @@
 from . import costs as costs
+from .caches import keep_caches
 from .effects import NO_EFFECTS, Choice, Effects, Flow, InPlace, Overlap, View, Window
 from .graph import MAX_FILE, Graph
 from .origin import Origin
@@ -22,4 +23,5 @@ __all__ = [
     "View",
     "Window",
     "costs",
+    "keep_caches",
 ]

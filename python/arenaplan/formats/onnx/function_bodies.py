@@ -1,4 +1,4 @@
-"""Operators of the standard that are imported as the function that defines them."""
+"""Operators that are imported as the function that defines them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any, Final
 from onnx import AttributeProto, FunctionProto, NodeProto, defs
 
 from arenaplan.base.errors import UnsupportedOp
+from arenaplan.formats.onnx.contrib_bodies import BODIES, contrib_body
 from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.rules.schema_rules import type_of
 
 INLINED: Final[Mapping[str, frozenset[str]]] = {
+    **{domain: frozenset(names) for domain, names in BODIES.items()},
     "": frozenset(
         [
             "CausalConvWithState",
             "NegativeLogLikelihoodLoss",
             "SoftmaxCrossEntropyLoss",
+            *BODIES[""],
         ]
     ),
     "ai.onnx.preview": frozenset(["FlexAttention"]),
@@ -31,9 +34,9 @@ a kernel could that made all of them in scratch memory.
 
 def body_of(
     op: Op, attributes: Sequence[tuple[str, AttributeProto]], versions: Mapping[str, int]
-) -> FunctionProto:
+) -> FunctionProto | None:
     """
-    Return the function that defines an operator of :data:`INLINED`.
+    Return the function that defines an operator of :data:`INLINED`; ``None`` if it needs none.
 
     Parameters
     ----------
@@ -47,6 +50,8 @@ def body_of(
     UnsupportedOp
         If it has none in this version of its operator set.
     """
+    if op.type in BODIES.get(op.domain, ()):
+        return contrib_body(op)
     try:
         # The type stubs of the package lack most of what a schema has.
         schema: Any = defs.get_schema(op.type, op.version, op.domain)

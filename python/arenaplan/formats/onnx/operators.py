@@ -153,6 +153,7 @@ OPERATORS: Final[ops.Table[Op]] = {
     **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax"), _softmax),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), ops.Loop(5, 2, result=1)),
     **dict.fromkeys(("Resize", "Upsample"), _resize),
+    **dict.fromkeys(("Scatter", "ScatterElements", "ScatterND", "TensorScatter"), ops.UPDATE),
     "BatchNormalization": _batch_norm,
     "Cast": ops.CONVERT,
     "CastLike": ops.CONVERT,
@@ -171,6 +172,7 @@ OPERATORS: Final[ops.Table[Op]] = {
     "MatMul": ops.PRODUCT,
     "MeanVarianceNormalization": ops.Normalize(0),
     "Pad": lambda op: ops.Pad(pads(op, len(op.input(0).shape))),
+    "RotaryEmbedding": ops.Loop(0, 1),
     "Slice": lambda op: ops.Slice(slices(op, op.input(0).shape)),
     "Split": lambda op: ops.Split(op.integer("axis", 0), split_sizes(op)),
     "Transpose": _transpose,
@@ -178,7 +180,6 @@ OPERATORS: Final[ops.Table[Op]] = {
 """Canonical operators by operator of the default domain."""
 
 CONTRIB_OPERATORS: Final[ops.Table[Op]] = {
-    **dict.fromkeys(("BiasGelu", "FastGelu", "Gelu", "QuickGelu"), ops.ELEMENTWISE),
     **dict.fromkeys(("QLinearAdd", "QLinearMul"), ops.ELEMENTWISE),
     **dict.fromkeys(("QLinearLeakyRelu", "QLinearSigmoid"), ops.FIRST_OPERAND),
     **dict.fromkeys(ACTIVATIONS, ops.ELEMENTWISE),

@@ -300,10 +300,11 @@ class Walk:
         op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
         op.facts = facts
         op.origin = node_origin(node)
-        if kind in INLINED.get(domain, ()):
+        if kind in INLINED.get(domain, ()) and not any(isinstance(x, Pending) for x in inputs):
             given = resolved_attributes(node.attribute, frame.bound)
-            key = self._functions.define(op, body_of(op, given, frame.versions))
-            return self._call(key, frame, node, inputs)
+            body = body_of(op, given, frame.versions)
+            if body is not None:
+                return self._call(self._functions.define(op, body), frame, node, inputs)
         if domain or kind in BRANCHING:
             if not domain and any(outer not in scope for outer in captured(node)):
                 frame.sort(node)

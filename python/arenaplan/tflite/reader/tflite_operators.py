@@ -177,6 +177,7 @@ OPERATORS: Final[ops.Table[Op]] = {
     "CONCATENATION": _concatenation,
     "CONV_2D": _convolution(4, unrolls=True),
     "DEPTHWISE_CONV_2D": _convolution(5, unrolls=False),
+    "DYNAMIC_UPDATE_SLICE": ops.UPDATE,
     "FULLY_CONNECTED": ops.PRODUCT,
     "PACK": lambda op: _joined(op, op.option(1, "i")),
     "SLICE": _slice,

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.rules import (
+    attention_rules,
     elementwise_rules,
     layout_rules,
     reduce_rules,
@@ -35,6 +36,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(reduce_rules.REDUCTIONS, reduce_rules.reduction),
     "ArgMax": reduce_rules.arg_reduction,
     "ArgMin": reduce_rules.arg_reduction,
+    "Attention": attention_rules.attention,
     "AveragePool": window_rules.pool,
     "BatchNormalization": elementwise_rules.batch_norm,
     "Cast": elementwise_rules.cast,
@@ -81,6 +83,7 @@ RULES: Mapping[str, Rule] = {
     "QLinearMatMul": reduce_rules.qlinear_matmul,
     "QuantizeLinear": elementwise_rules.quantize,
     "RMSNormalization": elementwise_rules.layer_norm,
+    "RotaryEmbedding": elementwise_rules.same,
     "RandomNormal": layout_rules.random,
     "RandomNormalLike": layout_rules.random_like,
     "RandomUniform": layout_rules.random,
@@ -99,6 +102,7 @@ RULES: Mapping[str, Rule] = {
     "SpaceToDepth": layout_rules.space_to_depth,
     "Split": layout_rules.split,
     "Squeeze": layout_rules.squeeze,
+    "TensorScatter": elementwise_rules.same,
     "Tile": layout_rules.tile,
     "TopK": reduce_rules.top_k,
     "Transpose": layout_rules.transpose,

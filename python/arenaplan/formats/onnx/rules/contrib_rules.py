@@ -8,9 +8,10 @@ follow the definitions in ONNX Runtime (``ContribOperators.md``).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import TypeAlias
 
-from arenaplan.base.errors import InvalidOperand, ShapeMismatch
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
 from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.rules import elementwise_rules, window_rules
@@ -81,11 +82,51 @@ def _real_product(op: Op) -> Sequence[Result]:
     return ((product_shape(op, op.input(0).shape, op.input(1).shape), "float32"),)
 
 
-def _skip_norm(op: Op) -> Sequence[Result]:
-    """The normalized sum; mean and deviation, which inference leaves out; the sum."""
-    x = op.input(0)
-    statistics = ((*x.shape[:-1], 1), "float32")
-    return ((x.shape, x.dtype), statistics, statistics, (x.shape, x.dtype))
+def _blocks(op: Op, bits: Sequence[int]) -> int:
+    """Return the length of blocks of elements that share a scale, after checking the attributes."""
+    length = op.integer("block_size", 128)
+    if op.integer("bits", 4) not in bits or length < 16 or length & (length - 1):
+        raise op.error(
+            InvalidAttribute, f"blocks of {length} elements of {op.integer('bits', 4)} bits"
+        )
+    return length
+
+
+def _packed_product(op: Op) -> Sequence[Result]:
+    """The right operand has a row of blocks per column of the result."""
+    a, b, scales = op.input(0), op.input(1), op.input(2)
+    inner, columns, length = op.integer("K"), op.integer("N"), _blocks(op, (2, 4, 8))
+    blocks = -(-inner // length)
+    bits = op.integer("bits", 4)
+    if not a.shape or a.shape[-1] != inner or inner < 1 or columns < 1:
+        raise op.error(ShapeMismatch, f"shape {a.shape} for K={inner} and N={columns}")
+    if prod(b.shape) != columns * blocks * length * bits // 8 or prod(scales.shape) != (
+        columns * blocks
+    ):
+        raise op.error(
+            ShapeMismatch,
+            f"weights {b.shape} and scales {scales.shape} for {columns} rows of {blocks} blocks",
+        )
+    return (((*a.shape[:-1], columns), a.dtype),)
+
+
+def _packed_rows(op: Op) -> Sequence[Result]:
+    """Rows of a table of small integers, several of them in a byte if that is their type."""
+    data, indices, scales = op.input(0), op.input(1), op.input(2)
+    rank = len(data.shape)
+    axis = op.axis(op.integer("gather_axis", 0), rank, "gather_axis")
+    blocked = op.axis(op.integer("quantize_axis", 1), rank, "quantize_axis")
+    length, bits = _blocks(op, (2, 4, 8)), op.integer("bits", 4)
+    shape = list(data.shape)
+    if data.dtype == "uint8":
+        shape[-1] *= 8 // bits
+    wanted = list(shape)
+    wanted[blocked] = -(-shape[blocked] // length)
+    if tuple(wanted) != scales.shape:
+        raise op.error(
+            ShapeMismatch, f"scales of shape {scales.shape}, not {tuple(wanted)}, for {shape}"
+        )
+    return (((*shape[:axis], *indices.shape, *shape[axis + 1 :]), scales.dtype),)
 
 
 CONTRIB_RULES: Mapping[str, Rule] = {
@@ -93,15 +134,15 @@ CONTRIB_RULES: Mapping[str, Rule] = {
     **dict.fromkeys(
         ("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax"), elementwise_rules.same
     ),
-    **dict.fromkeys(("BiasGelu", "FastGelu", "Gelu", "QuickGelu"), elementwise_rules.same),
     "DynamicQuantizeMatMul": _real_product,
     "FusedConv": window_rules.conv,
     "FusedMatMul": _fused_matmul,
+    "GatherBlockQuantized": _packed_rows,
+    "MatMulNBits": _packed_product,
     "MatMulIntegerToFloat": _real_product,
     "QGemm": _gemm,
     "QLinearAveragePool": window_rules.pool,
     "QLinearConcat": _concat,
     "QLinearGlobalAveragePool": _global_pool,
-    "SkipLayerNormalization": _skip_norm,
 }
 """Rules by operator of the domain of ONNX Runtime."""

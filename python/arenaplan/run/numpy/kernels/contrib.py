@@ -11,11 +11,9 @@ import numpy as np
 
 from arenaplan.base.errors import UnsupportedOp
 from arenaplan.graph import Choice
-from arenaplan.run.numpy.cuts import ELEMENTWISE
 from arenaplan.run.numpy.kernels.pieces import in_sequence, operand, result
 from arenaplan.run.numpy.registry import (
     MICROSOFT,
-    Cut,
     Kernel,
     Run,
     Signature,
@@ -69,75 +67,6 @@ class _Standard:
         signature = replace(signature, constant=(*constant, *signature.constant[1:]))
         inner = replace(step, signature=signature, inputs=inputs, outputs=(output,))
         return self.kernel(step.signature).prepare(inner)
-
-
-def _registered(
-    op: str,
-    standard: _Standard,
-    added: Callable[[Signature], Sequence[int]] = lambda _: (),
-    cut: Cut | None = None,
-) -> None:
-    """Register a kernel that adds operands at some positions, and then is a standard operator."""
-
-    def prepare(step: Step) -> Run | None:
-        output, first = result(step), operand(step, standard.inputs(step.signature)[0])
-        if output.size == 0:
-            return None
-        runs: list[Run | None] = []
-        for position in added(step.signature):
-            runs.append(partial(np.add, first, operand(step, position), output))
-            first = output
-        return in_sequence(*runs, standard.run(step, first, output))
-
-    kernel(op, domain=MICROSOFT, workspace=standard.declare, cut=cut)(prepare)
-
-
-def _first(_: Signature) -> Sequence[int]:
-    return (0,)
-
-
-def _bias(signature: Signature) -> Sequence[int]:
-    return (1,) if signature.input(1) is not None else ()
-
-
-_GELU = _Standard("Gelu", lambda _: {}, _first)
-_TANH_GELU = _Standard("Gelu", lambda _: {"approximate": "tanh"}, _first)
-
-_registered("Gelu", _GELU, cut=ELEMENTWISE)
-_registered("BiasGelu", _GELU, _bias, ELEMENTWISE)
-_registered("FastGelu", _TANH_GELU, _bias, ELEMENTWISE)
-_registered(
-    "QuickGelu",
-    _Standard("Swish", lambda of: {"alpha": of.attributes.get("alpha", 1.702)}, _first),
-    cut=ELEMENTWISE,
-)
-
-
-# -- normalization of a sum -------------------------------------------------------------------
-
-
-_NORMALIZATION = _Standard(
-    "LayerNormalization",
-    lambda of: {"axis": -1, "epsilon": of.attributes.get("epsilon", 1e-5)},
-    lambda of: (0, 2, 3) if of.input(3) is not None else (0, 2),
-)
-
-
-@kernel("SkipLayerNormalization", domain=MICROSOFT, workspace=_NORMALIZATION.declare)
-def skip_layer_normalization(step: Step) -> Run | None:
-    """Normalize the sum of inputs 0 and 1, and a bias; output 3 is the sum itself."""
-    if any(step.output(at) is not None for at in (1, 2)):
-        raise UnsupportedOp(
-            f"node {step.signature.name!r}: SkipLayerNormalization in training is not supported"
-        )
-    output, total = result(step), step.output(3)
-    if output.size == 0:
-        return None
-    into = output if total is None else total
-    runs: list[Run | None] = [partial(np.add, operand(step, 0), operand(step, 1), into)]
-    if step.input(4) is not None:
-        runs.append(partial(np.add, into, operand(step, 4), into))
-    return in_sequence(*runs, _NORMALIZATION.run(step, into, output))
 
 
 # -- products and convolutions ----------------------------------------------------------------

@@ -163,7 +163,7 @@ def _declare_rotation(signature: Signature) -> list[list[Choice]]:
     if x is None or x.bytes == 0:
         return []
     pairs = sizes.rotated // 2
-    room = scratch_bytes((sizes.length, sizes.together, pairs), x.dtype)
+    room = 2 * scratch_bytes((sizes.length, sizes.together, pairs), x.dtype)
     if signature.input(3) is not None:
         room += 2 * scratch_bytes((sizes.batch, sizes.length, pairs), x.dtype)
     return [[Choice(room)]]
@@ -171,13 +171,13 @@ def _declare_rotation(signature: Signature) -> list[list[Choice]]:
 
 @kernel("RotaryEmbedding", workspace=_declare_rotation)
 def rotary_embedding(step: Step) -> Run | None:
-    """Turn pairs of elements by angles that depend on their position."""
+    """Turn pairs of elements by angles that depend on their position, also in place."""
     sizes, y = _Heads.of(step.signature), result(step)
     if y.size == 0:
         return None
     x, y = sizes.view(operand(step, 0)), sizes.view(y)
     scratch, pairs = step.scratch(), sizes.rotated // 2
-    spare = scratch.array((sizes.length, sizes.together, pairs), y.dtype)
+    spares = [scratch.array((sizes.length, sizes.together, pairs), y.dtype) for _ in range(2)]
     tables = [operand(step, 1), operand(step, 2)]
     positions = step.input(3)
     work: list[Run | None] = [copy(x[..., sizes.rotated :], y[..., sizes.rotated :])]
@@ -196,8 +196,8 @@ def rotary_embedding(step: Step) -> Run | None:
             first_x, second_x, first_y, second_y = (
                 array[sample][:, heads, half] for array in (x, y) for half in halves
             )
-            room = spare[:, : first_x.shape[1]]
-            work.append(partial(_rotate, first_x, second_x, first_y, second_y, cos, sin, room))
+            rooms = [spare[:, : first_x.shape[1]] for spare in spares]
+            work.append(partial(_rotate, first_x, second_x, first_y, second_y, cos, sin, *rooms))
     return in_sequence(*work)
 
 
@@ -218,11 +218,12 @@ def _rotate(
     cos: np.ndarray,
     sin: np.ndarray,
     spare: np.ndarray,
+    other: np.ndarray,
 ) -> None:
     """Turn points ``(x, y)`` by angles."""
-    np.multiply(x, cos, out=turned_x)
     np.multiply(y, sin, out=spare)
+    np.multiply(x, sin, out=other)
+    np.multiply(x, cos, out=turned_x)
     np.subtract(turned_x, spare, out=turned_x)
-    np.multiply(x, sin, out=turned_y)
-    np.multiply(y, cos, out=spare)
-    np.add(turned_y, spare, out=turned_y)
+    np.multiply(y, cos, out=turned_y)
+    np.add(turned_y, other, out=turned_y)

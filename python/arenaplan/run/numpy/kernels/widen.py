@@ -33,6 +33,7 @@ _HALF, _SINGLE = np.dtype(np.float16), np.dtype(np.float32)
 
 def heavy_kernel(
     *ops: str,
+    domain: str = "",
     since: int = 1,
     workspace: Declare | None = None,
     cut: Cut | None = None,
@@ -45,6 +46,7 @@ def heavy_kernel(
     def register(prepare: Prepare) -> Prepare:
         kernel(
             *ops,
+            domain=domain,
             since=since,
             workspace=partial(_declare, workspace),
             cut=cut,

@@ -1,0 +1,497 @@
+"""
+Operators of ONNX Runtime's tools, as functions of standard operators.
+
+Optimizers, quantizers and builders of language models write them. The package ``onnx`` has no
+definition of them; these follow ONNX Runtime's (``ContribOperators.md``). Caches are written by
+TensorScatter, which may write in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from onnx import FunctionProto, NodeProto, helper, numpy_helper
+
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch, UnsupportedOp
+from arenaplan.formats.onnx.op import Op, Operand
+from arenaplan.formats.onnx.rules.contrib_rules import MICROSOFT
+from arenaplan.formats.onnx.tensors import numpy_dtype
+from arenaplan.graph.ops import Shape
+
+_VERSION: Final = 25
+"""Version of the standard operators in functions."""
+_PADDING: Final = -10000.0
+"""Added to scores of padding, unless the node says another number."""
+
+
+class _Body:
+    """A function that is being written, for one node."""
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self._nodes: list[NodeProto] = []
+
+    def operand(self, position: int) -> Operand:
+        """Return an input that must be there, with at least one dimension."""
+        found = self.op.input(position)
+        if not found.shape:
+            raise self.op.error(ShapeMismatch, f"input {position} is a single number")
+        return found
+
+    def name(self, position: int) -> str:
+        """Return the name of an input, empty if it is left out."""
+        return "" if self.op.optional(position) is None else f"i{position}"
+
+    def wants(self, position: int) -> bool:
+        """Whether something reads an output."""
+        return position < len(self.op.outputs) and bool(self.op.outputs[position])
+
+    def several(self, kind: str, inputs: Sequence[str], count: int, **attributes: Any) -> list[str]:
+        """Add a node, and return the names of its results."""
+        name = f"{self.op.type}.{len(self._nodes)}"
+        made = [f"{name}.{number}" for number in range(count)]
+        self._nodes.append(helper.make_node(kind, inputs, made, name, **attributes))
+        return made
+
+    def __call__(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node, and return the name of its only result."""
+        return self.several(kind, inputs, 1, **attributes)[0]
+
+    def constant(self, numbers: Any, dtype: str = "int64") -> str:
+        """Return the name of a constant."""
+        array = np.asarray(numbers, numpy_dtype(dtype))
+        return self("Constant", value=numpy_helper.from_array(array))
+
+    def reshape(self, name: str, *shape: int) -> str:
+        """Return the name of a value in another shape."""
+        return self("Reshape", name, self.constant(shape))
+
+    def split(self, name: str, axis: int, *sizes: int) -> list[str]:
+        """Return the names of parts of a value along an axis."""
+        return self.several("Split", [name, self.constant(sizes)], len(sizes), axis=axis)
+
+    def function(self, *results: str) -> FunctionProto:
+        """
+        Return the function.
+
+        Raises
+        ------
+        UnsupportedOp
+            If the node wants a result that has no name.
+        """
+        for position, result in enumerate(results):
+            if self.wants(position) and not result:
+                raise self.refused(f"output {position}")
+        return helper.make_function(
+            self.op.domain or "ai.onnx",
+            self.op.type,
+            [f"i{position}" for position in range(len(self.op.inputs))],
+            results,
+            self._nodes,
+            [helper.make_opsetid("", _VERSION)],
+        )
+
+    def refused(self, what: str) -> Exception:
+        """Return the error for a form of the operator that this package does not know."""
+        return self.op.error(UnsupportedOp, f"{what} is not supported")
+
+    def refuse_inputs(self, *positions: int) -> None:
+        """Refuse some inputs."""
+        for position in positions:
+            if self.op.optional(position) is not None:
+                raise self.refused(f"input {position}")
+
+    def refuse_attributes(self, **usual: Any) -> None:
+        """Refuse attributes with other values than the usual ones."""
+        for name, value in usual.items():
+            given = self.op.attributes.get(name, value)
+            if given != value:
+                raise self.refused(f"{name}={given!r}")
+
+    def number(self, name: str, default: float) -> float:
+        """Return an attribute that is a number."""
+        value = self.op.attributes.get(name, default)
+        if not isinstance(value, (int, float)):
+            raise self.op.error(InvalidAttribute, f"attribute {name!r} is {str(value)[:80]!r}")
+        return float(value)
+
+
+Write: TypeAlias = "Callable[[_Body], FunctionProto | None]"
+
+# -- activations and normalizations ---------------------------------------------------------------
+
+
+def _biased(kind: str, **attributes: Any) -> Write:
+    """Return an activation of input 0, plus input 1 if it is there."""
+
+    def write(body: _Body) -> FunctionProto:
+        x = body.name(0)
+        if body.name(1):
+            x = body("Add", x, body.name(1))
+        return body.function(body(kind, x, **attributes))
+
+    return write
+
+
+def _quick_gelu(body: _Body) -> FunctionProto:
+    return body.function(body("Swish", body.name(0), alpha=body.number("alpha", 1.702)))
+
+
+def _alike(body: _Body) -> FunctionProto:
+    """Return the standard operator of the same name, inputs and attributes."""
+    op = body.op
+    inputs = [body.name(position) for position in range(len(op.inputs))]
+    return body.function(*body.several(op.type, inputs, len(op.outputs), **op.attributes))
+
+
+def _rms_norm(body: _Body) -> FunctionProto:
+    epsilon, axis = body.number("epsilon", 1e-5), body.op.integer("axis", -1)
+    y = body("RMSNormalization", body.name(0), body.name(1), axis=axis, epsilon=epsilon)
+    return body.function(y, "")
+
+
+def _skip_norm(body: _Body) -> FunctionProto:
+    """A sum, with a bias if there is one, that is normalized, and may be a result itself."""
+    is_simplified = body.op.type == "SkipSimplifiedLayerNormalization"
+    scale, shift, bias = body.name(2), "" if is_simplified else body.name(3), body.name(4)
+    if is_simplified:
+        bias = body.name(3)
+    total = body("Add", body.name(0), body.name(1))
+    if bias:
+        total = body("Add", total, bias)
+    epsilon = body.number("epsilon", 1e-12)
+    if is_simplified:
+        y = body("RMSNormalization", total, scale, epsilon=epsilon)
+        return body.function(y, "", "", total)
+    inputs = [total, scale, shift] if shift else [total, scale]
+    count = 3 if body.wants(1) or body.wants(2) else 1
+    made = body.several("LayerNormalization", inputs, count, epsilon=epsilon)
+    return body.function(*made, *[""] * (3 - count), total)
+
+
+def _embed_norm(body: _Body) -> FunctionProto:
+    """Rows of two or three tables are added and normalized."""
+    batch, length = _dims(body, 0, 2)
+    positions = body.name(3)
+    if body.name(8):
+        positions = body("Gather", positions, body.name(8))
+    else:
+        ends = [body.constant([end]) for end in (0, length, 0)]
+        positions = body("Slice", positions, *ends)
+    total = body("Add", body("Gather", body.name(2), body.name(0)), positions)
+    if body.name(1):
+        total = body("Add", total, body("Gather", body.name(4), body.name(1)))
+    scaled = [total, body.name(5), body.name(6)]
+    y = body("LayerNormalization", *scaled, epsilon=body.number("epsilon", 1e-12))
+    lengths = ""
+    if body.wants(1):
+        if body.name(7):
+            axes = body.constant([1])
+            lengths = body("ReduceSum", body.name(7), axes, keepdims=0)
+        else:
+            lengths = body.constant(np.zeros(batch), "int32")
+    return body.function(y, lengths, total)
+
+
+def _gather_blocks(body: _Body) -> FunctionProto | None:
+    """Elements that have a type of their own are gathered, and made wide."""
+    op = body.op
+    if op.input(0).dtype == "uint8":
+        return None
+    rank, index = len(op.input(0).shape), len(op.input(1).shape)
+    axis = op.axis(op.integer("gather_axis", 0), rank)
+    blocked = op.axis(op.integer("quantize_axis", 1), rank)
+    parts = [
+        body("Gather", body.name(position), body.name(1), axis=axis) if body.name(position) else ""
+        for position in (0, 2, 3)
+    ]
+    at, length = blocked if blocked < axis else blocked + index - 1, op.integer("block_size", 128)
+    return body.function(body("DequantizeLinear", *parts, axis=at, block_size=length))
+
+
+# -- attention ------------------------------------------------------------------------------------
+
+
+def _dims(body: _Body, position: int, rank: int) -> Shape:
+    """Return the dimensions of an input that has so many."""
+    shape = body.op.input(position).shape
+    if len(shape) != rank:
+        raise body.op.error(ShapeMismatch, f"input {position} has shape {shape}, not {rank} axes")
+    return shape
+
+
+def _heads(body: _Body, name: str, default: int | None = None) -> int:
+    """Return a number of heads."""
+    count = body.op.integer(name, default)
+    if count < 1:
+        raise body.op.error(InvalidAttribute, f"{name} is {count}")
+    return count
+
+
+def _width(body: _Body, hidden: int, heads: int) -> int:
+    """Return the width of a head."""
+    if hidden % heads:
+        raise body.op.error(ShapeMismatch, f"{heads} heads of {hidden} elements")
+    return hidden // heads
+
+
+def _positions(body: _Body, name: str, batch: int, length: int, *, are_first: bool) -> str:
+    """Return positions of all elements, of which those of the first of each row may be given."""
+    if not are_first:
+        return name
+    steps = np.broadcast_to(np.arange(length), (batch, length))
+    return body("Add", body.reshape(name, -1, 1), body.constant(steps))
+
+
+def _rotary(body: _Body) -> FunctionProto:
+    """Positions are those of all tokens, or that of the first."""
+    op = body.op
+    body.refuse_attributes(scale=1.0, is_packed_batching=0)
+    x, positions, pairs = op.input(0).shape, op.input(1).shape, _dims(body, 2, 2)[1]
+    attributes: dict[str, Any] = {"interleaved": op.integer("interleaved", 0)}
+    if rotated := op.integer("rotary_embedding_dim", 0):
+        attributes["rotary_embedding_dim"] = rotated
+    if len(x) == 3:
+        batch, length, hidden = x
+        heads = op.integer("num_heads", 0)
+        attributes["num_heads"] = heads or max(hidden // max(2 * pairs, 1), 1)
+    elif len(x) == 4:
+        batch, _, length, _ = x
+    else:
+        raise op.error(ShapeMismatch, f"input 0 has shape {x}")
+    at = _positions(body, body.name(1), batch, length, are_first=prod(positions) == 1)
+    tables = [body.name(2), body.name(3)]
+    return body.function(body("RotaryEmbedding", body.name(0), *tables, at, **attributes))
+
+
+def _padding(body: _Body, position: int, batch: int, rows: int, keys: int, dtype: str) -> str:
+    """Return what is added to scores because of a mask of padding, empty if there is none."""
+    mask = body.op.optional(position)
+    if mask is None:
+        return ""
+    name, shape = body.name(position), mask.shape
+    if shape in ((batch,), (2 * batch,)):
+        # The first keys that are padding at the end, and those that are none at the start.
+        places = body.constant(np.arange(keys).reshape(1, -1), mask.dtype)
+        ends = body.reshape(name, -1, batch, 1, 1, 1)
+        parts = body.split(ends, 0, *[1] * (shape[0] // batch))
+        seen = body("Less", places, body.reshape(parts[0], batch, 1, 1, 1))
+        for start in parts[1:]:
+            inside = body("GreaterOrEqual", places, body.reshape(start, batch, 1, 1, 1))
+            seen = body("And", seen, inside)
+    elif shape == (batch, keys):
+        zero = body.constant(0, mask.dtype)
+        seen = body("Greater", body.reshape(name, batch, 1, 1, keys), zero)
+    elif shape == (batch, rows, keys):
+        zero = body.constant(0, mask.dtype)
+        seen = body("Greater", body.reshape(name, batch, 1, rows, keys), zero)
+    else:
+        raise body.op.error(
+            InvalidOperand,
+            f"a mask of shape {shape} for a batch of {batch}, {rows} rows and {keys} keys",
+        )
+    hidden = body.constant(body.number("mask_filter_value", _PADDING), dtype)
+    return body("Where", seen, body.constant(0, dtype), hidden)
+
+
+def _added(body: _Body, first: str, second: str) -> str:
+    """Return the sum of two values of which either may be absent."""
+    return body("Add", first, second) if first and second else first or second
+
+
+def _attend(
+    body: _Body,
+    operands: Sequence[str],
+    heads: tuple[int, int],
+    outputs: int,
+    **attributes: Any,
+) -> list[str]:
+    """Return the results of attention."""
+    scale = body.number("scale", 0.0)
+    if scale:
+        attributes["scale"] = scale
+    attributes |= {"q_num_heads": heads[0], "kv_num_heads": heads[1]}
+    return body.several("Attention", operands, outputs, **attributes)
+
+
+def _multi_head(body: _Body) -> FunctionProto:
+    """Queries, keys and values may come in one array, and keys as a cache of another sequence."""
+    op = body.op
+    body.refuse_inputs(8, 9)
+    heads = _heads(body, "num_heads")
+    q, k, v = (body.name(position) for position in range(3))
+    query = body.operand(0)
+    batch, rows = query.shape[:2]
+    if len(query.shape) == 5:
+        hidden = heads * query.shape[4]
+        parts = body.split(q, 3, 1, 1, 1)
+        q, k, v = (body.reshape(part, batch, rows, hidden) for part in parts)
+        keys, width, value_width = rows, query.shape[4], query.shape[4]
+    else:
+        hidden = _dims(body, 0, 3)[2]
+        width = value_width = _width(body, hidden, heads)
+        key = body.operand(1).shape
+        if len(key) == 5:
+            keys = key[1]
+            parts = body.split(k, 3, 1, 1)
+            k, v = (body.reshape(part, batch, keys, heads * key[4]) for part in parts)
+        elif len(key) == 4:
+            keys, value_width = key[2], _dims(body, 2, 4)[3]
+        else:
+            keys = _dims(body, 1, 3)[1]
+            value_width = _width(body, _dims(body, 2, 3)[2], heads)
+    if body.name(3):
+        is_cached = len(query.shape) == 3 and len(body.operand(1).shape) == 4
+        sizes = [heads * width, heads * width, heads * value_width]
+        biases = body.split(body.name(3), 0, *sizes)
+        q = body("Add", q, biases[0])
+        if not is_cached:
+            k, v = body("Add", k, biases[1]), body("Add", v, biases[2])
+    past = op.optional(6)
+    total = keys + (0 if past is None else _dims(body, 6, 4)[2])
+    mask = _added(body, _padding(body, 4, batch, rows, total, query.dtype), body.name(5))
+    made = _attend(
+        body,
+        [q, k, v, mask, body.name(6), body.name(7)],
+        (heads, heads),
+        3 if body.wants(1) or body.wants(2) else 1,
+        is_causal=op.integer("unidirectional", 0),
+    )
+    return body.function(*made)
+
+
+def _attention(body: _Body) -> FunctionProto:
+    """Queries, keys and values are products with parts of one matrix."""
+    op = body.op
+    body.refuse_inputs(6)
+    body.refuse_attributes(do_rotary=0, past_present_share_buffer=0)
+    heads = _heads(body, "num_heads")
+    batch, rows, _ = _dims(body, 0, 3)
+    columns = _dims(body, 1, 2)[1]
+    sizes = op.integers("qkv_hidden_sizes") or (columns // 3,) * 3
+    if len(sizes) != 3 or sum(sizes) != columns:
+        raise op.error(InvalidAttribute, f"qkv_hidden_sizes {sizes} for {columns} columns")
+    weights = body.split(body.name(1), 1, *sizes)
+    parts = [body("MatMul", body.name(0), weight) for weight in weights]
+    if body.name(2):
+        biases = body.split(body.name(2), 0, *sizes)
+        parts = [body("Add", part, bias) for part, bias in zip(parts, biases, strict=True)]
+    total, past = rows, ["", ""]
+    if body.name(4):
+        _, _, _, length, width = shape = _dims(body, 4, 5)
+        total += length
+        each = body.split(body.name(4), 0, 1, 1)
+        past = [body.reshape(part, *shape[1:4], width) for part in each]
+    mask = _padding(body, 3, batch, rows, total, op.input(0).dtype)
+    made = _attend(
+        body,
+        [*parts, _added(body, mask, body.name(5)), *past],
+        (heads, heads),
+        3 if body.wants(1) else 1,
+        is_causal=op.integer("unidirectional", 0),
+    )
+    if len(made) == 1:
+        return body.function(made[0])
+    axes = body.constant([0])
+    both = [body("Unsqueeze", name, axes) for name in made[1:]]
+    return body.function(made[0], body("Concat", *both, axis=0))
+
+
+def _grouped(body: _Body) -> FunctionProto:
+    """
+    Some heads share keys and values, which are written into a cache.
+
+    The cache is as long as it was, or as it has to be. New entries of each sequence stand behind
+    its last old one.
+    """
+    op = body.op
+    body.refuse_inputs(11, 12, 13, 16)
+    body.refuse_attributes(
+        smooth_softmax=0, qk_output=0, k_quant_type="NONE", v_quant_type="NONE", causal=1
+    )
+    heads, kv_heads = _heads(body, "num_heads"), _heads(body, "kv_num_heads")
+    batch, rows, hidden = _dims(body, 0, 3)
+    names = [body.name(position) for position in range(3)]
+    if not names[1]:
+        width = _width(body, hidden, heads + 2 * kv_heads)
+        names = body.split(names[0], 2, heads * width, kv_heads * width, kv_heads * width)
+    else:
+        width = _width(body, hidden, heads)
+    least = body.constant([rows])
+    known = body("Cast", body.reshape(body.name(5), -1), to=_INT64)
+    # Rows behind the end of a shorter prompt are there, too, and nobody reads them.
+    lengths = body("Max", body("Add", known, body.constant([1])), least)
+    starts = body("Sub", lengths, least)
+    for at, (count, position, epsilon) in enumerate(
+        ((heads, 14, "q_norm_epsilon"), (kv_heads, 15, "k_norm_epsilon"))
+    ):
+        if body.name(position):
+            least_square = body.number(epsilon, body.number("qk_norm_epsilon", 1e-6))
+            apart = body.reshape(names[at], batch, rows, count, width)
+            scaled = body("RMSNormalization", apart, body.name(position), epsilon=least_square)
+            names[at] = body.reshape(scaled, batch, rows, count * width)
+    if op.integer("do_rotary", 0):
+        rotated = 2 * _dims(body, 7, 2)[1]
+        where = _positions(body, body.name(9) or starts, batch, rows, are_first=not body.name(9))
+        attributes: dict[str, Any] = {"interleaved": op.integer("rotary_interleaved", 0)}
+        if rotated < width:
+            attributes["rotary_embedding_dim"] = rotated
+        for at, count in enumerate((heads, kv_heads)):
+            turned = [names[at], body.name(7), body.name(8), where]
+            names[at] = body("RotaryEmbedding", *turned, num_heads=count, **attributes)
+    caches = []
+    for position, name in ((3, names[1]), (4, names[2])):
+        apart = body.reshape(name, batch, rows, kv_heads, width)
+        new = body("Transpose", apart, perm=[0, 2, 1, 3])
+        caches.append(_cached(body, position, new, starts))
+    window = op.integer("local_window_size", -1)
+    attributes = {"is_causal": 1, "softcap": body.number("softcap", 0.0)}
+    if window > 0:
+        attributes["left_window_size"] = window - 1
+    operands = [names[0], *caches, body.name(10), "", "", lengths]
+    (y,) = _attend(body, operands, (heads, kv_heads), 1, **attributes)
+    return body.function(y, *caches)
+
+
+_INT64: Final = helper.np_dtype_to_tensor_dtype(np.dtype(np.int64))
+
+
+def _cached(body: _Body, position: int, new: str, starts: str) -> str:
+    """Return a cache with new entries, in the place of the old cache if that is long enough."""
+    old = body.name(position)
+    if not old:
+        return new
+    rows, past = body.op.input(0).shape[1], _dims(body, position, 4)[2]
+    total = int(body.op.scalar(6)) if body.op.input(6).is_fixed else past
+    if past == 0 and total == rows:
+        return new
+    if total > past:
+        old = body("Pad", old, body.constant([0, 0, 0, 0, 0, 0, total - past, 0]))
+    return body("TensorScatter", old, new, starts)
+
+
+BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
+    "": {"SimplifiedLayerNormalization": _rms_norm},
+    MICROSOFT: {
+        **dict.fromkeys(("DequantizeLinear", "QuantizeLinear", "Trilu"), _alike),
+        **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _skip_norm),
+        **dict.fromkeys(("BiasGelu", "Gelu"), _biased("Gelu")),
+        "Attention": _attention,
+        "EmbedLayerNormalization": _embed_norm,
+        "FastGelu": _biased("Gelu", approximate="tanh"),
+        "GatherBlockQuantized": _gather_blocks,
+        "GroupQueryAttention": _grouped,
+        "MultiHeadAttention": _multi_head,
+        "QuickGelu": _quick_gelu,
+        "RotaryEmbedding": _rotary,
+    },
+}
+"""How the function of an operator is written, by domain and name; ``None`` if it needs none."""
+
+
+def contrib_body(op: Op) -> FunctionProto | None:
+    """Return the function of an operator of :data:`BODIES`; ``None`` if it needs none."""
+    return BODIES[op.domain][op.type](_Body(op))

@@ -1,0 +1,117 @@
+"""Caches: inputs that a run hands on as outputs, kept in the arena from run to run instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from arenaplan.base.errors import InvalidOption, ShapeMismatch
+from arenaplan.base.quoting import listed, quoted
+from arenaplan.graph.graph import Graph
+
+
+def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
+    """
+    Return a graph in which some inputs are states, which outputs replace at their address.
+
+    A step of a language model reads keys and values of earlier tokens, and returns them with new
+    ones. Where the new ones are written into the old ones, one copy is enough: the state keeps its
+    bytes from run to run, and is neither given nor returned.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph of one step; it is not changed.
+    pairs : mapping of str to str, optional
+        Outputs by the inputs that they replace. By default, each output that nodes make by writing
+        over an input of the same shape and type, such as the results of TensorScatter.
+
+    Raises
+    ------
+    InvalidOption
+        If there is no such input or output, or none at all.
+    ShapeMismatch
+        If shape or type of a pair differ.
+    GraphError
+        When the graph is planned, if the node that makes an output cannot write over the input.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph("step")
+    >>> old, new = graph.input("past", (1, 64, 8)), graph.input("key", (1, 1, 8))
+    >>> at = graph.input("at", (1,), "int64")
+    >>> spec = ("present", (1, 64, 8), "float32")
+    >>> (cache,) = graph.node("TensorScatter", [old, new, at], [spec], in_place=[(0, 0)])
+    >>> (y,) = graph.node("ReduceSum", [cache], [("y", (1, 1, 1), "float32")])
+    >>> graph.output(y)
+    >>> graph.output(cache)
+    >>> kept = ap.keep_caches(graph)
+    >>> [kept.values[index].name for index in kept.inputs], ap.plan(kept).arena_bytes
+    (['key', 'at'], 2176)
+    """
+    found = _overwritten(graph) if pairs is None else _named(graph, pairs)
+    if not found:
+        raise InvalidOption(
+            f"graph {quoted(graph.name)} has no cache to keep: no output is written over an input "
+            "of its shape and type; its caches are as long as the sizes of their inputs say"
+        )
+    kept = graph.copy()
+    for old, new in found.items():
+        kept.values[old] = replace(kept.values[old], kind="state")
+        kept.inputs.remove(old)
+        kept.drop_output(new)
+        kept.write_back(new, old)
+    return kept
+
+
+def _named(graph: Graph, pairs: Mapping[str, str]) -> dict[int, int]:
+    """Return outputs by the inputs that they replace, for names of both."""
+    inputs = {graph.values[index].name: index for index in graph.inputs}
+    outputs = {graph.values[index].name: index for index in graph.outputs}
+    for what, given, known in (("input", pairs, inputs), ("output", pairs.values(), outputs)):
+        for name in given:
+            if name not in known:
+                has = listed(known)
+                raise InvalidOption(f"the graph has no {what} {quoted(name)}; it has {has}")
+    found = {}
+    for past, present in pairs.items():
+        old, new = graph.values[inputs[past]], graph.values[outputs[present]]
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            raise ShapeMismatch(
+                f"output {quoted(present)} holds {new.dtype} of shape {new.shape}, and input "
+                f"{quoted(past)} {old.dtype} of shape {old.shape}"
+            )
+        found[old.index] = new.index
+    return found
+
+
+def _overwritten(graph: Graph) -> dict[int, int]:
+    """
+    Return outputs by inputs that nodes write over as a whole to make them.
+
+    Elementwise nodes, whose results have pieces, make something new of their input.
+    """
+    before: dict[int, tuple[int, bool]] = {}
+    for node in graph.nodes:
+        flows = {flow.output for flow in node.effects.flows}
+        pairs = [(pair.input, pair.output) for pair in node.effects.in_place]
+        views = [(view.input, view.output) for view in node.effects.views if not view.offset]
+        for at, made in [*views, *pairs]:
+            source, result = node.inputs[at], node.outputs[made]
+            is_written = (at, made) in pairs
+            if source is None or result is None or (is_written and made in flows):
+                continue
+            old, new = graph.values[source], graph.values[result]
+            if (old.shape, old.dtype) == (new.shape, new.dtype):
+                before.setdefault(result, (source, is_written))
+    found: dict[int, int] = {}
+    inputs = set(graph.inputs)
+    for output in graph.outputs:
+        at, writes = output, False
+        while at in before:
+            at, is_written = before[at]
+            writes |= is_written
+        if writes and at in inputs and at not in found:
+            found[at] = output
+    return found

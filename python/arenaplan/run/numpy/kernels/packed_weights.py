@@ -1,0 +1,230 @@
+"""
+Weights of a few bits, several in a byte, with a scale and a zero point per block of elements.
+
+They stay as they are stored: a product widens some of its columns at a time, a table the rows that
+are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from arenaplan.graph import Choice
+from arenaplan.run.numpy.kernels.indexing import check_indices
+from arenaplan.run.numpy.kernels.pieces import (
+    in_sequence,
+    invalid,
+    normalized_axis,
+    operand,
+    result,
+    when_known,
+)
+from arenaplan.run.numpy.kernels.widen import heavy_kernel
+from arenaplan.run.numpy.registry import MICROSOFT, Run, Signature, Step, scratch_bytes
+
+_TILES = (1 << 13, 1 << 15, 1 << 17, 1 << 19)
+"""Bytes of columns that are widened at a time."""
+_CALLS, _WIDENING, _FLOPS = 1.5e4, 1.5, 20.0
+"""Nanoseconds that the calls for one tile take, and a weight; operations per nanosecond."""
+
+
+def _unpacking(
+    packed: np.ndarray, bits: int, spare: np.ndarray | None, target: np.ndarray
+) -> Iterator[Run]:
+    """Yield functions that write the elements of bytes, the lowest bits first, as numbers."""
+    if bits == 8 or spare is None:
+        yield partial(np.copyto, target, packed, "unsafe")
+        return
+    count = 8 // bits
+    for number in range(count):
+        yield partial(np.right_shift, packed, bits * number, spare)
+        if number < count - 1:
+            yield partial(np.bitwise_and, spare, (1 << bits) - 1, spare)
+        yield partial(
+            np.copyto, target[..., number::count][..., : spare.shape[-1]], spare, "unsafe"
+        )
+
+
+def _unpacked(packed: np.ndarray, bits: int, count: int, dtype: np.dtype) -> np.ndarray:
+    """Return the first elements of each row of bytes as numbers."""
+    numbers = np.empty((*packed.shape[:-1], packed.shape[-1] * 8 // bits), dtype)
+    for run in _unpacking(packed, bits, np.empty_like(packed), numbers):
+        run()
+    return numbers[..., :count]
+
+
+def _zero_points(step: Step, shape: Sequence[int], bits: int, dtype: np.dtype) -> np.ndarray:
+    """Return a zero point per block, which may be stored like the weights."""
+    given = step.input(3)
+    if given is None:
+        return np.full((1,) * len(shape), 1 << bits - 1, dtype)
+    if given.dtype == dtype:
+        return given.reshape(shape)
+    return _unpacked(given.reshape(*shape[:-1], -1), bits, shape[-1], dtype)
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+def _columns(signature: Signature) -> tuple[int, int, int, int]:
+    """Return the number of columns, of blocks in each, of elements in each, and of their bits."""
+    attributes = signature.attributes
+    inner, length = attributes["K"], attributes.get("block_size", 128)
+    return attributes["N"], -(-inner // length), length, attributes.get("bits", 4)
+
+
+def _tile_bytes(signature: Signature, columns: int) -> int:
+    """Return the workspace of a tile."""
+    _, blocks, length, bits = _columns(signature)
+    numbers, dtype = (columns, blocks * length), np.float32
+    turned = 2 * scratch_bytes(numbers, dtype) if signature.input(4) is not None else 0
+    return (
+        scratch_bytes(numbers, dtype)
+        + turned
+        + scratch_bytes((columns, blocks * length * bits // 8), np.uint8)
+    )
+
+
+def _declare_product(signature: Signature) -> Sequence[Sequence[Choice]]:
+    columns, blocks, length, _ = _columns(signature)
+    line, output = _tile_bytes(signature, 1), signature.outputs[0]
+    rows = 0 if output is None else prod(output.shape[:-1])
+    work = columns * blocks * length * (_WIDENING + 2 * rows / _FLOPS)
+    widths = sorted({min(columns, max(1, limit // line)) for limit in _TILES})
+    times = [work + -(-columns // width) * _CALLS for width in widths]
+    sizes = [_tile_bytes(signature, width) for width in widths]
+    return [[Choice(size, time) for size, time in zip(sizes, times, strict=True)]]
+
+
+@heavy_kernel("MatMulNBits", domain=MICROSOFT, workspace=_declare_product)
+def matmul_nbits(step: Step) -> Run | None:
+    """Multiply by a matrix of blocks, some columns at a time, and add input 5."""
+    y = result(step)
+    if y.size == 0:
+        return None
+    columns, blocks, length, bits = _columns(step.signature)
+    inner, dtype = step.attributes["K"], y.dtype
+    a, y = operand(step, 0).reshape(-1, inner), y.reshape(-1, columns)
+    packed = operand(step, 1).reshape(columns, -1)
+    scales = operand(step, 2).reshape(columns, blocks, 1)
+    groups, bias = step.input(4), step.input(5)
+    width = columns
+    while _tile_bytes(step.signature, width) > step.workspaces[0].nbytes:
+        width = -(-width // 2)
+    scratch = step.scratch()
+    memory = scratch.array((width, blocks * length), dtype)
+    spare = scratch.array((width, packed.shape[1]), np.uint8)
+    each = [scratch.array((width, blocks * length), dtype) for _ in range(2) if groups is not None]
+
+    def prepare() -> Run | None:
+        zeros = _zero_points(step, (columns, blocks), bits, dtype)
+        zeros = np.broadcast_to(zeros, (columns, blocks))[..., None]
+        work: list[Run] = []
+        for first in range(0, columns, width):
+            cut = slice(first, min(first + width, columns))
+            count = cut.stop - first
+            wide = memory[:count]
+            work += _unpacking(packed[cut], bits, spare[:count], wide)
+            if groups is None:
+                by_block = wide.reshape(count, blocks, length)
+                work.append(partial(np.subtract, by_block, zeros[cut], by_block))
+                work.append(partial(np.multiply, by_block, scales[cut], by_block))
+            else:
+                wide = wide[:, :inner]
+                for source, spread, apply in zip(
+                    (zeros, scales), each, (np.subtract, np.multiply), strict=True
+                ):
+                    flat = spread.reshape(-1)[: count * inner].reshape(count, inner)
+                    work.append(partial(np.take, source[cut, :, 0], groups, 1, flat, "clip"))
+                    work.append(partial(apply, wide, flat, wide))
+            work.append(partial(np.matmul, a, wide[:, :inner].T, y[:, cut]))
+        if bias is not None:
+            work.append(partial(np.add, y, bias, y))
+        return in_sequence(*work)
+
+    return when_known(step, (3,), prepare)
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def _rows(signature: Signature) -> tuple[int, int, int, int]:
+    """Return both axes, the length of blocks and the bits of an element."""
+    attributes, data = signature.attributes, signature.inputs[0]
+    rank = 0 if data is None else len(data.shape)
+    axes = attributes.get("gather_axis", 0), attributes.get("quantize_axis", 1)
+    gathered, blocked = (axis + rank if axis < 0 else axis for axis in axes)
+    return gathered, blocked, attributes.get("block_size", 128), attributes.get("bits", 4)
+
+
+def _gathered(shape: Sequence[int], indices: Sequence[int], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], *indices, *shape[axis + 1 :])
+
+
+def _declare_rows(signature: Signature) -> Sequence[Sequence[Choice]]:
+    """Ask for the bytes, scales and zero points of the rows that are read."""
+    data, indices, scales = (signature.inputs[at] for at in range(3))
+    if data is None or indices is None or scales is None:
+        return []
+    axis = _rows(signature)[0]
+    size = 2 * scratch_bytes(_gathered(data.shape, indices.shape, axis), np.uint8)
+    size += 2 * scratch_bytes(_gathered(scales.shape, indices.shape, axis), scales.dtype)
+    return [[Choice(size + scratch_bytes(indices.shape, np.int64))]]
+
+
+@heavy_kernel("GatherBlockQuantized", domain=MICROSOFT, workspace=_declare_rows)
+def gather_block_quantized(step: Step) -> Run | None:
+    """Select rows of a table of blocks, and widen them."""
+    data, indices, scales, y = operand(step, 0), operand(step, 1), operand(step, 2), result(step)
+    if y.size == 0:
+        return None
+    gathered, blocked, length, bits = _rows(step.signature)
+    gathered = normalized_axis(step, gathered, data.ndim)
+    if blocked == gathered:
+        raise invalid(step, f"blocks and rows are both along axis {blocked}")
+    scratch = step.scratch()
+    packed, spare = (
+        scratch.array(_gathered(data.shape, indices.shape, gathered), np.uint8) for _ in range(2)
+    )
+    shape = _gathered(scales.shape, indices.shape, gathered)
+    scale, zero = (scratch.array(shape, scales.dtype) for _ in range(2))
+    positions = scratch.array(indices.shape, np.int64)
+    axis = blocked if blocked < gathered else blocked + indices.ndim - 1
+
+    def prepare() -> Run | None:
+        zeros = _zero_points(step, scales.shape, bits, scales.dtype)
+        work: list[Run] = [
+            partial(check_indices, step, indices, data.shape[gathered]),
+            partial(np.copyto, positions, indices),
+            partial(np.take, data, positions, gathered, packed, "wrap"),
+            partial(np.take, scales, positions, gathered, scale, "wrap"),
+        ]
+        if step.input(3) is None:
+            work.append(partial(np.copyto, zero, zeros))
+        else:
+            work.append(partial(np.take, zeros, positions, gathered, zero, "wrap"))
+        work += _unpacking(packed, bits, spare, y)
+        for part, by_scale, by_zero in _blocks(y, scale, zero, axis, length):
+            work.append(partial(np.subtract, part, by_zero, part))
+            work.append(partial(np.multiply, part, by_scale, part))
+        return in_sequence(*work)
+
+    return when_known(step, (3,), prepare)
+
+
+def _blocks(
+    y: np.ndarray, scale: np.ndarray, zero: np.ndarray, axis: int, length: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield parts of an array in whole blocks, and the rest, with their scales and zero points."""
+    lead = (slice(None),) * axis
+    whole = y.shape[axis] // length
+    for first, count, size in ((0, whole, length), (whole, 1, y.shape[axis] - whole * length)):
+        if count and size:
+            part = y[(*lead, slice(first * length, first * length + count * size))]
+            part = part.reshape(*y.shape[:axis], count, size, *y.shape[axis + 1 :])
+            cut = (*lead, slice(first, first + count))
+            yield part, np.expand_dims(scale[cut], axis + 1), np.expand_dims(zero[cut], axis + 1)

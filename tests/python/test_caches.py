@@ -1,0 +1,170 @@
+"""Caches: one copy of what a run writes over, and states from run to run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import arenaplan as ap
+import flat
+from arenaplan.base.errors import InvalidOption, ShapeMismatch
+from arenaplan.cli import main
+from arenaplan.tflite.files import load_tflite
+from language_models import KV_HEADS, WIDTH, WORDS, decoder, sizes
+
+CACHE = 1024 * 64 * 4
+TARGETS = ["numpy", "nodes", "ideal", "c"]
+UPDATES: dict[str, tuple[list[int], list[int], dict[str, int]]] = {
+    "TensorScatter": ([1, 1, 64], [1], {"axis": 1}),
+    "ScatterND": ([1, 64], [1, 2], {}),
+    "ScatterElements": ([1, 1, 64], [1, 1, 64], {"axis": 1}),
+}
+
+
+def update(op: str, *, is_input: bool) -> Any:
+    """Return a model that writes one row of a cache: of an input, or of an activation that dies."""
+    rows, places, attributes = UPDATES[op]
+    info, kind = helper.make_tensor_value_info, TensorProto.FLOAT
+    operands = ["m", "u", "i"] if op == "TensorScatter" else ["m", "i", "u"]
+    given = "m" if is_input else "cache"
+    nodes = [helper.make_node(op, operands, ["n"], **attributes)]
+    if not is_input:
+        nodes = [helper.make_node("Neg", ["cache"], ["m"]), *nodes]
+        nodes.append(helper.make_node("Relu", ["n"], ["y"]))
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [
+            info(given, kind, [1, 1024, 64]),
+            info("u", kind, rows),
+            info("i", TensorProto.INT64, places),
+        ],
+        [info("n" if is_input else "y", kind, None)],
+    )
+    opsets = [helper.make_opsetid("", 24)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=11)
+
+
+@pytest.mark.parametrize("op", UPDATES)
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("is_input", [True, False], ids=["input", "activation"])
+def test_a_cache_has_one_copy(op: str, target: str, is_input: bool) -> None:
+    graph = ap.load(update(op, is_input=is_input).SerializeToString())
+    plan = ap.plan(graph, target=target, workspace="none", inputs="reuse")
+    assert CACHE <= plan.arena_bytes < CACHE + 2048
+
+
+@pytest.mark.parametrize("op", UPDATES)
+def test_a_cache_that_the_caller_keeps_has_two(op: str) -> None:
+    graph = ap.load(update(op, is_input=True).SerializeToString())
+    assert ap.plan(graph, inputs="keep").arena_bytes >= 2 * CACHE
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_cache_of_tflite_has_one_copy(target: str) -> None:
+    tensors = [
+        flat.tensor("cache", (1, 1024, 64)),
+        flat.tensor("row", (1, 1, 64)),
+        flat.tensor("at", (3,), 2),
+        flat.tensor("y", (1, 1024, 64)),
+    ]
+    graph = flat.subgraph(tensors, [flat.operator(0, [0, 1, 2], [3])], [0, 1, 2], [3])
+    codes = [flat.code("DYNAMIC_UPDATE_SLICE", None)]
+    loaded = load_tflite(flat.write(flat.model(codes, [graph], [b""])))
+    plan = ap.plan(loaded, target=target, workspace="none", inputs="reuse")
+    assert plan.arena_bytes < CACHE + 2048
+
+
+# -- caches as states -----------------------------------------------------------------------------
+
+
+def generated(steps: int, prompt: list[int]) -> tuple[list[int], list[np.ndarray]]:
+    """Return what ONNX Runtime generates, with caches that grow."""
+    from light_models import onnx_runtime
+
+    session = onnx_runtime(decoder())
+    past = {
+        value.name: np.zeros((1, KV_HEADS, 0, WIDTH), np.float32)
+        for value in session.get_inputs()
+        if value.name.startswith("past")
+    }
+    words, row, rows = list(prompt), np.array([prompt]), []
+    for _ in range(steps):
+        feeds = {"input_ids": row, "attention_mask": np.ones((1, len(words)), np.int64)}
+        results = session.run(None, {**feeds, **past})
+        outputs = dict(zip([o.name for o in session.get_outputs()], results, strict=True))
+        rows.append(outputs["logits"][0, -1])
+        words.append(int(rows[-1].argmax()))
+        row = np.array([words[-1:]])
+        past = {name: outputs[name.replace("past_key_values", "present")] for name in past}
+    return words[len(prompt) :], rows
+
+
+def test_a_decoder_with_kept_caches_generates_what_onnx_runtime_does() -> None:
+    prompt, room = [5, 17, 3, 99], 32
+    words, rows = generated(12, prompt)
+    graph = ap.keep_caches(ap.load(decoder().SerializeToString(), bind=sizes(room)))
+    caches = 4 * room * KV_HEADS * WIDTH * 4
+    plan = ap.plan(graph, target="numpy")
+    assert caches < plan.arena_bytes < 2 * caches + (1 << 15)
+    with ap.Executor(graph, plan) as executor:
+        for turn in range(2):
+            executor.reset()
+            queue, found = list(prompt), []
+            for at in range(room):
+                mask = (np.arange(room) <= at).astype(np.int64)[None]
+                feeds = {"input_ids": np.array([[queue.pop(0)]]), "attention_mask": mask}
+                logits = executor.run(feeds, verify=not turn)["logits"][0, -1]
+                assert logits.shape == (WORDS,)
+                if not queue:
+                    np.testing.assert_allclose(logits, rows[len(found)], atol=1e-5)
+                    found.append(int(logits.argmax()))
+                    queue.append(found[-1])
+                if len(found) == len(words):
+                    break
+            assert found == words
+
+
+def test_pairs_are_named_or_found() -> None:
+    graph = ap.load(update("ScatterND", is_input=True).SerializeToString())
+    for kept in (ap.keep_caches(graph), ap.keep_caches(graph, {"m": "n"})):
+        assert [kept.values[at].name for at in kept.inputs] == ["u", "i"]
+        assert not kept.outputs
+        assert ap.plan(kept).arena_bytes < CACHE + 2048
+    with pytest.raises(InvalidOption, match="no input 'x'"):
+        ap.keep_caches(graph, {"x": "n"})
+    with pytest.raises(InvalidOption, match="no output 'm'"):
+        ap.keep_caches(graph, {"m": "m"})
+    with pytest.raises(ShapeMismatch, match=r"\(1, 64\)"):
+        ap.keep_caches(graph, {"u": "n"})
+
+
+def test_an_elementwise_result_is_no_cache() -> None:
+    graph = ap.Graph("g")
+    x = graph.input("x", (4,))
+    (y,) = graph.node(
+        "Relu", [x], [("y", (4,), "float32")], in_place=[(0, 0)], flows=[(0, 4, (0,))]
+    )
+    graph.output(y)
+    with pytest.raises(InvalidOption, match="no cache"):
+        ap.keep_caches(graph)
+
+
+def test_the_command_keeps_caches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "decoder.onnx"
+    path.write_bytes(decoder().SerializeToString())
+    bound = [f"--bind={name}={number}" for name, number in sizes(64).items()]
+    assert main(["run", str(path), *bound, "--keep-caches", "--verify"]) == 0
+    assert "present" not in capsys.readouterr().out
+    assert main(["plan", str(path), *bound, "--keep-caches"]) == 0
+    assert main(["plan", str(path), *bound, "--inputs", "keep"]) == 0
+    with_states, with_copies = (
+        int(line.split()[1].replace(",", ""))
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("  arena")
+    )
+    assert with_states < 0.7 * with_copies

@@ -1,0 +1,310 @@
+"""Operators that ONNX Runtime's tools write: each form against ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import arenaplan as ap
+from arenaplan.base.errors import ShapeMismatch, UnsupportedOp
+from quantized_models import MICROSOFT, Model
+from single_node import compare
+
+RNG = np.random.default_rng(33)
+
+
+def f32(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def u8(*shape: int) -> np.ndarray:
+    return RNG.integers(0, 256, shape).astype(np.uint8)
+
+
+def i32(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int32)
+
+
+class Case(NamedTuple):
+    """One node, with the operands that are constant, and the results that are read."""
+
+    op: str
+    inputs: Sequence[np.ndarray | None]
+    attributes: dict[str, Any] = {}  # noqa: RUF012
+    constants: Sequence[int] = ()
+    outputs: Sequence[str] = ("float32",)
+    """Types; empty for a result that is left out."""
+    domain: str = MICROSOFT
+    tolerance: float = 1e-5
+
+    def node(self) -> Any:
+        names = ["" if array is None else f"in{at}" for at, array in enumerate(self.inputs)]
+        made = [f"out{at}" if kind else "" for at, kind in enumerate(self.outputs)]
+        return helper.make_node(self.op, names, made, domain=self.domain, **self.attributes)
+
+    def model(self, folder: Path) -> Model:
+        arrays = {f"in{at}": x for at, x in enumerate(self.inputs) if x is not None}
+        stored = {f"in{at}": arrays.pop(f"in{at}") for at in self.constants}
+        outputs = {f"out{at}": np.dtype(kind) for at, kind in enumerate(self.outputs) if kind}
+        return Model(folder, [self.node()], arrays, outputs, stored)
+
+
+def activations() -> Iterator[Case]:
+    x = f32(2, 3, 16)
+    for op in ("BiasGelu", "FastGelu"):
+        yield Case(op, [x, f32(16)])
+    for op in ("FastGelu", "Gelu", "QuickGelu"):
+        yield Case(op, [x])
+    yield Case("QuickGelu", [x], {"alpha": 1.2})
+    integers, scale, zero = (
+        RNG.integers(-99, 99, (3, 4)).astype(np.int16),
+        np.array(0.1, np.float32),
+        np.array(3, np.int16),
+    )
+    yield Case("DequantizeLinear", [integers, scale, zero])
+    yield Case("QuantizeLinear", [x, scale, zero], outputs=["int16"])
+
+
+def normalizations() -> Iterator[Case]:
+    x, scale = f32(2, 3, 16), f32(16)
+    sum_too = ("float32", "", "", "float32")
+    yield Case("SimplifiedLayerNormalization", [x, scale], {"axis": -1}, domain="")
+    yield Case("SkipSimplifiedLayerNormalization", [x, f32(2, 3, 16), scale])
+    yield Case("SkipSimplifiedLayerNormalization", [x, x, scale, f32(16)], outputs=sum_too)
+    yield Case("SkipLayerNormalization", [x, x, scale, scale, f32(16)], outputs=sum_too)
+    yield Case("SkipLayerNormalization", [1e-4 * x, 1e-4 * f32(3, 16), scale])
+    yield Case("SkipLayerNormalization", [x, f32(1, 3, 16), scale], {"epsilon": 0.1})
+    words, tables = RNG.integers(0, 9, (2, 3)).astype(np.int32), [f32(9, 16), f32(12, 16)]
+    segments, scales, mask = f32(2, 16), [f32(16), f32(16)], np.array([i32(1, 1, 0), i32(1, 1, 1)])
+    op, outputs = "EmbedLayerNormalization", ("float32", "int32", "float32")
+    yield Case(op, [words, words % 2, *tables, segments, *scales], {}, range(2, 7), outputs)
+    yield Case(op, [words, None, *tables, None, *scales, mask], {}, (2, 3, 5, 6), outputs)
+    given = [words, words % 2, *tables, segments, *scales, None, words]
+    yield Case(op, given, {"epsilon": 1e-5}, range(2, 7), outputs)
+
+
+ANGLES = np.arange(16)[:, None] / 10.0 ** np.arange(8)
+TABLES = [np.cos(ANGLES).astype(np.float32), np.sin(ANGLES).astype(np.float32)]
+
+
+def rotations() -> Iterator[Case]:
+    at = RNG.integers(0, 16, (2, 3))
+    for x, attributes in (
+        (f32(2, 3, 32), {}),
+        (f32(2, 2, 3, 16), {"interleaved": 1}),
+        (f32(2, 3, 48), {"num_heads": 2, "rotary_embedding_dim": 16}),
+    ):
+        for positions in (at, np.array([2])):
+            inputs = [x, positions, *TABLES]
+            yield Case("RotaryEmbedding", inputs, attributes, (2, 3))
+
+
+def multi_head() -> Iterator[Case]:
+    q, k, v = f32(2, 3, 16), f32(2, 5, 16), f32(2, 5, 16)
+    padding, three = np.array([i32(1, 1, 1, 0, 0), i32(1, 1, 1, 1, 1)]), ("float32",) * 3
+    past, new = f32(2, 2, 4, 8), f32(2, 3, 16)
+    some = (RNG.random((2, 3, 5)) < 0.7).astype(np.int32)
+    for inputs, more, outputs in (
+        ([q, k, v], {}, ("float32",)),
+        ([q, k, v], {"scale": 0.3}, three),
+        ([q, new, new], {"unidirectional": 1}, ("float32",)),
+        ([q, new, new, None, None, None, past, past], {}, three),
+        ([q, k, v, f32(48)], {}, ("float32",)),
+        ([q, k, f32(2, 5, 12), f32(44)], {}, ("float32",)),
+        ([q, k, v, None, padding], {}, ("float32",)),
+        ([q, k, v, None, padding], {"mask_filter_value": -1.0}, ("float32",)),
+        ([q, k, v, None, i32(3, 5)], {}, ("float32",)),
+        ([q, k, v, None, some], {}, ("float32",)),
+        ([q, k, v, None, padding, f32(1, 2, 3, 5)], {}, ("float32",)),
+        ([q, f32(2, 2, 5, 8), f32(2, 2, 5, 8)], {}, ("float32",)),
+        ([q, f32(2, 2, 5, 8), f32(2, 2, 5, 8), f32(48)], {}, ("float32",)),
+    ):
+        yield Case("MultiHeadAttention", inputs, {"num_heads": 2, **more}, (), outputs)
+    w, b, past = f32(16, 48), f32(48), f32(2, 2, 2, 4, 8)
+    some, two = (RNG.random((2, 3, 7)) < 0.7).astype(np.int32), ("float32",) * 2
+    for inputs, more, outputs in (
+        ([q, w, b], {}, ("float32",)),
+        ([q, w, None], {"unidirectional": 1}, ("float32",)),
+        ([q, w, b, i32(2, 3)], {}, ("float32",)),
+        ([q, w, b, i32(2, 3, 1, 0)], {}, ("float32",)),
+        ([q, w, b, padding[:, 1:4].copy()], {}, ("float32",)),
+        ([q, w, b, some, past], {"unidirectional": 1}, two),
+        ([q, w, b, None, past], {}, two),
+        ([q, f32(16, 40), f32(40), None, None, f32(2, 2, 3, 3)], {}, ("float32",)),
+    ):
+        sizes = {"qkv_hidden_sizes": [16, 16, 8]} if len(inputs) == 6 else {}
+        constants = [1, 2] if inputs[2] is not None else [1]
+        attributes = {"num_heads": 2, **more, **sizes}
+        yield Case("Attention", inputs, attributes, constants, outputs, tolerance=1e-4)
+
+
+def packed() -> Iterator[Case]:
+    for bits in (2, 4, 8):
+        for inner, columns, block in ((64, 8, 32), (70, 37, 32), (128, 300, 16)):
+            blocks = -(-inner // block)
+            operands = [f32(2, 3, inner), u8(columns, blocks, block * bits // 8)]
+            operands.append(0.1 * f32(columns, blocks))
+            sizes = {"K": inner, "N": columns, "bits": bits, "block_size": block}
+            zeros = u8(columns, -(-blocks * bits // 8))
+            yield Case("MatMulNBits", operands, sizes, (1, 2))
+            yield Case("MatMulNBits", [*operands, zeros], sizes, (1, 2, 3))
+            bias = [*operands, None, None, f32(columns)]
+            yield Case("MatMulNBits", bias, sizes, (1, 2, 5))
+            if bits == 4:
+                groups = RNG.integers(0, blocks, inner).astype(np.int32)
+                yield Case("MatMulNBits", [*operands, None, groups], sizes, (1, 2, 4))
+    rows = RNG.integers(-10, 10, (2, 3))
+    for bits in (4, 8):
+        attributes = {"bits": bits, "block_size": 16, "quantize_axis": 1, "gather_axis": 0}
+        for width in (32, 40):
+            blocks = -(-width // 16)
+            operands = [u8(10, width * bits // 8), rows, f32(10, blocks)]
+            yield Case("GatherBlockQuantized", operands, attributes, (0, 2))
+            operands = [*operands, u8(10, -(-blocks * bits // 8))]
+            yield Case("GatherBlockQuantized", operands, attributes, (0, 2, 3))
+
+
+CASES = [*activations(), *normalizations(), *rotations(), *multi_head(), *packed()]
+
+
+@pytest.mark.parametrize("at", range(len(CASES)), ids=lambda at: f"{CASES[at].op} {at}")
+def test_operators_of_the_tools_agree_with_onnx_runtime(tmp_path: Path, at: int) -> None:
+    model = CASES[at].model(tmp_path)
+    compare(model.found(), model.expected(), CASES[at].tolerance)
+
+
+class Cached(NamedTuple):
+    """A step of grouped attention with a cache."""
+
+    rows: int
+    cache: int | None
+    """Entries that the old cache has room for; ``None`` without one."""
+    lengths: Sequence[int]
+    """Entries after the step."""
+    attributes: dict[str, Any] = {}  # noqa: RUF012
+    packed: bool = False
+    rotary: bool = True
+    more: Sequence[np.ndarray | None] = ()
+    """Inputs from number 9 on."""
+
+
+HEADS, KV_HEADS, WIDTH = 4, 2, 16
+STEPS = [
+    Cached(1, 7, [8]),
+    Cached(1, 16, [8]),
+    Cached(1, 7, [8], rotary=False),
+    Cached(5, 0, [5]),
+    Cached(5, None, [5]),
+    Cached(5, 16, [5]),
+    Cached(5, 16, [5, 3]),
+    Cached(1, 16, [8, 5]),
+    Cached(3, 16, [7]),
+    Cached(3, 4, [7]),
+    Cached(1, 16, [8], packed=True),
+    Cached(5, 0, [5], packed=True),
+    Cached(1, 16, [8], {"rotary_interleaved": 1}),
+    Cached(5, 16, [5], {"local_window_size": 2}),
+    Cached(1, 16, [8], {"local_window_size": 3}),
+    Cached(1, 16, [8], {"softcap": 2.0, "scale": 0.2}),
+    Cached(1, 16, [8], more=[np.array([[7]]), f32(1, 1, 1, 8)]),
+    Cached(5, 0, [5], more=[None, f32(1, HEADS, 5, 5)]),
+]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_grouped_attention_agrees_with_onnx_runtime(tmp_path: Path, step: Cached) -> None:
+    batch, total = len(step.lengths), max(step.lengths)
+    counts = [HEADS + 2 * KV_HEADS] if step.packed else [HEADS, KV_HEADS, KV_HEADS]
+    inputs: list[np.ndarray | None] = [f32(batch, step.rows, count * WIDTH) for count in counts]
+    inputs += [None] * (3 - len(inputs))
+    shape = (batch, KV_HEADS, step.cache or 0, WIDTH)
+    inputs += [None if step.cache is None else f32(*shape) for _ in range(2)]
+    inputs += [i32(*step.lengths) - 1, np.array(total, np.int32)]
+    inputs += TABLES if step.rotary else [None, None]
+    attributes = {"num_heads": HEADS, "kv_num_heads": KV_HEADS, **step.attributes}
+    attributes["do_rotary"] = int(step.rotary)
+    constants = [6, 7, 8] if step.rotary else [6]
+    case = Case(
+        "GroupQueryAttention", [*inputs, *step.more], attributes, constants, ["float32"] * 3
+    )
+    model = case.model(tmp_path)
+    found, wanted = model.found(), model.expected()
+    for sample, length in enumerate(step.lengths):
+        # Nobody reads rows behind a prompt, or entries that were not written yet.
+        rows = min(step.rows, length)
+        cuts = [np.s_[sample, :rows], *[np.s_[sample, :, :length]] * 2]
+        parts = zip(found, wanted, cuts, strict=True)
+        compare(*zip(*((x[cut], y[cut]) for x, y, cut in parts), strict=True), 1e-5)
+
+
+def test_a_cache_that_is_long_enough_is_written_in_place() -> None:
+    step = Cached(1, 1024, [8])
+    shape = (1, KV_HEADS, 1024, WIDTH)
+    graph = ap.load(_decoder(shape).SerializeToString())
+    plan = ap.plan(graph, inputs="reuse")
+    assert plan.arena_bytes < 2 * 4 * int(np.prod(shape)) + (1 << 16), step
+
+
+def _decoder(shape: Sequence[int]) -> Any:
+    """Return one step of grouped attention, with a cache of some shape."""
+    from onnx import TensorProto, numpy_helper
+
+    kinds = {"in5": TensorProto.INT32}
+    sizes: dict[str, Sequence[int]] = {
+        "in0": (1, 1, HEADS * WIDTH),
+        "in1": (1, 1, KV_HEADS * WIDTH),
+        "in2": (1, 1, KV_HEADS * WIDTH),
+        "in3": shape,
+        "in4": shape,
+        "in5": (1,),
+    }
+    nodes = [
+        helper.make_node(
+            "GroupQueryAttention",
+            [*sizes, "total"],
+            ["y", "keys", "values"],
+            domain=MICROSOFT,
+            num_heads=HEADS,
+            kv_num_heads=KV_HEADS,
+        )
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "decoder",
+        [
+            helper.make_tensor_value_info(name, kinds.get(name, TensorProto.FLOAT), size)
+            for name, size in sizes.items()
+        ],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+            for name in ("y", "keys", "values")
+        ],
+        [numpy_helper.from_array(np.array(8, np.int32), "total")],
+    )
+    sets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]
+    return helper.make_model(graph, opset_imports=sets, ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("case", "error"),
+    [
+        (Case("RotaryEmbedding", [f32(2, 3, 32), i32(2), *TABLES], {"scale": 2.0}), UnsupportedOp),
+        (Case("SkipLayerNormalization", [f32(2, 3), f32(4, 3), f32(3)]), ShapeMismatch),
+        (Case("MultiHeadAttention", [f32(2, 3, 7)] * 3, {"num_heads": 2}), ShapeMismatch),
+        (
+            Case("MatMulNBits", [f32(2, 64), u8(8, 2, 15), f32(16)], {"K": 64, "N": 8}),
+            ShapeMismatch,
+        ),
+    ],
+    ids=lambda value: value.op if isinstance(value, Case) else "",
+)
+def test_forms_that_make_no_sense_are_refused(
+    tmp_path: Path, case: Case, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=case.op):
+        ap.load(case.model(tmp_path).path)
