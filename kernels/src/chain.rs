@@ -10,6 +10,7 @@ use rten_simd::{Isa, SimdOp, SimdUnaryOp};
 use rten_vecmath::{Exp, Sigmoid, Tanh};
 
 use crate::error::{Error, Result};
+use crate::order::{larger, smaller};
 use crate::raw::{Elements, Kind, look_up};
 use crate::table::CODES;
 use crate::team::{Team, even, ranges};
@@ -37,9 +38,9 @@ pub enum Function {
     Mul,
     /// `a / b`
     Div,
-    /// The larger one; if one is no number, the second.
+    /// The larger one; if one is no number, that.
     Max,
-    /// The smaller one; if one is no number, the second.
+    /// The smaller one; if one is no number, that.
     Min,
     /// `-a`
     Neg,
@@ -452,8 +453,8 @@ fn apply<I: Isa>(
         Function::Sub => apply!(|x, y| ops.sub(x, y)),
         Function::Mul => apply!(|x, y| ops.mul(x, y)),
         Function::Div => apply!(|x, y| ops.div(x, y)),
-        Function::Max => apply!(|x, y| ops.max(x, y)),
-        Function::Min => apply!(|x, y| ops.min(x, y)),
+        Function::Max => apply!(|x, y| larger(isa, x, y)),
+        Function::Min => apply!(|x, y| smaller(isa, x, y)),
         Function::Neg => apply!(|x| ops.neg(x)),
         Function::Abs => apply!(|x| ops.abs(x)),
         Function::Exp => apply!(|x| Exp::apply(isa, x)),

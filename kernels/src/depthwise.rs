@@ -6,8 +6,8 @@ use rten_simd::ops::BitOps;
 use rten_simd::{Isa, SimdOp};
 
 use crate::error::{Error, Result, check, check_at_least};
+use crate::order::bounded;
 use crate::pack::{Sliding, every_second};
-use crate::product::bounded;
 use crate::raw::{Axis, Planes, PlanesMut, add_products, add_row, load_part, store_part};
 use crate::team::{Team, even, ranges};
 

@@ -30,6 +30,7 @@ mod lane_image;
 mod lane_product;
 mod lanes;
 mod matrix;
+mod order;
 mod pack;
 mod pool;
 mod product;

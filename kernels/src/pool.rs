@@ -5,6 +5,7 @@ use rten_simd::{Isa, SimdOp};
 
 use crate::conv::LANES;
 use crate::error::{Result, check, check_at_least};
+use crate::order::{larger, larger_of};
 use crate::pack::{Sliding, every_second};
 use crate::raw::{Axis, Planes, PlanesMut, load_part, store_part};
 use crate::team::{Team, even, ranges};
@@ -94,7 +95,7 @@ impl SimdOp for Sweep<'_, '_> {
                     }
                     match pooling {
                         Pooling::Max => {
-                            reduce(window, source, row, line, target, f32::NEG_INFINITY, larger);
+                            reduce(window, source, row, line, target, f32::NEG_INFINITY, larger_of);
                         }
                         Pooling::Mean { rows, columns } => {
                             reduce(
@@ -158,10 +159,7 @@ impl Short {
                 target,
                 f32::NEG_INFINITY,
                 #[inline(always)]
-                |a, b| {
-                    let larger = ops.select(b, a, ops.gt(b, a));
-                    ops.select(larger, b, ops.eq(b, b))
-                },
+                |a, b| larger(isa, a, b),
                 #[inline(always)]
                 |sum, _| sum,
             ),
@@ -231,12 +229,6 @@ impl Short {
             store_part(isa, finish(sum, x), &mut target[x..]);
         }
     }
-}
-
-/// Returns the larger number, or what is no number.
-#[inline(always)]
-fn larger(a: f32, b: f32) -> f32 {
-    if b > a || b.is_nan() { b } else { a }
 }
 
 /// Combines the elements of all windows of a row: first those of each column, then those beside

@@ -6,6 +6,7 @@ use rten_simd::ops::{BitOps, NumOps};
 use rten_simd::{Isa, SimdOp};
 
 use crate::conv::{COLUMNS, Start, next_vectors};
+use crate::order::bounded;
 use crate::raw::{PlanesMut, load_part, load_vectors, store_part};
 
 /// Vectors of columns that are worked on at a time: with eight rows, their sums take 24 registers of
@@ -366,12 +367,4 @@ fn gather<I: Isa, const V: usize>(isa: I, plane: &[f32], runs: &[Run]) -> [I::F3
         }
     }
     load_vectors(isa, &all)
-}
-
-/// Returns numbers within bounds. What is no number stays that: x86 returns the second operand of a
-/// comparison then.
-#[inline(always)]
-pub(crate) fn bounded<I: Isa>(isa: I, x: I::F32, low: I::F32, high: I::F32) -> I::F32 {
-    let ops = isa.f32();
-    ops.min(high, ops.max(low, x))
 }

@@ -20,6 +20,7 @@ use rten_simd::{Isa, Simd, SimdOp};
 
 use crate::bytes::{Encoding, MIDDLE, SOME};
 use crate::error::{Error, Result};
+use crate::order::numbered;
 
 /// The place of planes in memory: each is contiguous, and they are at equal distances.
 ///
@@ -830,8 +831,7 @@ impl<'a> Elements<'a> {
         let (mut numbers, mut bytes) = ([0.0; SOME], [0; SOME]);
         for (index, part) in source.chunks(SOME).enumerate() {
             for at in (0..part.len()).step_by(ops.len()) {
-                // What is no number becomes the lower bound.
-                let bounded = ops.min(ops.max(load_part(isa, &part[at..]), low), high);
+                let bounded = numbered(isa, load_part(isa, &part[at..]), low, high);
                 ops.store(ops.add(bounded, middle), &mut numbers[at..]);
             }
             kind.narrow(isa, &numbers, part.len(), &mut bytes);

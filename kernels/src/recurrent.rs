@@ -6,6 +6,7 @@ use rten_vecmath::{Sigmoid, Tanh};
 
 use crate::error::{Error, Result, check};
 use crate::matrix::Matrix;
+use crate::order::larger;
 use crate::raw::{Planes, PlanesMut, load_part, store_part};
 
 /// The kind of a recurrent layer.
@@ -238,8 +239,7 @@ impl SimdOp for Gates<'_> {
                     store_part(isa, Tanh::apply(isa, gate!(0)), &mut hidden[at..end]);
                 }
                 What::Rectified => {
-                    // A sum that is no number stays so.
-                    let made = ops.max(ops.zero(), gate!(0));
+                    let made = larger(isa, ops.zero(), gate!(0));
                     store_part(isa, made, &mut hidden[at..end]);
                 }
                 What::Reset | What::LateReset => {

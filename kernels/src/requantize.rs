@@ -5,7 +5,7 @@ use rten_simd::{Isa, Simd};
 
 use crate::bytes::{Encoding, MIDDLE, SOME};
 use crate::error::{Result, check};
-use crate::product::bounded;
+use crate::order::{bounded, numbered};
 use crate::raw::load_part;
 
 /// The way from exact sums to bytes: a sum of channel `c` stands for the real number
@@ -128,8 +128,6 @@ impl<I: Isa> Limits<I> {
     fn rounded(&self, isa: I, real: I::F32) -> I::F32 {
         let ops = isa.f32();
         let real = ops.div(bounded(isa, real, self.low, self.high), self.divisor);
-        // What is no number becomes the least one.
-        let bounded = ops.min(ops.max(real, self.least), self.most);
-        ops.add(bounded, ops.splat(MIDDLE))
+        ops.add(numbered(isa, real, self.least, self.most), ops.splat(MIDDLE))
     }
 }

@@ -499,7 +499,11 @@ impl Fuser<'_> {
         let positions = node.reads_bytes_of().filter(|&(_, value)| value == candidate.output);
         let positions: Vec<usize> = positions.map(|(position, _)| position).collect();
         let follows = positions.iter().all(|position| known.flow.follows.contains(position));
-        let loads = positions.iter().all(|position| node.effects().loads.contains(position));
+        // An operand that the reader follows is made in step with it, also where it reads the same
+        // value as one that it loads: of both at once no order of pieces serves.
+        let loads = positions.iter().all(|position| {
+            node.effects().loads.contains(position) && !known.flow.follows.contains(position)
+        });
         let Fusion { elementwise, anchors, prologue, attention, perceptrons, channels } =
             self.fusion;
         if !follows {

@@ -131,9 +131,14 @@ impl Target {
     };
 
     /// The `NumPy` executor of the Python package: every technique; its kernels declare their
-    /// scratch memory before planning.
-    pub const NUMPY: Self =
-        Self { name: Cow::Borrowed("numpy"), scratch: Provider::Graph, ..Self::IDEAL };
+    /// scratch memory before planning. Offsets are multiples of 8 bytes: compiled kernels read no
+    /// number that lies across its own size.
+    pub const NUMPY: Self = Self {
+        name: Cow::Borrowed("numpy"),
+        offset_unit: 8,
+        scratch: Provider::Graph,
+        ..Self::IDEAL
+    };
 
     /// The CUDA executor of the Python package: fused groups, of which inner values that a later
     /// kernel reads as a whole are scratch memory; kernels declare theirs before planning. Offsets
@@ -158,6 +163,7 @@ impl Target {
             .with(Technique::InPlace)
             .with(Technique::Elision)
             .with(Technique::Order),
+        offset_unit: 1,
         ..Self::NUMPY
     };
 

@@ -32,6 +32,11 @@ fn row_wise(rows: u64) -> Effects {
     Effects { flows: vec![flow], loads: vec![0], ..Effects::default() }
 }
 
+/// Rows of the output from the same rows of input 0, all of which it loads tile by tile.
+fn product(rows: u64, count: usize) -> Effects {
+    Effects { loads: (0..count).collect(), ..row_wise(rows) }
+}
+
 /// Channels of the output from the same channels of input 0.
 fn channel_wise(channels: u64) -> Effects {
     let flow = arenaplan::graph::Flow { output: 0, pieces: channels, follows: vec![0] };
@@ -56,7 +61,7 @@ struct Layer {
 /// concatenations and slices, all sizes multiples of 8.
 pub fn networks(layers: usize) -> impl Strategy<Value = Graph> {
     let layer = (
-        0_u8..11,
+        0_u8..12,
         prop::collection::vec(any::<prop::sample::Index>(), 1..4),
         any::<bool>(),
         prop::bool::weighted(0.1),
@@ -107,6 +112,11 @@ fn add(sketch: &mut Sketch, index: usize, layer: &Layer) {
         }
         8 => (if layer.large { 128 } else { 64 }, channel_wise(4)),
         9 => (if layer.large { 128 } else { 64 }, shuffle(8)),
+        10 => {
+            // A value times itself.
+            inputs = vec![inputs[0]; 2];
+            (if layer.large { 128 } else { 64 }, product(8, 2))
+        }
         _ => {
             let view = View { input: 0, output: 0, offset: 0, whole: Whole::Input };
             (8, Effects { views: vec![view], ..Effects::default() })
@@ -262,6 +272,18 @@ fn an_addend_that_the_anchor_reads_too_is_not_overwritten() {
     let steps = [vec![NodeId::new(0)], vec![NodeId::new(1), NodeId::new(2)]];
     let plan = ideal_planner().plan_steps(&graph, &steps).unwrap();
     assert_eq!(plan.arena_bytes(), 128); // a and the sum; in place it would be 64
+}
+
+#[test]
+fn what_a_product_reads_twice_is_made_before_it() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.effectful("a", &[x], 64, elementwise(1, 64));
+    let y = sketch.effectful("y", &[a, a], 64, product(8, 2));
+    let graph = sketch.build(&[y]);
+    let prologue = Fusion { prologue: true, ..Fusion::default() };
+    assert!(fuse(&graph, prologue).is_empty());
+    assert_eq!(ideal_planner().plan(&graph).unwrap().steps().len(), 2);
 }
 
 #[test]

@@ -15,7 +15,7 @@ from arenaplan.formats.onnx import load_onnx
 from arenaplan.run.numpy.kernels import sampling
 from light_node import Node, blank, ints
 from raising import raises
-from single_node import check_node, node_model
+from single_node import check_node, expected, node_model
 
 RNG = np.random.default_rng(20261122)
 
@@ -127,6 +127,18 @@ def test_maxima_return_to_where_they_were() -> None:
     node = Node("MaxUnpool", far, [blank((1, 1, 2))], kernel_shape=[2])
     with raises("IndexOutOfRange"):
         node.run()
+
+
+def test_a_constant_shape_is_that_of_the_unpooled_image() -> None:
+    attributes = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    inputs = [random(1, 1, 2, 2), ints(5, 7, 13, 15).reshape(1, 1, 2, 2), ints(1, 1, 5, 5)]
+    model = node_model("MaxUnpool", inputs, attributes, opset=11, outputs=1, constants=[2])
+    graph = load_onnx(model)
+    assert graph.values[graph.outputs[0]].shape == (1, 1, 5, 5)
+    feed = {"in0": inputs[0], "in1": inputs[1]}
+    (result,) = ap.Executor(graph).run(feed).values()
+    (wanted,) = expected(model, inputs, "reference")
+    np.testing.assert_array_equal(result, wanted)
 
 
 @pytest.mark.parametrize("time", [0, 1])

@@ -56,7 +56,7 @@ def test_unknown_names_are_answered_with_those_there_are() -> None:
         operators(graph).Relu(x, x)
     with pytest.raises(InvalidOperand, match="is given input 'A' twice"):
         operators(graph).Gemm(x, A=x)
-    with pytest.raises(UndefinedValue, match="'Relu_0': the graph has no value 99"):
+    with pytest.raises(InvalidOperand, match="operand 0 is the plain integer 99"):
         operators(graph).Relu(99)
     with pytest.raises(InvalidAttribute, match="Cast lacks its attribute 'to'"):
         operators(graph).Cast(x)

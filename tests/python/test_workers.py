@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import random
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -329,3 +331,30 @@ def test_the_first_step_that_fails_is_reported() -> None:
         setup.program.runs[:] = kept
         del setup, kept
         executor.run({"x": x})
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("counts", [{"workers": 2}, {"threads": 2}, {"workers": 2, "threads": 2}])
+def test_an_executor_runs_in_a_fork_as_in_its_parent(counts: dict[str, int]) -> None:
+    graph = ap.Graph("two branches")
+    x = graph.input("x", (64, 64))
+    (a,) = graph.node("Relu", [x], [("a", (64, 64), "float32")])
+    (b,) = graph.node("Neg", [x], [("b", (64, 64), "float32")])
+    (y,) = graph.node("MatMul", [a, b], [("y", (64, 64), "float32")])
+    graph.output(y)
+    feed = {"x": np.linspace(-1, 1, 4096, dtype=np.float32).reshape(64, 64)}
+    with ap.Executor(graph, **counts) as executor:
+        wanted = executor.run(feed)["y"]
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                signal.alarm(60)  # A fork that waits for threads of its parent ends.
+                for _ in range(3):
+                    code = int(not np.array_equal(executor.run(feed)["y"], wanted))
+                executor.close()
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        np.testing.assert_array_equal(executor.run(feed)["y"], wanted)

@@ -3,7 +3,7 @@ from .caches import keep_caches
 from .effects import NO_EFFECTS, Choice, Effects, Flow, InPlace, Overlap, View, Window
 from .graph import MAX_FILE, Graph
 from .origin import Origin
-from .values import ConstantData, Node, Value, ValueKind, ValueSpec
+from .values import ConstantData, Node, Value, ValueId, ValueKind, ValueSpec
 
 __all__ = [
     "MAX_FILE",
@@ -18,6 +18,7 @@ __all__ = [
     "Origin",
     "Overlap",
     "Value",
+    "ValueId",
     "ValueKind",
     "ValueSpec",
     "View",

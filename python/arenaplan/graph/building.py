@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from arenaplan import _core
-from arenaplan.base.errors import InvalidOption
+from arenaplan.base.errors import InvalidOption, UndefinedValue
 from arenaplan.base.limits import take_node
+from arenaplan.base.quoting import quoted
 from arenaplan.graph.effects import (
     NO_EFFECTS,
     Choice,
@@ -22,7 +23,15 @@ from arenaplan.graph.effects import (
     View,
     Window,
 )
-from arenaplan.graph.values import ConstantData, Node, Value, ValueKind, ValueSpec, checked_shape
+from arenaplan.graph.values import (
+    ConstantData,
+    Node,
+    Value,
+    ValueId,
+    ValueKind,
+    ValueSpec,
+    checked_shape,
+)
 
 _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
@@ -49,6 +58,9 @@ class GraphBuilder:
         self._core: _core.Graph | None = None
         self._is_tied = False
         self._pins: dict[int, int] = {}
+        self._owner = object()
+        self._owners: dict[object, int] = {}
+        """By graph that this one is a copy of: the number of values that both have."""
         self.composed: object | None = None
         """What :func:`arenaplan.train.operators` remembers of the graph: names, constants."""
 
@@ -60,7 +72,7 @@ class GraphBuilder:
         *,
         alignment: int | None = None,
         space: str | None = None,
-    ) -> int:
+    ) -> ValueId:
         """Declare a value that the caller supplies, and return its index."""
         index = self._declare(name, shape, dtype, "input", alignment, space)
         self.inputs.append(index)
@@ -72,7 +84,7 @@ class GraphBuilder:
         shape: Sequence[int],
         dtype: str = "float32",
         data: ConstantData | None = None,
-    ) -> int:
+    ) -> ValueId:
         """
         Declare a value that never changes, and return its index.
 
@@ -93,7 +105,7 @@ class GraphBuilder:
         alignment: int | None = None,
         space: str | None = None,
         initial: np.ndarray | None = None,
-    ) -> int:
+    ) -> ValueId:
         """
         Declare a variable that keeps its bytes between runs, and return its index.
 
@@ -105,7 +117,7 @@ class GraphBuilder:
             self._initials[index] = initial
         return index
 
-    def parameter(self, name: str, initial: np.ndarray) -> int:
+    def parameter(self, name: str, initial: np.ndarray) -> ValueId:
         """
         Declare a state of the shape, type and first content of an array, and return its index.
 
@@ -129,7 +141,7 @@ class GraphBuilder:
         *,
         alignment: int | None = None,
         space: str | None = None,
-    ) -> int:
+    ) -> ValueId:
         """Declare a value that some node will produce, and return its index."""
         return self._declare(name, shape, dtype, "activation", alignment, space)
 
@@ -193,6 +205,9 @@ class GraphBuilder:
             pure,
         )
         operands = tuple(inputs)
+        for value in (*operands, *results):
+            if value is not None:
+                self._refuse_foreign(value)
         self.append(
             op,
             operands,
@@ -248,12 +263,14 @@ class GraphBuilder:
 
     def rename(self, value: int, name: str) -> None:
         """Give a value another name."""
+        value = self.own(value)
         self._change()
         self.values[value] = replace(self.values[value], name=name)
         self.composed = None  # It knows the names that are taken.
 
     def output(self, value: int) -> None:
         """Declare that the caller receives ``value``."""
+        self._refuse_foreign(value)
         self._change()
         self.outputs.append(value)
 
@@ -281,6 +298,8 @@ class GraphBuilder:
         >>> plan.arena_bytes, plan.placements[new].offset == plan.placements[p].offset
         (8192, True)
         """
+        self._refuse_foreign(value)
+        self._refuse_foreign(into)
         self._change()
         self.write_backs.append((value, into))
 
@@ -302,8 +321,42 @@ class GraphBuilder:
         >>> [place.offset for place in ap.plan(graph).placements]
         [128, 0]
         """
+        self._refuse_foreign(value)
         self._change()
         self._pins[value] = offset
+
+    def own(self, value: int) -> ValueId:
+        """
+        Return a value of this graph.
+
+        Parameters
+        ----------
+        value : int
+            What a method of this graph returned, or the position of a value in :attr:`values`.
+
+        Raises
+        ------
+        UndefinedValue
+            If the value belongs to another graph, or there is none at that position.
+        """
+        self._refuse_foreign(value)
+        if not 0 <= value < len(self.values):
+            raise UndefinedValue(f"the graph has no value {value}")
+        return self.values[value].index
+
+    def _refuse_foreign(self, value: int) -> None:
+        """Refuse what is no value, or one of another graph."""
+        if isinstance(value, ValueId):
+            if value.owner is not self._owner and value >= self._owners.get(value.owner, 0):
+                raise UndefinedValue(
+                    f"value {value} belongs to another graph than {self.name!r}: pass what the "
+                    'methods of this graph returned, or Graph.find("NAME").index'
+                )
+        elif isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise UndefinedValue(
+                f"{quoted(repr(value))} is no value of a graph: pass what Graph.input, "
+                'Graph.node and the like returned, or Graph.find("NAME").index'
+            )
 
     def _declare(
         self,
@@ -313,9 +366,9 @@ class GraphBuilder:
         kind: ValueKind,
         alignment: int | None,
         space: str | None,
-    ) -> int:
+    ) -> ValueId:
         self._change()
-        index = len(self.values)
+        index = ValueId(len(self.values), self._owner)
         dims = checked_shape(shape, name)
         self.values.append(Value(name, dims, dtype, kind, index, alignment, space))
         return index

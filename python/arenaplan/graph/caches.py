@@ -8,6 +8,7 @@ from dataclasses import replace
 from arenaplan.base.errors import InvalidOption, ShapeMismatch
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.graph.graph import Graph
+from arenaplan.graph.values import ValueId
 
 
 def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
@@ -65,7 +66,7 @@ def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
     return kept
 
 
-def _named(graph: Graph, pairs: Mapping[str, str]) -> dict[int, int]:
+def _named(graph: Graph, pairs: Mapping[str, str]) -> dict[ValueId, ValueId]:
     """Return outputs by the inputs that they replace, for names of both."""
     inputs = {graph.values[index].name: index for index in graph.inputs}
     outputs = {graph.values[index].name: index for index in graph.outputs}
@@ -86,7 +87,7 @@ def _named(graph: Graph, pairs: Mapping[str, str]) -> dict[int, int]:
     return found
 
 
-def _overwritten(graph: Graph) -> dict[int, int]:
+def _overwritten(graph: Graph) -> dict[ValueId, ValueId]:
     """
     Return outputs by inputs that nodes write over as a whole to make them.
 
@@ -105,7 +106,7 @@ def _overwritten(graph: Graph) -> dict[int, int]:
             old, new = graph.values[source], graph.values[result]
             if (old.shape, old.dtype) == (new.shape, new.dtype):
                 before.setdefault(result, (source, is_written))
-    found: dict[int, int] = {}
+    found: dict[ValueId, ValueId] = {}
     inputs = set(graph.inputs)
     for output in graph.outputs:
         at, writes = output, False

@@ -38,7 +38,15 @@ from arenaplan.graph.effects import (
     effects_of,
 )
 from arenaplan.graph.origin import Origin
-from arenaplan.graph.values import ConstantData, Node, Quantized, Value, ValueKind, ValueSpec
+from arenaplan.graph.values import (
+    ConstantData,
+    Node,
+    Quantized,
+    Value,
+    ValueId,
+    ValueKind,
+    ValueSpec,
+)
 
 __all__ = [
     "MAX_FILE",
@@ -53,6 +61,7 @@ __all__ = [
     "Origin",
     "Overlap",
     "Value",
+    "ValueId",
     "ValueKind",
     "ValueSpec",
     "View",
@@ -181,9 +190,7 @@ class Graph(GraphBuilder):
                 copy.nodes[index] = node
             else:
                 copy.nodes.append(node)
-        copy.outputs = list(nodes["outputs"])
-        pairs = nodes.get("write_backs", ())
-        copy.write_backs = [(pair["value"], pair["into"]) for pair in pairs]
+        copy._declare_ends(nodes)
         copy._has_weights, copy._core = self._has_weights, scheduled
         return copy
 
@@ -208,6 +215,7 @@ class Graph(GraphBuilder):
         copy._loads = dict(self._loads)
         copy.write_backs = list(self.write_backs)
         copy._pins, copy._initials = dict(self._pins), dict(self._initials)
+        copy._owners = {**self._owners, self._owner: len(self.values)}
         return copy
 
     def add_variant(self, target: str, make: Callable[[], Graph]) -> None:
@@ -331,12 +339,16 @@ class Graph(GraphBuilder):
                 after=tuple(row.get("after", ())),
                 cost=row.get("cost", 0),
             )
-        graph.outputs = document["outputs"]
-        pairs = document.get("write_backs", ())
-        graph.write_backs = [(pair["value"], pair["into"]) for pair in pairs]
+        graph._declare_ends(document)
         graph._is_tied = graph.core.to_json() != text
         graph._core, graph._has_weights = core, False
         return graph
+
+    def _declare_ends(self, document: Mapping[str, Any]) -> None:
+        """Take outputs and write-backs from a document of the core."""
+        self.outputs = [self.own(index) for index in document["outputs"]]
+        pairs = document.get("write_backs", ())
+        self.write_backs = [(self.own(pair["value"]), self.own(pair["into"])) for pair in pairs]
 
     # -- reading -------------------------------------------------------------
 

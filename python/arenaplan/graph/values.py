@@ -22,6 +22,40 @@ ValueSpec: TypeAlias = "tuple[str, Sequence[int], str]"
 _TOO_LARGE = 1 << 64
 
 
+class ValueId(int):
+    """
+    A value of one graph: its index, which knows the graph that it belongs to.
+
+    Functions that take a number or a value tell the two apart by this type, and a graph refuses
+    ids of another graph. A copy of a graph takes the ids of all values that it was copied with.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph, other = ap.Graph("here"), ap.Graph("there")
+    >>> x, y = graph.input("x", (4,)), other.input("y", (4,))
+    >>> graph.values[x].name
+    'x'
+    >>> graph.output(y)
+    Traceback (most recent call last):
+    arenaplan.base.errors.UndefinedValue: value 0 belongs to another graph than 'here': pass what \
+the methods of this graph returned, or Graph.find("NAME").index
+    """
+
+    owner: object
+    """What stands for the graph, and for no other one."""
+
+    def __new__(cls, index: int, owner: object) -> ValueId:
+        """Return the id of the value at a position of :attr:`Graph.values`."""
+        made = super().__new__(cls, index)
+        made.owner = owner
+        return made
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        """Copies in other processes are plain indices: their graph is another one."""
+        return int, (int(self),)
+
+
 @dataclass(frozen=True, slots=True)
 class Quantized:
     """Integers of 8 bits that the numbers of a constant stand for, to be loaded by a call."""
@@ -66,7 +100,7 @@ class Value:
     dtype: str
     """NumPy's name of the element type, or one of ``bfloat16``, ``float8_*``, ``int4``…"""
     kind: ValueKind
-    index: int
+    index: ValueId
     """Position in :attr:`Graph.values`."""
     alignment: int | None = None
     """Alignment in bytes, where it must be stricter than the plan's."""

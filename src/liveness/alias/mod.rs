@@ -169,6 +169,9 @@ impl AliasClasses {
             }
         }
         if !overlapped.is_empty() && reach.is_none() {
+            // No node is asked again to take over an input: where a value that replaces a state
+            // begins, nothing new can end that it would have to take over.
+            builder.rules.in_place = false;
             let mut accepted = vec![false; graph.nodes().len()];
             for id in overlapped {
                 accepted[id.index()] = true;
@@ -491,7 +494,11 @@ impl<'a> Builder<'a> {
         }
         let pairs = node.effects().in_place.iter().filter(|pair| pair.output == position);
         let mut inputs: Vec<_> = pairs
-            .filter(|pair| !node.effects().ignores.contains(&pair.input))
+            .filter(|pair| {
+                // What a node makes is not written over a state that the node itself writes.
+                let effects = node.effects();
+                !effects.ignores.contains(&pair.input) && !effects.mutates.contains(&pair.input)
+            })
             .filter_map(|pair| Some((pair.input, node.input(pair.input)?)))
             .filter(|&(_, input)| self.dies(step, id, position, input, output))
             .collect();

@@ -173,7 +173,7 @@ def what_if(
 def _of_types(graph: Graph, target: str) -> Iterator[_Change]:
     """Yield smaller types of all values."""
     for old, new in _TYPES.items():
-        values = {
+        values: dict[int, Value] = {
             value.index: replace(value, dtype=new)
             for value in graph.values
             if value.dtype == old and value.kind != "constant"
@@ -230,7 +230,7 @@ def _of_layers(
                 if peak & set(made):
                     skipped.append((f"{subject}: {change}", str(error)))
                 continue
-            values = {
+            values: dict[int, Value] = {
                 index: replace(graph.values[index], shape=axes.shape(index))
                 for index in {value for value, _ in axes.sizes}
             }
@@ -268,7 +268,7 @@ def _editor(graph: Graph, values: Mapping[int, Value], target: str) -> Callable[
             return edited(graph, values)
         # The runtime's own graph has the same tensors as bytes.
         sizes = {value.name: _bytes(value) for value in values.values()}
-        flat = {
+        flat: dict[int, Value] = {
             value.index: replace(value, shape=(sizes[value.name],))
             for value in seen.values
             if value.name in sizes and array_bytes((1,), value.dtype) == 1

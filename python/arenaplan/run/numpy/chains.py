@@ -148,8 +148,10 @@ def _hard_swish(p: Program, _: Signature, args: list[Argument]) -> Argument:
     return p("mul", args[0], _line(p, args[0], 1 / 6, 0.5))
 
 
-def _elu(p: Program, signature: Signature, args: list[Argument]) -> Argument:
+def _elu(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
     alpha = float(signature.attributes.get("alpha", 1.0))
+    if not math.isfinite(alpha):
+        return None
     (x,) = args
     below = p("mul", p("sub", p("exp", p("min", 0.0, x)), 1.0), alpha)
     return p("add", p("max", 0.0, x), below)

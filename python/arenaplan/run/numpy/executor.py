@@ -81,7 +81,9 @@ class Executor(Tenant):
         Those left out are allocated here.
     workers : int, default 1
         Number of threads that run steps at the same time, as far as the hazards of the plan allow;
-        results are the same, bit for bit. A plan that is made here is for so many workers.
+        the results of one plan are the same for any number, bit for bit. A plan that is made here
+        is for so many workers, and another one than for fewer: nodes that run as one in the one and
+        not in the other may round differently. Give both executors the same plan for equal bits.
     threads : int, default 1
         Number of threads that divide each long compiled kernel (convolutions, products with
         constants, chains, norms, softmax, pooling); the plan and the bits of results are the same.
@@ -351,7 +353,7 @@ class Executor(Tenant):
         """Return the inputs if they are just the arrays that are declared, else ``None``."""
         if len(inputs) != len(self._declared):
             return None
-        found = {}
+        found: dict[int, np.ndarray] = {}
         for name, index, dtype, shape in self._declared:
             array = inputs.get(name)
             if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf, prod
+from math import inf, isnan, prod
 
 import numpy as np
 
@@ -290,10 +290,11 @@ def bounds_of(signature: Signature) -> tuple[float, float] | None:
     if any(bound is not None and bound.size != 1 for bound in (low, high)):
         return None  # Bounds of several numbers, which the operator does not have.
     attributes = signature.attributes
-    return (
+    found = (
         float(attributes.get("min", -inf) if low is None else low.reshape(())),
         float(attributes.get("max", inf) if high is None else high.reshape(())),
     )
+    return None if any(map(isnan, found)) else found
 
 
 # -- with memory ------------------------------------------------------------------------------

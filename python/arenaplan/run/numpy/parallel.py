@@ -2,13 +2,14 @@
 Steps on several threads, each after those that it must wait for.
 
 The interpreter's lock is released inside of NumPy's kernels, so kernels of large arrays run at the
-same time. Every step computes what it computes alone: results are those of a serial run, bit for
-bit.
+same time. Every step computes what it computes alone: results are those of a serial run of the same
+plan, bit for bit.
 """
 
 from __future__ import annotations
 
 import heapq
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
@@ -76,7 +77,8 @@ class Workers:
             for other in steps:
                 self._dependents[other].append(step)
         self._count = count
-        self._pool = ThreadPoolExecutor(count - 1, "arenaplan") if count > 1 else None
+        self._pool: ThreadPoolExecutor | None = None
+        self._process = os.getpid()
 
     def run(self) -> None:
         """
@@ -89,8 +91,9 @@ class Workers:
         """
         run = _Run(self._waits)
         others = []
-        if self._pool is not None:
-            others = [self._pool.submit(self._work, run) for _ in range(self._count - 1)]
+        if self._count > 1:
+            pool = self._threads()
+            others = [pool.submit(self._work, run) for _ in range(self._count - 1)]
         try:
             self._work(run)
         except BaseException:
@@ -105,8 +108,15 @@ class Workers:
 
     def close(self) -> None:
         """End the threads."""
-        if self._pool is not None:
+        if self._pool is not None and self._process == os.getpid():
             self._pool.shutdown()
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """Return the threads of this process: a fork has none of its parent's."""
+        if self._pool is None or self._process != os.getpid():
+            self._pool = ThreadPoolExecutor(self._count - 1, "arenaplan")
+            self._process = os.getpid()
+        return self._pool
 
     def _work(self, run: _Run) -> None:
         with self._quiet():

@@ -21,7 +21,7 @@ from arenaplan.base.errors import (
     UndefinedValue,
     fault,
 )
-from arenaplan.graph import Graph, Node
+from arenaplan.graph import Graph, Node, ValueId
 from arenaplan.train.gradients import (
     activation_gradients,
     elementwise_gradients,
@@ -46,8 +46,8 @@ _FAMILIES = (
 """Modules whose import registers rules."""
 _FLOATS = frozenset(["float16", "float32", "float64"])
 
-Seed: TypeAlias = "int | float | np.ndarray"
-"""The gradient that flows into a value: a value of the graph by index, or constant data."""
+Seed: TypeAlias = "ValueId | float | np.ndarray"
+"""The gradient that flows into a value: a value of the graph, or constant data."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class TrainingGraph:
     steps: int | None = None
     """The state that counts updates, if the optimizer has one."""
 
-    def gradient(self, parameter: int) -> int:
+    def gradient(self, parameter: int) -> ValueId:
         """
         Return the gradient with respect to one parameter.
 
@@ -78,9 +78,10 @@ class TrainingGraph:
         UndefinedValue
             If the graph was not differentiated by it.
         """
+        parameter = self.graph.own(parameter)
         for known, found in zip(self.parameters, self.gradients, strict=True):
             if known == parameter:
-                return found
+                return self.graph.own(found)
         name = self.graph.values[parameter].name
         raise UndefinedValue(f"the graph was not differentiated by {name!r}")
 
@@ -134,16 +135,13 @@ def gradient(
     ...     executor.run({"x": np.array([1, 2, 3], np.float32)})["x.grad"]
     array([2., 4., 6.], dtype=float32)
     """
-    losses = (of,) if isinstance(of, (int, np.integer)) else tuple(of)
-    parameters = tuple(wrt)
+    given = tuple(of) if isinstance(of, Iterable) else (of,)
+    losses, parameters, stops = (tuple(map(graph.own, some)) for some in (given, wrt, stop))
     if sum_cap < 2:
         raise InvalidOption(f"option sum_cap: {sum_cap} is less than 2")
     if seeds is not None and len(seeds) != len(losses):
         raise InvalidOption(f"option seeds: {len(seeds)} for {len(losses)} losses")
-    for index in (*losses, *parameters, *stop):
-        if not 0 <= index < len(graph.values):
-            raise UndefinedValue(f"the graph has no value {index}")
-    sweep = _Sweep(graph.copy(), parameters, frozenset(stop), sum_cap)
+    sweep = _Sweep(graph.copy(), parameters, frozenset(stops), sum_cap)
     for loss, seed in zip(losses, seeds or [None] * len(losses), strict=True):
         sweep.seed(loss, seed)
     sweep.run()
@@ -189,16 +187,17 @@ class _Sweep:
                     f"loss {value.name!r} has shape {value.shape}: sum it, or give seeds"
                 )
             seed = np.ones(value.shape, value.dtype)
-        if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
+        if not isinstance(seed, ValueId):
             data = np.asarray(seed, value.dtype)
             seed = op.constant(np.broadcast_to(data, value.shape).copy(), name="seed")
-        given = self.graph.values[int(seed)]
+        seed = self.graph.own(seed)
+        given = self.graph.values[seed]
         if (given.shape, given.dtype) != (value.shape, value.dtype):
             raise ShapeMismatch(
                 f"the seed of loss {value.name!r} holds {given.dtype} of shape {given.shape}, not "
                 f"{value.dtype} of shape {value.shape}"
             )
-        self._terms.setdefault(loss, []).append(int(seed))
+        self._terms.setdefault(loss, []).append(seed)
         self._reached.add(loss)
 
     def run(self) -> None:

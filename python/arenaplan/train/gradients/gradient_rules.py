@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from arenaplan.base.errors import InternalError, PlannerError, fault
-from arenaplan.graph import Graph, Node, Value
+from arenaplan.graph import Graph, Node, Value, ValueId
 from arenaplan.train.symbols import Operators, operators
 
 Gradients: TypeAlias = "Sequence[int | None]"
@@ -191,7 +191,7 @@ class Site:
             effects = node.effects._replace(flows=(), windows=(), loads=(), repeats=False)
             self.graph.replace_node(node.index, tuple(outputs), effects)
             self.node = self.graph.nodes[node.index]
-        return found
+        return self.graph.own(found)
 
     # -- attributes --------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class Site:
 
     # -- parts of rules ----------------------------------------------------------
 
-    def number(self, value: float, like: int = 0) -> int:
+    def number(self, value: float, like: int = 0) -> ValueId:
         """Return a scalar constant of the type of an input."""
         return self.op.constant(np.asarray(value, self.read(like).dtype), name="number")
 

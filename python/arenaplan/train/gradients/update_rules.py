@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from arenaplan.base.errors import InvalidOption
-from arenaplan.graph import Value
+from arenaplan.graph import Value, ValueId
 from arenaplan.train.gradients.differentiate import TrainingGraph
 from arenaplan.train.symbols import operators
 
@@ -15,7 +15,7 @@ from arenaplan.train.symbols import operators
 def sgd(
     train: TrainingGraph,
     *,
-    lr: float | int = 0.01,
+    lr: float | ValueId = 0.01,
     momentum: float = 0.0,
     nesterov: bool = False,
     weight_decay: float = 0.0,
@@ -30,8 +30,8 @@ def sgd(
     ----------
     train : TrainingGraph
         A graph with gradients of parameters that are states.
-    lr : float or int, default 0.01
-        The learning rate, or the index of a value that holds it.
+    lr : float or ValueId, default 0.01
+        The learning rate, or a value of the graph that holds it. An int is a number.
     momentum : float, default 0.0
         The part of the last step that a step keeps.
     nesterov : bool, default False
@@ -57,9 +57,9 @@ def sgd(
     [18.0, 4.5, 1.12]
     """
 
-    def update(parameter: Value, gradient: int, rate: int) -> tuple[int, ...]:
+    def update(parameter: Value, gradient: ValueId, rate: ValueId) -> tuple[ValueId, ...]:
         graph = train.graph
-        kept: tuple[int, ...] = ()
+        kept: tuple[ValueId, ...] = ()
         if momentum:
             kept = (graph.state(_name(train, parameter, "velocity"), *_like(parameter)),)
         made = operators(graph).SgdUpdate(
@@ -76,7 +76,7 @@ def sgd(
 def adam(
     train: TrainingGraph,
     *,
-    lr: float | int = 1e-3,
+    lr: float | ValueId = 1e-3,
     betas: tuple[float, float] = (0.9, 0.999),
     epsilon: float = 1e-8,
     weight_decay: float = 0.0,
@@ -91,8 +91,8 @@ def adam(
     ----------
     train : TrainingGraph
         A graph with gradients of parameters that are states.
-    lr : float or int, default 0.001
-        The learning rate, or the index of a value that holds it.
+    lr : float or ValueId, default 0.001
+        The learning rate, or a value of the graph that holds it. An int is a number.
     betas : tuple of float
         The parts of the averages of gradients and of their squares that a step keeps.
     epsilon : float, default 1e-8
@@ -111,7 +111,7 @@ def adam(
     graph = train.graph
     steps = graph.state(operators(graph).unique("steps"), (), "int64")
 
-    def update(parameter: Value, gradient: int, rate: int) -> tuple[int, ...]:
+    def update(parameter: Value, gradient: ValueId, rate: ValueId) -> tuple[ValueId, ...]:
         mean, square = (
             graph.state(_name(train, parameter, what), *_like(parameter))
             for what in ("mean", "square")
@@ -153,10 +153,19 @@ def _check(train: TrainingGraph) -> None:
         raise InvalidOption("option wrt: a parameter is listed twice and would be updated twice")
 
 
+def _held(train: TrainingGraph, rate: float | ValueId, dtype: str) -> ValueId:
+    """Return the value that holds a learning rate: a constant, if it is a number."""
+    if isinstance(rate, ValueId):
+        return train.graph.own(rate)
+    if not np.isfinite(np.asarray(rate, np.float64)).all():
+        raise InvalidOption(f"option lr: {rate} is no finite number")
+    return operators(train.graph).constant(np.asarray(rate, dtype))
+
+
 def _updated(
     train: TrainingGraph,
-    rate: float | int,
-    update: Callable[[Value, int, int], tuple[int, ...]],
+    rate: float | ValueId,
+    update: Callable[[Value, ValueId, ValueId], tuple[ValueId, ...]],
 ) -> TrainingGraph:
     """Append an update of every parameter, which the core runs after all readers of the old one."""
     _check(train)
@@ -165,7 +174,6 @@ def _updated(
         graph.drop_output(index)
     for index, gradient in zip(train.parameters, train.gradients, strict=True):
         value = graph.values[index]
-        is_value = isinstance(rate, (int, np.integer)) and not isinstance(rate, bool)
-        number = int(rate) if is_value else operators(graph).constant(np.asarray(rate, value.dtype))
-        train.statistics[index] = update(value, gradient, number)
+        held = _held(train, rate, value.dtype)
+        train.statistics[index] = update(value, graph.own(gradient), held)
     return train

@@ -21,6 +21,7 @@ def call(graph: Graph, callee: Graph, prefix: str, inputs: Mapping[str, int]) ->
         )
     place: dict[int, int] = {}
     for name, index in inputs.items():
+        index = graph.own(index)
         given, wanted = graph.values[index], callee.values[expected[name]]
         if (given.shape, given.dtype) != (wanted.shape, wanted.dtype):
             raise ShapeMismatch(

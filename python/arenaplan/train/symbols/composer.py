@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
-from arenaplan.base.errors import InvalidAttribute, InvalidOperand, UndefinedValue, UnknownShape
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand, UnknownShape
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.budget import Budget
 from arenaplan.formats.onnx.external import Folder
@@ -19,7 +19,7 @@ from arenaplan.formats.onnx.operators import node_effects
 from arenaplan.formats.onnx.rules import rule_of
 from arenaplan.formats.onnx.rules.schema_rules import infer
 from arenaplan.formats.onnx.tensors import StoredTensor
-from arenaplan.graph import Effects, Graph
+from arenaplan.graph import Effects, Graph, Value, ValueId
 from arenaplan.graph.sizes import checked_bytes
 from arenaplan.train.symbols.call import call
 from arenaplan.train.symbols.own_operators import OWN
@@ -32,8 +32,8 @@ from arenaplan.train.symbols.symbol_schema import (
     unknown_operator,
 )
 
-Input: TypeAlias = "int | float | Sequence[Any] | np.ndarray | np.generic | None"
-"""A value of the graph by its index, or the data of a constant; ``None`` for an absent operand."""
+Input: TypeAlias = "ValueId | float | Sequence[Any] | np.ndarray | np.generic | None"
+"""A value of the graph, or the data of a constant; ``None`` for an absent operand."""
 
 BUDGET = Budget(ModelProto())
 _FOLDER = Folder(None)
@@ -76,7 +76,7 @@ class Operators:
     """
     Operators by name: each call appends a node whose shape, type and effects are inferred.
 
-    Operands are values of the graph by index; arrays, lists and floats are constants. Attributes
+    Operands are values of the graph; arrays, lists and floats are constants. Attributes
     are keywords, and so may operands be, by the names that the standard gives them. A call returns
     the index of the output, or a tuple of them: of those that are always there, or of as many as
     ``outputs=`` says.
@@ -107,7 +107,7 @@ A, B, C; attributes are alpha, beta, transA, transB
         self._counts: dict[str, int] = {}
         self._names: set[str] = set()
         self._seen = 0
-        self._constants: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], ValueId] = {}
 
     def __dir__(self) -> list[str]:
         return operator_names()
@@ -218,7 +218,7 @@ A, B, C; attributes are alpha, beta, transA, transB
         """
         return call(self._graph, callee, self.unique(name or callee.name or "graph"), inputs)
 
-    def constant(self, data: Any, dtype: str | None = None, name: str = "constant") -> int:
+    def constant(self, data: Any, dtype: str | None = None, name: str = "constant") -> ValueId:
         """Return the constant with this data; equal ones are one value."""
         array = np.asarray(data, dtype)
         if dtype is None and not hasattr(data, "dtype") and array.dtype == np.float64:
@@ -255,14 +255,20 @@ A, B, C; attributes are alpha, beta, transA, transB
         """Return operands, those that are data as constants of the type that the others have."""
         types: dict[str, str] = {}
         for position, item in enumerate(given):
-            if _is_index(item):
-                types.setdefault(_argument_type(schema, position), self._value(item, label).dtype)
+            if type(item) is int:
+                raise InvalidOperand(
+                    f"node {quoted(label)} ({schema.name}): operand {position} is the plain integer"
+                    f" {item}: a value of the graph is what its methods returned, as in "
+                    f"graph.values[{item}].index, and a constant is an array or a float"
+                )
+            if isinstance(item, ValueId):
+                types.setdefault(_argument_type(schema, position), self._value(item).dtype)
         operands: list[Operand | None] = []
         for position, item in enumerate(given):
             if item is None:
                 operands.append(None)
                 continue
-            if not _is_index(item):
+            if not isinstance(item, ValueId):
                 kind = _argument_type(schema, position)
                 dtype = None
                 if not hasattr(item, "dtype"):
@@ -272,14 +278,11 @@ A, B, C; attributes are alpha, beta, transA, transB
                     dtype = "float32"
                 argument = schema.inputs[min(position, len(schema.inputs) - 1)].name
                 item = self.constant(array, dtype, f"{label}.{argument}")
-            operands.append(self._operand(self._value(item, label).index))
+            operands.append(self._operand(self._value(item).index))
         return operands
 
-    def _value(self, item: Any, label: str) -> Any:
-        values = self._graph.values
-        if not 0 <= item < len(values):
-            raise UndefinedValue(f"node {quoted(label)}: the graph has no value {item}")
-        return values[item]
+    def _value(self, item: ValueId) -> Value:
+        return self._graph.values[self._graph.own(item)]
 
     def _operand(self, index: int) -> Operand:
         value = self._graph.values[index]
@@ -311,10 +314,6 @@ A, B, C; attributes are alpha, beta, transA, transB
 
 
 _NUMBERS = frozenset(["int64", "int32", "float32", "float64", "bool"])
-
-
-def _is_index(item: Any) -> bool:
-    return type(item) is int
 
 
 def _argument_type(schema: Schema, position: int) -> str:

@@ -74,6 +74,7 @@ RULES: Mapping[str, Rule] = {
     "MatMul": reduce_rules.matmul,
     "MatMulInteger": reduce_rules.matmul_integer,
     "MaxPool": window_rules.pool,
+    "MaxUnpool": window_rules.max_unpool,
     "MeanVarianceNormalization": elementwise_rules.same,
     "NonZero": layout_rules.nonzero,
     "OneHot": layout_rules.one_hot,

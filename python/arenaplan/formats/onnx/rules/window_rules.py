@@ -214,3 +214,25 @@ def global_pool(op: Op) -> Sequence[Result]:
     x = op.input(0)
     space = _space(op, x.shape)
     return (((*x.shape[:2], *(1 for _ in space)), x.dtype),)
+
+
+def max_unpool(op: Op) -> Sequence[Result]:
+    """What MaxPool had: the shape that an operand says, or the smallest one that pools to this."""
+    x = op.input(0)
+    space = _space(op, x.shape)
+    sliding = window(op, len(space))
+    if op.optional(2) is not None:
+        shape = op.numbers(2)
+        if len(shape) != len(x.shape) or min(shape) < 0:
+            raise op.error(ShapeMismatch, f"output_shape {shape} for data of shape {x.shape}")
+        return ((shape, x.dtype),)
+    dims = tuple(
+        (dim - 1) * sliding.strides[axis]
+        - sliding.before[axis]
+        - sliding.after[axis]
+        + sliding.kernel[axis]
+        for axis, dim in enumerate(space)
+    )
+    if min(dims) < 0:
+        raise op.error(ShapeMismatch, f"pads {sliding.before} and {sliding.after} leave nothing")
+    return (((*x.shape[:2], *dims), x.dtype),)

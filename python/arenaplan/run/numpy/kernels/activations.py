@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from arenaplan.run.numpy.cuts import ELEMENTWISE
-from arenaplan.run.numpy.kernels.pieces import Blocks, blockwise, operand, result
+from arenaplan.run.numpy.kernels.pieces import Blocks, blockwise, operand, result, select
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel
 
 Attributes: TypeAlias = Mapping[str, Any]
@@ -252,10 +253,27 @@ def _scaled_exponential(alpha: float, inner: float = 1.0) -> Callable[[np.ndarra
     return bend
 
 
+def _sloped(alpha: float) -> Body:
+    """
+    Return ``x``, and ``alpha·x`` for negative numbers, whatever ``alpha`` is.
+
+    A sum of two sides would have zero times ``alpha`` in it, and lose the sign of zeros.
+    """
+
+    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
+        mask = t.reshape(-1).view(np.bool_)[: x.size].reshape(x.shape)
+        np.less(x, 0, out=mask)
+        np.copyto(y, x)
+        np.multiply(y, alpha, out=y, where=mask)
+
+    return body
+
+
 @_activation("Elu", scratch=1)
 def elu(attributes: Attributes) -> Body:
     """Return ``alpha·(exp(x) - 1)`` for negative numbers."""
-    return _two_sided(_scaled_exponential(attributes.get("alpha", 1.0)))
+    alpha = attributes.get("alpha", 1.0)
+    return _two_sided(_scaled_exponential(alpha)) if isfinite(alpha) else _sloped(alpha)
 
 
 @_activation("Celu", scratch=1)
@@ -281,8 +299,8 @@ def selu(attributes: Attributes) -> Body:
 def leaky_relu(attributes: Attributes) -> Body:
     """Return ``x`` for positive numbers, ``alpha·x`` for negative ones."""
     alpha = attributes.get("alpha", 0.01)
-    if alpha <= 0:
-        return _two_sided(lambda t: np.multiply(t, alpha, out=t))
+    if not 0 < alpha < math.inf:
+        return _sloped(alpha)
     choose = np.maximum if alpha <= 1 else np.minimum
 
     def body(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
@@ -292,18 +310,23 @@ def leaky_relu(attributes: Attributes) -> Body:
     return body
 
 
-@kernel("PRelu", since=7, workspace=_ONE.declare, cut=ELEMENTWISE)
-def prelu(step: Step) -> Run | None:
-    """Write ``slope·x`` for negative numbers."""
+_LIKE_AND_MASK = Blocks(None, "bool")
 
-    def body(x: np.ndarray, slope: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
-        np.minimum(x, 0, out=t)
-        np.multiply(t, slope, out=t)
-        np.maximum(x, 0, out=y)
-        np.add(y, t, out=y)
+
+@kernel("PRelu", since=7, workspace=_LIKE_AND_MASK.declare, cut=ELEMENTWISE)
+def prelu(step: Step) -> Run | None:
+    """Write ``slope·x`` for negative numbers. Slopes of other numbers are not multiplied."""
+    bits = np.dtype(f"i{result(step).itemsize}")
+
+    def body(
+        x: np.ndarray, slope: np.ndarray, y: np.ndarray, t: np.ndarray, mask: np.ndarray
+    ) -> None:
+        np.multiply(x, slope, out=t)
+        np.less(x, 0, out=mask)
+        select(mask, t.view(bits), x.view(bits), y.view(bits), t.view(bits))
 
     inputs = [operand(step, 0), operand(step, 1)]
-    return blockwise(body, inputs, result(step), _ONE.arrays(step))
+    return blockwise(body, inputs, result(step), _LIKE_AND_MASK.arrays(step))
 
 
 @_activation("HardSigmoid")
@@ -358,9 +381,6 @@ def thresholded_relu(step: Step) -> Run | None:
         np.multiply(x.view(bits), mask, out=y.view(bits))
 
     return blockwise(body, [operand(step, 0)], result(step), _MASK.arrays(step))
-
-
-_LIKE_AND_MASK = Blocks(None, "bool")
 
 
 @kernel("Shrink", workspace=_LIKE_AND_MASK.declare, cut=ELEMENTWISE)

@@ -287,6 +287,9 @@ def _image_part(step: Step, sizes: Geometry, area: Area) -> tuple[np.ndarray, li
     if rows.stop == rows.start:  # The tile is made of padding alone.
         rows = slice(0, 1)
         start = -(1 << 20)
+    elif area.rows == slice(0, sizes.rows):
+        # Rows behind the last window, too: planes that follow each other may be written over.
+        rows = slice(0, sizes.axes[0].size)
     source = operand(step, 0)[(*part[:2], rows, *part[3:])]
     first = sizes.axes[0]._replace(size=rows.stop - rows.start, before=max(rows.start - start, 0))
     return source, [first, *sizes.axes[1:]]

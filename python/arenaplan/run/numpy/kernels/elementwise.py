@@ -18,6 +18,7 @@ from arenaplan.run.numpy.kernels.pieces import (
     invalid,
     operand,
     result,
+    select,
 )
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel
 
@@ -258,15 +259,6 @@ def _bound(step: Step, name: str, position: int, default: float) -> np.ndarray:
 _DIFFERENCE = Blocks(None)
 
 
-def _select(
-    mask: np.ndarray, a: np.ndarray, b: np.ndarray, y: np.ndarray, difference: np.ndarray
-) -> None:
-    """Select bits by arithmetic: on random masks ten times as fast as a conditional copy."""
-    np.bitwise_xor(a, b, out=difference)
-    np.multiply(difference, mask, out=difference)
-    np.bitwise_xor(difference, b, out=y)
-
-
 @kernel("Where", workspace=_DIFFERENCE.declare, cut=ELEMENTWISE)
 def where(step: Step) -> Run | None:
     """Write ``a`` where the mask is true and ``b`` elsewhere."""
@@ -274,7 +266,7 @@ def where(step: Step) -> Run | None:
     bits = np.dtype(f"i{y.itemsize}")
     inputs = [operand(step, 0), operand(step, 1).view(bits), operand(step, 2).view(bits)]
     scratch = [array.view(bits) for array in _DIFFERENCE.arrays(step)]
-    return blockwise(_select, inputs, y.view(bits), scratch)
+    return blockwise(select, inputs, y.view(bits), scratch)
 
 
 # -- conversion ----------------------------------------------------------------------

