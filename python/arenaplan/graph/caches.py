@@ -8,7 +8,6 @@ from dataclasses import replace
 from arenaplan.base.errors import InvalidOption, ShapeMismatch
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.graph.graph import Graph
-from arenaplan.graph.values import ValueId
 
 
 def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
@@ -66,7 +65,7 @@ def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
     return kept
 
 
-def _named(graph: Graph, pairs: Mapping[str, str]) -> dict[ValueId, ValueId]:
+def _named(graph: Graph, pairs: Mapping[str, str]) -> dict[int, int]:
     """Return outputs by the inputs that they replace, for names of both."""
     inputs = {graph.values[index].name: index for index in graph.inputs}
     outputs = {graph.values[index].name: index for index in graph.outputs}
@@ -75,7 +74,7 @@ def _named(graph: Graph, pairs: Mapping[str, str]) -> dict[ValueId, ValueId]:
             if name not in known:
                 has = listed(known)
                 raise InvalidOption(f"the graph has no {what} {quoted(name)}; it has {has}")
-    found = {}
+    found: dict[int, int] = {}
     for past, present in pairs.items():
         old, new = graph.values[inputs[past]], graph.values[outputs[present]]
         if (old.shape, old.dtype) != (new.shape, new.dtype):
@@ -87,7 +86,7 @@ def _named(graph: Graph, pairs: Mapping[str, str]) -> dict[ValueId, ValueId]:
     return found
 
 
-def _overwritten(graph: Graph) -> dict[ValueId, ValueId]:
+def _overwritten(graph: Graph) -> dict[int, int]:
     """
     Return outputs by inputs that nodes write over as a whole to make them.
 
@@ -106,7 +105,7 @@ def _overwritten(graph: Graph) -> dict[ValueId, ValueId]:
             old, new = graph.values[source], graph.values[result]
             if (old.shape, old.dtype) == (new.shape, new.dtype):
                 before.setdefault(result, (source, is_written))
-    found: dict[ValueId, ValueId] = {}
+    found: dict[int, int] = {}
     inputs = set(graph.inputs)
     for output in graph.outputs:
         at, writes = output, False
