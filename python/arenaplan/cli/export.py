@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ from arenaplan.deploy.export import (
     obey,
     plan_in_best_order,
     plan_tflm,
+    write_folder,
 )
 from arenaplan.formats import open_model
 from arenaplan.graph.graph import Graph
@@ -65,6 +67,8 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     given = _given(options)
     exporter = EXPORTERS[options.to]
+    if exporter.is_folder and goes_to_stdout(options):
+        raise InvalidOption(f"option --output: --to {options.to} writes a folder, not stdout")
     if "name" in exporter.options:
         given.setdefault("name", _name(options.model))
     if "firmware" in exporter.options and is_tflite(options.model):
@@ -336,9 +340,13 @@ def _verdict(name: str, result: TflmPlan) -> str:
     )
 
 
-def _write(options: argparse.Namespace, data: bytes) -> None:
-    """Write the result to a file at once, or to stdout."""
-    write_result(options.output, data)
+def _write(options: argparse.Namespace, data: bytes | Mapping[str, bytes]) -> None:
+    """Write the result to a file at once, or to stdout; several files to a folder."""
+    if isinstance(data, bytes):
+        write_result(options.output, data)
+        return
+    write_folder(options.output, data)
+    say(f"wrote {', '.join(str(options.output / name) for name in data)}")
 
 
 def _report(options: argparse.Namespace, document: dict[str, Any], verdict: str) -> None:

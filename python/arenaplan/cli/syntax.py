@@ -624,6 +624,7 @@ output: --output FILE
         """
         export model.tflite --to tflm -o planned.tflite
         export model.onnx --to c -o arena.h
+        export model.tflite --to c-code -o folder/
         """,
         (_MODEL,),
         f"to output plan {_PLAN} budget time-limit json "
@@ -637,12 +638,12 @@ form: --to {"|".join(FORMS)}
     tflm: decide offsets even if the runtime's own planner needs no more bytes, or a kernel is not
     known
 --name NAME
-    c, hazards-c, tflm-shim: prefix of every identifier (default: the model file's name)
+    c, c-code, hazards-c, tflm-shim: prefix of every identifier (default: the model file's name)
 --original FILE
     c: .tflite model that the firmware runs already, to list the operators that its resolver must
     register in addition
 --section SPACE=SECTION*
-    c: linker section for the arena of a space, such as arena=.sram; can be repeated
+    c, c-code: linker section for the arena of a space, such as arena=.sram; can be repeated
 --space NAME
     csv: which space to write, if the plan has several
 output: --output FILE
