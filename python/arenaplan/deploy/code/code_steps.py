@@ -234,7 +234,7 @@ class _Loop:
 
     def _needs(self) -> list[str]:
         """Return the rows that each node makes for a strip, from the last node back."""
-        graph, last = self._steps._graph, self._name(self._last)
+        last = self._name(self._last)
         inner = set(self._values[:-1])
         lines = [
             "/* the rows that this strip needs and that are not there yet */",
@@ -258,7 +258,6 @@ class _Loop:
             if value != self._last:
                 own = [f"if ({name}_start < {name}_stop) {{", *(f"  {line}" for line in own), "}"]
             lines += own
-        del graph
         return lines
 
     def _reads(self, node: Node, position: int, made: str, read: str, rows: int) -> list[str]:
@@ -270,6 +269,7 @@ class _Loop:
         if window.is_pointwise:
             first, last = f"{made}_start", f"{made}_stop"
         else:
+            self._steps.kernels.use("row_from")
             first = f"row_from({made}_start, {stride}, {before}, {rows})"
             last = f"row_from({made}_stop, {stride}, {before + stride - extent}, {rows})"
         return [
@@ -284,6 +284,7 @@ class _Loop:
             if value not in self._lines:
                 continue
             name = self._name(value)
+            self._steps.kernels.use("move_rows")
             lines += [
                 f"if ({name}_start < {name}_stop) {{",
                 f"  move_rows(l_{name}, {self._row_bytes(value)}, {name}_low - {name}_base, "
