@@ -286,7 +286,10 @@ fn names_of_targets_are_read_and_unique() {
     }
     let (kind, text) = refused("tflite".parse::<Target>());
     assert_eq!(kind, "InvalidOption");
-    assert!(text.contains("ideal, numpy, cupy, nodes, c-code, c, tflm, litert, executorch"), "{text}");
+    assert!(
+        text.contains("ideal, numpy, cupy, nodes, c-code, c, tflm, litert, executorch"),
+        "{text}"
+    );
 }
 
 proptest! {

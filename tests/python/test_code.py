@@ -41,7 +41,7 @@ LIMITS = {
 OF_THE_LIBRARY = frozenset({"ELU", "EXP", "LOGISTIC", "TANH"}) | INEXACT
 """Operators of real numbers whose last bits are those of the C library."""
 CASES = {case.title: case for case in run_cases() if case.name in LOWERINGS}
-WITHOUT_KERNEL = frozenset({"DIV-int8", "LEAKY_RELU-int16", "SQUARED_DIFFERENCE-int8"})
+WITHOUT_KERNEL = frozenset({"DIV-int8"})
 """Cases of these operators with other types than those of generated code."""
 
 
@@ -185,3 +185,29 @@ def test_plans_of_another_graph_are_refused() -> None:
     graph = ap.load(random_network(1))
     with pytest.raises(errors.PlanMismatch):
         generated(graph, ap.plan(graph, target="tflm"))
+
+
+def test_fit_writes_code_that_fits_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(pyramid(32))
+    least = ap.plan(ap.load(path), target="c-code").arena_bytes
+    words = ["fit", str(path), "--to", "c-code", "-o"]
+    assert main([*words, str(tmp_path / "a"), "--budget", str(least - 1)]) == 1
+    assert f"{least:,} bytes" in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
+    assert main([*words, str(tmp_path / "b"), "--budget", str(least)]) == 0
+    assert sorted(file.name for file in (tmp_path / "b").iterdir()) == ["net.c", "net.h"]
+    assert main([*words, "-"]) == 2
+    assert main([*words, str(tmp_path / "c"), "--overlap"]) == 2
+
+
+def test_plans_for_the_interpreter_name_the_bytes_of_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(pyramid(32))
+    least = ap.plan(ap.load(path), target="c-code").arena_bytes
+    assert main(["plan", str(path)]) == 0
+    assert f"as C code    {least:,} bytes" in capsys.readouterr().out

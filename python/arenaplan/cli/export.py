@@ -30,7 +30,7 @@ from arenaplan.cli.models import (
     seen_by,
 )
 from arenaplan.cli.printing import command, print_json, proof_of, say, shown, size
-from arenaplan.cli.sources import goes_to_stdout, load_plan, write_result
+from arenaplan.cli.sources import goes_to_stdout, load_plan, write_files, write_result
 from arenaplan.deploy.export import (
     EXPORTERS,
     Firmware,
@@ -39,7 +39,6 @@ from arenaplan.deploy.export import (
     obey,
     plan_in_best_order,
     plan_tflm,
-    write_folder,
 )
 from arenaplan.formats import open_model
 from arenaplan.graph.graph import Graph
@@ -67,8 +66,6 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     given = _given(options)
     exporter = EXPORTERS[options.to]
-    if exporter.is_folder and goes_to_stdout(options):
-        raise InvalidOption(f"option --output: --to {options.to} writes a folder, not stdout")
     if "name" in exporter.options:
         given.setdefault("name", _name(options.model))
     if "firmware" in exporter.options and is_tflite(options.model):
@@ -345,8 +342,7 @@ def _write(options: argparse.Namespace, data: bytes | Mapping[str, bytes]) -> No
     if isinstance(data, bytes):
         write_result(options.output, data)
         return
-    write_folder(options.output, data)
-    say(f"wrote {', '.join(str(options.output / name) for name in data)}")
+    write_files(options.output, data)
 
 
 def _report(options: argparse.Namespace, document: dict[str, Any], verdict: str) -> None:

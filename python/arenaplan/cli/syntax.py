@@ -655,12 +655,16 @@ output: --output FILE
         "rewrite a .tflite model so that its arena fits a budget",
         """
         fit model.tflite --budget 64KiB -o small.tflite
+        fit model.tflite --to c-code --budget 32KiB -o folder/
         fit model.tflite --pareto
         """,
         (_MODEL,),
-        "budget max-macs max-ops max-slowdown time-limit pointer kernels overlap pareto json "
+        "to budget max-macs max-ops max-slowdown time-limit pointer kernels overlap pareto json "
         f"output | bind {_LIMITS}",
         _table(f"""
+form: --to tflm|c-code = tflm
+    tflm: a model for TensorFlow Lite Micro; c-code: a folder with the model as a C function, whose
+    plan has strips and overlaps anyhow, so that other limits do not matter
 limits: --max-macs FACTOR = 1.05
     most multiply-accumulates, as a multiple of those of the model
 --max-ops 0..

@@ -138,6 +138,7 @@ _REAL: Final = {
     "NEG": "y[i] = -x[i];",
     "RELU": "y[i] = x[i] < 0.0f ? 0.0f : x[i];",
     "RELU6": "y[i] = x[i] > 6.0f ? 6.0f : (x[i] < 0.0f ? 0.0f : x[i]);",
+    "ROUND": "y[i] = x[i] == 0.0f ? x[i] : rintf(x[i]) + 0.0f;",
     "RSQRT": "y[i] = 1.0f / sqrtf(x[i]);",
     "SIN": "y[i] = sinf(x[i]);",
     "SQRT": "y[i] = sqrtf(x[i]);",
@@ -160,7 +161,7 @@ def activation(site: Site) -> Emit:
     raise site.refuse(f"no kernel makes {site.output.dtype} of {dtype}")
 
 
-@lowers("CEIL", "COS", "EXP", "FLOOR", "LOG", "NEG", "SIN", "SQRT", "SQUARE")
+@lowers("CEIL", "COS", "EXP", "FLOOR", "LOG", "NEG", "ROUND", "SIN", "SQRT", "SQUARE")
 def _real(site: Site) -> Emit:
     """Real numbers only."""
     check_types(site.signature, "float32 float32")
@@ -173,11 +174,37 @@ def leaky_relu(site: Site) -> Emit:
     """Negative numbers have a slope."""
     if site.input(0).dtype in _BYTES:
         return _table(site)
-    check_types(site.signature, "float32 float32")
+    check_types(site.signature, "float32 float32", "int16 int16")
     alpha = float(site.signature.attributes.get("alpha", 0.0))
+    if site.input(0).dtype != FLOAT:
+        return _leaky_short(site, alpha)
     body = "y[i] = x[i] > 0.0f ? x[i] : x[i] * c->alpha;"
     fields: dict[str, tuple[str, Field]] = {"alpha": ("float", alpha)}
     return _elementwise(site, "leaky_relu", "LEAKY_RELU of each number", fields, body, "")
+
+
+def _leaky_short(site: Site, alpha: float) -> Emit:
+    """Two factors; that of negative numbers may be negative itself."""
+    x, y = encoding(site.signature, 0), encoding(site.signature, 0, "output")
+    low, high = limits(site.output.dtype)
+    slope = x.scale * alpha / y.scale
+    fields: dict[str, tuple[str, Field]] = {
+        "x_zero": ("int32_t", x.zero),
+        **_factor("above_", multiplier_of(x.scale / y.scale)),
+        **_factor("below_", multiplier_of(abs(slope))),
+        "sign": ("int32_t", -1 if slope < 0 else 1),
+        "zero": ("int32_t", y.zero),
+    }
+    body = (
+        "const int32_t v = x[i] - c->x_zero;\n"
+        "    y[i] = (int16_a)encoded(\n"
+        "        v >= 0 ? scaled(v, c->above_multiplier, c->above_shift)\n"
+        "               : c->sign * scaled(v, c->below_multiplier, c->below_shift),\n"
+        f"        c->zero, {low}, {high});"
+    )
+    return _elementwise(
+        site, "leaky_relu", "LEAKY_RELU of each number", fields, body, "scaled encoded"
+    )
 
 
 def _relu_short(site: Site) -> Emit:
@@ -281,6 +308,30 @@ def quantize(site: Site) -> Emit:
     if site.output.dtype == np.int32 and y.zero:
         raise site.refuse("its result has a zero point")
     return _elementwise(site, "quantize", what, fields, body, "scaled encoded")
+
+
+@lowers("CAST")
+def cast(site: Site) -> Emit:
+    """Numbers are truncated, bits cut off."""
+    types = ("int8", "int16", "int32", "float32", "bool")
+    check_types(site.signature, *(f"{a} {b}" for a in types for b in types))
+    made = words_of(site.output.dtype)["NUMBER"]
+    value = "x[i]"
+    if site.output.dtype == np.bool_:
+        value = "x[i] != 0"
+    elif site.input(0).dtype == FLOAT and site.output.dtype != FLOAT:
+        value = (
+            "(x[i] >= -2147483648.0f && x[i] < 2147483648.0f ? (int32_t)x[i]\n"
+            "                                                           : INT32_MIN)"
+        )
+    return _elementwise(site, "cast", "Numbers of another type", {}, f"y[i] = ({made}){value};", "")
+
+
+@lowers("LOGICAL_NOT")
+def logical_not(site: Site) -> Emit:
+    """Truth values."""
+    check_types(site.signature, "bool bool")
+    return _elementwise(site, "logical_not", "Negations", {}, "y[i] = !x[i];", "")
 
 
 @lowers("DEQUANTIZE")
@@ -405,11 +456,7 @@ def arithmetic(site: Site) -> Emit:
             **_factor("", last),
             **_encoded(site),
         }
-        each = [
-            f"scaled((*{pointer} - c->{name}_zero) * (1 << {left}), c->{name}_multiplier, "
-            f"c->{name}_shift)"
-            for pointer, name in (("p", "a"), ("q", "b"))
-        ]
+        each = [_shifted("p", "a", left), _shifted("q", "b", left)]
         value = (
             f"scaled({each[0]} {sign}\n                                     {each[1]},\n"
             "                             c->multiplier, c->shift)"
@@ -478,7 +525,73 @@ def prelu(site: Site) -> Emit:
 
 @lowers("SQUARED_DIFFERENCE")
 def squared_difference(site: Site) -> Emit:
-    """Real numbers only."""
-    check_types(site.signature, "float32 float32")
-    body = "*y++ = (*p - *q) * (*p - *q);"
-    return _binary(site, "Squares of differences", {}, body, [])
+    """8-bit numbers are brought to a common scale, and the square is rescaled."""
+    signature = site.signature
+    check_types(signature, "float32 float32", "int8 int8")
+    what = "Squares of differences"
+    if site.output.dtype == FLOAT:
+        return _binary(site, what, {}, "*y++ = (*p - *q) * (*p - *q);", [])
+    left = 7
+    a, b, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
+    twice = 2 * max(a.scale, b.scale)
+    fields: dict[str, tuple[str, Field]] = {
+        "a_zero": ("int32_t", a.zero),
+        "b_zero": ("int32_t", b.zero),
+        **_factor("a_", multiplier_of(a.scale / twice)),
+        **_factor("b_", multiplier_of(b.scale / twice)),
+        **_factor("", multiplier_of(twice * twice / ((1 << (left * 2)) * y.scale))),
+        "zero": ("int32_t", y.zero),
+    }
+    body = (
+        f"const int32_t d = {_shifted('p', 'a', left)} -\n"
+        f"                              {_shifted('q', 'b', left)};\n"
+        "            *y++ = (int8_t)encoded(scaled(d * d, c->multiplier, c->shift), c->zero,\n"
+        "                                   -128, 127);"
+    )
+    return _binary(site, what, fields, body, ["scaled", "encoded"])
+
+
+def _shifted(pointer: str, name: str, left: int) -> str:
+    """Return a number on a scale that both operands have."""
+    return (
+        f"scaled((*{pointer} - c->{name}_zero) * (1 << {left}), c->{name}_multiplier, "
+        f"c->{name}_shift)"
+    )
+
+
+_COMPARED: Final = {
+    "EQUAL": "==",
+    "GREATER": ">",
+    "GREATER_EQUAL": ">=",
+    "LESS": "<",
+    "LESS_EQUAL": "<=",
+    "NOT_EQUAL": "!=",
+}
+
+
+@lowers(*_COMPARED)
+def compare(site: Site) -> Emit:
+    """Integers of 8 bits are compared as multiples of their scales."""
+    signature, sign = site.signature, _COMPARED[site.op]
+    check_types(signature, *(f"{name} bool" for name in ("bool", "float32", "int8", "int32")))
+    if site.input(0).dtype != np.int8:
+        return _binary(site, "Comparisons", {}, f"*y++ = *p {sign} *q;", [])
+    a, b = encoding(signature, 0), encoding(signature, 1)
+    if max(a.scale, b.scale) >= 1:
+        raise site.refuse("its operands have scales of 1 or more")
+    fields: dict[str, tuple[str, Field]] = {
+        "a_zero": ("int32_t", a.zero),
+        "b_zero": ("int32_t", b.zero),
+        **_factor("a_", multiplier_of(a.scale)),
+        **_factor("b_", multiplier_of(b.scale)),
+    }
+    body = f"*y++ = {_shifted('p', 'a', 8)} {sign}\n                   {_shifted('q', 'b', 8)};"
+    return _binary(site, "Comparisons of multiples of scales", fields, body, ["scaled"])
+
+
+@lowers("LOGICAL_AND", "LOGICAL_OR")
+def logical(site: Site) -> Emit:
+    """Truth values."""
+    check_types(site.signature, "bool bool")
+    sign = "&&" if site.op == "LOGICAL_AND" else "||"
+    return _binary(site, "Truth values", {}, f"*y++ = *p {sign} *q;", [])

@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
+_FOLDER: Final = Path(__file__).with_name("kernels")
 _USES: Final = re.compile(r"\A/\* uses: ([a-z0-9_ ]*) \*/\n")
 
 
 @cache
 def _template(name: str) -> str:
     """Return the text of a template."""
-    folder = files("arenaplan.deploy.code") / "kernels"
-    return (folder / f"{name}.c").read_text(encoding="ascii")
+    return (_FOLDER / f"{name}.c").read_text(encoding="ascii")
 
 
 class KernelTexts:

@@ -251,6 +251,32 @@ def pad(site: Site) -> Emit:
     return emit
 
 
+@lowers("ZEROS_LIKE")
+def zeros_like(site: Site) -> Emit:
+    """Zeros."""
+    return lambda part: [f"(void)memset({part.output()}, 0, {site.output.bytes});"]
+
+
+@lowers("SHAPE")
+def shape(site: Site) -> Emit:
+    """The shape of an operand, which is known before a run."""
+    name = site.constant("dims", np.array(site.input(0).shape, site.output.dtype))
+    return lambda part: [f"(void)memcpy({part.output()}, {name}, {site.output.bytes});"]
+
+
+@lowers("FILL")
+def fill(site: Site) -> Emit:
+    """One number everywhere."""
+    y = site.output
+    if site.input(1).dtype != y.dtype:
+        raise site.refuse(f"no kernel makes {y.dtype} of {site.input(1).dtype}")
+    site.use("fill")
+    return lambda part: [
+        f"fill((uint8_t *){part.output()}, (const uint8_t *){pointer(part, 1)}, "
+        f"{y.dtype.itemsize}, {prod(y.shape)});"
+    ]
+
+
 # -- resizing -------------------------------------------------------------------------------------
 
 

@@ -216,89 +216,76 @@ class _Loop:
         ]
 
     def _declarations(self) -> list[str]:
-        """Return the line buffers, the rows that are made, and the first ones in line buffers."""
+        """Return the rows of each value, and the line buffers."""
         lines = ["int32_t row;"]
-        for value in self._values[:-1]:
+        for value in self._values:
             name = self._name(value)
+            lines.append(f"struct rows r_{name} = {{0, 0, 0, 0, 0}};")
             if value in self._lines:
                 line = self._lines[value]
                 type_ = arena_type(dtype_of(self._steps._graph.values[value]))
                 at = self._offset + line.offset
+                note = remark(f"{line.rows} of {self._rows(value)} rows")
                 lines.append(
-                    f"{type_} *const l_{name} = ({type_} *)(void *)&{self._arena}.bytes[{at}]; "
-                    + remark(f"{line.rows} of {self._rows(value)} rows")
+                    f"{type_} *const l_{name} = "
+                    f"({type_} *)(void *)&{self._arena}.bytes[{at}]; {note}"
                 )
-                lines.append(f"int32_t {name}_base = 0; /* the row at the front of it */")
-            lines.append(f"int32_t {name}_made = 0;")
         return lines
 
     def _needs(self) -> list[str]:
         """Return the rows that each node makes for a strip, from the last node back."""
-        last = self._name(self._last)
+        last, rows = self._name(self._last), self._rows(self._last)
         inner = set(self._values[:-1])
-        lines = [
-            "/* the rows that this strip needs and that are not there yet */",
-            f"const int32_t {last}_start = row;",
-            f"const int32_t {last}_stop = smaller(row + {self._strips.rows}, "
-            f"{self._rows(self._last)});",
-        ]
-        for value in reversed(self._values[:-1]):
-            name = self._name(value)
-            lines.append(f"int32_t {name}_low = INT32_MAX, {name}_stop = 0, {name}_start;")
+        step = self._strips.rows
+        lines = ["/* The rows that this strip needs and that are not there yet. */"]
+        lines += [f"open_strip(&r_{self._name(value)});" for value in self._values]
+        stop = (
+            f"row + {step}"
+            if rows % step == 0
+            else f"row + {step} < {rows} ? row + {step} : {rows}"
+        )
+        lines.append(f"need_rows(&r_{last}, row, {stop});")
         for node, value in zip(reversed(self._nodes), reversed(self._values), strict=True):
             name, own = self._name(value), []
-            if value != self._last:
-                lines.append(f"{name}_start = larger({name}_low, {name}_made);")
-                own.append(f"{name}_made = {name}_stop;")
-                if value in self._lines:
-                    own.append(f"{name}_low = larger({name}_low, {name}_base);")
             for position, read in enumerate(node.inputs):
                 if read in inner:
-                    own += self._reads(node, position, name, self._name(read), self._rows(read))
-            if value != self._last:
-                own = [f"if ({name}_start < {name}_stop) {{", *(f"  {line}" for line in own), "}"]
-            lines += own
+                    own.append(self._reads(node, position, name, read))
+            call = f"make_rows(&r_{name})"
+            if own:
+                lines += [f"if ({call}) {{", *(f"  {line}" for line in own), "}"]
+            else:
+                lines.append(f"(void){call};")
         return lines
 
-    def _reads(self, node: Node, position: int, made: str, read: str, rows: int) -> list[str]:
-        """Return the rows of an operand that rows of a result need."""
-        window = _window(node, position)
+    def _reads(self, node: Node, position: int, made: str, read: int) -> str:
+        """Return what notes the rows of an operand that rows of a result need."""
+        window, name, rows = _window(node, position), self._name(read), self._rows(read)
         if window is None:
-            return [f"{read}_low = 0;", f"{read}_stop = {rows};"]
-        stride, before, extent = window.stride, window.before, window.extent
+            return f"need_rows(&r_{name}, 0, {rows});"
         if window.is_pointwise:
-            first, last = f"{made}_start", f"{made}_stop"
-        else:
-            self._steps.kernels.use("row_from")
-            first = f"row_from({made}_start, {stride}, {before}, {rows})"
-            last = f"row_from({made}_stop, {stride}, {before + stride - extent}, {rows})"
-        return [
-            f"{read}_low = smaller({read}_low, {first});",
-            f"{read}_stop = larger({read}_stop, {last});",
-        ]
+            return f"need_rows(&r_{name}, r_{made}.start, r_{made}.stop);"
+        self._steps.kernels.use("row_from")
+        stride, before, extent = window.stride, window.before, window.extent
+        return (
+            f"need_rows(&r_{name}, row_from(r_{made}.start, {stride}, {before}, {rows}),"
+            f" row_from(r_{made}.stop, {stride}, {before + stride - extent}, {rows}));"
+        )
 
     def _moves(self) -> list[str]:
         """Return what moves rows that stay to the front of line buffers."""
         lines = []
         for value in self._values[:-1]:
-            if value not in self._lines:
-                continue
-            name = self._name(value)
-            self._steps.kernels.use("move_rows")
-            lines += [
-                f"if ({name}_start < {name}_stop) {{",
-                f"  move_rows(l_{name}, {self._row_bytes(value)}, {name}_low - {name}_base, "
-                f"{name}_start - {name}_low);",
-                f"  {name}_base = {name}_low;",
-                "}",
-            ]
+            if value in self._lines:
+                name = self._name(value)
+                self._steps.kernels.use("move_rows")
+                lines.append(f"move_rows(&r_{name}, l_{name}, {self._row_bytes(value)});")
         return lines
 
     def _base(self, value: int) -> Base:
         """Return the memory of the rows of a value."""
         home = self._home.get(value, value)
         if home in self._lines:
-            pointer, row = f"l_{self._name(home)}", f"{self._name(home)}_base"
+            pointer, row = f"l_{self._name(home)}", f"r_{self._name(home)}.base"
         else:
             pointer, row = self._steps._pointer(home), "0"
         graph = self._steps._graph
@@ -324,7 +311,7 @@ class _Loop:
                 return Base(self._steps._pointer(read), "0")
 
             bases = _Bases(len(node.inputs), base)
-            start, stop = f"{name}_start", f"{name}_stop"
+            start, stop = f"r_{name}.start", f"r_{name}.stop"
             output = at_row(self._base(value), start, self._row_numbers(value))
             calls = emit(Part(start, stop, bases, partial(str, output)))
             if value == self._last:

@@ -14,6 +14,25 @@ from arenaplan.run.numpy.tflite.tflite_facts import FLOAT, check_types, encoding
 from arenaplan.run.numpy.tflite.tflite_reduce import divided, reduced_axes
 
 
+@lowers("ARG_MAX", "ARG_MIN")
+def position(site: Site) -> Emit:
+    """The first position of the extreme along a dimension."""
+    check_types(site.signature, "float32 int32", "int8 int32")
+    x = site.input(0)
+    (axis,) = reduced_axes(site.signature)
+    count = x.shape[axis]
+    if not prod(x.shape):
+        raise site.refuse("its operand is empty")
+    sign = ">" if site.op == "ARG_MAX" else "<"
+    words = {**words_of(x.dtype), "NAME": site.op.lower(), "SIGN": sign}
+    function = f"{words['NAME']}_{words['KIND']}"
+    site.use("arg_extreme", words, function)
+    outer, inner = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
+    return lambda part: [
+        f"{function}({pointer(part, 0)}, {part.output()}, {outer}, {count}, {inner});"
+    ]
+
+
 @lowers("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
 def reduction(site: Site) -> Emit:
     """One number for all along some dimensions."""

@@ -27,14 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from arenaplan import _core
 from arenaplan._core import Plan
 from arenaplan.base.choices import FORMS
-from arenaplan.base.errors import PlanWriteError
 from arenaplan.classic.sharing import share_storage
 from arenaplan.classic.storage import runtime_json
 from arenaplan.deploy.export.c import header_of, shim_of
 from arenaplan.deploy.export.firmware import Firmware, firmware_of
+from arenaplan.deploy.export.folders import write_folder
 from arenaplan.deploy.export.hazards import hazards_header_of
 from arenaplan.deploy.export.table import csv_of
 from arenaplan.deploy.export.tflm import TflmPlan, embed, obey, plan_in_best_order, plan_tflm
@@ -189,22 +188,6 @@ def c_code(
     if folder is not None:
         write_folder(Path(folder), files.files())
     return files
-
-
-def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """
-    Write files into a folder, which is made if it is not there; each is replaced at once.
-
-    Raises
-    ------
-    PlanWriteError
-        If they cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PlanWriteError(f"cannot make folder {str(folder)!r}: {error.strerror}") from error
-    _core.write_files([(folder / name, data) for name, data in files.items()])
 
 
 def _code(
