@@ -165,6 +165,7 @@ check-python: develop
 check-generated: develop
 	$(BIN)/python tools/readme.py --check
 	$(BIN)/python tools/operators.py --check
+	$(BIN)/python tools/code_operators.py --check
 	$(BIN)/python tools/commands.py --check
 	$(BIN)/python tools/maps.py --check
 	$(BIN)/python tools/tutorial_models.py --check
@@ -195,6 +196,7 @@ readme: develop ## regenerate the tables of targets and arenas in README.md
 .PHONY: operators
 operators: develop ## regenerate the table of operators in docs/operators.md
 	$(BIN)/python tools/operators.py
+	$(BIN)/python tools/code_operators.py
 
 .PHONY: commands
 commands: develop ## regenerate docs/commands.md

@@ -214,7 +214,7 @@ fn add_node(sketch: &mut Sketch, index: usize, bytes: &mut Unstructured<'_>) -> 
     Ok(())
 }
 
-static TARGETS: [Target; 8] = Target::KNOWN;
+static TARGETS: [Target; 9] = Target::KNOWN;
 
 /// Returns a planner with any target and options, some of which contradict each other.
 pub fn planner(bytes: &mut Unstructured<'_>) -> Result<Planner<'static>> {

@@ -181,6 +181,16 @@ impl Target {
         ..Self::NODES
     };
 
+    /// The C function that `export --to c-code` writes. Its kernels read a window before they write
+    /// the element, so that every technique but fusion is honored, and need no scratch memory.
+    pub const C_CODE: Self = Self {
+        name: Cow::Borrowed("c-code"),
+        techniques: Self::NODES.techniques.with(Technique::Streaming).with(Technique::Overlap),
+        alignment: 8,
+        scratch: Provider::Nobody,
+        ..Self::NODES
+    };
+
     /// `TensorFlow` Lite Micro: reshapes at equal addresses. Operators run in the order of the
     /// file, and kernels that nobody has named do not work in place, see
     /// [`with_kernels`](Self::with_kernels). Kernels ask for scratch memory when they are prepared,
@@ -214,11 +224,12 @@ impl Target {
     };
 
     /// The targets that this project knows, those that can do most first.
-    pub const KNOWN: [Self; 8] = [
+    pub const KNOWN: [Self; 9] = [
         Self::IDEAL,
         Self::NUMPY,
         Self::CUPY,
         Self::NODES,
+        Self::C_CODE,
         Self::C,
         Self::TFLM,
         Self::LITERT,
@@ -322,6 +333,7 @@ impl Target {
                 "the executor of this package on a CUDA device, which `run --device cuda` uses"
             }
             "nodes" => "any code that runs each declared node by itself",
+            "c-code" => "the C function that `export --to c-code` writes, with kernels of its own",
             "c" => "C code with one kernel per node, over the exported header",
             "tflm" => "TensorFlow Lite Micro, with its own kernels",
             "litert" => "LiteRT (TensorFlow Lite), with its own kernels",

@@ -237,6 +237,20 @@ fn a_target_that_keeps_the_order_has_one_worker() {
 }
 
 #[test]
+fn generated_code_runs_one_node_at_a_time_or_rows_of_several() {
+    let graph = residual();
+    let fused = Techniques::NONE.with(Technique::Fusion);
+    let planner = Planner::new().target(&Target::C_CODE);
+    let (kind, text) = refused(planner.optimize(fused).plan(&graph));
+    assert_eq!(kind, "InvalidOption");
+    assert!(text.contains("'c-code' does not honor fusion"), "{text}");
+    let plan = planner.plan(&graph).unwrap();
+    assert!(plan.check_target(&Target::IDEAL).is_ok());
+    assert!(plan.steps().iter().all(|step| step.fused.is_empty()));
+    assert_eq!(Target::C_CODE.scratch(), Provider::Nobody);
+}
+
+#[test]
 fn a_target_that_keeps_the_order_gets_the_graphs_order() {
     let graph = residual();
     let target = Target::EXECUTORCH;
@@ -272,7 +286,10 @@ fn names_of_targets_are_read_and_unique() {
     }
     let (kind, text) = refused("tflite".parse::<Target>());
     assert_eq!(kind, "InvalidOption");
-    assert!(text.contains("ideal, numpy, cupy, nodes, c, tflm, litert, executorch"), "{text}");
+    assert!(
+        text.contains("ideal, numpy, cupy, nodes, c-code, c, tflm, litert, executorch"),
+        "{text}"
+    );
 }
 
 proptest! {

@@ -20,6 +20,7 @@ FORMS: Final = {
     "tflm": "the same .tflite model with the plan in it, for TensorFlow Lite Micro",
     "tflm-shim": "a C table for TensorFlow Lite Micro's NonPersistentMemoryPlannerShim",
     "c": "a C header",
+    "c-code": "a folder with the model as a C function, kernels and weights included",
     "csv": "CSV in minimalloc's columns",
     "json": "the plan file",
     "hazards": "the steps that each step waits for, as JSON",

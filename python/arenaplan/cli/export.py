@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from arenaplan.cli.models import (
     seen_by,
 )
 from arenaplan.cli.printing import command, print_json, proof_of, say, shown, size
-from arenaplan.cli.sources import goes_to_stdout, load_plan, write_result
+from arenaplan.cli.sources import goes_to_stdout, load_plan, write_files, write_result
 from arenaplan.deploy.export import (
     EXPORTERS,
     Firmware,
@@ -334,9 +335,12 @@ def _verdict(name: str, result: TflmPlan) -> str:
     )
 
 
-def _write(options: argparse.Namespace, data: bytes) -> None:
-    """Write the result to a file at once, or to stdout."""
-    write_result(options.output, data)
+def _write(options: argparse.Namespace, data: bytes | Mapping[str, bytes]) -> None:
+    """Write the result to a file at once, or to stdout; several files to a folder."""
+    if isinstance(data, bytes):
+        write_result(options.output, data)
+        return
+    write_files(options.output, data)
 
 
 def _report(options: argparse.Namespace, document: dict[str, Any], verdict: str) -> None:

@@ -7,11 +7,13 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, NotAModel
-from arenaplan.cli.models import is_tflite
+from arenaplan.cli.models import is_tflite, load_model
 from arenaplan.cli.printing import print_json, say, shown, size
-from arenaplan.cli.sources import goes_to_stdout, write_result
+from arenaplan.cli.sources import goes_to_stdout, write_files, write_result
 from arenaplan.cli.watch import watching
+from arenaplan.deploy.export import c_code
 from arenaplan.deploy.fitting import Fit, FitOptions, fit, fits
+from arenaplan.planner.planning import plan as make_plan
 from arenaplan.tflite.reader.tflite_model import read_bytes
 
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ def execute(options: argparse.Namespace) -> None:
         raise NotAModel("the model is no .tflite model, which is all that fit rewrites")
     if options.bind:
         raise InvalidOption("--bind: a .tflite model has the shapes that it stores")
+    if options.to == "c-code":
+        _fit_code(options)
+        return
     kernels = options.kernels or "reference"
     limits = FitOptions(
         budget=options.budget,
@@ -61,6 +66,43 @@ def execute(options: argparse.Namespace) -> None:
             f"{shown(name)}: the smallest arena that was reached has {size(found.total)}, the "
             f"budget {options.budget:,}; its floor is tensor {shown(found.floor)!r}, and no "
             f"rewrite that was examined can need less than {found.bound:,} bytes"
+        )
+
+
+def _fit_code(options: argparse.Namespace) -> None:
+    """Write a model as a C function whose arena fits the budget."""
+    for name in ("pareto", "overlap", "kernels", "pointer"):
+        if getattr(options, name):
+            raise InvalidOption(f"option --{name}: --to c-code has kernels of its own")
+    graph = load_model(options)
+    with watching(options) as watch:
+        plan = make_plan(graph, target=options.to, time_limit=options.time_limit, on_progress=watch)
+    name = "model" if isinstance(options.model, bytes) else options.model.stem
+    files = c_code(graph, plan, name=name)
+    is_met = options.budget is None or files.arena_bytes <= options.budget
+    if is_met and options.output is not None:
+        write_files(options.output, files.files())
+    document = {
+        "model": name,
+        "budget": options.budget,
+        "total": files.arena_bytes,
+        "bound": plan.lower_bound,
+        "constants": files.constant_bytes,
+        "strips": len(plan.strips),
+    }
+    bound = f"{plan.lower_bound:,} is the lower bound"
+    if options.json:
+        print_json(document)
+    elif is_met:
+        print(
+            f"{shown(name)}: {size(files.arena_bytes)} that are written, {bound}; "
+            f"{size(files.constant_bytes)} of constants"
+        )
+    watch.raise_if_stopped()
+    if not is_met:
+        raise CapacityExceeded(
+            f"{shown(name)}: the arena of generated code has {size(files.arena_bytes)}, the budget "
+            f"{options.budget:,}; {bound} for these steps"
         )
 
 

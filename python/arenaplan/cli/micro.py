@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from arenaplan.base.errors import PlannerError
 from arenaplan.cli.models import build_of, is_tflite, model_word
 from arenaplan.cli.printing import command, shown, size
+from arenaplan.deploy.export import c_code
 from arenaplan.deploy.export.operator_order import better_order, reordered
 from arenaplan.deploy.export.tflm import plan_inside, plan_tflm
+from arenaplan.formats import load
 from arenaplan.planner.plan_options import keeps_order
 from arenaplan.tflite.files import own_arena
 from arenaplan.tflite.reader.tflite_model import Model, parse, read_bytes
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 _MOST_OPERATORS: Final = 200
 """Most operators for which another order is looked for, only to mention it."""
 _MOST_NAMES: Final = 6
+_LARGEST_AS_CODE: Final = 4 << 20
+"""Most bytes of a model whose bytes as generated code are mentioned: it is written for that."""
 
 
 def arena_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
@@ -62,6 +66,7 @@ def arena_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
         "modelled": list(own.modelled),
         "inside": _inside(model, build, own, plan),
         "exported": _exported(model, build, own, plan, options),
+        "generated": _generated(options),
         "with_32_bits": None if build.pointer == 32 or build.profile else _narrow(model, build),
     }
 
@@ -97,6 +102,22 @@ def _narrow(model: Model, build: Build) -> dict[str, Any]:
     """Return the arena of the same kernels where pointers have 32 bits, as in firmware."""
     narrow = replace(build, pointer=32)
     return {**_build(narrow), **_arena(own_arena(model, narrow))}
+
+
+def _generated(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the bytes of the model as generated code, if there are kernels for all of it."""
+    if len(read_bytes(options.model)[0]) > _LARGEST_AS_CODE:
+        return None
+    try:
+        files = c_code(load(options.model, bind=dict(options.bind)))
+    except PlannerError:
+        return None  # It is no part of what was asked for.
+    words = ["export", model_word(options), "--to", "c-code", "-o", "FOLDER"]
+    return {
+        "arena": files.arena_bytes,
+        "constants": files.constant_bytes,
+        "command": command(*words),
+    }
 
 
 def _exported(
@@ -200,6 +221,12 @@ def print_arena(arena: dict[str, Any]) -> None:
             f"{narrow['tail']:,}, start-up {narrow['startup']:,}"
         )
         print(f"    figures    {narrow['accuracy']}")
+    code = arena["generated"]
+    if code is not None:
+        print(
+            f"  as C code    {size(code['arena'])}, without an interpreter, and "
+            f"{code['constants']:,} of constants: {code['command']}"
+        )
     exported = arena["exported"]
     if exported is not None:
         how = ", in another order of the operators" if exported["reordered"] else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -13,6 +13,7 @@ from arenaplan import Plan, _core
 from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.base.limits import UNLIMITED, Limits, current
 from arenaplan.cli.printing import say
+from arenaplan.deploy.export.folders import write_folder
 from arenaplan.formats import suffix_of
 
 MAX_MODEL: Final = 2**31 - 1
@@ -149,6 +150,14 @@ def delivering(
             yield
     else:
         yield
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files into a folder, each at once; refuse stdout, which is no folder."""
+    if str(folder) == "-":
+        raise InvalidOption("option --output: a folder is written, and stdout is none")
+    write_folder(folder, files)
+    say(f"wrote {', '.join(str(folder / name) for name in files)}")
 
 
 def write_result(output: Path, content: bytes | str) -> None:

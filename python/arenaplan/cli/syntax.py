@@ -628,6 +628,7 @@ output: --output FILE
         """
         export model.tflite --to tflm -o planned.tflite
         export model.onnx --to c -o arena.h
+        export model.tflite --to c-code -o folder/
         """,
         (_MODEL,),
         f"to output plan {_PLAN} budget time-limit json "
@@ -641,12 +642,12 @@ form: --to {"|".join(FORMS)}
     tflm: decide offsets even if the runtime's own planner needs no more bytes, or a kernel is not
     known
 --name NAME
-    c, hazards-c, tflm-shim: prefix of every identifier (default: the model file's name)
+    c, c-code, hazards-c, tflm-shim: prefix of every identifier (default: the model file's name)
 --original FILE
     c: .tflite model that the firmware runs already, to list the operators that its resolver must
     register in addition
 --section SPACE=SECTION*
-    c: linker section for the arena of a space, such as arena=.sram; can be repeated
+    c, c-code: linker section for the arena of a space, such as arena=.sram; can be repeated
 --space NAME
     csv: which space to write, if the plan has several
 output: --output FILE
@@ -658,12 +659,16 @@ output: --output FILE
         "rewrite a .tflite model so that its arena fits a budget",
         """
         fit model.tflite --budget 64KiB -o small.tflite
+        fit model.tflite --to c-code --budget 32KiB -o folder/
         fit model.tflite --pareto
         """,
         (_MODEL,),
-        "budget max-macs max-ops max-slowdown time-limit pointer kernels overlap pareto json "
+        "to budget max-macs max-ops max-slowdown time-limit pointer kernels overlap pareto json "
         f"output | bind {_LIMITS}",
         _table(f"""
+form: --to tflm|c-code = tflm
+    tflm: a model for TensorFlow Lite Micro; c-code: a folder with the model as a C function, whose
+    plan has strips and overlaps anyhow, so that other limits do not matter
 limits: --max-macs FACTOR = 1.05
     most multiply-accumulates, as a multiple of those of the model
 --max-ops 0..

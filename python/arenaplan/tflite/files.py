@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from arenaplan.graph.sizes import Bind
+from arenaplan.tflite.reader.code_walk import CodeWalk
 from arenaplan.tflite.reader.offline import read_offsets
 from arenaplan.tflite.reader.runnable import RunnableWalk
 from arenaplan.tflite.reader.tflite_model import Model, Source, parse, read_bytes
@@ -76,6 +77,7 @@ def open_tflite(source: Source) -> Callable[[Bind | None], Graph]:
         graph = Walk(model, name, bind).run()
         graph.target = "tflm"
         graph.add_variant("numpy", lambda: RunnableWalk(model, name, bind).run())
+        graph.add_variant("c-code", lambda: CodeWalk(model, name, bind).run())
         graph.add_variant("tflm", lambda: graph_for_tflm(model, name))
         for kernels in KERNEL_SETS:
             build = Build(kernels, shares=True)

@@ -21,9 +21,11 @@ x,0,1,256,16,,0
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from arenaplan._core import Plan
 from arenaplan.base.choices import FORMS
@@ -31,18 +33,24 @@ from arenaplan.classic.sharing import share_storage
 from arenaplan.classic.storage import runtime_json
 from arenaplan.deploy.export.c import header_of, shim_of
 from arenaplan.deploy.export.firmware import Firmware, firmware_of
+from arenaplan.deploy.export.folders import write_folder
 from arenaplan.deploy.export.hazards import hazards_header_of
 from arenaplan.deploy.export.table import csv_of
 from arenaplan.deploy.export.tflm import TflmPlan, embed, obey, plan_in_best_order, plan_tflm
 from arenaplan.deploy.export.weights import weights_of
 from arenaplan.graph import Graph
+from arenaplan.planner.planning import plan as make_plan
 from arenaplan.tflite.reader.tflite_model import Model
+
+if TYPE_CHECKING:
+    from arenaplan.deploy.code import CodeFiles
 
 __all__ = [
     "EXPORTERS",
     "Exporter",
     "Firmware",
     "TflmPlan",
+    "c_code",
     "csv_of",
     "embed",
     "firmware_of",
@@ -53,6 +61,7 @@ __all__ = [
     "plan_tflm",
     "shim_of",
     "weights_of",
+    "write_folder",
 ]
 
 Source: TypeAlias = Literal["graph", "tflite", "unplanned", "shapes"]
@@ -64,9 +73,9 @@ class Exporter:
 
     name: str
     """Its name, as ``arenaplan export --to`` takes it."""
-    write: Callable[..., bytes]
+    write: Callable[..., bytes | Mapping[str, bytes]]
     """
-    Returns the content of the file.
+    Returns the content of the file, or of the files of a folder by name.
 
     It takes the graph and its :class:`~arenaplan.Plan` if ``source`` is ``"graph"``; if it is
     ``"tflite"``, a model of :mod:`arenaplan.tflite.reader.tflite_model`, its :class:`TflmPlan`, and
@@ -84,6 +93,8 @@ class Exporter:
     """
     options: tuple[str, ...] = ()
     """Names of the options that this form has beside those of planning."""
+    is_folder: bool = False
+    """Whether it is a folder of files."""
 
     @property
     def help(self) -> str:
@@ -134,6 +145,57 @@ def _shim(_model: Model, plan: TflmPlan, name: str) -> bytes:
     return shim_of(plan, name=name).encode()
 
 
+def c_code(
+    graph: Graph,
+    plan: Plan | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    name: str = "",
+    sections: Mapping[str, str] | None = None,
+) -> CodeFiles:
+    """
+    Return a model as a C function, with kernels of its own and one static arena.
+
+    Parameters
+    ----------
+    graph : Graph
+        The model; all constants need data.
+    plan : Plan, optional
+        A plan for the target ``"c-code"``; made here if left out.
+    folder : path, optional
+        Where header and source are written.
+    name : str, optional
+        Prefix of the functions, and name of the files; by default the model's name.
+    sections : mapping of str to str, optional
+        Linker section for the arena of each space, by name of the space.
+
+    Raises
+    ------
+    UnsupportedOp, UnsupportedDtype
+        If there is no kernel for a node, which the message names.
+    TargetMismatch
+        If generated code cannot run the plan.
+    GraphError
+        If a section is none.
+    PlanError
+        If the files cannot be written.
+    """
+    from arenaplan.deploy.code import generated
+
+    if plan is None:
+        plan = make_plan(graph, target="c-code")
+    files = generated(graph, plan, name=name, sections=sections)
+    if folder is not None:
+        write_folder(Path(folder), files.files())
+    return files
+
+
+def _code(
+    graph: Graph, plan: Plan, *, name: str = "", sections: Mapping[str, str] | None = None
+) -> Mapping[str, bytes]:
+    return c_code(graph, plan, name=name, sections=sections).files()
+
+
 _ALL = (
     Exporter(
         "tflm",
@@ -150,6 +212,7 @@ _ALL = (
         options=("name", "always"),
     ),
     Exporter("c", _header, reader="c", options=("name", "sections", "firmware")),
+    Exporter("c-code", _code, reader="c-code", options=("name", "sections"), is_folder=True),
     Exporter("csv", _table, options=("space",)),
     Exporter("json", _document),
     Exporter("hazards", _hazards),

@@ -153,21 +153,25 @@ def _pool(op: Op) -> ops.Operator | None:
     return None if windows is None else ops.Pixelwise(*windows)
 
 
-_ELEMENTWISE = """
+_ELEMENTWISE: Final = """
     ADD ADD_N ATAN2 BITWISE_XOR DIV EQUAL FLOOR_DIV FLOOR_MOD GREATER GREATER_EQUAL LESS
     LESS_EQUAL LOGICAL_AND LOGICAL_OR MAXIMUM MINIMUM MUL NOT_EQUAL POW RIGHT_SHIFT SELECT
     SELECT_V2 SQUARED_DIFFERENCE SUB
 """
+ELEMENTWISE: Final = frozenset(_ELEMENTWISE.split())
+"""Operators on operands that are broadcast to the result."""
 
-_FIRST_OPERAND = """
+_FIRST_OPERAND: Final = """
     ABS CAST CEIL COS DEQUANTIZE ELU EXP FAKE_QUANT FLOOR GELU HARD_SWISH LEAKY_RELU LOG
     LOGICAL_NOT LOGISTIC NEG PRELU QUANTIZE RELU RELU6 RELU_0_TO_1 RELU_N1_TO_1
     ROUND RSQRT SIGN SIN SQRT SQUARE TANH
 """
+FIRST_OPERAND: Final = frozenset(_FIRST_OPERAND.split())
+"""Operators on each element of the first operand."""
 
 OPERATORS: Final[ops.Table[Op]] = {
-    **dict.fromkeys(_ELEMENTWISE.split(), ops.ELEMENTWISE),
-    **dict.fromkeys(_FIRST_OPERAND.split(), ops.FIRST_OPERAND),
+    **dict.fromkeys(sorted(ELEMENTWISE), ops.ELEMENTWISE),
+    **dict.fromkeys(sorted(FIRST_OPERAND), ops.FIRST_OPERAND),
     **dict.fromkeys(("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D"), _pool),
     **dict.fromkeys(("EXPAND_DIMS", "RESHAPE", "SQUEEZE"), ops.RESHAPE),
     **dict.fromkeys(("LOG_SOFTMAX", "SOFTMAX"), ops.Normalize(-1)),

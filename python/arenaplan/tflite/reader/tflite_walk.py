@@ -9,7 +9,7 @@ from arenaplan.base.quoting import quoted
 from arenaplan.graph import NO_EFFECTS, Effects, Graph
 from arenaplan.graph.ops import Operands, effects_of, lookup
 from arenaplan.graph.sizes import Bind, checked_bytes
-from arenaplan.tflite.reader.builtin_options import attributes_of
+from arenaplan.tflite.reader.builtin_options import Attributes, attributes_of
 from arenaplan.tflite.reader.tflite_model import Model, Operator, Tensor
 from arenaplan.tflite.reader.tflite_operators import CALLS, OPERATORS, RESOURCES, Op, Operand
 from arenaplan.tflite.reader.tflite_tensors import (
@@ -87,13 +87,17 @@ class Walk:
             inputs,
             outputs,
             name=what,
-            attributes=attributes_of(operator, self._main.tensors),
+            attributes=self._attributes(operator),
             effects=self._effects(operator),
             domain="tflite.custom" if operator.is_custom else "tflite",
             version=operator.version,
             after=before if hidden else (),
         )
         return (node.index,) if hidden else before
+
+    def _attributes(self, operator: Operator) -> Attributes:
+        """Return the attributes of an operator's node."""
+        return attributes_of(operator, self._main.tensors)
 
     def _effects(self, operator: Operator) -> Effects:
         """Return the effects of an operator."""

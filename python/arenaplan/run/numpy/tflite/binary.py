@@ -81,7 +81,7 @@ def _both(step: Step, left: int, factors: tuple[Multiplier, Multiplier]) -> list
     ]
 
 
-def _sum_factors(signature: Signature, left: int) -> tuple[Multiplier, Multiplier, Multiplier]:
+def sum_factors(signature: Signature, left: int) -> tuple[Multiplier, Multiplier, Multiplier]:
     """Return the factors of both operands of a sum, and of the result."""
     a, b, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
     twice = 2 * max(a.scale, b.scale)
@@ -102,7 +102,7 @@ def add(step: Step) -> Run | None:
     if made == np.int32:
         return combined(step, _wrapping(signature, function))
     left = 15 if made == np.int16 else 20
-    *factors, last = _sum_factors(signature, left)
+    *factors, last = sum_factors(signature, left)
     a, b = _both(step, left, (factors[0], factors[1]))
     y = encoding(signature, 0, "output")
     low, high = activation_range(signature, y)

@@ -44,7 +44,7 @@ def tensor_multiplier(x: Quantity, weights: Quantity, y: Quantity) -> Multiplier
     return multiplier_of(x.scale * weights.scale / y.scale)
 
 
-class _Dense:
+class Dense:
     """``FULLY_CONNECTED`` with constant weights."""
 
     def __init__(self, signature: Signature) -> None:
@@ -142,7 +142,7 @@ def _dense_choices(signature: Signature) -> list[list[Choice]]:
     """Return the workspace: for many rows at a time, or fewer at a price."""
     if is_empty(signature):
         return []
-    work = _Dense(signature)
+    work = Dense(signature)
     return [[Choice(work.scratch(n), 1.0 + 0.1 * at) for at, n in enumerate(work.counts())]]
 
 
@@ -151,7 +151,7 @@ def fully_connected(step: Step) -> Run | None:
     """Make some rows at a time."""
     if is_empty(step.signature):
         return None
-    work = _Dense(step.signature)
+    work = Dense(step.signature)
     room = step.workspaces[0].nbytes
     counts = work.counts()
     count = next((n for n in counts if work.scratch(n) <= room), counts[-1])

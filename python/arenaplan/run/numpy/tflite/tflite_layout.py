@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -83,14 +84,13 @@ def _axis(signature: Signature, axis: int, rank: int) -> int:
     return axis % rank
 
 
-@kernel("STRIDED_SLICE", domain=DOMAIN)
-def strided_slice(step: Step) -> Run | None:
-    """First and last indices with steps; masks say which are left out."""
-    signature = step.signature
+def strided_slice_of(signature: Signature) -> tuple[slice, ...]:
+    """Return the index that first and last indices with steps make, as far as masks let them."""
     masks = signature.attributes
     if masks.get("ellipsis_mask", 0) or masks.get("new_axis_mask", 0):
         raise refused(signature, "it adds dimensions or leaves some out")
-    x, y = operand(step, 0), result(step)
+    x = signature.inputs[0]
+    assert x is not None
     begin, end, strides = (constant_operand(signature, at).tolist() for at in (1, 2, 3))
     index: list[slice] = []
     for axis, (first, last, stride) in enumerate(zip(begin, end, strides, strict=True)):
@@ -105,20 +105,28 @@ def strided_slice(step: Step) -> Run | None:
         has_first = not masks.get("begin_mask", 0) >> axis & 1
         has_last = not masks.get("end_mask", 0) >> axis & 1
         index.append(slice(first if has_first else None, last if has_last else None, stride))
-    return _moved(step, x[tuple(index)], y)
+    return tuple(index)
+
+
+@kernel("STRIDED_SLICE", domain=DOMAIN)
+def strided_slice(step: Step) -> Run | None:
+    """Some elements, with steps between them."""
+    return _moved(step, operand(step, 0)[strided_slice_of(step.signature)], result(step))
+
+
+def slice_of(signature: Signature) -> tuple[slice, ...]:
+    """Return the index that first indices and sizes make."""
+    begin, sizes = (constant_operand(signature, at).tolist() for at in (1, 2))
+    return tuple(
+        slice(first, None if size == -1 else first + size)
+        for first, size in zip(begin, sizes, strict=True)
+    )
 
 
 @kernel("SLICE", domain=DOMAIN)
 def slice_(step: Step) -> Run | None:
-    """First indices and sizes."""
-    signature = step.signature
-    x, y = operand(step, 0), result(step)
-    begin, sizes = (constant_operand(signature, at).tolist() for at in (1, 2))
-    index = tuple(
-        slice(first, None if size == -1 else first + size)
-        for first, size in zip(begin, sizes, strict=True)
-    )
-    return _moved(step, x[index], y)
+    """Neighboring elements."""
+    return _moved(step, operand(step, 0)[slice_of(step.signature)], result(step))
 
 
 @kernel("TRANSPOSE", domain=DOMAIN)
@@ -272,7 +280,7 @@ def resize_nearest(step: Step) -> Run | None:
     x, y = operand(step, 0), result(step)
     if x.ndim != 4 or y.ndim != 4 or (x.shape[0], x.shape[3]) != (y.shape[0], y.shape[3]):
         raise refused(step.signature, "its result has other images or channels")
-    rows, columns = (_nearest(x.shape[axis], y.shape[axis], step.attributes) for axis in (1, 2))
+    rows, columns = (nearest_rows(x.shape[axis], y.shape[axis], step.attributes) for axis in (1, 2))
     pairs = [(int(row), at) for at, row in enumerate(rows)]
 
     def run() -> None:
@@ -285,9 +293,8 @@ def resize_nearest(step: Step) -> Run | None:
     return run
 
 
-def _nearest(size: int, made: int, attributes: object) -> np.ndarray:
+def nearest_rows(size: int, made: int, attributes: Mapping[str, Any]) -> np.ndarray:
     """Return the row of the image for each row of the result, as ``float32`` computes it."""
-    assert isinstance(attributes, dict)
     one = np.float32
     aligned, half = attributes.get("align_corners", 0), attributes.get("half_pixel_centers", 0)
     ratio = one(size - 1) / one(made - 1) if aligned and made > 1 else one(size) / one(made)

@@ -29,7 +29,7 @@ from arenaplan.run.numpy.tflite.tflite_products import in_turn
 _EXTREMES: Final = {"REDUCE_MAX": np.maximum, "REDUCE_MIN": np.minimum}
 
 
-def _axes(signature: Signature) -> list[int]:
+def reduced_axes(signature: Signature) -> list[int]:
     """Return the dimensions that are reduced, ascending."""
     x = signature.inputs[0]
     assert x is not None
@@ -56,7 +56,7 @@ def mean(step: Step) -> Run | None:
     x, y = operand(step, 0), result(step)
     if y.size == 0:
         return None
-    axes = _axes(signature)
+    axes = reduced_axes(signature)
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     turned = x.transpose([*kept, *axes])
     shape, reduced = turned.shape[: len(kept)], turned.shape[len(kept) :]
@@ -81,7 +81,7 @@ def mean(step: Step) -> Run | None:
     a, b = encoding(signature, 0), encoding(signature, 0, "output")
     factor = multiplier_of(a.scale / b.scale)
     if signature.op == "MEAN" and count:
-        factor = _divided(factor, count)
+        factor = divided(factor, count)
     low, high = limits(x.dtype)
 
     def rescaled(sums: np.ndarray) -> np.ndarray:
@@ -92,7 +92,7 @@ def mean(step: Step) -> Run | None:
     return in_turn([lambda: np.sum(turned, axis=places, dtype=np.int64, out=wide), finish])
 
 
-def _divided(factor: Multiplier, count: int) -> Multiplier:
+def divided(factor: Multiplier, count: int) -> Multiplier:
     """Return a factor divided by a count, with as many bits as fit."""
     shift = min(count.bit_length() - 1, 32, 31 + factor.shift)
     return Multiplier((factor.value << shift) // count, factor.shift - shift)
@@ -106,7 +106,7 @@ def extreme(step: Step) -> Run | None:
     x, y = operand(step, 0), result(step)
     if y.size == 0:
         return None
-    axes = tuple(_axes(signature))
+    axes = tuple(reduced_axes(signature))
     if x.dtype != FLOAT:
         a, b = encoding(signature, 0), encoding(signature, 0, "output")
         if a[:2] != b[:2]:
@@ -123,7 +123,7 @@ def reduce_all(step: Step) -> Run | None:
     x, y = operand(step, 0), result(step)
     if y.size == 0:
         return None
-    axes = tuple(_axes(step.signature))
+    axes = tuple(reduced_axes(step.signature))
     shape = tuple(1 if axis in axes else dim for axis, dim in enumerate(x.shape))
     return partial(np.logical_and.reduce, x, axis=axes, keepdims=True, out=y.reshape(shape))
 

@@ -14,7 +14,7 @@ from arenaplan.run.numpy.tflite.tflite_facts import DOMAIN, FLOAT, check_types, 
 _ONE = 1 << 10
 
 
-class _Sides(NamedTuple):
+class Sides(NamedTuple):
     """Between which rows, or columns, of the image those of the result lie."""
 
     low: np.ndarray
@@ -24,7 +24,7 @@ class _Sides(NamedTuple):
     far: np.ndarray
 
 
-def _real_sides(signature: Signature, size: int, made: int) -> _Sides:
+def real_sides(signature: Signature, size: int, made: int) -> Sides:
     """Return the sides as ``float32`` computes them: ``ComputeInterpolationValues``."""
     one = np.float32
     attributes = signature.attributes
@@ -37,10 +37,10 @@ def _real_sides(signature: Signature, size: int, made: int) -> _Sides:
     low = np.maximum(np.floor(place).astype(np.int64), 0)
     high = np.minimum(np.ceil(place).astype(np.int64), size - 1)
     far = (place - low.astype(FLOAT)).astype(FLOAT)
-    return _Sides(low, high, one(1) - far, far)
+    return Sides(low, high, one(1) - far, far)
 
 
-def _integer_sides(signature: Signature, size: int, made: int) -> _Sides:
+def integer_sides(signature: Signature, size: int, made: int) -> Sides:
     """Return the sides with ten bits behind the point: ``ComputeInterpolationValuesInteger``."""
     attributes = signature.attributes
     scale = (_ONE * size + made // 2) // made
@@ -53,7 +53,7 @@ def _integer_sides(signature: Signature, size: int, made: int) -> _Sides:
     low = np.maximum(np.trunc(place / _ONE).astype(np.int64), 0)
     high = np.minimum(np.trunc((place + _ONE - 1) / _ONE).astype(np.int64), size - 1)
     far = place - _ONE * low
-    return _Sides(low, high, _ONE - far, far)
+    return Sides(low, high, _ONE - far, far)
 
 
 @kernel("RESIZE_BILINEAR", domain=DOMAIN)
@@ -67,7 +67,7 @@ def resize_bilinear(step: Step) -> Run | None:
     if (x.shape[0], x.shape[3]) != (y.shape[0], y.shape[3]):
         raise refused(signature, "its result has other images or channels")
     is_real = x.dtype == FLOAT
-    sides = _real_sides if is_real else _integer_sides
+    sides = real_sides if is_real else integer_sides
     rows, columns = (sides(signature, x.shape[at], y.shape[at]) for at in (1, 2))
     width = max(1, FEW // max(y.shape[3], 1))
     parts = [slice(at, at + width) for at in range(0, y.shape[2], width)]

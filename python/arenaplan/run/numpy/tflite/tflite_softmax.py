@@ -85,6 +85,14 @@ def _softmax_scale(beta: float, scale: float) -> Multiplier:
     return multiplier_of(real)
 
 
+def softmax_exps(scale: float, beta: float) -> np.ndarray:
+    """Return exp of the differences of 8-bit numbers from 0 on; of larger ones it counts as 0."""
+    factor = _softmax_scale(beta, scale)
+    differences = -np.arange(min(256, fixed.radius(_DIFFERENCE_BITS, factor.shift) + 1))
+    shifted = fixed.wrapped(differences << factor.shift)
+    return fixed.exp_of_negative(fixed.high_product(shifted, factor.value), _DIFFERENCE_BITS)
+
+
 @kernel("SOFTMAX", domain=DOMAIN, workspace=_scratch, in_order=True)
 def softmax(step: Step) -> Run | None:
     """8-bit numbers by gemmlowp's functions, 16-bit ones by tables."""
@@ -96,16 +104,12 @@ def softmax(step: Step) -> Run | None:
         return by_rows(step, lambda a, b, _: _real_softmax(a, b, np.float32(beta)))
     if x.dtype == np.int16:
         return _softmax16(step, beta)
-    factor = _softmax_scale(beta, encoding(signature, 0).scale)
-    least = -fixed.radius(_DIFFERENCE_BITS, factor.shift)
     made = limits(result(step).dtype)
     bits = 8 * result(step).itemsize
-    # All differences of two bytes, and exp of each.
-    differences = -np.arange(256, dtype=np.int64)
-    shifted = fixed.wrapped(differences << factor.shift)
-    exps = fixed.exp_of_negative(fixed.high_product(shifted, factor.value), _DIFFERENCE_BITS)
-    exps = np.where(differences >= least, exps, 0)
-    sums = np.where(differences >= least, fixed.halved(exps, _SUM_BITS), 0)
+    found = softmax_exps(encoding(signature, 0).scale, beta)
+    exps = np.zeros(256, np.int64)
+    exps[: len(found)] = found
+    sums = fixed.halved(exps, _SUM_BITS)
 
     def function(a: np.ndarray, b: np.ndarray, scratch: np.ndarray) -> None:
         np.subtract(a.max(axis=1, keepdims=True), a, out=scratch, dtype=np.int64)
@@ -118,7 +122,7 @@ def softmax(step: Step) -> Run | None:
             at = scratch[:, piece]
             unsaturated = fixed.halved(fixed.high_product(inverse.value, exps[at]), exponent)
             b[:, piece] = np.where(
-                at <= -least, clamped(unsaturated + made.low, made.low, made.high), made.low
+                at < len(found), clamped(unsaturated + made.low, made.low, made.high), made.low
             )
 
     return by_rows(step, function)
@@ -170,12 +174,17 @@ def _looked_up(values: np.ndarray, table: np.ndarray) -> np.ndarray:
     return made
 
 
-def _softmax16(step: Step, beta: float) -> Run | None:
-    """Return a function that looks exp and the reciprocal up."""
-    factor = multiplier_of(encoding(step.signature, 0).scale * beta / (10.0 / 65535.0))
+def softmax_tables(scale: float, beta: float) -> tuple[Multiplier, np.ndarray, np.ndarray]:
+    """Return the factor of differences of 16-bit numbers, and tables of exp and of 1 / (1 + x)."""
     one = np.float32
     exps = _table16(libm.exp, one(10) / one(65535), 32767)
     inverses = _table16(lambda v: one(1) / (one(1) + v), one(1) / one(65535), -32768)
+    return multiplier_of(scale * beta / (10.0 / 65535.0)), exps, inverses
+
+
+def _softmax16(step: Step, beta: float) -> Run | None:
+    """Return a function that looks exp and the reciprocal up."""
+    factor, exps, inverses = softmax_tables(encoding(step.signature, 0).scale, beta)
 
     def function(a: np.ndarray, b: np.ndarray, scratch: np.ndarray) -> None:
         most = a.max(axis=1, keepdims=True).astype(np.int64)

@@ -167,6 +167,19 @@ class _Scatter:
         return Rescale(multipliers, bias, y.zero, bounds, wide=self.image.dtype == np.int16)
 
 
+def scatter_sides(signature: Signature) -> tuple[int, int]:
+    """
+    Return the rows and columns of the first window that lie before the result.
+
+    Raises
+    ------
+    UnsupportedOp
+        If no kernel runs such a node.
+    """
+    rows, columns = _Scatter(signature).before
+    return rows, columns
+
+
 def _moved(signature: Signature) -> Signature:
     """Return the signature of a convolution with the same operands."""
     return replace(signature, inputs=(signature.inputs[_IMAGE], signature.inputs[_WEIGHTS]))

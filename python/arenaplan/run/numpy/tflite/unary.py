@@ -160,7 +160,7 @@ def _fraction_multiplier(scale: float) -> Multiplier:
     return Multiplier(rounded(fraction * (1 << 31)), shift)
 
 
-def _table_multiplier(signature: Signature, most: int) -> tuple[int, int]:
+def table_multiplier(signature: Signature, most: int) -> tuple[int, int]:
     """Return the factor to the scale of the 16-bit table, and how far right it shifts."""
     x, y = _sides(signature)
     if x.zero or y.zero or y.scale != 2.0**-15:
@@ -195,7 +195,7 @@ def logistic(step: Step) -> Run | None:
     if is_real(step):
         return elementwise(step, real_logistic)
     if operand(step, 0).dtype == np.int16:
-        factor = _table_multiplier(step.signature, 0)
+        factor = table_multiplier(step.signature, 0)
         return by_table(step, lambda v: logistic16(v, factor))
     x = encoding(step.signature, 0)
     by = _fraction_multiplier(x.scale)
@@ -232,7 +232,7 @@ def tanh(step: Step) -> Run | None:
     if is_real(step):
         return elementwise(step, libm.tanh)
     if operand(step, 0).dtype == np.int16:
-        factor = _table_multiplier(step.signature, 1)
+        factor = table_multiplier(step.signature, 1)
         return by_table(step, lambda v: tanh16(v, factor))
     x = encoding(step.signature, 0)
     by = _fraction_multiplier(x.scale)

@@ -1,0 +1,13 @@
+"""
+Plans as C programs: one function per model, with kernels of its own and one static arena.
+
+:func:`generated` returns header and source of a graph and its plan for the target ``"c-code"``.
+A table of lowerings by operator (``code_windows``, ``code_dense``, ``code_elements``,
+``code_moves``, ``code_sums``) turns nodes into calls; the kernels are C text in ``kernels``.
+"""
+
+from __future__ import annotations
+
+from arenaplan.deploy.code.code_program import TARGET, CodeFiles, generated
+
+__all__ = ["TARGET", "CodeFiles", "generated"]

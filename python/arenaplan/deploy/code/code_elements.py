@@ -1,0 +1,597 @@
+"""
+Lowerings of elementwise operators.
+
+The result of an 8-bit number does not depend on others, so it is looked up in a table that the
+executor's kernel fills.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from arenaplan.deploy.code.code_shapes import broadcast
+from arenaplan.deploy.code.code_site import (
+    Emit,
+    Part,
+    Site,
+    at_row,
+    difference,
+    lowers,
+    scaled_by,
+    words_of,
+)
+from arenaplan.deploy.code.code_text import Field, c_type
+from arenaplan.run.numpy.registry import Step, Tensor, find_kernel
+from arenaplan.run.numpy.tflite.binary import sum_factors
+from arenaplan.run.numpy.tflite.fixed import Multiplier, multiplier_of
+from arenaplan.run.numpy.tflite.sigmoid import SIGMOID
+from arenaplan.run.numpy.tflite.tflite_facts import (
+    FLOAT,
+    activation_range,
+    check_types,
+    encoding,
+    float_range,
+    limits,
+    rounded,
+)
+from arenaplan.run.numpy.tflite.unary import table_multiplier
+
+_BYTES: Final = (np.dtype(np.int8), np.dtype(np.uint8))
+
+
+# -- one operand ----------------------------------------------------------------------------------
+
+
+def _unary(site: Site, function: str, parameters: str, *, at: int = 0) -> Emit:
+    """Return a call on the numbers of some rows."""
+    numbers = site.row_numbers
+
+    def emit(part: Part) -> list[str]:
+        base = part.inputs[at]
+        assert base is not None
+        count = scaled_by(difference(part.stop, part.start), numbers)
+        x = at_row(base, part.start, numbers)
+        return [f"{function}({parameters}, {x}, {part.output()}, {count});"]
+
+    return emit
+
+
+def _table(site: Site) -> Emit:
+    """Return a lookup of results that the executor's kernel computes."""
+    x, y = site.input(0), site.output
+    if x.shape != y.shape:
+        raise site.refuse(f"a result of shape {y.shape} is not that of {x.shape}")
+    numbers = np.arange(256).astype(np.uint8).view(x.dtype)
+    results = np.empty(256, y.dtype)
+    rest = site.signature.inputs[1:]
+    signature = replace(
+        site.signature,
+        inputs=(Tensor((256,), x.dtype), *rest),
+        outputs=(Tensor((256,), y.dtype),),
+    )
+    run = find_kernel(signature).prepare(Step(signature, (numbers,), (results,), ()))
+    assert run is not None
+    run()
+    words = words_of(y.dtype)
+    words |= {"MADE": words["NUMBER"], "ENTRY": str(c_type(y.dtype))}
+    function = f"table_{words['KIND']}"
+    site.use("table", words, function)
+    return _unary(site, function, site.constant("table", results))
+
+
+def _elementwise(
+    site: Site, name: str, what: str, fields: dict[str, tuple[str, Field]], body: str, used: str
+) -> Emit:
+    """Return a call of a kernel of its own: ``body`` makes ``y[i]`` from ``x[i]``."""
+    x, y = site.input(0), site.output
+    if prod(x.shape) != prod(y.shape):
+        raise site.refuse(f"a result of shape {y.shape} is not that of {x.shape}")
+    words, made = words_of(x.dtype), words_of(y.dtype)
+    kind = words["KIND"] if words["KIND"] == made["KIND"] else f"{words['KIND']}_{made['KIND']}"
+    words |= {
+        "KIND": kind,
+        "NAME": name,
+        "WHAT": what,
+        "USED": used,
+        "MADE": made["NUMBER"],
+        "FIELDS": "\n  ".join(f"{type_} {field};" for field, (type_, _) in fields.items()),
+        "BODY": body,
+        "LOW": made["LOW"],
+        "HIGH": made["HIGH"],
+    }
+    function = f"{name}_{kind}"
+    site.use("unary" if fields else "unary_plain", words, function)
+    if not fields:
+        return _plain(site, function)
+    values = {field: value for field, (_, value) in fields.items()}
+    return _unary(site, function, site.structure(function, values))
+
+
+def _plain(site: Site, function: str) -> Emit:
+    """Return a call of a kernel without parameters."""
+    inner = _unary(site, function, "")
+    return lambda part: [line.replace("(, ", "(", 1) for line in inner(part)]
+
+
+_REAL: Final = {
+    "ABS": "y[i] = fabsf(x[i]);",
+    "CEIL": "y[i] = ceilf(x[i]);",
+    "COS": "y[i] = cosf(x[i]);",
+    "ELU": "y[i] = x[i] < 0.0f ? expm1f(x[i]) : x[i];",
+    "EXP": "y[i] = expf(x[i]);",
+    "FLOOR": "y[i] = floorf(x[i]);",
+    "HARD_SWISH": (
+        "const float three = x[i] + 3.0f, least = three < 0.0f ? 0.0f : three;\n"
+        "    y[i] = x[i] * (least > 6.0f ? 6.0f : least) / 6.0f;"
+    ),
+    "LOG": "y[i] = logf(x[i]);",
+    "LOGISTIC": (
+        "y[i] = x[i] > 16.619047164916992f ? 1.0f\n"
+        "           : x[i] < -9.0f ? expf(x[i])\n"
+        "                          : 1.0f / (1.0f + expf(-x[i]));"
+    ),
+    "NEG": "y[i] = -x[i];",
+    "RELU": "y[i] = x[i] < 0.0f ? 0.0f : x[i];",
+    "RELU6": "y[i] = x[i] > 6.0f ? 6.0f : (x[i] < 0.0f ? 0.0f : x[i]);",
+    "ROUND": "y[i] = x[i] == 0.0f ? x[i] : rintf(x[i]) + 0.0f;",
+    "RSQRT": "y[i] = 1.0f / sqrtf(x[i]);",
+    "SIN": "y[i] = sinf(x[i]);",
+    "SQRT": "y[i] = sqrtf(x[i]);",
+    "SQUARE": "y[i] = x[i] * x[i];",
+    "TANH": "y[i] = tanhf(x[i]);",
+}
+"""Statements for real numbers."""
+
+
+@lowers("ABS", "ELU", "HARD_SWISH", "LOGISTIC", "RELU", "RELU6", "RSQRT", "TANH")
+def activation(site: Site) -> Emit:
+    """Real numbers by the C library, 8-bit ones by a table, 16-bit ones by arithmetic."""
+    dtype = site.input(0).dtype
+    if dtype == FLOAT:
+        return _real(site)
+    if dtype in _BYTES:
+        return _table(site)
+    if dtype == np.int16 and site.op in _SHORT:
+        return _SHORT[site.op](site)
+    raise site.refuse(f"no kernel makes {site.output.dtype} of {dtype}")
+
+
+@lowers("CEIL", "COS", "EXP", "FLOOR", "LOG", "NEG", "ROUND", "SIN", "SQRT", "SQUARE")
+def _real(site: Site) -> Emit:
+    """Real numbers only."""
+    check_types(site.signature, "float32 float32")
+    name = site.op.lower()
+    return _elementwise(site, name, f"{site.op} of each number", {}, _REAL[site.op], "")
+
+
+@lowers("LEAKY_RELU")
+def leaky_relu(site: Site) -> Emit:
+    """Negative numbers have a slope."""
+    if site.input(0).dtype in _BYTES:
+        return _table(site)
+    check_types(site.signature, "float32 float32", "int16 int16")
+    alpha = float(site.signature.attributes.get("alpha", 0.0))
+    if site.input(0).dtype != FLOAT:
+        return _leaky_short(site, alpha)
+    body = "y[i] = x[i] > 0.0f ? x[i] : x[i] * c->alpha;"
+    fields: dict[str, tuple[str, Field]] = {"alpha": ("float", alpha)}
+    return _elementwise(site, "leaky_relu", "LEAKY_RELU of each number", fields, body, "")
+
+
+def _leaky_short(site: Site, alpha: float) -> Emit:
+    """Two factors; that of negative numbers may be negative itself."""
+    x, y = encoding(site.signature, 0), encoding(site.signature, 0, "output")
+    low, high = limits(site.output.dtype)
+    slope = x.scale * alpha / y.scale
+    fields: dict[str, tuple[str, Field]] = {
+        "x_zero": ("int32_t", x.zero),
+        **_factor("above_", multiplier_of(x.scale / y.scale)),
+        **_factor("below_", multiplier_of(abs(slope))),
+        "sign": ("int32_t", -1 if slope < 0 else 1),
+        "zero": ("int32_t", y.zero),
+    }
+    body = (
+        "const int32_t v = x[i] - c->x_zero;\n"
+        "    y[i] = (int16_a)encoded(\n"
+        "        v >= 0 ? scaled(v, c->above_multiplier, c->above_shift)\n"
+        "               : c->sign * scaled(v, c->below_multiplier, c->below_shift),\n"
+        f"        c->zero, {low}, {high});"
+    )
+    return _elementwise(
+        site, "leaky_relu", "LEAKY_RELU of each number", fields, body, "scaled encoded"
+    )
+
+
+def _relu_short(site: Site) -> Emit:
+    """Numbers change their scale."""
+    x, y = encoding(site.signature, 0), encoding(site.signature, 0, "output")
+    low, high = limits(site.output.dtype)
+    fields: dict[str, tuple[str, Field]] = {
+        "x_zero": ("int32_t", x.zero),
+        **_factor("", multiplier_of(x.scale / y.scale)),
+        "zero": ("int32_t", y.zero),
+        "low": ("int32_t", max(low, y.zero)),
+        "high": ("int32_t", high),
+    }
+    body = (
+        "y[i] = (MADE)encoded(scaled(x[i] - c->x_zero, c->multiplier, c->shift), c->zero,\n"
+        "                        c->low, c->high);"
+    ).replace("MADE", "int16_a")
+    return _elementwise(site, "relu", "RELU of each number", fields, body, "scaled encoded")
+
+
+def _relu6_short(site: Site) -> Emit:
+    """Numbers keep their scale."""
+    x = encoding(site.signature, 0)
+    low, high = limits(site.output.dtype)
+    six = min(max(x.zero + rounded(float(np.float32(6) / np.float32(x.scale))), low), high)
+    fields: dict[str, tuple[str, Field]] = {"low": ("int32_t", x.zero), "high": ("int32_t", six)}
+    body = "y[i] = (int16_a)bounded(x[i], c->low, c->high);"
+    return _elementwise(site, "relu6", "RELU6 of each number", fields, body, "bounded")
+
+
+def _interpolated_short(site: Site) -> Emit:
+    """The logistic function or the hyperbolic tangent by a table with interpolation."""
+    is_tanh = site.op == "TANH"
+    multiplier, shift = table_multiplier(site.signature, int(is_tanh))
+    name = "tanh_s16" if is_tanh else "logistic_s16"
+    site.use(name)
+    fields: dict[str, Field] = {
+        "multiplier": multiplier,
+        "shift": shift,
+        "table": site.constants.array("sigmoid_table", SIGMOID.astype(np.uint16)),
+    }
+    return _unary(site, name, site.structure("interpolation", fields))
+
+
+_SHORT: Final[dict[str, Callable[[Site], Emit]]] = {
+    "LOGISTIC": _interpolated_short,
+    "RELU": _relu_short,
+    "RELU6": _relu6_short,
+    "TANH": _interpolated_short,
+}
+
+
+def _factor(prefix: str, factor: Multiplier) -> dict[str, tuple[str, Field]]:
+    """Return the fields of a factor."""
+    return {
+        f"{prefix}multiplier": ("int32_t", factor.value),
+        f"{prefix}shift": ("int32_t", factor.shift),
+    }
+
+
+@lowers("QUANTIZE")
+def quantize(site: Site) -> Emit:
+    """Real numbers are divided by the scale, integers multiplied by the ratio of scales."""
+    signature = site.signature
+    dtype = site.input(0).dtype
+    if dtype in _BYTES:
+        return _table(site)
+    check_types(
+        signature,
+        *("float32 int8", "float32 int16", "int32 int8", "int32 int16"),
+        *("int16 int8", "int16 int16", "int16 int32"),
+    )
+    y = encoding(signature, 0, "output")
+    low, high = limits(site.output.dtype)
+    made = words_of(site.output.dtype)["NUMBER"]
+    fields: dict[str, tuple[str, Field]] = {
+        "zero": ("int32_t", y.zero),
+        "low": ("int32_t", low),
+        "high": ("int32_t", high),
+    }
+    what = "Numbers on another scale"
+    if dtype == FLOAT:
+        fields["scale"] = ("float", y.scale)
+        body = (
+            "const float number = roundf(x[i] / c->scale);\n"
+            "    const int32_t whole = number > 65536.0f    ? 65536\n"
+            "                          : number > -65536.0f ? (int32_t)number\n"
+            "                                               : -65536;\n"
+            f"    y[i] = ({made})encoded(whole, c->zero, c->low, c->high);"
+        )
+        return _elementwise(site, "quantize", what, fields, body, "encoded")
+    x = encoding(signature, 0)
+    fields |= {
+        "x_zero": ("int32_t", x.zero),
+        **_factor("", multiplier_of(x.scale / y.scale)),
+    }
+    body = (
+        f"y[i] = ({made})encoded(scaled(x[i] - c->x_zero, c->multiplier, c->shift), c->zero,\n"
+        "                          c->low, c->high);"
+    )
+    if site.output.dtype == np.int32 and y.zero:
+        raise site.refuse("its result has a zero point")
+    return _elementwise(site, "quantize", what, fields, body, "scaled encoded")
+
+
+@lowers("CAST")
+def cast(site: Site) -> Emit:
+    """Numbers are truncated, bits cut off."""
+    types = ("int8", "int16", "int32", "float32", "bool")
+    check_types(site.signature, *(f"{a} {b}" for a in types for b in types))
+    made = words_of(site.output.dtype)["NUMBER"]
+    value = "x[i]"
+    if site.output.dtype == np.bool_:
+        value = "x[i] != 0"
+    elif site.input(0).dtype == FLOAT and site.output.dtype != FLOAT:
+        value = (
+            "(x[i] >= -2147483648.0f && x[i] < 2147483648.0f ? (int32_t)x[i]\n"
+            "                                                           : INT32_MIN)"
+        )
+    return _elementwise(site, "cast", "Numbers of another type", {}, f"y[i] = ({made}){value};", "")
+
+
+@lowers("LOGICAL_NOT")
+def logical_not(site: Site) -> Emit:
+    """Truth values."""
+    check_types(site.signature, "bool bool")
+    return _elementwise(site, "logical_not", "Negations", {}, "y[i] = !x[i];", "")
+
+
+@lowers("DEQUANTIZE")
+def dequantize(site: Site) -> Emit:
+    """Products are made with 64 bits."""
+    check_types(site.signature, "int8 float32", "int16 float32", "uint8 float32")
+    x = encoding(site.signature, 0)
+    fields: dict[str, tuple[str, Field]] = {
+        "scale": ("double", f"{x.scale!r}"),
+        "zero": ("int32_t", x.zero),
+    }
+    body = "y[i] = (float)(c->scale * (double)(x[i] - c->zero));"
+    return _elementwise(site, "dequantize", "Integers as real numbers", fields, body, "")
+
+
+# -- two operands ---------------------------------------------------------------------------------
+
+
+def _binary(
+    site: Site, what: str, fields: dict[str, tuple[str, Field]], body: str, used: Sequence[str]
+) -> Emit:
+    """Return a call on some rows: ``body`` makes ``*y++`` from ``*p`` and ``*q``."""
+    a, b, y = site.input(0), site.input(1), site.output
+    if a.dtype != b.dtype:
+        raise site.refuse("its operands have different types")
+    loops = broadcast((a.shape, b.shape), y.shape, 5)
+    if loops is None:
+        raise site.refuse("its operands have too many dimensions to be broadcast")
+    dims, (a_steps, b_steps) = loops
+    words, made = words_of(a.dtype), words_of(y.dtype)
+    kind = words["KIND"] if words["KIND"] == made["KIND"] else f"{words['KIND']}_{made['KIND']}"
+    name = site.op.lower()
+    words |= {
+        "KIND": kind,
+        "NAME": name,
+        "WHAT": what,
+        "USED": " ".join(used),
+        "MADE": made["NUMBER"],
+        "FIELDS": "\n  ".join(f"{type_} {field};" for field, (type_, _) in fields.items()),
+        "BODY": body,
+        "AXIS": "1",
+        "LOW": made["LOW"],
+        "HIGH": made["HIGH"],
+    }
+    function = f"{name}_{kind}"
+    site.use("binary", words, function)
+    values: dict[str, Field] = {"dims": dims, "a_steps": a_steps, "b_steps": b_steps}
+    values |= {field: value for field, (_, value) in fields.items()}
+    parameters = site.structure(function, values)
+    # Of fewer or more dimensions than those of images there is one "row", of all numbers.
+    is_image = len(y.shape) == 4
+
+    def emit(part: Part) -> list[str]:
+        operands = []
+        for at, own in ((0, a_steps), (1, b_steps)):
+            base = part.inputs[at]
+            assert base is not None
+            operands.append(at_row(base, part.start, own[1]) if own[1] else base.pointer)
+        rows = difference(part.stop, part.start) if is_image else str(dims[1])
+        return [f"{function}({parameters}, {', '.join(operands)}, {part.output()}, {rows});"]
+
+    return emit
+
+
+def _real_bounds(site: Site) -> dict[str, tuple[str, Field]]:
+    low, high = map(float, float_range(site.signature))
+    return {"low": ("float", low), "high": ("float", high)}
+
+
+def _encoded(site: Site) -> dict[str, tuple[str, Field]]:
+    """Return zero point and bounds of the result."""
+    y = encoding(site.signature, 0, "output")
+    low, high = activation_range(site.signature, y)
+    return {
+        "zero": ("int32_t", y.zero),
+        "low": ("int32_t", low),
+        "high": ("int32_t", high),
+    }
+
+
+_SIGNS: Final = {"ADD": ("+", "Sums"), "SUB": ("-", "Differences"), "MUL": ("*", "Products")}
+
+
+@lowers("ADD", "SUB", "MUL")
+def arithmetic(site: Site) -> Emit:
+    """Sums, differences and products."""
+    signature = site.signature
+    check_types(signature, "float32 float32", "int8 int8", "int16 int16", "int32 int32")
+    sign, what = _SIGNS[site.op]
+    dtype = site.output.dtype
+    if dtype == FLOAT:
+        body = f"*y++ = real_bounded(*p {sign} *q, c->low, c->high);"
+        return _binary(site, what, _real_bounds(site), body, ["real_bounded"])
+    if dtype == np.int32:
+        low, high = float_range(signature)
+        bounds = max(int(low), -(1 << 31)), min(int(high), (1 << 31) - 1)
+        fields: dict[str, tuple[str, Field]] = {
+            "low": ("int32_t", bounds[0]),
+            "high": ("int32_t", bounds[1]),
+        }
+        body = f"*y++ = bounded((int32_t)((uint32_t)*p {sign} (uint32_t)*q), c->low, c->high);"
+        return _binary(site, what, fields, body, ["bounded"])
+    made = words_of(dtype)["NUMBER"]
+    a, b, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
+    if dtype == np.int16 and (a.zero or b.zero):
+        raise site.refuse("its 16-bit operands have zero points")
+    zeros: dict[str, tuple[str, Field]] = {
+        "a_zero": ("int32_t", a.zero),
+        "b_zero": ("int32_t", b.zero),
+    }
+    if site.op == "MUL":
+        factor = multiplier_of(a.scale * b.scale / y.scale)
+        fields = {**zeros, **_factor("", factor), **_encoded(site)}
+        value = "scaled((*p - c->a_zero) * (*q - c->b_zero), c->multiplier, c->shift)"
+    else:
+        left = 15 if dtype == np.int16 else 20
+        first, second, last = sum_factors(signature, left)
+        fields = {
+            **zeros,
+            **_factor("a_", first),
+            **_factor("b_", second),
+            **_factor("", last),
+            **_encoded(site),
+        }
+        each = [_shifted("p", "a", left), _shifted("q", "b", left)]
+        value = (
+            f"scaled({each[0]} {sign}\n                                     {each[1]},\n"
+            "                             c->multiplier, c->shift)"
+        )
+    bounds_text = "c->zero, c->low, c->high"
+    body = f"*y++ = ({made})encoded({value},\n                                {bounds_text});"
+    return _binary(site, what, fields, body, ["scaled", "encoded"])
+
+
+@lowers("DIV")
+def divide(site: Site) -> Emit:
+    """Real numbers only."""
+    check_types(site.signature, "float32 float32")
+    body = "*y++ = real_bounded(*p / *q, c->low, c->high);"
+    return _binary(site, "Quotients", _real_bounds(site), body, ["real_bounded"])
+
+
+@lowers("MAXIMUM", "MINIMUM")
+def extreme(site: Site) -> Emit:
+    """Numbers keep their scale."""
+    check_types(
+        site.signature, "float32 float32", "int8 int8", "int16 int16", "int32 int32", "int64 int64"
+    )
+    sign = ">" if site.op == "MAXIMUM" else "<"
+    return _binary(
+        site,
+        "The larger number" if sign == ">" else "The smaller number",
+        {},
+        f"*y++ = *p {sign} *q ? *p : *q;",
+        [],
+    )
+
+
+@lowers("PRELU")
+def prelu(site: Site) -> Emit:
+    """Negative numbers have slopes."""
+    signature = site.signature
+    check_types(signature, "float32 float32", "int8 int8", "int16 int16")
+    what = "Numbers, of which negative ones have slopes"
+    if site.output.dtype == FLOAT:
+        return _binary(site, what, {}, "*y++ = *p >= 0.0f ? *p : *p * *q;", [])
+    x, alpha, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
+    if site.output.dtype == np.int16 and (x.zero or alpha.zero):
+        raise site.refuse("its 16-bit operands have zero points")
+    low, high = limits(site.output.dtype)
+    fields: dict[str, tuple[str, Field]] = {
+        "a_zero": ("int32_t", x.zero),
+        "b_zero": ("int32_t", alpha.zero),
+        **_factor("above_", multiplier_of(x.scale / y.scale)),
+        **_factor("below_", multiplier_of(x.scale * alpha.scale / y.scale)),
+        "zero": ("int32_t", y.zero),
+        "low": ("int32_t", low),
+        "high": ("int32_t", high),
+    }
+    made = words_of(site.output.dtype)["NUMBER"]
+    body = (
+        "const int32_t v = *p - c->a_zero;\n"
+        f"            *y++ = ({made})encoded(\n"
+        "                v >= 0 ? scaled(v, c->above_multiplier, c->above_shift)\n"
+        "                       : scaled(v * (*q - c->b_zero), c->below_multiplier,\n"
+        "                                c->below_shift),\n"
+        "                c->zero, c->low, c->high);"
+    )
+    return _binary(site, what, fields, body, ["scaled", "encoded"])
+
+
+@lowers("SQUARED_DIFFERENCE")
+def squared_difference(site: Site) -> Emit:
+    """8-bit numbers are brought to a common scale, and the square is rescaled."""
+    signature = site.signature
+    check_types(signature, "float32 float32", "int8 int8")
+    what = "Squares of differences"
+    if site.output.dtype == FLOAT:
+        return _binary(site, what, {}, "*y++ = (*p - *q) * (*p - *q);", [])
+    left = 7
+    a, b, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
+    twice = 2 * max(a.scale, b.scale)
+    fields: dict[str, tuple[str, Field]] = {
+        "a_zero": ("int32_t", a.zero),
+        "b_zero": ("int32_t", b.zero),
+        **_factor("a_", multiplier_of(a.scale / twice)),
+        **_factor("b_", multiplier_of(b.scale / twice)),
+        **_factor("", multiplier_of(twice * twice / ((1 << (left * 2)) * y.scale))),
+        "zero": ("int32_t", y.zero),
+    }
+    body = (
+        f"const int32_t d = {_shifted('p', 'a', left)} -\n"
+        f"                              {_shifted('q', 'b', left)};\n"
+        "            *y++ = (int8_t)encoded(scaled(d * d, c->multiplier, c->shift), c->zero,\n"
+        "                                   -128, 127);"
+    )
+    return _binary(site, what, fields, body, ["scaled", "encoded"])
+
+
+def _shifted(pointer: str, name: str, left: int) -> str:
+    """Return a number on a scale that both operands have."""
+    return (
+        f"scaled((*{pointer} - c->{name}_zero) * (1 << {left}), c->{name}_multiplier, "
+        f"c->{name}_shift)"
+    )
+
+
+_COMPARED: Final = {
+    "EQUAL": "==",
+    "GREATER": ">",
+    "GREATER_EQUAL": ">=",
+    "LESS": "<",
+    "LESS_EQUAL": "<=",
+    "NOT_EQUAL": "!=",
+}
+
+
+@lowers(*_COMPARED)
+def compare(site: Site) -> Emit:
+    """Integers of 8 bits are compared as multiples of their scales."""
+    signature, sign = site.signature, _COMPARED[site.op]
+    check_types(signature, *(f"{name} bool" for name in ("bool", "float32", "int8", "int32")))
+    if site.input(0).dtype != np.int8:
+        return _binary(site, "Comparisons", {}, f"*y++ = *p {sign} *q;", [])
+    a, b = encoding(signature, 0), encoding(signature, 1)
+    if max(a.scale, b.scale) >= 1:
+        raise site.refuse("its operands have scales of 1 or more")
+    fields: dict[str, tuple[str, Field]] = {
+        "a_zero": ("int32_t", a.zero),
+        "b_zero": ("int32_t", b.zero),
+        **_factor("a_", multiplier_of(a.scale)),
+        **_factor("b_", multiplier_of(b.scale)),
+    }
+    body = f"*y++ = {_shifted('p', 'a', 8)} {sign}\n                   {_shifted('q', 'b', 8)};"
+    return _binary(site, "Comparisons of multiples of scales", fields, body, ["scaled"])
+
+
+@lowers("LOGICAL_AND", "LOGICAL_OR")
+def logical(site: Site) -> Emit:
+    """Truth values."""
+    check_types(site.signature, "bool bool")
+    sign = "&&" if site.op == "LOGICAL_AND" else "||"
+    return _binary(site, "Truth values", {}, f"*y++ = *p {sign} *q;", [])

@@ -1,0 +1,376 @@
+"""Lowerings of operators that move elements: copies of parts to other places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from arenaplan.deploy.code.code_shapes import Loops, collapsed, padded
+from arenaplan.deploy.code.code_site import Emit, Part, Site, lowers, pointer, words_of
+from arenaplan.deploy.code.code_text import Field
+from arenaplan.run.numpy.tflite.tflite_facts import (
+    FLOAT,
+    NONE,
+    check_types,
+    constant_operand,
+    encoding_or,
+)
+from arenaplan.run.numpy.tflite.tflite_layout import nearest_rows, slice_of, strided_slice_of
+from arenaplan.run.numpy.tflite.tflite_resize import integer_sides, real_sides
+
+# -- parts of arrays ------------------------------------------------------------------------------
+
+
+def _frame(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
+    """Return an array whose views tell where elements are; nothing is read or written."""
+    return np.empty(shape, dtype)
+
+
+def _begin(frame: np.ndarray, view: np.ndarray) -> int:
+    """Return the first byte of a view."""
+    first, inner = (array.__array_interface__["data"][0] for array in (frame, view))
+    return int(inner) - int(first)
+
+
+class _Copy:
+    """
+    Copies of one part of an operand to a part of a result.
+
+    Both are views with elements in the same order; dimensions of 1 may differ.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        frames: tuple[np.ndarray, np.ndarray],
+        views: tuple[np.ndarray, np.ndarray],
+    ) -> None:
+        source, target = (view.squeeze() for view in views)
+        if source.shape != target.shape or source.dtype != target.dtype:
+            raise site.refuse("its operands do not fit the result")
+        self.is_empty = source.size == 0
+        item = source.itemsize
+        loops = collapsed(Loops(list(source.shape), [list(source.strides), list(target.strides)]))
+        together = item
+        if loops.dims and loops.steps[0][-1] == loops.steps[1][-1] == item:
+            together = item * loops.dims[-1]
+            loops = Loops(loops.dims[:-1], [steps[:-1] for steps in loops.steps])
+        self.is_one = not loops.dims
+        self.begins = _begin(frames[0], views[0]), _begin(frames[1], views[1])
+        self.together = together
+        self.is_gapless = source.flags.c_contiguous and target.flags.c_contiguous
+        wide = padded(loops, 6)
+        if wide is None:
+            raise site.refuse("it has too many dimensions")
+        self.parameters = ""
+        if not self.is_one and not self.is_empty:
+            fields: dict[str, Field] = {
+                "dims": wide.dims,
+                "from": wide.steps[0],
+                "to": wide.steps[1],
+                "bytes": together,
+            }
+            site.use("move")
+            self.parameters = site.structure("move", fields)
+
+    def lines(self, source: str, target: str) -> list[str]:
+        """Return the statements; none if the bytes are there already."""
+        if self.is_empty:
+            return []
+        x, y = (
+            f"(const uint8_t *){source}" if not self.begins[0] else _moved(source, self.begins[0]),
+            f"(uint8_t *){target}"
+            if not self.begins[1]
+            else _moved(target, self.begins[1], const=""),
+        )
+        if self.is_one:
+            return [f"(void)memcpy({y}, {x}, {self.together});"]
+        return [f"move({self.parameters}, {x}, {y});"]
+
+
+def _moved(text: str, by: int, const: str = "const ") -> str:
+    return f"({const}uint8_t *){text} + {by}"
+
+
+def _copies(site: Site, pairs: Sequence[tuple[int, int, _Copy]]) -> Emit:
+    """Return copies, each from an input to an output; those onto themselves are left out."""
+
+    def emit(part: Part) -> list[str]:
+        lines = []
+        for source, made, copy in pairs:
+            if site.is_there(source, made, copy.begins, gapless=copy.is_gapless):
+                continue
+            target = site.pointer_to(made)
+            if target is not None:
+                lines += copy.lines(pointer(part, source), target)
+        return lines
+
+    return emit
+
+
+def _one(site: Site, source: np.ndarray, view: np.ndarray) -> Emit:
+    """Return the copy of a view of input 0 to the whole result."""
+    target = _frame(site.output.shape, site.output.dtype)
+    return _copies(site, [(0, 0, _Copy(site, (source, target), (view, target)))])
+
+
+def _axis(site: Site, axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise site.refuse(f"axis {axis} of an operand with {rank} dimensions")
+    return axis % rank
+
+
+# -- operators ------------------------------------------------------------------------------------
+
+
+@lowers("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
+def reshape(site: Site) -> Emit:
+    """Copy, unless the result is where the input is."""
+    x, y = site.input(0), site.output
+    if prod(x.shape) != prod(y.shape) or x.dtype != y.dtype:
+        raise site.refuse(f"a result of shape {y.shape} is not that of {x.shape}")
+    source = _frame((prod(x.shape),), x.dtype)
+    target = _frame((prod(y.shape),), y.dtype)
+    return _copies(site, [(0, 0, _Copy(site, (source, target), (source, target)))])
+
+
+@lowers("CONCATENATION", "PACK")
+def concatenation(site: Site) -> Emit:
+    """Operands one behind the other."""
+    attributes = site.signature.attributes
+    if attributes.get("fused_activation", NONE) != NONE:
+        raise site.refuse("it has an activation")
+    y = _frame(site.output.shape, site.output.dtype)
+    axis = _axis(site, int(attributes.get("axis", 0)), y.ndim)
+    pairs, at = [], 0
+    for position, tensor in enumerate(site.signature.inputs):
+        if tensor is None:
+            continue
+        frame = _frame(tensor.shape, tensor.dtype)
+        x = np.expand_dims(frame, axis) if site.op == "PACK" else frame
+        if x.ndim != y.ndim:
+            raise site.refuse("its operands do not fit the result")
+        part = y[(*(slice(None),) * axis, slice(at, at + x.shape[axis]))]
+        pairs.append((position, 0, _Copy(site, (frame, y), (x, part))))
+        at += x.shape[axis]
+    return _copies(site, pairs)
+
+
+@lowers("SPLIT", "SPLIT_V", "UNPACK")
+def split(site: Site) -> Emit:
+    """Parts of an operand, one per result."""
+    source = 1 if site.op == "SPLIT" else 0
+    tensor = site.input(source)
+    x = _frame(tensor.shape, tensor.dtype)
+    if site.op == "UNPACK":
+        axis = int(site.signature.attributes.get("axis", 0))
+    else:
+        position = 0 if site.op == "SPLIT" else 2
+        (axis,) = constant_operand(site.signature, position).reshape(-1).tolist()
+    axis = _axis(site, axis, x.ndim)
+    pairs, at = [], 0
+    for made, result in enumerate(site.signature.outputs):
+        size = 1 if site.op == "UNPACK" or result is None else result.shape[axis]
+        if result is not None:
+            y = _frame(result.shape, result.dtype)
+            part = x[(*(slice(None),) * axis, slice(at, at + size))]
+            pairs.append((source, made, _Copy(site, (x, y), (part, y))))
+        at += size
+    return _copies(site, pairs)
+
+
+@lowers("SLICE", "STRIDED_SLICE", "TRANSPOSE", "REVERSE_V2", "BROADCAST_TO")
+def view(site: Site) -> Emit:
+    """Some elements of an operand, in another order."""
+    tensor = site.input(0)
+    x = _frame(tensor.shape, tensor.dtype)
+    if site.op == "SLICE":
+        return _one(site, x, x[slice_of(site.signature)])
+    if site.op == "STRIDED_SLICE":
+        return _one(site, x, x[strided_slice_of(site.signature)])
+    if site.op == "BROADCAST_TO":
+        return _one(site, x, np.broadcast_to(x, site.output.shape))
+    numbers = constant_operand(site.signature, 1).reshape(-1).tolist()
+    axes = [_axis(site, axis, x.ndim) for axis in numbers]
+    if site.op == "TRANSPOSE":
+        return _one(site, x, x.transpose(axes))
+    return _one(site, x, x[tuple(slice(None, None, -1 if a in axes else 1) for a in range(x.ndim))])
+
+
+@lowers("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
+def space_to_depth(site: Site) -> Emit:
+    """Squares of pixels become channels, or the reverse."""
+    x = _frame(site.input(0).shape, site.input(0).dtype)
+    y = _frame(site.output.shape, site.output.dtype)
+    block = int(site.signature.attributes.get("block_size", 1))
+    deep, wide = (y, x) if site.op == "SPACE_TO_DEPTH" else (x, y)
+    if x.ndim != 4 or y.ndim != 4 or block < 1 or deep.shape[3] % (block * block):
+        raise site.refuse("its blocks do not fit its operands")
+    images, height, width, depth = deep.shape
+    depth //= block * block
+    squares = deep.reshape(images, height, width, block, block, depth).transpose(0, 1, 3, 2, 4, 5)
+    pixels = wide.reshape(images, height, block, width, block, depth)
+    views = (pixels, squares) if site.op == "SPACE_TO_DEPTH" else (squares, pixels)
+    return _copies(site, [(0, 0, _Copy(site, (x, y), views))])
+
+
+@lowers("PAD", "PADV2")
+def pad(site: Site) -> Emit:
+    """Borders have a constant, or what stands for 0."""
+    signature, tensor = site.signature, site.input(0)
+    x, y = _frame(tensor.shape, tensor.dtype), _frame(site.output.shape, site.output.dtype)
+    amounts = constant_operand(signature, 1).reshape(-1, 2).tolist()
+    if signature.input(2) is not None:
+        number = constant_operand(signature, 2).reshape(-1)[:1]
+    else:
+        zero = 0 if x.dtype == FLOAT else encoding_or(signature, 0, "output").zero
+        number = np.array([zero], x.dtype)
+    if len(amounts) != x.ndim or min(map(min, amounts)) < 0:
+        raise site.refuse("its amounts do not fit the operand")
+    inner = tuple(
+        slice(before, before + dim) for (before, _), dim in zip(amounts, x.shape, strict=True)
+    )
+    copy = _Copy(site, (x, y), (x, y[inner]))
+    is_byte = len(set(number.tobytes())) == 1
+    filler = "" if is_byte else site.constant("filler", number)
+    if not is_byte:
+        site.use("fill")
+
+    def emit(part: Part) -> list[str]:
+        whole = (
+            f"(void)memset({part.output()}, {number.tobytes()[0]}, {y.nbytes});"
+            if is_byte
+            else f"fill((uint8_t *){part.output()}, (const uint8_t *){filler}, {y.itemsize}, "
+            f"{y.size});"
+        )
+        return [whole, *copy.lines(pointer(part, 0), part.output())]
+
+    return emit
+
+
+@lowers("ZEROS_LIKE")
+def zeros_like(site: Site) -> Emit:
+    """Zeros."""
+    return lambda part: [f"(void)memset({part.output()}, 0, {site.output.bytes});"]
+
+
+@lowers("SHAPE")
+def shape(site: Site) -> Emit:
+    """The shape of an operand, which is known before a run."""
+    name = site.constant("dims", np.array(site.input(0).shape, site.output.dtype))
+    return lambda part: [f"(void)memcpy({part.output()}, {name}, {site.output.bytes});"]
+
+
+@lowers("FILL")
+def fill(site: Site) -> Emit:
+    """One number everywhere."""
+    y = site.output
+    if site.input(1).dtype != y.dtype:
+        raise site.refuse(f"no kernel makes {y.dtype} of {site.input(1).dtype}")
+    site.use("fill")
+    return lambda part: [
+        f"fill((uint8_t *){part.output()}, (const uint8_t *){pointer(part, 1)}, "
+        f"{y.dtype.itemsize}, {prod(y.shape)});"
+    ]
+
+
+# -- resizing -------------------------------------------------------------------------------------
+
+
+@lowers("RESIZE_NEAREST_NEIGHBOR")
+def resize_nearest(site: Site) -> Emit:
+    """Each pixel is that of the image at its place."""
+    x, y = site.input(0), site.output
+    _check_images(site)
+    pixel = x.shape[3] * x.dtype.itemsize
+    rows, columns = (
+        nearest_rows(x.shape[at], y.shape[at], site.signature.attributes) for at in (1, 2)
+    )
+    site.use("resize_nearest")
+    fields: dict[str, Field] = {
+        "images": y.shape[0],
+        "image_bytes": x.shape[1] * x.shape[2] * pixel,
+        "row_bytes": x.shape[2] * pixel,
+        "pixel_bytes": pixel,
+        "made_height": y.shape[1],
+        "made_width": y.shape[2],
+        "rows": site.constant("rows", rows.astype(np.int16)),
+        "columns": site.constant("columns", columns.astype(np.int16)),
+    }
+    parameters = site.structure("resize_nearest", fields)
+    return lambda part: [
+        f"resize_nearest({parameters}, (const uint8_t *){pointer(part, 0)}, "
+        f"(uint8_t *){part.output()});"
+    ]
+
+
+def _check_images(site: Site) -> None:
+    """Refuse operands that are no images of equal number and depth."""
+    x, y = site.input(0), site.output
+    if len(x.shape) != 4 or len(y.shape) != 4 or x.dtype != y.dtype:
+        raise site.refuse("its operands are no images of four dimensions")
+    if (x.shape[0], x.shape[3]) != (y.shape[0], y.shape[3]):
+        raise site.refuse("its result has other images or channels")
+    if max(x.shape) > 32767:
+        raise site.refuse("its image is too large")
+
+
+@lowers("RESIZE_BILINEAR")
+def resize_bilinear(site: Site) -> Emit:
+    """Each pixel is a mean of four."""
+    check_types(site.signature, "float32 float32", "int8 int8")
+    _check_images(site)
+    x, y = site.input(0), site.output
+    is_real = x.dtype == FLOAT
+    sides = real_sides if is_real else integer_sides
+    fields: dict[str, Field] = {
+        "images": y.shape[0],
+        "height": x.shape[1],
+        "width": x.shape[2],
+        "depth": x.shape[3],
+        "made_height": y.shape[1],
+        "made_width": y.shape[2],
+    }
+    for at, name in ((1, "row"), (2, "column")):
+        own = sides(site.signature, x.shape[at], y.shape[at])
+        weight = np.float32 if is_real else np.int32
+        fields |= {
+            f"{name}_low": site.constant(f"{name}_low", own.low.astype(np.int16)),
+            f"{name}_high": site.constant(f"{name}_high", own.high.astype(np.int16)),
+            f"{name}_near": site.constant(f"{name}_near", own.near.astype(weight)),
+            f"{name}_far": site.constant(f"{name}_far", own.far.astype(weight)),
+        }
+    words = words_of(x.dtype)
+    words |= {
+        "WEIGHT": "float" if is_real else "int32_t",
+        "SUM": "float" if is_real else "int64_t",
+        "ROUNDED": "sum"
+        if is_real
+        else "(int8_t)(sum < 0 ? -((-sum + (1 << 19)) >> 20) : (sum + (1 << 19)) >> 20)",
+    }
+    function = f"resize_bilinear_{words['KIND']}"
+    site.use("resize_bilinear", words, function)
+    parameters = site.structure(function, fields)
+    return lambda part: [f"{function}({parameters}, {pointer(part, 0)}, {part.output()});"]
+
+
+# -- variables ------------------------------------------------------------------------------------
+
+
+@lowers("READ_VARIABLE", "ASSIGN_VARIABLE")
+def variable(site: Site) -> Emit:
+    """Copy a state, or overwrite it."""
+    state = site.input(0)
+    moved = site.output if site.op == "READ_VARIABLE" else site.input(1)
+    if state.bytes != moved.bytes or state.dtype != moved.dtype:
+        raise site.refuse("the variable has another size or type")
+
+    def emit(part: Part) -> list[str]:
+        target = part.output() if site.op == "READ_VARIABLE" else pointer(part, 0)
+        source = pointer(part, 0 if site.op == "READ_VARIABLE" else 1)
+        return [f"(void)memcpy({target}, {source}, {state.bytes});"]
+
+    return emit

@@ -1,0 +1,464 @@
+"""A plan as a C program: header and source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from arenaplan import _core
+from arenaplan._core import Target
+from arenaplan.base.errors import UnsupportedOp, UnsupportedSubgraph, fault
+from arenaplan.base.quoting import quoted
+from arenaplan.deploy.code.code_site import Place
+from arenaplan.deploy.code.code_steps import StepTexts
+from arenaplan.deploy.code.code_text import arena_type, c_type, comment, remark
+from arenaplan.deploy.export.placed import identifiers, prefix_of
+from arenaplan.graph import Graph, Value
+from arenaplan.graph.ops import array_bytes
+from arenaplan.run.numpy.signatures import dtype_of
+
+if TYPE_CHECKING:
+    from arenaplan._core import Plan
+
+TARGET: Final = "c-code"
+"""Name of the target whose plans are written."""
+_MOST_BYTES: Final = (1 << 31) - 1
+"""Offsets are numbers of 32 bits."""
+_MATH: Final = re.compile(r"\b(\w+f\(|INFINITY|NAN)")
+_COLUMNS: Final = 48
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFiles:
+    """A generated program."""
+
+    name: str
+    """Prefix of the functions, and name of the files."""
+    header: str
+    source: str
+    arena_bytes: int
+    """Bytes of memory that is written: there is no other."""
+    constant_bytes: int
+    """Bytes of weights, tables and parameters in flash memory, with 32-bit pointers."""
+
+    def files(self) -> dict[str, bytes]:
+        """Return the content of the files, by name."""
+        return {
+            f"{self.name}.h": self.header.encode("ascii"),
+            f"{self.name}.c": self.source.encode("ascii"),
+        }
+
+
+def generated(
+    graph: Graph,
+    plan: Plan,
+    *,
+    name: str = "",
+    sections: Mapping[str, str] | None = None,
+) -> CodeFiles:
+    """
+    Return a model as a C function.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph that was planned.
+    plan : Plan
+        A plan for the target ``"c-code"``, or for one that asks for less.
+    name : str, optional
+        Prefix of the functions; by default the model's name.
+    sections : mapping of str to str, optional
+        Linker section for the arena of each space, by name of the space.
+
+    Raises
+    ------
+    UnsupportedOp, UnsupportedDtype
+        If there is no kernel for a node.
+    TargetMismatch
+        If generated code cannot run the plan.
+    GraphError
+        If ``sections`` names a space that the plan does not have, or a section that no linker
+        would take.
+    """
+    graph = graph.for_target(TARGET)
+    plan.check(graph)
+    plan.check_target(Target.known(TARGET))
+    if plan.schedule is not None:
+        raise UnsupportedOp("nodes that run again are not part of generated code")
+    return _Program(graph, plan, name, sections or {}).files()
+
+
+class _Program:
+    """One program."""
+
+    def __init__(self, graph: Graph, plan: Plan, name: str, sections: Mapping[str, str]) -> None:
+        self._graph, self._plan = graph, plan
+        self._name = prefix_of(name or plan.model or "model").lower()
+        self._macro = self._name.upper()
+        self._arenas = self._arena_names(sections)
+        self._check_size()
+        self._labels = [label.lower() for label in identifiers(v.name for v in graph.values)]
+        self._used: dict[int, str] = {}
+        self._inputs = self._parameters(graph.inputs, "in")
+        self._outputs = self._parameters(graph.outputs, "out")
+
+    def _arena_names(self, sections: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Return name and section of the arena of each space."""
+        spaces = self._plan.spaces
+        known = [space.name for space in spaces]
+        for space, section in sections.items():
+            if space not in known:
+                raise fault(
+                    "InvalidName", f"the plan has no space {space!r}; it has {', '.join(known)}"
+                )
+            if not re.fullmatch(r"[A-Za-z0-9._$,-]+", section):
+                raise fault("InvalidName", f"{section!r} is no name of a linker section")
+        labels = [label.lower() for label in identifiers(known)]
+        names = ["arena"] if len(known) == 1 else [f"arena_{label}" for label in labels]
+        return [(own, sections.get(space, "")) for own, space in zip(names, known, strict=True)]
+
+    def _check_size(self) -> None:
+        """Refuse arenas whose offsets have more than 32 bits."""
+        largest = max((space.arena_bytes for space in self._plan.spaces), default=0)
+        if largest > _MOST_BYTES:
+            raise UnsupportedOp(f"an arena of {largest:,} bytes is too large for generated code")
+
+    def _parameters(self, values: Sequence[int], word: str) -> dict[int, str]:
+        """Return the name of the parameter for each value, in order."""
+        values = list(dict.fromkeys(values))
+        for value in values:
+            found = self._graph.values[value]
+            if c_type(dtype_of(found)) is None:
+                raise UnsupportedOp(
+                    f"value {quoted(found.name)} has element type {found.dtype}, which generated "
+                    "code does not have"
+                )
+        if len(values) == 1:
+            return {values[0]: word}
+        return {value: f"{word}{at}" for at, value in enumerate(values)}
+
+    # -- where values are --------------------------------------------------------------------------
+
+    def _place(self, value: int) -> Place | None:
+        """Return the memory of a value; ``None`` for constants and values inside of steps."""
+        found = self._plan.placements[value]
+        if found is None or self._graph.values[value].kind == "constant":
+            return None
+        if found.space < len(self._arenas):
+            return Place(self._arenas[found.space][0], found.offset)
+        return Place(self._callers(value), found.offset)
+
+    def _callers(self, value: int) -> str:
+        """Return the parameter in which a value is."""
+        own = self._plan.placements[value]
+        for parameters in (self._outputs, self._inputs):
+            for each, name in parameters.items():
+                place = self._plan.placements[each]
+                if own is not None and place is not None and place.space == own.space:
+                    return name
+        raise UnsupportedOp(f"value {quoted(self._graph.values[value].name)} has no memory")
+
+    def _pointer(self, value: int) -> str:
+        """Return the name of the pointer to a value, which is then declared."""
+        if value not in self._used:
+            self._used[value] = f"t_{self._labels[value]}"
+        return self._used[value]
+
+    def _type(self, value: int) -> str:
+        found = self._graph.values[value]
+        type_ = arena_type(dtype_of(found))
+        if type_ is None:
+            raise UnsupportedOp(
+                f"value {quoted(found.name)} has element type {found.dtype}, which generated code "
+                "does not have"
+            )
+        return type_
+
+    def _bytes(self, value: Value) -> int:
+        return array_bytes(value.shape, value.dtype)
+
+    # -- texts -------------------------------------------------------------------------------------
+
+    def files(self) -> CodeFiles:
+        """Return the files."""
+        steps = StepTexts(
+            self._graph,
+            self._plan,
+            self._labels,
+            self._place,
+            self._pointer,
+            [own for own, _ in self._arenas],
+        )
+        lines = steps.lines()
+        loads = self._loads()
+        stores = self._stores()
+        reset = self._reset(steps)
+        body = [*loads, *lines, *stores]
+        text = "\n".join([steps.kernels.text(), *steps.constants.texts, *body])
+        source = "\n".join(
+            [
+                *self._head(steps),
+                *self._includes(text),
+                *self._arena_lines(),
+                *self._places(),
+                steps.kernels.text(),
+                *steps.constants.texts,
+                "",
+                *reset,
+                *self._function(body),
+                "",
+            ]
+        )
+        arena = sum(space.arena_bytes for space in self._plan.spaces)
+        return CodeFiles(self._name, self._header(), source, arena, steps.constants.size)
+
+    def _signature(self) -> str:
+        """Return the declaration of the function."""
+        parts = [
+            f"const {c_type(dtype_of(self._graph.values[value]))} *{name}"
+            for value, name in self._inputs.items()
+        ]
+        parts += [
+            f"{c_type(dtype_of(self._graph.values[value]))} *{name}"
+            for value, name in self._outputs.items()
+        ]
+        return f"int {self._name}_run({', '.join(parts) or 'void'})"
+
+    @property
+    def _has_states(self) -> bool:
+        return any(self._is_state(value) for value in self._graph.values)
+
+    def _is_state(self, value: Value) -> bool:
+        return value.kind == "state" and self._place(value.index) is not None
+
+    def _header(self) -> str:
+        """Return the header."""
+        macro, graph = self._macro, self._graph
+        lines = [
+            *comment(
+                [
+                    f"The model {self._plan.model or self._name} as a C function.",
+                    f"Written by arenaplan {_core.__version__}; do not edit.",
+                ]
+            ),
+            f"#ifndef {macro}_H",
+            f"#define {macro}_H",
+            "",
+            "#include <stdint.h>",
+            "",
+            "#ifdef __cplusplus",
+            'extern "C" {',
+            "#endif",
+            "",
+            "/* Bytes of memory that is written: static, in the source. */",
+            f"#define {macro}_ARENA_BYTES {sum(s.arena_bytes for s in self._plan.spaces)}",
+        ]
+        for own, word in ((self._inputs, "an input"), (self._outputs, "an output")):
+            for value, name in own.items():
+                found = graph.values[value]
+                shape = "x".join(map(str, found.shape)) or "one number"
+                lines.append(remark(f"{name}: {word}, {found.name}, {found.dtype} {shape}"))
+                lines.append(f"#define {macro}_{name.upper()}_NUMBERS {prod(found.shape)}")
+        lines += [
+            "",
+            *comment(
+                [
+                    "Computes the outputs. Returns 0, or 1 if a pointer is NULL. Runs of one model",
+                    "must not overlap in time: they share the arena.",
+                ]
+            ),
+            f"{self._signature()};",
+        ]
+        if self._has_states:
+            lines += [
+                "",
+                "/* Gives all states their first content. Call it before the first run. */",
+                f"void {self._name}_reset(void);",
+            ]
+        lines += ["", "#ifdef __cplusplus", "}", "#endif", "", f"#endif /* {macro}_H */", ""]
+        return "\n".join(lines)
+
+    def _head(self, steps: StepTexts) -> list[str]:
+        """Return the first comment: figures, and the plan."""
+        plan = self._plan
+        lines = [
+            f"The model {plan.model or self._name} as a C function: C99, no allocation.",
+            f"Written by arenaplan {_core.__version__}; do not edit.",
+            "",
+            f"arena      {sum(s.arena_bytes for s in plan.spaces)} bytes that are written",
+            f"constants  {steps.constants.size} bytes, with 32-bit pointers",
+            "",
+            "The plan: a row for each value in the arena, a column for each step or several.",
+            "",
+        ]
+        count = len(plan.steps)
+        scale = -(-max(count, 1) // _COLUMNS)
+        rows = []
+        for value, place in zip(self._graph.values, plan.placements, strict=True):
+            if place is None or place.space >= len(self._arenas):
+                continue
+            live = place.live
+            first, last = live.start // scale, max(-(-live.end // scale), live.start // scale + 1)
+            bar = " " * first + "#" * (last - first)
+            rows.append((place.space, place.offset, bar, place.bytes, value.name))
+        for work in plan.workspaces:
+            live = work.live
+            first, last = live.start // scale, max(-(-live.end // scale), live.start // scale + 1)
+            bar = " " * first + "#" * (last - first)
+            name = f"line buffers of {self._graph.nodes[work.node].name}"
+            rows.append((work.space, work.offset, bar, work.bytes, name))
+        width = min(_COLUMNS, -(-max(count, 1) // scale) + 1)
+        for _, offset, bar, size, name in sorted(rows):
+            lines.append(f"{offset:>9} {size:>9}  {bar:<{width}}  {name[:60]}")
+        return list(comment(lines))
+
+    def _includes(self, text: str) -> list[str]:
+        """Return includes, and types through which the arena is read."""
+        return [
+            f'#include "{self._name}.h"',
+            "",
+            *(["#include <math.h>"] if _MATH.search(text) else []),
+            "#include <stddef.h>",
+            "#include <string.h>",
+            "",
+            "#if defined(__clang__)",
+            "#pragma STDC FP_CONTRACT OFF",
+            "#endif",
+            "#if defined(__GNUC__)",
+            "#define MAY_ALIAS __attribute__((__may_alias__))",
+            "#define ALIGNED(bytes) __attribute__((__aligned__(bytes)))",
+            "#else",
+            "#define MAY_ALIAS",
+            "#define ALIGNED(bytes)",
+            "#endif",
+            "",
+            "/* Numbers of several types take turns in the bytes of the arena. */",
+            "typedef int16_t MAY_ALIAS int16_a;",
+            "typedef uint16_t MAY_ALIAS uint16_a;",
+            "typedef int32_t MAY_ALIAS int32_a;",
+            "typedef int64_t MAY_ALIAS int64_a;",
+            "typedef float MAY_ALIAS real_a;",
+            "",
+            "/* Fails to compile if a condition does not hold. */",
+            "#define ASSERTED(name, condition) typedef char asserted_##name[(condition) ? 1 : -1]",
+            "ASSERTED(shifts_keep_signs, (-1 >> 1) == -1);",
+            "ASSERTED(real_numbers_have_32_bits, sizeof(float) == 4);",
+            "",
+        ]
+
+    def _arena_lines(self) -> list[str]:
+        """Return the arenas."""
+        lines = []
+        for (name, section), space in zip(self._arenas, self._plan.spaces, strict=True):
+            type_ = f"{name}_t"
+            where = ""
+            if section:
+                where = f' __attribute__((__section__("{section}")))'
+            lines += [
+                "typedef union {",
+                "  int64_t whole; /* for its alignment */",
+                "  double real;",
+                f"  uint8_t bytes[{max(space.arena_bytes, 1)}];",
+                f"}} {type_};",
+                f"static {type_} {name} ALIGNED({space.alignment}){where};",
+                "",
+            ]
+        sizes = " + ".join(str(space.arena_bytes) for space in self._plan.spaces) or "0"
+        lines.append(f"ASSERTED(arena_size, {self._macro}_ARENA_BYTES == {sizes});")
+        return lines
+
+    def _places(self) -> list[str]:
+        """Return assertions that every value is inside of its arena, and aligned."""
+        lines = []
+        for value in sorted(self._used):
+            place = self._place(value)
+            found = self._graph.values[value]
+            if place is None or place.memory not in dict(self._arenas):
+                continue
+            size, item = self._bytes(found), dtype_of(found).itemsize
+            lines.append(
+                f"ASSERTED({self._labels[value]}, {place.offset} % {item} == 0 && "
+                f"{place.offset} + {size} <= sizeof({place.memory}.bytes));"
+            )
+        return [*lines, ""]
+
+    def _loads(self) -> list[str]:
+        """Return the statements that copy inputs into the arena."""
+        lines = []
+        for value, name in self._inputs.items():
+            place = self._place(value)
+            found = self._graph.values[value]
+            if place is not None and place.memory != name and self._bytes(found):
+                lines.append(f"(void)memcpy({self._pointer(value)}, {name}, {self._bytes(found)});")
+        return lines
+
+    def _stores(self) -> list[str]:
+        """Return the statements that copy outputs out of the arena."""
+        lines = [""]
+        for value, name in self._outputs.items():
+            found, place = self._graph.values[value], self._place(value)
+            size = self._bytes(found)
+            if found.kind == "constant":
+                raise UnsupportedSubgraph(f"output {quoted(found.name)} is a constant")
+            if place is not None and place.memory != name and size:
+                lines.append(f"(void)memcpy({name}, {self._pointer(value)}, {size});")
+        return lines
+
+    def _reset(self, steps: StepTexts) -> list[str]:
+        """Return the function that gives states their first content."""
+        if not self._has_states:
+            return []
+        lines = [f"void {self._name}_reset(void)", "{"]
+        for value in self._graph.values:
+            place = self._place(value.index)
+            if place is None or not self._is_state(value):
+                continue
+            at, size = f"&{place.memory}.bytes[{place.offset}]", self._bytes(value)
+            first = self._graph.initial(value.index)
+            if first is None or not np.any(first):
+                lines.append(f"  (void)memset({at}, 0, {size});")
+            else:
+                name = steps.constants.array(f"{self._labels[value.index]}_first", first)
+                lines.append(f"  (void)memcpy({at}, {name}, {size});")
+        return [*lines, "}", ""]
+
+    def _function(self, body: Sequence[str]) -> list[str]:
+        """Return the function that runs the model."""
+        lines = [self._signature(), "{"]
+        text = "\n".join(body)
+        if re.search(r"\bimage\b", text):
+            lines.append("  int32_t image;")
+        for value in sorted(self._used, key=lambda value: self._place(value) or Place("", 0)):
+            lines.append(f"  {self._declaration(value)}")
+        names = [*self._inputs.values(), *self._outputs.values()]
+        if names:
+            lines += [
+                f"  if ({' || '.join(f'{name} == NULL' for name in names)}) {{",
+                "    return 1;",
+                "  }",
+            ]
+        lines += [f"  {line}".rstrip() for line in body]
+        return [*lines, "  return 0;", "}"]
+
+    def _declaration(self, value: int) -> str:
+        """Return the declaration of the pointer to a value."""
+        place, type_ = self._place(value), self._type(value)
+        found = self._graph.values[value]
+        if place is None:
+            raise UnsupportedOp(f"value {quoted(found.name)} has no memory")
+        note = remark(f"{found.name}, {'x'.join(map(str, found.shape)) or 'one number'}")
+        name = self._used[value]
+        if place.memory in self._inputs.values():
+            source = f"(const uint8_t *){place.memory} + {place.offset}"
+            return (
+                f"const {type_} *const {name} = (const {type_} *)(const void *)({source}); {note}"
+            )
+        source = f"&{place.memory}.bytes[{place.offset}]"
+        if place.memory in self._outputs.values():
+            source = f"((uint8_t *){place.memory} + {place.offset})"
+        return f"{type_} *const {name} = ({type_} *)(void *){source}; {note}"

@@ -1,0 +1,236 @@
+"""What a lowering knows of a node, and what it may add to the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from arenaplan.base.errors import UnsupportedOp
+from arenaplan.deploy.code.code_kernels import KernelTexts
+from arenaplan.deploy.code.code_text import Field, array, c_type, initializer
+from arenaplan.run.numpy.registry import Signature, Tensor
+from arenaplan.run.numpy.tflite.tflite_facts import refused
+
+ROWS: Final = 1
+"""The dimension of images ``(N, H, W, C)`` that rows are counted along."""
+
+
+class Base(NamedTuple):
+    """Memory of a value: all of it, or some rows."""
+
+    pointer: str
+    row: str
+    """The row that is there first."""
+
+
+class Place(NamedTuple):
+    """Where a value is."""
+
+    memory: str
+    """The arena, or the parameter."""
+    offset: int
+
+
+class Places(NamedTuple):
+    """Where operands and results of a node are, if they have memory that is written."""
+
+    inputs: Sequence[Place | None]
+    outputs: Sequence[Place | None]
+
+
+class Part(NamedTuple):
+    """Rows of a result, as C expressions, and the memory of operands and result."""
+
+    start: str
+    stop: str
+    inputs: Sequence[Base | None]
+    output: Callable[[], str]
+    """Returns where row ``start`` goes."""
+
+
+Emit: TypeAlias = Callable[[Part], list[str]]
+"""Returns the statements that make some rows of a result."""
+
+
+@dataclass(slots=True)
+class Constants:
+    """Constant arrays and structures, in flash memory."""
+
+    texts: list[str] = field(default_factory=list)
+    size: int = 0
+    """Bytes, with 32-bit pointers."""
+    _names: dict[tuple[str, bytes], str] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+
+    def name(self, wanted: str) -> str:
+        """Return an identifier that nothing else has."""
+        name, count = wanted, 1
+        while name in self._taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._taken.add(name)
+        return name
+
+    def array(self, wanted: str, data: np.ndarray) -> str:
+        """Return the name of an array; equal ones are there once."""
+        type_ = c_type(data.dtype)
+        if type_ is None:
+            raise UnsupportedOp(f"constant {wanted!r} has element type {data.dtype}, not one of C")
+        key = (type_, np.ascontiguousarray(data).tobytes())
+        if key not in self._names:
+            self._names[key] = name = self.name(wanted)
+            self.texts.append(array(type_, name, data))
+            self.size += data.nbytes
+        return self._names[key]
+
+    def structure(self, type_: str, wanted: str, fields: Mapping[str, Field]) -> str:
+        """Return the name of a structure."""
+        name = self.name(wanted)
+        lines = list(initializer(fields)) or ["  .unused = 0,"]
+        self.texts.append("\n".join([f"static const struct {type_} {name} = {{", *lines, "};"]))
+        self.size += 4 * _words(fields)
+        return name
+
+
+def _words(fields: Mapping[str, Field]) -> int:
+    """Return how many words of four bytes a structure has on a 32-bit processor."""
+    count = 0
+    for value in fields.values():
+        if isinstance(value, Mapping):
+            count += _words(value)
+        elif isinstance(value, (int, float, str)):
+            count += 1
+        else:
+            count += len(value)
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A node that is turned into calls."""
+
+    signature: Signature
+    label: str
+    """A C name of its own."""
+    kernels: KernelTexts
+    constants: Constants
+    pointer_to: Callable[[int], str | None]
+    """Returns the pointer to a result that is there as a whole; ``None`` if it is left out."""
+    places: Places
+
+    @property
+    def op(self) -> str:
+        """Name of the operator."""
+        return self.signature.op
+
+    def input(self, position: int) -> Tensor:
+        """Return shape and type of an input that has to be there."""
+        tensor = self.signature.input(position)
+        if tensor is None:
+            raise refused(self.signature, f"input {position} is left out")
+        return tensor
+
+    @property
+    def output(self) -> Tensor:
+        """Shape and type of output 0."""
+        tensor = self.signature.outputs[0] if self.signature.outputs else None
+        if tensor is None:
+            raise refused(self.signature, "it has no result")
+        return tensor
+
+    def refuse(self, why: str) -> UnsupportedOp:
+        """Return the error for a node that has no kernel."""
+        return refused(self.signature, why)
+
+    def is_there(self, source: int, made: int, begins: tuple[int, int], *, gapless: bool) -> bool:
+        """Whether bytes of an input, from some place on, are where those of an output belong."""
+        x, y = self.places.inputs[source], self.places.outputs[made]
+        if x is None or y is None or not gapless:
+            return False
+        return (x.memory, x.offset + begins[0]) == (y.memory, y.offset + begins[1])
+
+    def use(self, template: str, words: Mapping[str, str] | None = None, name: str = "") -> None:
+        """Add a kernel to the program."""
+        self.kernels.use(template, words, name)
+
+    def constant(self, role: str, data: np.ndarray) -> str:
+        """Add an array."""
+        return self.constants.array(f"{self.label}_{role}", data)
+
+    def structure(self, type_: str, fields: Mapping[str, Field]) -> str:
+        """Add a structure, and return its address."""
+        return f"&{self.constants.structure(type_, self.label, fields)}"
+
+    @property
+    def rows(self) -> int:
+        """Rows of the result."""
+        shape = self.output.shape
+        return shape[ROWS] if len(shape) == 4 else 1
+
+    @property
+    def row_numbers(self) -> int:
+        """Numbers in a row of all images of the result."""
+        return prod(self.output.shape) // max(self.rows, 1)
+
+
+def scaled_by(rows: str, numbers: int) -> str:
+    """Return an expression for so many rows of some numbers."""
+    if rows.lstrip("-").isdigit():
+        return str(int(rows) * numbers)
+    return rows if numbers == 1 else f"({rows}) * {numbers}"
+
+
+def difference(stop: str, start: str) -> str:
+    """Return an expression for a number of rows."""
+    if stop.isdigit() and start.isdigit():
+        return str(int(stop) - int(start))
+    return stop if start == "0" else f"{stop} - {start}"
+
+
+def at_row(base: Base, row: str, numbers: int) -> str:
+    """Return the pointer to a row of a value."""
+    rows = scaled_by(difference(row, base.row), numbers)
+    return base.pointer if rows == "0" else f"{base.pointer} + {rows}"
+
+
+def pointer(part: Part, position: int) -> str:
+    """Return the pointer to an input that is there as a whole."""
+    base = part.inputs[position]
+    assert base is not None
+    return base.pointer
+
+
+Lowering: TypeAlias = Callable[[Site], Emit]
+LOWERINGS: dict[str, Lowering] = {}
+"""Functions that turn nodes into calls, by operator."""
+
+
+def lowers(*names: str) -> Callable[[Lowering], Lowering]:
+    """Register a lowering."""
+
+    def register(function: Lowering) -> Lowering:
+        for name in names:
+            LOWERINGS[name] = function
+        return function
+
+    return register
+
+
+def words_of(dtype: np.dtype[Any]) -> dict[str, str]:
+    """Return what the words of a template for one element type stand for."""
+    return dict(_WORDS[str(dtype)])
+
+
+_WORDS: Final = {
+    "int8": {"KIND": "s8", "NUMBER": "int8_t", "LOW": "-128", "HIGH": "127"},
+    "uint8": {"KIND": "u8", "NUMBER": "uint8_t", "LOW": "0", "HIGH": "255"},
+    "bool": {"KIND": "b8", "NUMBER": "uint8_t", "LOW": "0", "HIGH": "1"},
+    "int16": {"KIND": "s16", "NUMBER": "int16_a", "LOW": "-32768", "HIGH": "32767"},
+    "int32": {"KIND": "s32", "NUMBER": "int32_a", "LOW": "INT32_MIN", "HIGH": "INT32_MAX"},
+    "int64": {"KIND": "s64", "NUMBER": "int64_a", "LOW": "INT64_MIN", "HIGH": "INT64_MAX"},
+    "float32": {"KIND": "f32", "NUMBER": "real_a", "LOW": "0", "HIGH": "0"},
+}

@@ -1,0 +1,339 @@
+"""Steps of a plan as C statements: calls, and loops over strips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Final, overload
+
+from arenaplan.base.errors import UnsupportedOp
+from arenaplan.base.quoting import quoted
+from arenaplan.deploy.code import code_dense, code_elements, code_moves, code_sums, code_windows
+from arenaplan.deploy.code.code_kernels import KernelTexts
+from arenaplan.deploy.code.code_site import (
+    LOWERINGS,
+    ROWS,
+    Base,
+    Constants,
+    Emit,
+    Part,
+    Place,
+    Places,
+    Site,
+    at_row,
+)
+from arenaplan.deploy.code.code_text import arena_type, remark
+from arenaplan.graph import Graph, Node, Window
+from arenaplan.run.numpy.signatures import dtype_of, signature_of
+
+if TYPE_CHECKING:
+    from arenaplan._core import PlacedWorkspace, Plan, Strips
+
+_FAMILIES: Final = (code_dense, code_elements, code_moves, code_sums, code_windows)
+"""Modules that register lowerings."""
+
+
+class _Bases(Sequence[Base | None]):
+    """Operands, asked for when a call needs them: weights are constants of their own."""
+
+    def __init__(self, count: int, find: Callable[[int], Base | None]) -> None:
+        self._count, self._find = count, find
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Base | None: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Base | None]: ...
+    def __getitem__(self, at: int | slice) -> Base | Sequence[Base | None] | None:
+        if isinstance(at, slice):
+            return [self._find(i) for i in range(*at.indices(self._count))]
+        return self._find(at)
+
+
+class StepTexts:
+    """
+    The statements of a plan's steps.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        A C name for each value.
+    place_of : callable
+        Returns where a value is; ``None`` for constants and values inside of steps.
+    pointer_of : callable
+        Returns the name of the pointer to a value with a place.
+    arenas : sequence of str
+        The name of the arena of each space.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: Plan,
+        labels: Sequence[str],
+        place_of: Callable[[int], Place | None],
+        pointer_of: Callable[[int], str],
+        arenas: Sequence[str],
+    ) -> None:
+        self.kernels, self.constants = KernelTexts(), Constants()
+        self._arenas = arenas
+        self._graph, self._plan, self._labels = graph, plan, labels
+        self._place_of, self._pointer_of = place_of, pointer_of
+
+    def lines(self) -> list[str]:
+        """Return all statements, in order."""
+        strips = {each.node: each for each in self._plan.strips}
+        works = {work.node: work for work in self._plan.workspaces if work.slot == 0}
+        lines: list[str] = []
+        for number, nodes in enumerate(self._plan.steps):
+            found = [self._graph.nodes[node] for node in nodes]
+            lines += ["", remark(f"step {number}: {', '.join(node.name for node in found)}")]
+            home = nodes[-1]
+            if home in strips:
+                lines += self._in_strips(found, strips[home], works.get(home))
+            elif len(found) == 1:
+                lines += self._whole(found[0])
+            else:
+                raise UnsupportedOp(
+                    f"node {quoted(found[-1].name)} runs as one with others piece by piece, which "
+                    "generated code does not"
+                )
+        return lines
+
+    # -- nodes alone -------------------------------------------------------------------------------
+
+    def _site(self, node: Node) -> Site:
+        """Return a node as lowerings see it."""
+        if node.domain != "tflite":
+            raise UnsupportedOp(
+                f"node {quoted(node.name)}: generated code has no kernel for {quoted(node.op)} of "
+                f"domain {quoted(node.domain)}"
+            )
+        if node.op not in LOWERINGS:
+            raise UnsupportedOp(
+                f"node {quoted(node.name)}: generated code has no kernel for {quoted(node.op)}"
+            )
+        made = [value for value in node.outputs if value is not None]
+        label = self._labels[made[0]] if made else f"step_{node.index}"
+        place = self._place_of
+        return Site(
+            signature_of(self._graph, node),
+            label,
+            self.kernels,
+            self.constants,
+            lambda at: None if (value := node.outputs[at]) is None else self._pointer(value),
+            Places(
+                [None if value is None else place(value) for value in node.inputs],
+                [None if value is None else place(value) for value in node.outputs],
+            ),
+        )
+
+    def _lowered(self, node: Node) -> tuple[Site, Emit]:
+        site = self._site(node)
+        return site, LOWERINGS[node.op](site)
+
+    def _pointer(self, value: int) -> str:
+        """Return the pointer to a value that is there as a whole."""
+        if self._graph.values[value].kind == "constant":
+            data = self._graph.data(value)
+            return self.constants.array(f"{self._labels[value]}_data", data)
+        return self._pointer_of(value)
+
+    def _whole(self, node: Node) -> list[str]:
+        """Return the call of a node that makes all of its result."""
+        site, emit = self._lowered(node)
+
+        def base(position: int) -> Base | None:
+            value = node.inputs[position]
+            return None if value is None else Base(self._pointer(value), "0")
+
+        bases = _Bases(len(node.inputs), base)
+        return emit(Part("0", str(site.rows), bases, lambda: site.pointer_to(0) or "NULL"))
+
+    # -- strips ------------------------------------------------------------------------------------
+
+    def _in_strips(
+        self, nodes: Sequence[Node], strips: Strips, work: PlacedWorkspace | None
+    ) -> list[str]:
+        """Return a loop over strips, in which each node makes the rows that are needed next."""
+        self.kernels.use("strips")
+        return list(_Loop(self, nodes, strips, work).lines())
+
+
+class _Loop:
+    """The loop over the strips of a step."""
+
+    def __init__(
+        self,
+        steps: StepTexts,
+        nodes: Sequence[Node],
+        strips: Strips,
+        work: PlacedWorkspace | None,
+    ) -> None:
+        self._steps, self._nodes, self._strips = steps, nodes, strips
+        self._offset = 0 if work is None else work.offset
+        self._arena = steps._arenas[0 if work is None else work.space]
+        self._values = [_only(node) for node in nodes]
+        self._last = self._values[-1]
+        self._home: dict[int, int] = {}
+        for pair in reversed(strips.in_place):
+            self._home[pair.value] = self._home.get(pair.of, pair.of)
+        self._lines = {line.value: line for line in strips.buffers}
+        graph = steps._graph
+        for value, home in self._home.items():
+            if self._row_bytes(value) != self._row_bytes(home):
+                raise UnsupportedOp(
+                    f"value {quoted(graph.values[value].name)} is made in rows of another size"
+                )
+
+    def _name(self, value: int) -> str:
+        return self._steps._labels[value]
+
+    def _rows(self, value: int) -> int:
+        return self._steps._graph.values[value].shape[ROWS]
+
+    def _row_numbers(self, value: int) -> int:
+        shape = self._steps._graph.values[value].shape
+        return prod(shape) // max(shape[ROWS], 1)
+
+    def _row_bytes(self, value: int) -> int:
+        return self._row_numbers(value) * dtype_of(self._steps._graph.values[value]).itemsize
+
+    def lines(self) -> list[str]:
+        """Return all statements."""
+        body = [*self._needs(), "", *self._moves(), *self._calls()]
+        step, rows = self._strips.rows, self._rows(self._last)
+        return [
+            "{",
+            *(f"  {line}" for line in self._declarations()),
+            f"  for (row = 0; row < {rows}; row += {step}) {{",
+            *(f"    {line}".rstrip() for line in body),
+            "  }",
+            "}",
+        ]
+
+    def _declarations(self) -> list[str]:
+        """Return the rows of each value, and the line buffers."""
+        lines = ["int32_t row;"]
+        for value in self._values:
+            name = self._name(value)
+            lines.append(f"struct rows r_{name} = {{0, 0, 0, 0, 0}};")
+            if value in self._lines:
+                line = self._lines[value]
+                type_ = arena_type(dtype_of(self._steps._graph.values[value]))
+                at = self._offset + line.offset
+                note = remark(f"{line.rows} of {self._rows(value)} rows")
+                lines.append(
+                    f"{type_} *const l_{name} = "
+                    f"({type_} *)(void *)&{self._arena}.bytes[{at}]; {note}"
+                )
+        return lines
+
+    def _needs(self) -> list[str]:
+        """Return the rows that each node makes for a strip, from the last node back."""
+        last, rows = self._name(self._last), self._rows(self._last)
+        inner = set(self._values[:-1])
+        step = self._strips.rows
+        lines = ["/* The rows that this strip needs and that are not there yet. */"]
+        lines += [f"open_strip(&r_{self._name(value)});" for value in self._values]
+        stop = (
+            f"row + {step}"
+            if rows % step == 0
+            else f"row + {step} < {rows} ? row + {step} : {rows}"
+        )
+        lines.append(f"need_rows(&r_{last}, row, {stop});")
+        for node, value in zip(reversed(self._nodes), reversed(self._values), strict=True):
+            name, own = self._name(value), []
+            for position, read in enumerate(node.inputs):
+                if read in inner:
+                    own.append(self._reads(node, position, name, read))
+            call = f"make_rows(&r_{name})"
+            if own:
+                lines += [f"if ({call}) {{", *(f"  {line}" for line in own), "}"]
+            else:
+                lines.append(f"(void){call};")
+        return lines
+
+    def _reads(self, node: Node, position: int, made: str, read: int) -> str:
+        """Return what notes the rows of an operand that rows of a result need."""
+        window, name, rows = _window(node, position), self._name(read), self._rows(read)
+        if window is None:
+            return f"need_rows(&r_{name}, 0, {rows});"
+        if window.is_pointwise:
+            return f"need_rows(&r_{name}, r_{made}.start, r_{made}.stop);"
+        self._steps.kernels.use("row_from")
+        stride, before, extent = window.stride, window.before, window.extent
+        return (
+            f"need_rows(&r_{name}, row_from(r_{made}.start, {stride}, {before}, {rows}),"
+            f" row_from(r_{made}.stop, {stride}, {before + stride - extent}, {rows}));"
+        )
+
+    def _moves(self) -> list[str]:
+        """Return what moves rows that stay to the front of line buffers."""
+        lines = []
+        for value in self._values[:-1]:
+            if value in self._lines:
+                name = self._name(value)
+                self._steps.kernels.use("move_rows")
+                lines.append(f"move_rows(&r_{name}, l_{name}, {self._row_bytes(value)});")
+        return lines
+
+    def _base(self, value: int) -> Base:
+        """Return the memory of the rows of a value."""
+        home = self._home.get(value, value)
+        if home in self._lines:
+            pointer, row = f"l_{self._name(home)}", f"r_{self._name(home)}.base"
+        else:
+            pointer, row = self._steps._pointer(home), "0"
+        graph = self._steps._graph
+        own = arena_type(dtype_of(graph.values[value]))
+        if own != arena_type(dtype_of(graph.values[home])):
+            pointer = f"(({own} *)(void *){pointer})"
+        return Base(pointer, row)
+
+    def _calls(self) -> list[str]:
+        """Return the calls that make rows."""
+        lines = []
+        inner = set(self._values)
+        for node, value in zip(self._nodes, self._values, strict=True):
+            name = self._name(value)
+            _, emit = self._steps._lowered(node)
+
+            def base(position: int, node: Node = node) -> Base | None:
+                read = node.inputs[position]
+                if read is None:
+                    return None
+                if read in inner:
+                    return self._base(read)
+                return Base(self._steps._pointer(read), "0")
+
+            bases = _Bases(len(node.inputs), base)
+            start, stop = f"r_{name}.start", f"r_{name}.stop"
+            output = at_row(self._base(value), start, self._row_numbers(value))
+            calls = emit(Part(start, stop, bases, partial(str, output)))
+            if value == self._last:
+                lines += calls
+            else:
+                lines += [f"if ({start} < {stop}) {{", *(f"  {call}" for call in calls), "}"]
+        return lines
+
+
+def _only(node: Node) -> int:
+    """Return the only result of a node in strips."""
+    (value,) = (each for each in node.outputs if each is not None)
+    return value
+
+
+def _window(node: Node, position: int) -> Window | None:
+    """Return the window over the rows of an operand."""
+    for window in node.effects.windows:
+        if window.input == position:
+            if window.axis != ROWS or window.scale != 1:
+                break
+            return window
+    else:
+        return None
+    raise UnsupportedOp(f"node {quoted(node.name)} makes rows that generated code cannot make")

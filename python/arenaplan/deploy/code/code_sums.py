@@ -1,0 +1,107 @@
+"""Lowerings of reductions of some dimensions."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from arenaplan.deploy.code.code_shapes import Loops, collapsed, dense_steps, padded
+from arenaplan.deploy.code.code_site import Emit, Site, lowers, pointer, words_of
+from arenaplan.deploy.code.code_text import Field, real
+from arenaplan.run.numpy.tflite.fixed import multiplier_of
+from arenaplan.run.numpy.tflite.tflite_facts import FLOAT, check_types, encoding, limits
+from arenaplan.run.numpy.tflite.tflite_reduce import divided, reduced_axes
+
+
+@lowers("ARG_MAX", "ARG_MIN")
+def position(site: Site) -> Emit:
+    """The first position of the extreme along a dimension."""
+    check_types(site.signature, "float32 int32", "int8 int32")
+    x = site.input(0)
+    (axis,) = reduced_axes(site.signature)
+    count = x.shape[axis]
+    if not prod(x.shape):
+        raise site.refuse("its operand is empty")
+    sign = ">" if site.op == "ARG_MAX" else "<"
+    words = {**words_of(x.dtype), "NAME": site.op.lower(), "SIGN": sign}
+    function = f"{words['NAME']}_{words['KIND']}"
+    site.use("arg_extreme", words, function)
+    outer, inner = prod(x.shape[:axis]), prod(x.shape[axis + 1 :])
+    return lambda part: [
+        f"{function}({pointer(part, 0)}, {part.output()}, {outer}, {count}, {inner});"
+    ]
+
+
+@lowers("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
+def reduction(site: Site) -> Emit:
+    """One number for all along some dimensions."""
+    signature = site.signature
+    check_types(signature, "float32 float32", "int8 int8", "int16 int16")
+    x, y = site.input(0), site.output
+    axes = reduced_axes(signature)
+    steps = dense_steps(x.shape)
+    kept = [at for at in range(len(x.shape)) if at not in axes]
+    outer, inner = (
+        padded(collapsed(Loops([x.shape[at] for at in some], [[steps[at] for at in some]])), 4)
+        for some in (kept, axes)
+    )
+    count = prod(x.shape[at] for at in axes)
+    if outer is None or inner is None or prod(outer.dims) != prod(y.shape) or not count:
+        raise site.refuse("its result does not fit the operand")
+    words, name = words_of(x.dtype), site.op.lower()
+    fields: dict[str, tuple[str, Field]] = {}
+    is_sum, is_real = site.op in ("MEAN", "SUM"), x.dtype == FLOAT
+    used = ""
+    if is_real and is_sum:
+        words |= {"FIRST": "float sum = 0.0f;", "BODY": "sum += number;"}
+        words["LAST"] = "*y++ = sum / c->count;"
+        fields["count"] = ("float", float(count if site.op == "MEAN" else 1))
+    elif is_sum:
+        a, b = encoding(signature, 0), encoding(signature, 0, "output")
+        factor = multiplier_of(a.scale / b.scale)
+        if site.op == "MEAN":
+            factor = divided(factor, count)
+        low, high = limits(x.dtype)
+        if count * max(abs(low - a.zero), abs(high - a.zero)) >= 1 << 31:
+            raise site.refuse("its sums may have more than 32 bits")
+        fields |= {
+            "x_zero": ("int32_t", a.zero),
+            "multiplier": ("int32_t", factor.value),
+            "shift": ("int32_t", factor.shift),
+            "zero": ("int32_t", b.zero),
+        }
+        used = "scaled encoded"
+        words |= {"FIRST": "int32_t sum = 0;", "BODY": "sum += number - c->x_zero;"}
+        words["LAST"] = (
+            f"*y++ = ({words['NUMBER']})encoded(scaled(sum, c->multiplier, c->shift), c->zero, "
+            f"{low}, {high});"
+        )
+    else:
+        if not is_real:
+            a, b = encoding(signature, 0), encoding(signature, 0, "output")
+            if a[:2] != b[:2]:
+                raise site.refuse("its operands have different scales")
+        sign = ">" if site.op == "REDUCE_MAX" else "<"
+        least = "LOW" if sign == ">" else "HIGH"
+        bound = real(float(np.finfo(FLOAT).max)) if is_real else words[least]
+        first = f"-{bound}" if is_real and sign == ">" else bound
+        words |= {"FIRST": f"{words['NUMBER']} most = {first};"}
+        words |= {"BODY": f"most = number {sign} most ? number : most;", "LAST": "*y++ = most;"}
+    words |= {
+        "NAME": name,
+        "WHAT": f"{site.op} of numbers",
+        "USED": used,
+        "FIELDS": "\n  ".join(f"{type_} {field};" for field, (type_, _) in fields.items()),
+    }
+    function = f"{name}_{words['KIND']}"
+    site.use("reduce", words, function)
+    values: dict[str, Field] = {
+        "dims": outer.dims,
+        "steps": outer.steps[0],
+        "inner_dims": inner.dims,
+        "inner_steps": inner.steps[0],
+    }
+    values |= {field: value for field, (_, value) in fields.items()}
+    parameters = site.structure(function, values)
+    return lambda part: [f"{function}({parameters}, {pointer(part, 0)}, {part.output()});"]

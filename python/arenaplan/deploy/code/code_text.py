@@ -1,0 +1,112 @@
+"""C text of numbers, arrays and structures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+Field: TypeAlias = "int | float | str | Sequence[int] | Mapping[str, Field]"
+"""What a field of a structure is initialized with; text is an expression."""
+
+_WIDTH: Final = 98
+_TYPES: Final = {
+    "bool": "uint8_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "int16": "int16_t",
+    "uint16": "uint16_t",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "float32": "float",
+}
+_ARENA_TYPES: Final = {
+    "int16": "int16_a",
+    "uint16": "uint16_a",
+    "int32": "int32_a",
+    "int64": "int64_a",
+    "float32": "real_a",
+}
+
+
+def c_type(dtype: np.dtype[Any] | str) -> str | None:
+    """Return the type of constants, and of a caller's arrays; ``None`` if C has none."""
+    return _TYPES.get(str(dtype))
+
+
+def arena_type(dtype: np.dtype[Any] | str) -> str | None:
+    """Return the type through which bytes of the arena are read and written."""
+    return _ARENA_TYPES.get(str(dtype)) or c_type(dtype)
+
+
+def real(number: float) -> str:
+    """Return a ``float32`` number, exactly."""
+    value = np.float32(number)
+    if np.isnan(value):
+        return "NAN"
+    if np.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    text = f"{float(value):.9g}"
+    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
+
+
+def integer(number: int) -> str:
+    """Return a whole number; the least ones of a type have no literal of their own."""
+    if number == -(1 << 31):
+        return "INT32_MIN"
+    if number == -(1 << 63):
+        return "INT64_MIN"
+    return str(number) if abs(number) < 1 << 31 else f"INT64_C({number})"
+
+
+def array(c_type_: str, name: str, data: np.ndarray) -> str:
+    """Return the definition of a constant array."""
+    flat = data.reshape(-1)
+    literal = real if flat.dtype.kind == "f" else integer
+    numbers = ", ".join(literal(number) for number in flat.tolist()) or "0"
+    lines = wrap(numbers, _WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+    body = "\n".join(f"  {line}" for line in lines)
+    return f"static const {c_type_} {name}[{max(flat.size, 1)}] = {{\n{body}\n}};"
+
+
+def initializer(fields: Mapping[str, Field], indent: str = "  ") -> Iterator[str]:
+    """Yield the lines of a structure's fields."""
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield f"{indent}.{name} = {{"
+            yield from initializer(value, f"{indent}  ")
+            yield f"{indent}}},"
+        else:
+            yield f"{indent}.{name} = {_value(value)},"
+
+
+def _value(value: Any) -> str:
+    """Return what a field is initialized with."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return real(value)
+    if isinstance(value, int):
+        return integer(value)
+    return f"{{{', '.join(integer(number) for number in value)}}}"
+
+
+def comment(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines as one comment, with nothing in them that could end it."""
+    plain = [_plain(line) for line in lines]
+    for at, line in enumerate(plain):
+        begin, end = "/* " if at == 0 else "   ", " */" if at == len(plain) - 1 else ""
+        yield f"{begin}{line}{end}".rstrip()
+
+
+def _plain(text: str) -> str:
+    """Return text that neither ends nor begins a comment, nor continues a line."""
+    plain = "".join(c if " " <= c <= "~" and c != "\\" else "_" for c in text)
+    return plain.replace("*/", "*_").replace("/*", "_*").replace("??", "?_")
+
+
+def remark(text: str) -> str:
+    """Return text as a comment of one line."""
+    return next(comment([text[:160]]))

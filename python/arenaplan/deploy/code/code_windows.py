@@ -1,0 +1,331 @@
+"""Lowerings of windows over images: convolutions and pools."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from arenaplan.deploy.code.code_site import (
+    Emit,
+    Part,
+    Site,
+    lowers,
+    pointer,
+    words_of,
+)
+from arenaplan.deploy.code.code_text import Field, real
+from arenaplan.run.numpy.tflite.dense import tensor_multiplier
+from arenaplan.run.numpy.tflite.fixed import Multiplier
+from arenaplan.run.numpy.tflite.images import Side, side_of
+from arenaplan.run.numpy.tflite.tflite_conv import (
+    channel_multipliers,
+    check_operands,
+    is_wide,
+)
+from arenaplan.run.numpy.tflite.tflite_facts import (
+    FLOAT,
+    Range,
+    activation_range,
+    check_types,
+    constant_operand,
+    encoding,
+    encoding_or,
+    float_range,
+    limits,
+)
+from arenaplan.run.numpy.tflite.transpose_conv import scatter_sides
+
+_LARGEST: Final = (1 << 31) - 1
+
+
+# -- the last part of products ------------------------------------------------------------------
+
+
+def real_fields(site: Site, bias: int) -> dict[str, Field]:
+    """Return bounds and bias of a product of real numbers."""
+    low, high = float_range(site.signature)
+    return {"low": float(low), "high": float(high), "bias": bias_of(site, bias, FLOAT)}
+
+
+def bias_of(site: Site, position: int, dtype: Any) -> str:
+    """Return the constant bias, or ``NULL``."""
+    if site.signature.input(position) is None:
+        return "NULL"
+    data = constant_operand(site.signature, position).reshape(-1)
+    return site.constant("bias", data.astype(dtype))
+
+
+def rescaled(
+    site: Site,
+    operands: tuple[int, int, int],
+    channels: int,
+    *,
+    has_one: bool = False,
+) -> tuple[dict[str, str], dict[str, Field]]:
+    """
+    Return words and fields of the last part of a product of integers.
+
+    Parameters
+    ----------
+    operands : tuple of int
+        Positions of image, weights and bias.
+    has_one : bool, default False
+        Whether a single scale of the weights gives one factor, computed as for whole results.
+    """
+    signature = site.signature
+    image, weights, bias = operands
+    x, w, y = (
+        encoding(signature, image),
+        encoding(signature, weights),
+        encoding(signature, 0, "output"),
+    )
+    wide = _is_wide(site, image, bias)
+    factors = (
+        [tensor_multiplier(x, w, y)]
+        if has_one and len(w.scales) == 1
+        else channel_multipliers(signature, x, w, y, channels)
+    )
+    if len(set(factors)) == 1:
+        factors = factors[:1]
+    if wide and any(factor.shift > 14 for factor in factors):
+        raise site.refuse("a factor of its result is too large")
+    words = {
+        **words_of(site.output.dtype),
+        "SUM": "int64_t" if wide else "int32_t",
+        "BIAS": "int64_t" if wide else "int32_t",
+        "RESCALE": "scaled_wide" if wide else "scaled",
+    }
+    if site.output.dtype == np.int16 and not wide:
+        words["KIND"] = "s16_short"
+    low, high = activation_range(signature, y)
+    fields: dict[str, Field] = {
+        "offset": -x.zero,
+        "zero": y.zero,
+        "low": low,
+        "high": high,
+        "bias": bias_of(site, bias, np.int64 if wide else np.int32),
+        **_factor_fields(site, factors),
+    }
+    return words, fields
+
+
+def _is_wide(site: Site, image: int, bias: int) -> bool:
+    """Whether sums have 64 bits."""
+    if image == 0:
+        return is_wide(site.signature, bias)
+    return site.input(image).dtype == np.int16
+
+
+def _factor_fields(site: Site, factors: list[Multiplier]) -> dict[str, Field]:
+    """Return factors as constants."""
+    values = np.array([factor.value for factor in factors], np.int32)
+    shifts = np.array([factor.shift for factor in factors], np.int8)
+    return {
+        "multipliers": site.constant("multipliers", values),
+        "shifts": site.constant("shifts", shifts),
+        "step": int(len(factors) > 1),
+    }
+
+
+def check_sums(site: Site, weights: np.ndarray, offset: int, image: int, bias: int) -> None:
+    """Refuse sums that 32 bits may not hold; weights have the channels of the result first."""
+    low, high = limits(site.input(image).dtype)
+    largest = max(abs(low + offset), abs(high + offset))
+    sums = np.abs(weights.reshape(len(weights), -1).astype(np.int64)).sum(axis=1) * largest
+    if site.signature.input(bias) is not None:
+        sums = sums + np.abs(constant_operand(site.signature, bias).reshape(-1).astype(np.int64))
+    if not _is_wide(site, image, bias) and int(sums.max(initial=0)) > _LARGEST:
+        raise site.refuse("its sums may have more than 32 bits")
+
+
+# -- windows --------------------------------------------------------------------------------------
+
+
+def _sides(site: Site, taps: tuple[int, int]) -> tuple[Side, Side]:
+    """Return rows and columns, with the padding of a node that is not there."""
+    attributes, signature = site.signature.attributes, site.signature
+    sides = [
+        side_of(
+            signature,
+            axis,
+            taps[axis - 1],
+            attributes[f"stride_{s}"],
+            attributes.get(f"dilation_{s}", 1),
+        )
+        for axis, s in ((1, "h"), (2, "w"))
+    ]
+    before = attributes.get("before")
+    if before is not None:
+        sides = [side._replace(before=at) for side, at in zip(sides, before, strict=True)]
+    return sides[0], sides[1]
+
+
+def _window(site: Site, taps: tuple[int, int]) -> dict[str, Field]:
+    """Return the fields of a window."""
+    rows, columns = _sides(site, taps)
+    _, height, width, depth = site.input(0).shape
+    return {
+        "height": height,
+        "width": width,
+        "depth": depth,
+        "made_width": columns.made,
+        "taps_h": rows.taps,
+        "taps_w": columns.taps,
+        "stride_h": rows.stride,
+        "stride_w": columns.stride,
+        "dilation_h": rows.dilation,
+        "dilation_w": columns.dilation,
+        "before_h": rows.before,
+        "before_w": columns.before,
+    }
+
+
+def _over_images(site: Site, function: str, parameters: str) -> Emit:
+    """Return the calls that make rows of all images."""
+    images = site.output.shape[0]
+    sizes = prod(site.input(0).shape[1:]), prod(site.output.shape[1:])
+
+    def emit(part: Part) -> list[str]:
+        base = part.inputs[0]
+        assert base is not None
+        rest = f"{part.start}, {part.stop}"
+        if images == 1:
+            return [
+                f"{function}({parameters}, {base.pointer}, {base.row}, {part.output()}, {rest});"
+            ]
+        return [
+            f"for (image = 0; image < {images}; ++image) {{",
+            f"  {function}({parameters}, {base.pointer} + image * {sizes[0]}, {base.row},",
+            f"    {part.output()} + image * {sizes[1]}, {rest});",
+            "}",
+        ]
+
+    return emit
+
+
+@lowers("CONV_2D", "DEPTHWISE_CONV_2D")
+def convolution(site: Site) -> Emit:
+    """Sums over windows, with the weights of the file."""
+    signature = site.signature
+    check_operands(signature)
+    weights = constant_operand(signature, 1)
+    if weights.ndim != 4:
+        raise site.refuse("it has no weights of four dimensions")
+    window = _window(site, (weights.shape[1], weights.shape[2]))
+    depth, channels = site.input(0).shape[3], site.output.shape[3]
+    fields: dict[str, Field] = {"window": window}
+    if site.op == "CONV_2D":
+        name, inner = "conv", weights.shape[3]
+        groups = depth // max(inner, 1)
+        if inner < 1 or depth % inner or channels % groups or channels != weights.shape[0]:
+            raise site.refuse("its channels are in no groups")
+        fields |= {"groups": groups, "group_channels": channels // groups, "group_depth": inner}
+        by_channel = weights
+    else:
+        name = "depthwise"
+        if depth < 1 or channels % depth or channels != weights.shape[3]:
+            raise site.refuse("its channels are no multiple of those of the image")
+        fields["per_channel"] = channels // depth
+        by_channel = weights.reshape(-1, channels).T
+    if site.input(0).dtype == FLOAT:
+        site.use(f"{name}_f32")
+        fields |= {**real_fields(site, 2), "weights": site.constant("weights", weights)}
+        return _over_images(site, f"{name}_f32", site.structure(f"{name}_f32", fields))
+    words, last = rescaled(site, (0, 1, 2), channels)
+    check_sums(site, by_channel, -encoding(signature, 0).zero, 0, 2)
+    fields |= {**last, "weights": site.constant("weights", weights)}
+    function = f"{name}_{words['KIND']}"
+    site.use(name, words, function)
+    return _over_images(site, function, site.structure(function, fields))
+
+
+@lowers("AVERAGE_POOL_2D", "MAX_POOL_2D")
+def pool(site: Site) -> Emit:
+    """The mean or the largest number of windows."""
+    check_types(site.signature, "int8 int8", "int16 int16", "float32 float32")
+    attributes = site.signature.attributes
+    taps = attributes["filter_height"], attributes["filter_width"]
+    rows, columns = _sides(site, taps)
+    for side in (rows, columns):
+        last = (side.made - 1) * side.stride - side.before
+        if side.before >= side.taps or last >= side.size:
+            raise site.refuse("a window has no pixel")
+    dtype, name = site.output.dtype, "max" if site.op == "MAX_POOL_2D" else "average"
+    words = words_of(dtype)
+    made = words["NUMBER"]
+    fields: dict[str, Field] = {"window": _window(site, taps)}
+    count = "(i_last - i_first) * (j_last - j_first)"
+    if dtype == FLOAT:
+        low, high = map(float, float_range(site.signature))
+        words |= {"SUM": "float", "BOUND": "float", "LEAST": real(-float(np.finfo(FLOAT).max))}
+        value = "most" if name == "max" else f"sum / (float)({count})"
+        words["USED"] = "real_bounded"
+        words["FINISH"] = f"*y++ = real_bounded({value}, c->low, c->high);"
+        fields |= {"low": low, "high": high}
+    else:
+        encoded = encoding_or(site.signature, 0, "output")
+        bounds: Range = activation_range(site.signature, encoded)
+        words |= {"SUM": "int32_t", "BOUND": "int32_t", "LEAST": words["LOW"]}
+        value = "most" if name == "max" else f"rounded_quotient(sum, {count})"
+        words["FINISH"] = f"*y++ = ({made})bounded({value}, c->low, c->high);"
+        words["USED"] = "bounded" if name == "max" else "bounded rounded_quotient"
+        fields |= {"low": bounds.low, "high": bounds.high}
+    function = f"{name}_pool_{words['KIND']}"
+    site.use(f"{name}_pool", words, function)
+    return _over_images(site, function, site.structure(function, fields))
+
+
+# -- transposed convolutions ----------------------------------------------------------------------
+
+
+@lowers("TRANSPOSE_CONV")
+def transpose_conv(site: Site) -> Emit:
+    """Each number of the result gathers what the image adds to it."""
+    signature = site.signature
+    before = scatter_sides(signature)
+    weights = constant_operand(signature, 1)
+    images, height, width, depth = site.input(2).shape
+    made = site.output.shape
+    fields: dict[str, Field] = {
+        "height": height,
+        "width": width,
+        "depth": depth,
+        "made_height": made[1],
+        "made_width": made[2],
+        "channels": made[3],
+        "taps_h": weights.shape[1],
+        "taps_w": weights.shape[2],
+        "stride_h": signature.attributes["stride_h"],
+        "stride_w": signature.attributes["stride_w"],
+        "before_h": before[0],
+        "before_w": before[1],
+    }
+    if weights.shape[0] != made[3] or weights.shape[3] != depth or images != made[0]:
+        raise site.refuse("its weights do not fit image and result")
+    if site.output.dtype == FLOAT:
+        function = "transpose_conv_f32"
+        site.use(function)
+        fields |= {**real_fields(site, 3), "weights": site.constant("weights", weights)}
+    else:
+        words, last = rescaled(site, (2, 1, 3), made[3])
+        check_sums(site, weights, -encoding(signature, 2).zero, 2, 3)
+        fields |= {**last, "weights": site.constant("weights", weights)}
+        function = f"transpose_conv_{words['KIND']}"
+        site.use("transpose_conv", words, function)
+    parameters = site.structure(function, fields)
+    sizes = height * width * depth, prod(made[1:])
+
+    def emit(part: Part) -> list[str]:
+        x = pointer(part, 2)
+        if images == 1:
+            return [f"{function}({parameters}, {x}, {part.output()});"]
+        return [
+            f"for (image = 0; image < {images}; ++image) {{",
+            f"  {function}({parameters}, {x} + image * {sizes[0]},",
+            f"    {part.output()} + image * {sizes[1]});",
+            "}",
+        ]
+
+    return emit

@@ -1,0 +1,27 @@
+"""Exports of several files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from arenaplan import _core
+from arenaplan.base.errors import fault
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """
+    Write files into a folder, which is made if it is not there; each is replaced at once.
+
+    Raises
+    ------
+    PlanError
+        If they cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise fault(
+            "PlanWriteError", f"cannot make folder {str(folder)!r}: {error.strerror}"
+        ) from error
+    _core.write_files([(folder / name, data) for name, data in files.items()])

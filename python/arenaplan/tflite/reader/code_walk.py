@@ -1,0 +1,215 @@
+"""
+The graph that generated C code runs: that of the executor, with the effects of the code's kernels.
+
+Padding is part of the convolution behind it, and nodes on images have windows over rows, so that a
+plan may run them strip by strip. A kernel of generated code reads the window of an element before
+it writes the element, one element after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from arenaplan.graph import Effects, Overlap, Window
+from arenaplan.graph.ops import BITS, Operands, PixelwiseConvolution, Slide, effects_of
+from arenaplan.graph.sizes import Bind
+from arenaplan.tflite.reader.runnable import RunnableWalk
+from arenaplan.tflite.reader.tflite_model import Model, Operator
+from arenaplan.tflite.reader.tflite_operators import ELEMENTWISE, FIRST_OPERAND, Operand
+from arenaplan.tflite.reader.tflite_tensors import array
+
+_ROWS: Final = 1
+"""The dimension of images ``(N, H, W, C)`` that rows are counted along."""
+_SAME, _VALID = 0, 1
+_CONVOLUTIONS: Final = {"CONV_2D": (4, 5), "DEPTHWISE_CONV_2D": (5, 6)}
+"""Slots of the dilation of columns and of rows."""
+_POOLS: Final = frozenset({"AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"})
+_PADS: Final = frozenset({"PAD", "PADV2"})
+
+
+class Before(NamedTuple):
+    """Rows and columns of padding before an image."""
+
+    rows: int
+    columns: int
+
+
+class CodeWalk(RunnableWalk):
+    """One reading of a model's main subgraph, for generated code."""
+
+    def __init__(self, model: Model, name: str, bind: Bind | None) -> None:
+        super().__init__(model, name, bind)
+        self._padding: dict[int, Before] = {}
+        """Padding by tensor that no node makes."""
+
+    def inside(self, place: Any) -> RunnableWalk:
+        """Return the walk over a subgraph that an operator of this one runs."""
+        return RunnableWalk(self._model, "", None, place)
+
+    def _fold(self, operator: Operator) -> bool:
+        """Let convolutions pad by themselves, besides what the executor's graph folds."""
+        if super()._fold(operator):
+            return True
+        before = self._padded_by_readers(operator)
+        if before is None:
+            return False
+        source, made = operator.inputs[0], operator.outputs[0]
+        assert source is not None
+        assert made is not None
+        self._values[made] = self._value(source)
+        self._operands[made] = self._operands[source]
+        self._padding[made] = before
+        return True
+
+    def _padded_by_readers(self, operator: Operator) -> Before | None:
+        """Return the padding of an operator all of whose readers can pad by themselves."""
+        main = self._main
+        if operator.is_custom or operator.name not in _PADS or not 2 <= len(operator.inputs) <= 3:
+            return None
+        source, amounts, *fill = operator.inputs
+        made = operator.outputs[0] if len(operator.outputs) == 1 else None
+        if source is None or amounts is None or made is None or made in main.outputs:
+            return None
+        readers = [other for other in main.operators if made in other.inputs]
+        if not readers or not all(self._pads_itself(reader, made) for reader in readers):
+            return None
+        self._value(source), self._value(amounts)
+        numbers, shape = self._operands[amounts].numbers, self._operands[source].shape
+        if numbers is None or len(shape) != 4 or len(numbers) != 8 or min(numbers) < 0:
+            return None
+        if any(numbers[at] for at in (0, 1, 6, 7)) or not self._is_blank(made, fill):
+            return None
+        if self._operands[source].is_fixed or source in self._padding:
+            return None
+        return Before(numbers[2], numbers[4])
+
+    def _pads_itself(self, reader: Operator, made: int) -> bool:
+        """Whether an operator is a convolution of a tensor that has no padding yet."""
+        slots = _CONVOLUTIONS.get(reader.name)
+        return (
+            slots is not None
+            and not reader.is_custom
+            and reader.options is not None
+            and reader.options.number(0, "b") == _VALID
+            and reader.inputs[0] == made
+            and made not in reader.inputs[1:]
+        )
+
+    def _is_blank(self, made: int, fill: Sequence[int | None]) -> bool:
+        """Whether padding has the number that stands for 0."""
+        tensor = self._main.tensors[made]
+        known = tensor.quantization
+        zero = known.zero_point[0] if known is not None and known.zero_point else 0
+        if not fill or fill[0] is None:
+            return True
+        filler = self._main.tensors[fill[0]]
+        if not self._model.is_constant(filler):
+            return False
+        self._value(fill[0])
+        operand = self._operands[fill[0]]
+        data = array(self._model, filler, operand.shape, operand.dtype)
+        return data is not None and data.size == 1 and bool(np.all(data == zero))
+
+    def _attributes(self, operator: Operator) -> dict[str, Any]:
+        """Add the padding that an operator does for another one."""
+        attributes = dict(super()._attributes(operator))
+        image = operator.inputs[0] if operator.inputs else None
+        if image in self._padding:
+            attributes["before"] = list(self._padding[image])
+        return attributes
+
+    # -- effects ---------------------------------------------------------------------------------
+
+    def _effects(self, operator: Operator) -> Effects:
+        effects = super()._effects(operator)
+        if operator.is_custom or len(operator.outputs) != 1 or not operator.inputs:
+            return effects
+        x, y = (
+            None if index is None else self._operands[index]
+            for index in (operator.inputs[0], operator.outputs[0])
+        )
+        if x is None or y is None:
+            return effects
+        if operator.name in _CONVOLUTIONS or operator.name in _POOLS:
+            slides = self._slides(operator, x, y)
+            return effects if slides is None else self._sliding(operator, effects, slides)
+        if operator.name in ELEMENTWISE or operator.name in FIRST_OPERAND:
+            return self._elementwise(operator, effects, y)
+        return effects._replace(overlaps=())
+
+    def _sliding(
+        self, operator: Operator, effects: Effects, slides: tuple[Slide, Slide, int]
+    ) -> Effects:
+        """Return the effects of an operator whose windows are where the code has them."""
+        rows, columns, extent = slides
+        inputs, outputs = (
+            [None if index is None else self._operands[index] for index in side]
+            for side in (operator.inputs, operator.outputs)
+        )
+        known = effects_of(PixelwiseConvolution(rows, columns, False), Operands(inputs, outputs))
+        window = Window(0, 0, _ROWS, extent, rows.stride, rows.before)
+        windows = (window,) if _is_image(outputs[0]) and _is_image(inputs[0]) else ()
+        return effects._replace(overlaps=known.overlaps, windows=windows)
+
+    def _slides(
+        self, operator: Operator, x: Operand, y: Operand
+    ) -> tuple[Slide, Slide, int] | None:
+        """Return how windows move over rows and columns, and the rows under one."""
+        if len(x.shape) != 4 or len(y.shape) != 4 or operator.options is None:
+            return None
+        number = operator.options.number
+        if operator.name in _POOLS:
+            sizes = number(4, "i"), number(3, "i")
+        else:
+            filters = operator.inputs[1]
+            shape = () if filters is None else self._operands[filters].shape
+            slots = _CONVOLUTIONS[operator.name]
+            if len(shape) != 4:
+                return None
+            sizes = (
+                (shape[1] - 1) * number(slots[1], "i", 1) + 1,
+                (shape[2] - 1) * number(slots[0], "i", 1) + 1,
+            )
+        strides = number(2, "i"), number(1, "i")
+        if min(*sizes, *strides) < 1:
+            return None
+        before = [0, 0]
+        if number(0, "b") == _SAME:
+            for at, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+                dim = x.shape[1 + at]
+                before[at] = max((-(-dim // stride) - 1) * stride + size - dim, 0) // 2
+        image = operator.inputs[0]
+        if image in self._padding:
+            before = list(self._padding[image])
+        return Slide(strides[0], before[0]), Slide(strides[1], before[1]), sizes[0]
+
+    def _elementwise(self, operator: Operator, effects: Effects, y: Operand) -> Effects:
+        """Return the effects of an operator that makes one element after the other."""
+        overlaps, windows = [], []
+        count, width = prod(y.shape), BITS[y.dtype]
+        for position, index in enumerate(operator.inputs):
+            x = None if index is None else self._operands[index]
+            if x is None or index is None:
+                continue
+            if x.shape == y.shape and self._may_overlap(index) and min(width, BITS[x.dtype]) >= 8:
+                # Of wider results each element is ahead by the difference of both widths.
+                ahead = max(count - 1, 0) * max(width - BITS[x.dtype], 0) // 8
+                overlaps.append(Overlap(position, 0, ahead))
+            if _is_image(y) and len(x.shape) == 4 and x.shape[_ROWS] == y.shape[_ROWS]:
+                windows.append(Window(position, 0, _ROWS))
+        return effects._replace(overlaps=tuple(overlaps), windows=tuple(windows))
+
+
+def _is_image(operand: Operand | None) -> bool:
+    """Whether an operand is one image, whose rows are neighbors in memory."""
+    return (
+        operand is not None
+        and len(operand.shape) == 4
+        and operand.shape[0] == 1
+        and 0 not in operand.shape
+        and BITS[operand.dtype] >= 8
+    )

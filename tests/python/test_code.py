@@ -1,0 +1,214 @@
+"""Generated C code computes what the executor computes, bit for bit, in the planned arena."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import arenaplan as ap
+from arenaplan.base import errors
+from arenaplan.cli import main
+from arenaplan.deploy.code import generated
+from arenaplan.deploy.code.code_site import LOWERINGS
+from arenaplan.deploy.export import EXPORTERS, c_code
+from c_networks import random_net
+from c_programs import (
+    COMPILERS,
+    SANITIZERS,
+    CodeProgram,
+    assert_equal_runs,
+    expected,
+    random_inputs,
+)
+from raising import raises
+from strip_models import pyramid, random_network
+from tflite_cases import INEXACT, RUNS, inputs_of, models, run_cases
+from tflm_operators import model_of
+
+pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler")
+
+LIMITS = {
+    "person_detect": 24_000,
+    "vww_96_int8": 42_000,
+    "pretrainedResnet_quant": 23_000,
+    "kws_ref_model": 10_500,
+    "ad01_int8": 800,
+    "micro_speech_quantized": 4_200,
+}
+"""Bytes of memory that is written, at most."""
+OF_THE_LIBRARY = frozenset({"ELU", "EXP", "LOGISTIC", "TANH"}) | INEXACT
+"""Operators of real numbers whose last bits are those of the C library."""
+CASES = {case.title: case for case in run_cases() if case.name in LOWERINGS}
+WITHOUT_KERNEL = frozenset({"DIV-int8"})
+"""Cases of these operators with other types than those of generated code."""
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_models_run_in_the_planned_arena(name: str, shared: Path, tmp_path: Path) -> None:
+    graph = ap.load(shared / "models" / "tflite" / f"{name}.tflite")
+    files = assert_equal_runs(graph, tmp_path)
+    assert files.arena_bytes <= LIMITS[name]
+    assert re.findall(r"^static (?!const\b)\w+ (\w+)(?!\w|\()", files.source, re.M) == ["arena"]
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_sanitizers_find_nothing(compiler: str, tmp_path: Path) -> None:
+    for seed in range(4):
+        assert_equal_runs(
+            ap.load(random_network(seed)),
+            tmp_path / str(seed),
+            compiler=compiler,
+            flags=["-O1", *SANITIZERS],
+        )
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "float32"])
+def test_random_networks_are_equal(dtype: str, tmp_path: Path) -> None:
+    for seed in range(6):
+        graph = ap.load(random_net(seed, dtype))
+        assert_equal_runs(graph, tmp_path / str(seed), seed=seed, count=2, flags=["-O1"])
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_operators_are_equal(title: str, tmp_path: Path) -> None:
+    case = CASES[title]
+    ((seed, data),) = models(case)
+    graph = ap.load(data)
+    plan = ap.plan(graph, target="c-code")
+    if title in WITHOUT_KERNEL:
+        with pytest.raises(errors.UnsupportedOp, match=case.name):
+            generated(graph, plan, name="model")
+        return
+    program = CodeProgram(graph, generated(graph, plan, name="model"), tmp_path, flags=["-O0"])
+    runs = [inputs_of(graph.for_target("numpy"), f"{seed}/{run}") for run in range(RUNS)]
+    for made, right in zip(program.run(runs), expected(graph, runs), strict=True):
+        for name, array in right.items():
+            if array.dtype.kind == "f" and case.name in OF_THE_LIBRARY:
+                finite = np.isfinite(array)
+                np.testing.assert_array_almost_equal_nulp(made[name][finite], array[finite], 4)
+            else:
+                np.testing.assert_array_equal(made[name], array)
+
+
+def test_operators_without_a_kernel_are_refused_by_name(tmp_path: Path) -> None:
+    refused = set()
+    for case in run_cases():
+        if case.name in LOWERINGS:
+            continue
+        path = tmp_path / "model.tflite"
+        path.write_bytes(model_of(case))
+        assert main(["export", str(path), "--to", "c-code", "-o", str(tmp_path / "out")]) == 3
+        with pytest.raises(errors.UnsupportedOp, match=case.name):
+            c_code(ap.load(path))
+        refused.add(case.name)
+    assert refused
+    assert not (tmp_path / "out").exists()
+
+
+# -- what plans use ---------------------------------------------------------------------------
+
+
+def test_strips_are_loops_and_padding_is_part_of_convolutions(tmp_path: Path) -> None:
+    graph = ap.load(pyramid(64))
+    plan = ap.plan(graph, target="c-code")
+    assert plan.strips
+    files = assert_equal_runs(graph, tmp_path)
+    assert files.source.count("in strips") == 0
+    assert f"row += {plan.strips[0].rows}" in files.source
+    padded = next(
+        seed
+        for seed in range(100)
+        if any(node.op == "PAD" for node in ap.load(random_network(seed)).nodes)
+        and not any(
+            node.op == "PAD" for node in ap.load(random_network(seed)).for_target("c-code").nodes
+        )
+    )
+    assert_equal_runs(ap.load(random_network(padded)), tmp_path / "padded")
+
+
+def test_inputs_and_outputs_may_stay_with_the_caller(tmp_path: Path) -> None:
+    graph = ap.load(pyramid(32))
+    inside = generated(graph, ap.plan(graph, target="c-code"), name="model")
+    files = assert_equal_runs(graph, tmp_path, inputs="caller", outputs="caller")
+    assert files.arena_bytes < inside.arena_bytes
+
+
+def test_plans_for_less_are_written_too(tmp_path: Path) -> None:
+    graph = ap.load(random_network(3))
+    plan = ap.plan(graph, target="c-code", optimize="none")
+    files = generated(graph, plan, name="model")
+    program = CodeProgram(graph, files, tmp_path)
+    runs = random_inputs(graph, 0, 2)
+    for made, right in zip(program.run(runs), expected(graph, runs), strict=True):
+        assert all(np.array_equal(made[name], array) for name, array in right.items())
+
+
+def test_text_is_deterministic_and_names_cannot_break_it(tmp_path: Path) -> None:
+    graph = ap.load(random_net(5, "int8"))
+    plan = ap.plan(graph, target="c-code")
+    texts = [generated(graph, plan, name=name).source for name in ("a", "a", "*/ int x;\n#")]
+    assert texts[0] == texts[1]
+    assert "int x;" not in texts[2]
+
+
+def test_the_command_writes_a_folder_and_refuses_stdout(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(random_network(1))
+    folder = tmp_path / "code"
+    to = ["export", str(path), "--to", "c-code", "-o"]
+    assert main([*to, str(folder)]) == 0
+    assert sorted(file.name for file in folder.iterdir()) == ["net.c", "net.h"]
+    assert main([*to, "-"]) == 2
+    assert "folder" in capsys.readouterr().err
+    assert main([*to, str(folder), "--name", "my"]) == 0
+    assert "int my_run(const int8_t *in, int8_t *out);" in (folder / "my.h").read_text()
+    assert EXPORTERS["c-code"].is_folder
+
+
+def test_arenas_have_sections(tmp_path: Path) -> None:
+    graph = ap.load(random_network(1))
+    plan = ap.plan(graph, target="c-code")
+    (space,) = plan.spaces
+    files = generated(graph, plan, name="model", sections={space.name: ".dtcm"})
+    assert '__attribute__((__section__(".dtcm")))' in files.source
+    CodeProgram(graph, files, tmp_path).compile()
+    for sections in ({"nowhere": ".a"}, {space.name: 'a"'}):
+        with raises("InvalidName"):
+            generated(graph, plan, sections=sections)
+
+
+def test_plans_of_another_graph_are_refused() -> None:
+    graph = ap.load(random_network(1))
+    with raises("PlanMismatch"):
+        generated(graph, ap.plan(graph, target="tflm"))
+
+
+def test_fit_writes_code_that_fits_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(pyramid(32))
+    least = ap.plan(ap.load(path), target="c-code").arena_bytes
+    words = ["fit", str(path), "--to", "c-code", "-o"]
+    assert main([*words, str(tmp_path / "a"), "--budget", str(least - 1)]) == 1
+    assert f"{least:,} bytes" in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
+    assert main([*words, str(tmp_path / "b"), "--budget", str(least)]) == 0
+    assert sorted(file.name for file in (tmp_path / "b").iterdir()) == ["net.c", "net.h"]
+    assert main([*words, "-"]) == 2
+    assert main([*words, str(tmp_path / "c"), "--overlap"]) == 2
+
+
+def test_plans_for_the_interpreter_name_the_bytes_of_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "net.tflite"
+    path.write_bytes(pyramid(32))
+    least = ap.plan(ap.load(path), target="c-code").arena_bytes
+    assert main(["plan", str(path)]) == 0
+    assert f"as C code    {least:,} bytes" in capsys.readouterr().out
