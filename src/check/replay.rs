@@ -129,8 +129,8 @@ impl<'a> Replay<'a> {
         for value in kept.chain(self.graph.outputs().iter().copied()).chain(written_back) {
             self.read(value)?;
         }
-        let order: Vec<_> = units.iter().map(Unit::last).collect();
-        self.races.take().map_or(Ok(()), |races| races.check(self.graph, &order))
+        let steps: Vec<&[NodeId]> = units.iter().map(|unit| &unit.nodes[..]).collect();
+        self.races.take().map_or(Ok(()), |races| races.check(self.graph, &steps))
     }
 
     /// Checks the reads and writes of one step, and performs the writes.

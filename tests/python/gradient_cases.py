@@ -434,8 +434,8 @@ def batch_norm(rng: Rng) -> Case:
         given: dict[str, Any] = {"epsilon": 0.1}
         if trains:
             y, *_ = o.BatchNormalization(*v, mean, variance, training_mode=1, outputs=3, **given)
-            return int(y)
-        return int(o.BatchNormalization(*v, mean, variance, **given))
+            return y
+        return o.BatchNormalization(*v, mean, variance, **given)
 
     return Case(arrays, compose)
 
@@ -457,9 +457,7 @@ def loss(op: str) -> Any:
                 value, logarithms = o.SoftmaxCrossEntropyLoss(
                     v[0], labels, weights, outputs=2, **given
                 )
-                return int(
-                    o.Add(o.ReduceSum(value, keepdims=0), o.ReduceMean(logarithms, keepdims=0))
-                )
+                return o.Add(o.ReduceSum(value, keepdims=0), o.ReduceMean(logarithms, keepdims=0))
 
             return Case(arrays, compose)
         return Case(arrays, lambda o, v: getattr(o, op)(v[0], labels, weights, **given))

@@ -282,7 +282,7 @@ def random_graph(rng: np.random.Generator, nodes: int) -> Case:
                 lambda a=a: o.Transpose(o.Relu(o.Transpose(a))),
             ][own.integers(0, 8)]()
             wide.append(made)
-        return int(o.Sum(*wide[-4:], o.Mul(v[4], wide[3]), o.MatMul(wide[1], v[3]), wide[2]))
+        return o.Sum(*wide[-4:], o.Mul(v[4], wide[3]), o.MatMul(wide[1], v[3]), wide[2])
 
     seed = int(rng.integers(0, 1 << 32))
     return Case(arrays, compose)

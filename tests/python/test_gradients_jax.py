@@ -100,7 +100,7 @@ def test_attention_with_layer_normalization() -> None:
     h = op.LayerNormalization(x, scale, shift)
 
     def heads(w: int, order: list[int]) -> int:
-        return int(op.Transpose(op.Reshape(op.MatMul(h, w), [2, 6, 2, 4]), perm=order))
+        return op.Transpose(op.Reshape(op.MatMul(h, w), [2, 6, 2, 4]), perm=order)
 
     scores = op.MatMul(heads(q, [0, 2, 1, 3]), heads(k, [0, 2, 3, 1]))
     share = op.Softmax(op.Mul(scores, np.float32(0.5)), axis=-1)
