@@ -448,9 +448,16 @@ def test_d11_d12_d13_operands_that_do_not_fit(
 
 
 def test_d14_declared_types_that_cannot_be() -> None:
-    for declared in ({"h": ([2], INT64)}, {"h": [2, 1]}):
-        proto = model([node("Neg", "x", "h"), node("Abs", "h", "y")], {"x": [2]}, declared=declared)
-        refused(errors.ShapeMismatch, proto, "'h'")
+    nodes = [node("Neg", "x", "h"), node("Abs", "h", "y")]
+    proto = model(nodes, {"x": [2]}, declared={"h": ([2], INT64)})
+    refused(errors.ShapeMismatch, proto, "'h'")
+
+
+def test_d14_a_declared_rank_that_cannot_be_is_left_aside_as_in_onnx_runtime() -> None:
+    nodes = [node("Neg", "x", "h"), node("Abs", "h", "y")]
+    graph = load_onnx(model(nodes, {"x": [2]}, declared={"h": [2, 1]}))
+    assert [value.shape for value in graph.values] == [(2,)] * 3
+    assert "'h'" in graph.warnings[0]
 
 
 @pytest.mark.parametrize(

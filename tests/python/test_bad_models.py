@@ -70,11 +70,13 @@ def test_a04_a_zero_dimension_makes_the_others_harmless(dims: list[int]) -> None
 
 
 @pytest.mark.parametrize("dim", [-1, -4, -(1 << 63)])
-def test_a07_negative_dimensions_are_never_dynamic(dim: int) -> None:
+def test_a07_negative_dimensions_are_unknown(dim: int) -> None:
     relu = [node("Relu", "x", "y")]
-    refused("InvalidDim", model(relu, {"x": [dim, 3]}), "'x'", str(dim))
-    refused("InvalidDim", model(relu, {"x": [3]}, {"y": [dim]}), "'y'", str(dim))
-    refused("InvalidDim", model(relu, {"x": [dim]}), bind={"x": (3,)})
+    refused(errors.UnboundDim, model(relu, {"x": [dim, 3]}), "'x'", "bind=")
+    bound = load_onnx(model(relu, {"x": [dim, 3]}, {"y": [dim, 3]}), bind={"x": (2, 3)})
+    assert [value.shape for value in bound.values] == [(2, 3)] * 2
+    followed = load_onnx(model(relu, {"x": [3]}, {"y": [dim]}))
+    assert [value.shape for value in followed.values] == [(3,)] * 2
 
 
 def test_a08_symbols_without_a_number() -> None:

@@ -64,6 +64,22 @@ def test_results_have_their_true_size() -> None:
     assert "NonZero" in executor.deciders[0]
 
 
+@pytest.mark.parametrize(("rows", "bind"), [(2, {}), ("n", {"n": 2})], ids=["number", "name"])
+def test_branches_of_two_shapes_run_with_names_of_dimensions(rows: object, bind: Any) -> None:
+    longer = [helper.make_node("Concat", ["past", "x"], ["o"], axis=0)]
+    shorter = [helper.make_node("Identity", ["x"], ["p"])]
+    branches = {
+        "then_branch": helper.make_graph(longer, "cached", [], [info("o", None)]),
+        "else_branch": helper.make_graph(shorter, "first", [], [info("p", None)]),
+    }
+    use = helper.make_tensor_value_info("use", onnx.TensorProto.BOOL, [])
+    nodes = [helper.make_node("If", ["use"], ["y"], **branches)]
+    data = model(nodes, [use, info("x", (rows, 4)), info("past", (3, 4))], [info("y", None)])
+    x, past = np.ones((2, 4), np.float32), np.zeros((3, 4), np.float32)
+    both = [{"use": np.array(use), "x": x, "past": past} for use in (True, False)]
+    check(data, *both, bind=bind)
+
+
 def test_what_is_planned_ahead_is_said() -> None:
     executor = ap.StagedExecutor(found())
     assert [node.op for node in executor.graph.nodes] == ["Relu", "Neg"]

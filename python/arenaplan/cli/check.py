@@ -15,6 +15,7 @@ from arenaplan.base.errors import (
     UnsupportedModel,
     fault,
 )
+from arenaplan.base.formulas import solved
 from arenaplan.cli.models import is_tflite, load_ahead, load_model, seen_by
 from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.prove import report, summary
@@ -120,7 +121,7 @@ def _check_shapes(options: argparse.Namespace, text: bytes) -> None:
     graph_with = open_model(options.model)
     has_attributes = True
     for sizes in model:
-        bound = {**dict(options.bind), **nested_sizes(sizes)}
+        bound = {**solved(dict(options.bind)), **nested_sizes(sizes)}
         plan = model.at(**sizes)
         chosen = PlanOptions(target=options.target or plan.target)
         graph = seen_by(graph_with(bound), chosen, options)

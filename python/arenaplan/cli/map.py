@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import arenaplan
 from arenaplan import Plan
 from arenaplan.base.errors import InvalidOption
+from arenaplan.base.formulas import solved
 from arenaplan.cli.models import load_model, plan_options, planned, tell_flow
 from arenaplan.cli.several import is_shared
 from arenaplan.cli.sources import is_stream, read_model, read_plan, write_result
@@ -131,7 +132,7 @@ def _from_file(text: bytes, options: argparse.Namespace) -> list[_Program]:
     if not is_model(text):
         return [_Program(Plan.from_json(text), None)]
     model = Model.from_json(text)
-    sizes = flat_sizes(dict(options.bind)) if options.bind else next(iter(model))
+    sizes = flat_sizes(solved(dict(options.bind))) if options.bind else next(iter(model))
     if len(model) > 1 and not options.bind:
         raise InvalidOption("the file has plans of several shapes: --bind chooses one")
     return [_Program(model.at(**sizes), model.graph(**sizes))]

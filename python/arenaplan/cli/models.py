@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def has_ranges(options: argparse.Namespace) -> bool:
     """Return whether a dimension was given several numbers."""
-    return any(not isinstance(sizes, int | tuple) for _, sizes in options.bind)
+    return any(isinstance(sizes, range | list) for _, sizes in options.bind)
 
 
 def load_model(options: argparse.Namespace, source: Path | bytes | None = None) -> Graph:

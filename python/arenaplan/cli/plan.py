@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, SpacesExceeded
+from arenaplan.base.formulas import solved
 from arenaplan.cli.micro import arena_of, print_arena
 from arenaplan.cli.models import (
     Ahead,
@@ -98,7 +99,7 @@ def _document(graph: Graph, plan: Plan, options: argparse.Namespace) -> str:
     """Return the plan file, or the model file with the plan and its graph."""
     if not options.with_graph:
         return plan.to_json()
-    sizes = flat_sizes(dict(options.bind))
+    sizes = flat_sizes(solved(dict(options.bind)))
     return Model(plan.model, list(sizes), [(list(sizes.values()), graph, plan)]).to_json()
 
 

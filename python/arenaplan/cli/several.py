@@ -13,12 +13,14 @@ from arenaplan.cli.models import check_budget, load_model, plan_options, with_bu
 from arenaplan.cli.printing import print_json, proof_of_several, say, shown, size
 from arenaplan.cli.sources import delivering, goes_to_stdout, read_model
 from arenaplan.cli.watch import Watch, watching
+from arenaplan.formats import open_model
 from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.run.dynamic.shapes import Size, sizes_text
 
 if TYPE_CHECKING:
     from arenaplan.planner import SharedPlan
     from arenaplan.run import PlanFamily
+    from arenaplan.run.dynamic.families import Source
 
 _LISTED = 64
 """Most shapes whose bytes are all listed, since each is planned for that."""
@@ -39,7 +41,7 @@ def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
     with watching(options, catches=False) as watch:
         try:
             family = arenaplan.plan_family(
-                options.model,
+                _opened(options),
                 dict(options.bind),
                 max_shapes=options.max_shapes,
                 time_limit=options.time_limit,
@@ -54,6 +56,15 @@ def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
             say(f"warning: {warning}")
         with delivering(options, lambda: _document(family, watch)):
             report(family, as_json=options.json and not goes_to_stdout(options), watch=watch)
+
+
+def _opened(options: argparse.Namespace) -> Source:
+    """Return the model of the command, or a function that makes its graph with caches in it."""
+    if not options.keep_caches:
+        model: Source = options.model
+        return model
+    graph_with = open_model(options.model)
+    return lambda sizes: arenaplan.keep_caches(graph_with(sizes))
 
 
 def _document(family: PlanFamily, watch: Watch) -> str:
@@ -78,6 +89,9 @@ def report(family: PlanFamily, *, as_json: bool, watch: Watch) -> None:
     print(f"  arena        {size(family.arena_bytes)} for every shape, {proof}")
     print(f"  lower bound  {size(family.lower_bound)}")
     print(f"  planned      {_planned(family)}")
+    if family.left_out:
+        example = _text(family.left_out[0])
+        print(f"  left out     {len(family.left_out):,} that the model forbids, such as {example}")
     print("  required")
     rows = summary["required"]
     hidden = max(0, len(rows) - _SHOWN)
@@ -101,6 +115,7 @@ def summarize(family: PlanFamily, watch: Watch | None = None) -> dict[str, Any]:
         "target": family.target.name,
         "bind": family.bind,
         "shapes": len(family),
+        "left_out": family.left_out,
         "arena_bytes": family.arena_bytes,
         "lower_bound": family.lower_bound,
         "gap": family.gap,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arenaplan.base.choices import FORMS, KERNELS, MAX_SHAPES, RUNTIMES
 from arenaplan.base.errors import InvalidOption, SizeError
+from arenaplan.base.formulas import is_formula
 from arenaplan.planner.plan_options import PlanOptions, option_choices, option_help, targets
 from arenaplan.planner.spaces import Space, parse_size, parse_spaces
 
@@ -61,11 +62,11 @@ def _whole(least: int, most: int = 2**64 - 1) -> Callable[[str], int]:
     return read
 
 
-def _binding(text: str) -> tuple[str, int | tuple[int, ...] | range | list[int]]:
+def _binding(text: str) -> tuple[str, int | str | tuple[int, ...] | range | list[int]]:
     """
     Read ``NAME=NUMBER``, ``NAME=FIRST..LAST``, or several of those after commas.
 
-    ``NAME=2x3`` is the shape of an input.
+    ``NAME=2x3`` is the shape of an input, and ``NAME=OTHER+1`` an equation.
     """
     name, _, numbers = text.rpartition("=")
     dims = numbers.split("x")
@@ -75,12 +76,15 @@ def _binding(text: str) -> tuple[str, int | tuple[int, ...] | range | list[int]]
         raise argparse.ArgumentTypeError(
             f"{text!r} binds two dimensions; write --bind {two[1]} --bind {two[2]}={numbers}"
         )
+    if name and is_formula(numbers):
+        return name, numbers
     ranges = [_range(part) for part in numbers.split(",")]
     spans = [span for span in ranges if span is not None]
     if not name or len(spans) < len(ranges):
         raise argparse.ArgumentTypeError(
             f"{text!r} is not NAME=NUMBER, such as batch=1, nor NAME=FIRST..LAST, "
-            "NAME=NUMBER,NUMBER,… or a shape such as NAME=1x3x224x224"
+            "NAME=NUMBER,NUMBER,…, a shape such as NAME=1x3x224x224 or an equation such as "
+            "NAME=OTHER+1"
         )
     if len(spans) == 1:
         return name, (spans[0] if ".." in numbers else spans[0].start)
@@ -330,9 +334,9 @@ def _option(
 
 OPTIONS: Final = _table(f"""
 model: --bind NAME=NUMBER*
-    number for a symbolic dimension, such as batch=1, or the shape of an input, such as
-    image=1x3x224x224; can be repeated; with plan and export --to weights also several, such as
-    batch=1..32 or seq=16,32,64
+    number for a symbolic dimension, such as batch=1, an equation of other names, such as
+    total=past+1, or the shape of an input, such as image=1x3x224x224; can be repeated; with plan
+    and export --to weights also several, such as batch=1..32 or seq=16,32,64
 --keep-caches
     keep inputs that outputs are written over, such as keys and values of earlier tokens, in the
     arena from run to run: one copy each, neither given nor returned

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from arenaplan.base.errors import NotAModel, UnsupportedModel
+from arenaplan.base.formulas import solved
 from arenaplan.base.limits import Limits, current, reading
 from arenaplan.formats.partial import PartialWith
-from arenaplan.graph.sizes import Bind, Source
+from arenaplan.graph.sizes import Bind, OpenBind, Source
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
@@ -53,7 +54,7 @@ _ONNX_TAGS = frozenset(b"\x08\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca")
 def load(
     source: Source,
     *,
-    bind: Bind | None = None,
+    bind: OpenBind | None = None,
     max_nodes: int | None = None,
     max_bytes: int | None = None,
 ) -> Graph:
@@ -67,8 +68,8 @@ def load(
         ``.json`` for a graph, a model with its plans, or a graph of NNVM's or TVM's runtime); or
         the content of one, whose first bytes do.
     bind : mapping, optional
-        Numbers for symbolic dimensions by name, ``{"batch": 1}``, and whole shapes for
-        inputs by name, ``{"image": (1, 3, 224, 224)}``.
+        Numbers for symbolic dimensions by name, ``{"batch": 1}``, or equations of other names,
+        ``{"total": "past + 1"}``; whole shapes for inputs by name, ``{"image": (1, 3, 224, 224)}``.
     max_nodes : int, optional
         Most nodes of the graph, for models that are not trusted.
     max_bytes : int, optional
@@ -95,7 +96,7 @@ def load(
     return open_model(source, limits)(bind)
 
 
-def open_model(source: Source, limits: Limits | None = None) -> Callable[[Bind | None], Graph]:
+def open_model(source: Source, limits: Limits | None = None) -> Callable[[OpenBind | None], Graph]:
     """
     Read a model once, to make graphs of it for several shapes.
 
@@ -124,9 +125,9 @@ def open_model(source: Source, limits: Limits | None = None) -> Callable[[Bind |
     with reading(limits):
         graph_with: Callable[[Bind | None], Graph] = opener(source)
 
-    def limited(bind: Bind | None) -> Graph:
+    def limited(bind: OpenBind | None) -> Graph:
         with reading(limits), _without_collection():
-            return graph_with(bind)
+            return graph_with(None if bind is None else solved(bind))
 
     return limited
 
@@ -164,7 +165,7 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def open_partial(source: Source, bind: Bind | None = None) -> PartialWith:
+def open_partial(source: Source, bind: OpenBind | None = None) -> PartialWith:
     """
     Read a model whose sizes data decides, to make graphs of it as far as sizes are known.
 
@@ -195,7 +196,7 @@ def open_partial(source: Source, bind: Bind | None = None) -> PartialWith:
         )
     current().admit(source)
     opener = importlib.import_module("arenaplan.formats.onnx.onnx_stages").open_partial
-    partial_with: PartialWith = opener(source, bind)
+    partial_with: PartialWith = opener(source, None if bind is None else solved(bind))
     return partial_with
 
 

@@ -97,6 +97,8 @@ class Graph(GraphBuilder):
         super().__init__(name)
         self.warnings: list[str] = []
         """What an importer had to assume, one sentence each."""
+        self.contradicts = False
+        """Whether a dimension has another number than was bound to the name that it has."""
         self.target = "nodes"
         """Name of the target that plans are for unless another one is asked for; importers set
         the one that runs their format."""
@@ -210,6 +212,7 @@ class Graph(GraphBuilder):
         copy.values, copy.nodes = list(self.values), list(self.nodes)
         copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
         copy.warnings, copy.target = list(self.warnings), self.target
+        copy.contradicts = self.contradicts
         copy.is_exact = self.is_exact
         copy._constants, copy._refusal = dict(self._constants), self._refusal
         copy._loads = dict(self._loads)

@@ -12,6 +12,9 @@ from arenaplan.base.quoting import quoted
 from arenaplan.graph.ops import Shape, array_bytes
 
 Bind: TypeAlias = Mapping[str, int | Sequence[int]]
+"""Numbers by the name of a dimension, and shapes by that of an input."""
+OpenBind: TypeAlias = Mapping[str, int | str | Sequence[int]]
+"""The same with equations, such as ``"past + 1"``."""
 Source: TypeAlias = "str | os.PathLike[str] | bytes"
 """A model file, or the content of one."""
 

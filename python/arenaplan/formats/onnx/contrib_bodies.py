@@ -408,10 +408,9 @@ def _grouped(body: _Body) -> FunctionProto:
     its last old one.
     """
     op = body.op
-    body.refuse_inputs(11, 12, 13, 16)
-    body.refuse_attributes(
-        smooth_softmax=0, qk_output=0, k_quant_type="NONE", v_quant_type="NONE", causal=1
-    )
+    body.refuse_inputs(11, 12, 13)
+    body.refuse_attributes(smooth_softmax=0, qk_output=0, k_quant_type="NONE", v_quant_type="NONE")
+    is_causal = op.integer("causal", 1)
     heads, kv_heads = _heads(body, "num_heads"), _heads(body, "kv_num_heads")
     batch, rows, hidden = _dims(body, 0, 3)
     names = [body.name(position) for position in range(3)]
@@ -420,11 +419,15 @@ def _grouped(body: _Body) -> FunctionProto:
         names = body.split(names[0], 2, heads * width, kv_heads * width, kv_heads * width)
     else:
         width = _width(body, hidden, heads)
-    least = body.constant([rows])
-    known = body("Cast", body.reshape(body.name(5), -1), to=_INT64)
-    # Rows behind the end of a shorter prompt are there, too, and nobody reads them.
-    lengths = body("Max", body("Add", known, body.constant([1])), least)
-    starts = body("Sub", lengths, least)
+    last = body("Cast", body.reshape(body.name(5), -1), to=_INT64)
+    lengths = body("Add", last, body.constant([1]))
+    new = body("Min", lengths, body.constant([rows]))
+    if body.name(16):
+        new = body("Cast", body.reshape(body.name(16), -1), to=_INT64)
+    starts = body("Sub", lengths, new)
+    if is_causal:
+        # Rows behind the end of a shorter prompt are there, too, and nobody reads them.
+        lengths = body("Add", starts, body.constant([rows]))
     for at, (count, position, epsilon) in enumerate(
         ((heads, 14, "q_norm_epsilon"), (kv_heads, 15, "k_norm_epsilon"))
     ):
@@ -448,7 +451,7 @@ def _grouped(body: _Body) -> FunctionProto:
         new = body("Transpose", apart, perm=[0, 2, 1, 3])
         caches.append(_cached(body, position, new, starts))
     window = op.integer("local_window_size", -1)
-    attributes = {"is_causal": 1, "softcap": body.number("softcap", 0.0)}
+    attributes = {"is_causal": is_causal, "softcap": body.number("softcap", 0.0)}
     if window > 0:
         attributes["left_window_size"] = window - 1
     operands = [names[0], *caches, body.name(10), "", "", lengths]
@@ -465,7 +468,9 @@ def _cached(body: _Body, position: int, new: str, starts: str) -> str:
     if not old:
         return new
     rows, past = body.op.input(0).shape[1], _dims(body, position, 4)[2]
-    total = int(body.op.scalar(6)) if body.op.input(6).is_fixed else past
+    has_window = body.op.integer("sliding_window_cache", 0)
+    is_known = body.op.input(6).is_fixed and not has_window
+    total = int(body.op.scalar(6)) if is_known else past
     if past == 0 and total == rows:
         return new
     if total > past:

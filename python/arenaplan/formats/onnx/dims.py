@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from onnx import GraphProto, TypeProto, ValueInfoProto
 
 from arenaplan.base.errors import (
-    SizeError,
     UnboundDim,
     UnknownDim,
     UnknownShape,
     UnsupportedDtype,
     fault,
 )
+from arenaplan.base.formulas import formula_value
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.formats.onnx.tensors import dtype_of
 from arenaplan.graph.ops import Shape
 from arenaplan.graph.sizes import Bind, whole_number
+
+_IN_WORDS: Final = {"total_sequence_length": "past_sequence_length + sequence_length"}
+"""Sizes that names say in words, in models of the tools for language models."""
 
 Dim: TypeAlias = "int | str | None"
 """A number, a symbol, or neither."""
@@ -42,8 +45,6 @@ def declared(info: ValueInfoProto) -> Declared:
     ------
     UnsupportedDtype
         If it is no array of numbers.
-    SizeError
-        If a dimension is negative.
     """
     found = _declared(info.type.SerializeToString())
     return _with_errors(info) if found is None else found
@@ -55,7 +56,7 @@ def _declared(data: bytes) -> Declared | None:
     """Return what the bytes of a type declare, ``None`` if it is wrong."""
     try:
         return _with_errors(ValueInfoProto(type=TypeProto.FromString(data)))
-    except SizeError:
+    except UnsupportedDtype:
         return None
 
 
@@ -74,9 +75,8 @@ def _with_errors(info: ValueInfoProto) -> Declared:
     dims: list[Dim] = []
     for dim in tensor.shape.dim:
         if dim.HasField("dim_value"):
-            if dim.dim_value < 0:
-                raise fault("InvalidDim", f"{what} has the negative dimension {dim.dim_value}")
-            dims.append(dim.dim_value)
+            # Older exporters write -1 for a dimension that is not known.
+            dims.append(None if dim.dim_value < 0 else dim.dim_value)
         else:
             dims.append(dim.dim_param or None)
     return Declared(dtype, tuple(dims))
@@ -211,7 +211,7 @@ class Dims:
         """
         result = []
         for axis, dim in enumerate(dims):
-            number = self._numbers.get(dim) if isinstance(dim, str) else dim
+            number = self._number(dim) if isinstance(dim, str) else dim
             if number is None and dim is not None:
                 raise UnboundDim(
                     f"dimension {quoted(str(dim))} of {what} has no number; "
@@ -227,4 +227,14 @@ class Dims:
         """Return dimensions with numbers for the symbols that have one."""
         if dims is None or not self._numbers:
             return dims
-        return tuple(self._numbers.get(d, d) if isinstance(d, str) else d for d in dims)
+        numbers = (self._number(d) if isinstance(d, str) else d for d in dims)
+        return tuple(d if n is None else n for n, d in zip(numbers, dims, strict=True))
+
+    def _number(self, name: str) -> int | None:
+        """Return the number of a symbol, which may be a formula of others, such as ``past + 1``."""
+        if name not in self._numbers:
+            number = formula_value(_IN_WORDS.get(name, name), self._numbers)
+            if number is None:
+                return None
+            self._numbers[name] = number
+        return self._numbers[name]

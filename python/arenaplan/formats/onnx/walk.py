@@ -579,15 +579,21 @@ class Walk:
         dims = self._resolved(stated)
         if shape is None or dims is None:
             return (dims if shape is None else shape), dtype
-        if len(dims) != len(shape):
+        has_rank = len(dims) == len(shape)
+        if not has_rank and None in shape:
             raise op.error(
                 ShapeMismatch,
                 f"output {quoted(name)} is declared with {len(dims)} dimensions, not {len(shape)}",
             )
-        if any(isinstance(a, int) and b not in (None, a) for a, b in zip(dims, shape, strict=True)):
+        pairs = zip(dims, shape, strict=False)
+        if not has_rank or any(isinstance(a, int) and b not in (None, a) for a, b in pairs):
             self.graph.warnings.append(
                 f"value {quoted(name)} is declared with shape {dims}; its shape is {shape}"
             )
+            named = zip(stated.dims or (), dims, shape, strict=False)
+            self.graph.contradicts |= any(type(n) is str and a not in (n, b) for n, a, b in named)
+        if not has_rank:
+            return shape, dtype
         return tuple(d if s is None else s for s, d in zip(shape, dims, strict=True)), dtype
 
     def _bounded(self, name: str, dims: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:

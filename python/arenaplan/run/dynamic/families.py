@@ -20,6 +20,7 @@ from arenaplan.base.errors import (
     InvalidOption,
     PlanError,
     PlannerError,
+    ShapeMismatch,
     UnsupportedModel,
 )
 from arenaplan.base.progress import Watch, checked_seconds
@@ -73,6 +74,8 @@ class PlanFamily:
         """Names of the graph's inputs."""
         self.warnings: list[str] = []
         """What the importer had to assume about any shape, one sentence each."""
+        self.left_out: list[dict[str, Size]] = []
+        """Combinations of sizes that the model forbids, since shapes of operands would not fit."""
 
     def __repr__(self) -> str:
         return f"PlanFamily({self.model!r}, {self._shapes}, {self.arena_bytes} bytes)"
@@ -301,9 +304,8 @@ class PlanFamily:
         is_over = False
         candidates: dict[int, list[int]] = {}
         warnings: dict[str, None] = {}
-        for done, shape in enumerate(self._shapes, 1):
+        for done, (shape, graph) in enumerate(self._possible(), 1):
             with self._naming(shape):
-                graph = self._graph(shape)
                 warnings.update(dict.fromkeys(graph.warnings))
                 self._note_inputs(graph, shape)
                 known = candidates.setdefault(_names(graph), [])
@@ -319,6 +321,9 @@ class PlanFamily:
             if on_progress is not None and on_progress(done, len(self)) is False:
                 is_over = True
         self.warnings = list(warnings)
+        impossible = [shape for shape in self._shapes if shape not in self._server]
+        self.left_out = list(map(self._shapes.bound, impossible))
+        self._shapes.leave_out(set(impossible))
         for shape, plan in self._planned:
             try:
                 with self._naming(shape):
@@ -326,6 +331,33 @@ class PlanFamily:
             except CapacityExceeded as error:
                 error.plan, error.family = plan, self
                 raise
+
+    def _possible(self) -> Iterator[tuple[Shape, Graph]]:
+        """
+        Yield the shapes that the model permits, with their graphs.
+
+        A shape in which a name has another number than the value that it belongs to is one of
+        those only if all shapes are so: the model is wrong about the name, then.
+        """
+        doubtful: list[Shape] = []
+        refused: ShapeMismatch | None = None
+        for shape in self._shapes:
+            try:
+                with self._naming(shape):
+                    graph = self._graph(shape)
+            except ShapeMismatch as error:
+                refused = refused or error
+                continue
+            if graph.contradicts and len(self) > 1:
+                doubtful.append(shape)
+                continue
+            yield shape, graph
+        if self._planned:
+            return
+        for shape in doubtful:
+            yield shape, self._graph(shape)
+        if refused is not None and not doubtful:
+            raise refused
 
     def _add(self, shape: Shape, plan: Plan) -> int:
         """Note the plan of a shape that was planned by itself, and return its position."""
@@ -370,9 +402,11 @@ def plan_family(
     model : path, bytes or callable
         A model as for :func:`load`, or a function that returns the graph for given
         sizes, which it gets as one mapping by name.
-    bind : mapping
-        Sizes by name: one number, a ``range``, or a list or set of buckets. For an input
-        with dimensions that have no names, a whole shape as a tuple, or a list of those.
+    bind : mapping or list of mapping
+        Sizes by name: one number, a ``range``, or a list or set of buckets; or an equation of
+        other names, such as ``"past + 1"``. For an input with dimensions that have no names, a
+        whole shape as a tuple, or a list of those. Or a list of combinations. Those that the
+        model forbids are left out, if it permits any.
     options : PlanOptions, optional
         Options of every plan, as for :func:`plan`.
     max_shapes : int, default 4096

@@ -9,14 +9,18 @@ from typing import TypeAlias
 
 from arenaplan.base.choices import MAX_SHAPES as MAX_SHAPES
 from arenaplan.base.errors import InvalidOption, UnboundDim, UnknownDim, fault
+from arenaplan.base.formulas import solved
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.graph.sizes import whole_number
 
 Size: TypeAlias = "int | tuple[int, ...]"
 """A number for a dimension, or a whole shape for an input."""
 
-RangeBind: TypeAlias = "Mapping[str, Size | Collection[Size]]"
-"""Per name: one size, or a range, list or set of them. A tuple is one whole shape."""
+RangeBind: TypeAlias = (
+    "Mapping[str, Size | str | Collection[Size]] | Sequence[Mapping[str, Size | str]]"
+)
+"""Per name: one size, a range, list or set of them, or an equation of other names, such as
+``"past + 1"``. A tuple is one whole shape. Or a list of combinations."""
 
 Shape: TypeAlias = tuple[Size, ...]
 """One combination: a size for each name."""
@@ -28,8 +32,8 @@ class Shapes:
 
     Parameters
     ----------
-    bind : mapping
-        Sizes by name.
+    bind : mapping or sequence of mapping
+        Sizes by name, or the combinations themselves.
     limit : int
         Most combinations.
 
@@ -38,35 +42,69 @@ class Shapes:
     SizeError
         If there are more.
     InvalidOption
-        If there are none.
+        If there are none, an equation has no number, or combinations have different names.
     """
 
     def __init__(self, bind: RangeBind, limit: int) -> None:
-        count = prod(max(1, _length(choices)) for choices in bind.values())
-        if count > limit:
-            raise fault(
-                "TooManyShapes",
-                f"{_sizes_text(bind)} are {count:,} shapes, and each is looked at; at most "
-                f"{limit:,} are, unless the limit is raised: give buckets, such as "
-                "[16, 32, 64, 128], instead of a range",
-            )
-        self.choices: dict[str, tuple[Size, ...]] = {
-            name: _checked(name, choices) for name, choices in bind.items()
-        }
+        combinations = [bind] if isinstance(bind, Mapping) else list(bind)
+        listed_: dict[Shape, None] = {}
+        names: tuple[str, ...] | None = None
+        count = 0
+        for each in combinations:
+            free = {name: sizes for name, sizes in each.items() if not isinstance(sizes, str)}
+            count += prod(max(1, _length(choices)) for choices in free.values())
+            if count > limit:
+                raise fault(
+                    "TooManyShapes",
+                    f"{_sizes_text(free)} are {count:,} shapes, and each is looked at; at most "
+                    f"{limit:,} are, unless the limit is raised: give buckets, such as "
+                    "[16, 32, 64, 128], instead of a range, or equations of names that depend on "
+                    'each other, such as total="past + 1"',
+                )
+            names = names or tuple(each)
+            if set(names) != set(each):
+                raise InvalidOption(
+                    f"option bind: one combination has {listed(names)}, another {listed(each)}"
+                )
+            checked = {name: _checked(name, choices) for name, choices in free.items()}
+            for sizes in product(*checked.values()):
+                found = solved({**each, **dict(zip(checked, sizes, strict=True))})
+                listed_[tuple(_size(name, found[name]) for name in names)] = None
+        if names is None:
+            raise InvalidOption("option bind: the list of combinations is empty")
+        self._names = names
+        self._equations: dict[str, str] = {}
+        self._shapes: Sequence[Shape] = tuple(listed_)
+        if isinstance(bind, Mapping):
+            self._equations = {name: each for name, each in bind.items() if isinstance(each, str)}
+        else:
+            self._shapes = sorted(listed_, key=lambda each: list(map(_magnitude, each)))[::-1]
+
+    @property
+    def choices(self) -> dict[str, tuple[Size, ...]]:
         """By name, the sizes to choose from, largest first."""
+        columns = zip(*self._shapes, strict=True)
+        return {
+            name: tuple(sorted(set(sizes), key=_magnitude, reverse=True))
+            for name, sizes in zip(self._names, columns, strict=True)
+        }
 
     def __len__(self) -> int:
-        return prod(map(len, self.choices.values()))
+        return len(self._shapes)
 
     def __iter__(self) -> Iterator[Shape]:
         """Iterate over the combinations; the first has the largest size of every name."""
-        return product(*self.choices.values())
+        return iter(self._shapes)
+
+    def leave_out(self, shapes: Collection[Shape]) -> None:
+        """Forget combinations that the model forbids."""
+        self._shapes = [shape for shape in self._shapes if shape not in shapes]
 
     def find(self, bind: Mapping[str, object]) -> Shape:
         """
         Return the combination that has the given sizes.
 
-        A name with one size only can be left out.
+        A name with one size only, or with an equation, can be left out.
 
         Raises
         ------
@@ -77,16 +115,27 @@ class Shapes:
         SizeError
             If it may not have that size.
         """
+        choices = self.choices
         for name in bind:
-            if name not in self.choices:
+            if name not in choices:
                 raise UnknownDim(
-                    f"no sizes were given for {quoted(name)}; there are {listed(self.choices)}"
+                    f"no sizes were given for {quoted(name)}; there are {listed(choices)}"
                 )
-        return tuple(self._find(name, bind) for name in self.choices)
+        given = {
+            name: self._find(name, bind, sizes)
+            for name, sizes in choices.items()
+            if name in bind or name not in self._equations
+        }
+        found = solved({**self._equations, **given})
+        shape = tuple(_size(name, found[name]) for name in self._names)
+        if shape not in self._shapes:
+            raise fault(
+                "ShapeNotPlanned", f"{self.text(shape)} is not one of the shapes that were planned"
+            )
+        return shape
 
-    def _find(self, name: str, bind: Mapping[str, object]) -> Size:
+    def _find(self, name: str, bind: Mapping[str, object], choices: Sequence[Size]) -> Size:
         """Return the size of one name."""
-        choices = self.choices[name]
         if name not in bind:
             if len(choices) == 1:
                 return choices[0]
@@ -101,7 +150,7 @@ class Shapes:
 
     def bound(self, shape: Shape) -> dict[str, Size]:
         """Return a combination in the form of an importer's ``bind``."""
-        return dict(zip(self.choices, shape, strict=True))
+        return dict(zip(self._names, shape, strict=True))
 
     def text(self, shape: Shape) -> str:
         """Return a combination for people, such as ``batch=8 seq=16``."""
@@ -124,7 +173,7 @@ def sizes_text(choices: Sequence[Size]) -> str:
     return ",".join(shown) + (",…" if len(sizes) > len(shown) else "")
 
 
-def _sizes_text(bind: RangeBind) -> str:
+def _sizes_text(bind: Mapping[str, Size | Collection[Size]]) -> str:
     """Return the combinations that a caller asked for, without a look at each size."""
     return " ".join(f"{name} ({_length(choices):,})" for name, choices in bind.items())
 

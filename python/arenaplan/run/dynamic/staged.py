@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from arenaplan.base.errors import InvalidOption, SizeError, UnsupportedModel, fault
+from arenaplan.base.errors import (
+    InvalidOption,
+    SizeError,
+    UnsupportedModel,
+    UnsupportedSubgraph,
+    fault,
+)
 from arenaplan.base.quoting import listed
 from arenaplan.formats import load as load_graph
 from arenaplan.formats import open_partial
 from arenaplan.formats.partial import NOTHING_KNOWN, Decision, Known, Partial, PartialWith
 from arenaplan.graph import Graph
-from arenaplan.graph.sizes import Bind, Source
+from arenaplan.graph.sizes import OpenBind, Source
 from arenaplan.planner.plan_options import PlanKeywords, PlanOptions, resolve, whole_number
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.run.dynamic.model_stages import (
@@ -124,7 +130,7 @@ class StagedExecutor:
     def __init__(
         self,
         model: Source,
-        bind: Bind | None = None,
+        bind: OpenBind | None = None,
         options: PlanOptions | None = None,
         *,
         keep: int | None = None,
@@ -336,14 +342,14 @@ class StagedExecutor:
         plan = make_plan(built.graph, options)
         return _Stage(known, found, built, plan, before)
 
-    def _bounded(self, model: Source, bind: Bind | None) -> int | None:
+    def _bounded(self, model: Source, bind: OpenBind | None) -> int | None:
         """Return the bytes for the largest sizes, if all have bounds."""
         if not bind or self._first.partial.is_complete:
             return None
         try:
             return arena_bytes(make_plan(load_graph(model, bind=bind), self._options))
-        except SizeError:
-            return None  # Some size has no bound.
+        except (SizeError, UnsupportedSubgraph):
+            return None  # Some size has no bound, or several values that are none of the others'.
 
 
 def _decide(

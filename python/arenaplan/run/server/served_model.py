@@ -162,7 +162,7 @@ class ServedModel:
         if isinstance(model, Graph):
             graph = model
         else:
-            sizes: Any = dict(bind or {})
+            sizes: Any = bind or {}
             graph = model(sizes) if callable(model) else load_model(model, bind=sizes)
         if plan is None:
             plan = make_plan(graph, PLAN_OPTIONS)

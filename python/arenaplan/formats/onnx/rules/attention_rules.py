@@ -49,6 +49,15 @@ def attention(op: Op) -> Sequence[Result]:
     )
 
 
+def rotation(op: Op) -> Sequence[Result]:
+    """The elements of heads, turned in pairs."""
+    op.flags("interleaved")
+    x = op.input(0)
+    if len(x.shape) not in (3, 4):
+        raise op.error(ShapeMismatch, f"input 0 of shape {x.shape} has neither 3 nor 4 dimensions")
+    return ((x.shape, x.dtype),)
+
+
 def _four(op: Op, operand: Operand, heads: str) -> Shape:
     """Return batch, heads, length and width of a query, key or value."""
     shape = operand.shape
