@@ -138,7 +138,7 @@ class Net:
         if name not in self.codes:
             self.codes.append(name)
         if name in _SHARED:
-            activations = [at for at in inputs if at >= 0 and self.tensors[at].get(2) is None]
+            activations = [at for at in inputs if at in self.activations]
             scale = self.scales[activations[0]] if activations else scale
         outputs = [self.tensor(shape, scale) for shape in shapes]
         self.operators.append(flat.operator(self.codes.index(name), inputs, outputs, options))

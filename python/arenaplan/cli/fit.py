@@ -127,6 +127,8 @@ def _document(found: Fit) -> dict[str, Any]:
         "new_operators": list(found.new_operators),
         "floor": found.floor,
         "examined": found.tried,
+        "reordered": found.reordered,
+        "unproven": found.unproven,
         "regions": [_region(region) for region in found.regions],
         "file_bytes": len(found.data),
     }
@@ -150,6 +152,7 @@ def _report(name: str, found: Fit) -> str:
         return (
             f"{shown(name)}: no rewrite that was examined needs less than the model itself: "
             f"{size(before.total)}\n  {_bound(found)}\n  floor: tensor {shown(found.floor)!r}"
+            f"{_unproven(found)}"
         )
     change = after.total / before.total - 1
     split = ", ".join(
@@ -164,6 +167,8 @@ def _report(name: str, found: Fit) -> str:
         f"  {_bound(found)}",
         f"  floor: tensor {shown(found.floor)!r}",
     ]
+    if found.reordered:
+        lines.append("  the operators run in another order, which needs fewer bytes")
     if split:
         lines.append(f"  operators in strips: {split}")
     if found.new_operators:
@@ -171,7 +176,14 @@ def _report(name: str, found: Fit) -> str:
             f"  the resolver must register {', '.join(found.new_operators)} beside the operators "
             "that it has"
         )
-    return "\n".join(lines)
+    return "\n".join(lines) + _unproven(found)
+
+
+def _unproven(found: Fit) -> str:
+    """Return the text of rewrites that the prover refuses, if there are any."""
+    if not found.unproven:
+        return ""
+    return f"\n  {found.unproven} smaller rewrites were left out: they are not proven"
 
 
 def _bound(found: Fit) -> str:

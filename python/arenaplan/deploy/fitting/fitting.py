@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
@@ -13,7 +14,9 @@ from typing import Final
 from arenaplan.base.errors import InternalError, PlannerError, UnsupportedModel
 from arenaplan.base.progress import Progress, Watch, checked_seconds
 from arenaplan.base.quoting import listed
+from arenaplan.deploy.export.operator_order import better_order, reordered
 from arenaplan.deploy.export.patched import order_of_tensors, patched_model
+from arenaplan.deploy.export.tflm import embed, plan_in_best_order
 from arenaplan.deploy.fitting.fit_options import FitOptions
 from arenaplan.tflite.proving.prover import proven_plan
 from arenaplan.tflite.reader.offline import METADATA_NAME, read_offsets
@@ -53,6 +56,8 @@ _FINALISTS: Final = 5
 """Rewrites whose tensors are placed with more effort."""
 _MOST_POINTS: Final = 12
 """Points of a frontier."""
+_REFUSED: Final = frozenset({"NotProven", "PlanOverlap"})
+"""Kinds of errors with which the prover refuses a file."""
 _FIRST_EFFORT: Final = 16
 """Part of the effort that every rewrite gets at first."""
 
@@ -88,6 +93,10 @@ class Fit:
     """The largest tensor among those that are live where most bytes are."""
     head_bound: int
     """Bytes that no placement of this rewrite's tensors can go below."""
+    reordered: bool = False
+    """Whether the operators run in another order, in which regions and bound are stated."""
+    unproven: int = 0
+    """Rewrites that need fewer bytes and were left out, since the prover refuses them."""
 
     @property
     def total(self) -> int:
@@ -136,7 +145,63 @@ def fit(
     """
     data, _ = read_bytes(source)
     watch = Watch(on_progress, checked_seconds(time_limit))
-    return _Search(parse(data), options or FitOptions(), watch).result()
+    options, model = options or FitOptions(), parse(data)
+    best = _Search(model, options, watch).result()
+    if options.budget is not None and best.fits(options.budget):
+        return best
+    # The order of operators is no choice of a search: the best one has a search of its own.
+    order = better_order(model, shares=options.build.shares)
+    if order is not None:
+        other = _Search(reordered(model, order), options, watch).result()
+        if other.is_rewritten:
+            other = replace(other, before=best.before, reordered=True)
+            best = _better(model, best, other, options)
+    return _better(model, best, _exported(model, best, options), options)
+
+
+def _exported(model: Model, best: Fit, options: FitOptions) -> Fit:
+    """Return the model with a plan and nothing else, in the order that needs the fewest bytes."""
+    ordered, planned = plan_in_best_order(model, build=options.build)
+    if not planned.pinned or planned.unknown:
+        return best
+    is_reordered = ordered is not model
+    count = len(model.subgraphs[0].operators)
+    return replace(
+        best,
+        data=embed(ordered, planned.offsets, options.build),
+        is_rewritten=True,
+        after=planned.after,
+        regions=(),
+        macs=1.0,
+        operators=(count, count),
+        moved=0,
+        bound=min(best.bound, planned.after.total),
+        latency=1.0,
+        new_operators=(),
+        floor=_floor(ordered),
+        head_bound=planned.lower_bound,
+        reordered=is_reordered,
+    )
+
+
+def _better(model: Model, best: Fit, other: Fit, options: FitOptions) -> Fit:
+    """Return another result if it needs fewer bytes and is proven, and else the best one so far."""
+    if other.total >= best.total:
+        return best
+    with _skipping_unproven():
+        _prove(model.data, other.data, options)
+        return replace(other, unproven=best.unproven + other.unproven)
+    return replace(best, unproven=best.unproven + 1)
+
+
+@contextmanager
+def _skipping_unproven() -> Iterator[None]:
+    """Leave a block where the prover refuses a rewrite."""
+    try:
+        yield
+    except PlannerError as error:
+        if error.kind not in _REFUSED:
+            raise
 
 
 def fits(
@@ -254,7 +319,8 @@ class _Search:
         if budget is not None:
             cheapest = self._within(found, budget)
             if cheapest is not None:
-                return self.finished(cheapest, found)
+                with _skipping_unproven():
+                    return self.finished(cheapest, found)
         first = max(1, self.options.effort // _FIRST_EFFORT)
         sketches: list[_Sketch] = []
         for choice in islice(filter(self._is_fast, found.choices), self._most()):
@@ -271,7 +337,16 @@ class _Search:
             finals.append(self.examined(sketch.choice.regions, effort))
             if self._tell("final", finals[-1].arena.total, found.bound):
                 break
-        return self.finished(min(finals, key=lambda trial: trial.arena.total), found)
+        return self._first_proven(finals, found)
+
+    def _first_proven(self, finals: Sequence[_Examined], found: Frontier) -> Fit:
+        """Return the smallest rewrite that is proven; the model itself at the worst."""
+        for refused, trial in enumerate(sorted(finals, key=lambda trial: trial.arena.total)):
+            with _skipping_unproven():
+                return replace(self.finished(trial, found), unproven=refused)
+        own = self.examined((), self.options.effort)
+        as_it_is = replace(own, arena=self._before)
+        return replace(self.finished(as_it_is, found), unproven=len(finals))
 
     def _within(self, found: Frontier, budget: int) -> _Examined | None:
         """Return the fastest rewrite that fits a budget, if one is found."""
