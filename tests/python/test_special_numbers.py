@@ -335,3 +335,36 @@ def test_reducing_kernels_keep_special_numbers(op: str) -> None:
             axes = np.array([axis], np.int64)
             compared += Node(op, (x, axes), {"keepdims": 0}, (1,)).check()
     assert compared > 0
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+@pytest.mark.parametrize("is_chained", [False, True])
+def test_numbers_become_the_nearest_integers_and_others_the_least(
+    dtype: str, is_chained: bool
+) -> None:
+    x = np.array(special("float32"), np.float32)
+    limits, zero = np.iinfo(dtype), np.array(3, dtype)
+    node = Node("QuantizeLinear", (x, np.float32(0.5), zero), {}, (1, 2), is_chained)
+    with np.errstate(all="ignore"):
+        wanted = np.clip(np.rint(x / np.float32(0.5)) + 3, limits.min, limits.max)
+    wanted = np.where(np.isnan(x), limits.min, wanted).astype(dtype)
+    for run in (node.run, node.run_plain):
+        np.testing.assert_array_equal(run(node.model()), wanted)
+
+
+@pytest.mark.parametrize(("extent", "stride", "rows"), [(2, 1, 1), (2, 2, 1), (3, 3, 1), (2, 1, 2)])
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_windows_keep_special_numbers(op: str, extent: int, stride: int, rows: int) -> None:
+    line = pairs(op, ["float32", "float32"])
+    x = np.stack([*line, np.ones_like(line[0])], axis=1).reshape(-1)
+    x = x[: x.size // rows * rows].reshape(1, 1, rows, -1)
+    if op == "AveragePool":  # Sums that overflow depend on the order of their terms.
+        x = np.where(np.isfinite(x) & (np.abs(x) > 1), np.float32(2), x)
+    attributes = {"kernel_shape": [rows, extent], "strides": [1, stride]}
+    node = Node(op, (x,), attributes)
+    windows = np.lib.stride_tricks.sliding_window_view(x, (1, 1, rows, extent))
+    windows = windows[:, :, :, ::stride].reshape(1, 1, 1, -1, rows * extent)
+    with np.errstate(all="ignore"):
+        wanted = windows.max(-1) if op == "MaxPool" else windows.sum(-1) / windows.shape[-1]
+    for run in (node.run, node.run_plain):
+        np.testing.assert_allclose(run(node.model()), wanted, rtol=1e-6)

@@ -178,6 +178,18 @@ def select(
     np.bitwise_xor(difference, b, out=y)
 
 
+def saturate(real: np.ndarray, y: np.ndarray) -> None:
+    """
+    Write rounded numbers, which are changed, to integers: the nearest that there are.
+
+    What is no number becomes the least integer, as in compiled chains and in ONNX Runtime.
+    """
+    limits = np.iinfo(y.dtype)
+    np.fmax(real, limits.min, out=real)
+    np.minimum(real, limits.max, out=real)
+    np.copyto(y, real, casting="unsafe")
+
+
 # -- blocks ---------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from arenaplan.run.numpy.kernels.pieces import (
     normalized_axis,
     operand,
     result,
+    saturate,
 )
 from arenaplan.run.numpy.registry import (
     MICROSOFT,
@@ -62,10 +63,8 @@ def number(step: Step, position: int) -> np.float32:
 
 def round_to(real: np.ndarray, output: np.ndarray) -> None:
     """Write real numbers, which are changed, to integers: rounded, ties to even, and saturated."""
-    limits = np.iinfo(output.dtype)
     np.rint(real, out=real)
-    np.clip(real, limits.min, limits.max, out=real)
-    np.copyto(output, real, casting="unsafe")
+    saturate(real, output)
 
 
 # -- two operands -----------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from arenaplan.run.numpy.kernels.pieces import (
     normalized_axis,
     operand,
     result,
+    saturate,
 )
 from arenaplan.run.numpy.registry import Cut, Run, Signature, Step, kernel
 
@@ -86,11 +87,9 @@ def _quantize(
     if y.dtype.kind == "f":  # A copy of narrow floats, which are rounded where they are stored.
         np.add(real, zero, out=y, casting="unsafe")
         return
-    limits = np.iinfo(y.dtype)
     np.rint(real, out=real)
     np.add(real, zero, out=real, casting="unsafe")
-    np.clip(real, limits.min, limits.max, out=real)
-    np.copyto(y, real, casting="unsafe")
+    saturate(real, y)
 
 
 def _dequantize(
