@@ -48,7 +48,7 @@ pub(crate) fn numbered<I: Isa>(isa: I, x: I::F32, low: I::F32, high: I::F32) -> 
 #[cfg(test)]
 mod tests {
     use rten_simd::isa::GenericIsa;
-    use rten_simd::ops::{BitOps, NumOps};
+    use rten_simd::ops::BitOps;
     use rten_simd::{Isa, SimdOp};
 
     use super::{bounded, larger, larger_of, numbered, smaller};
@@ -62,6 +62,7 @@ mod tests {
     impl SimdOp for Pairs {
         type Output = ();
 
+        #[allow(clippy::float_cmp, reason = "a result is one of the operands")]
         fn eval<I: Isa>(self, isa: I) {
             let ops = isa.f32();
             let vector = |x: f32| ops.splat(x);
