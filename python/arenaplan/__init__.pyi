@@ -28,7 +28,7 @@ from .planner import (
     spilled,
     targets,
 )
-from .run import DynamicExecutor, Executor, Server, StagedExecutor, plan_family
+from .run import DynamicExecutor, Executor, Server, StagedExecutor, plan_family, plan_lengths
 
 __all__ = [
     "Arena",
@@ -67,6 +67,7 @@ __all__ = [
     "pack",
     "plan",
     "plan_family",
+    "plan_lengths",
     "plan_together",
     "planner",
     "recompute_curve",

@@ -1,4 +1,13 @@
-from .dynamic import DynamicExecutor, PlanFamily, StagedExecutor, StageReport, plan_family
+from .dynamic import (
+    DynamicExecutor,
+    LengthCurve,
+    LengthPoint,
+    PlanFamily,
+    StagedExecutor,
+    StageReport,
+    plan_family,
+    plan_lengths,
+)
 from .leases import Arena, Lease, StepOperands
 from .numpy import Executor
 from .server import Server, ServerStatistics, Session
@@ -8,6 +17,8 @@ __all__ = [
     "DynamicExecutor",
     "Executor",
     "Lease",
+    "LengthCurve",
+    "LengthPoint",
     "PlanFamily",
     "Server",
     "ServerStatistics",
@@ -16,4 +27,5 @@ __all__ = [
     "StagedExecutor",
     "StepOperands",
     "plan_family",
+    "plan_lengths",
 ]

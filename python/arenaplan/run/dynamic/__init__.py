@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from arenaplan.run.dynamic.dynamic_executor import DynamicExecutor as DynamicExecutor
     from arenaplan.run.dynamic.families import PlanFamily as PlanFamily
     from arenaplan.run.dynamic.families import plan_family as plan_family
+    from arenaplan.run.dynamic.lengths import LengthCurve as LengthCurve
+    from arenaplan.run.dynamic.lengths import LengthPoint as LengthPoint
+    from arenaplan.run.dynamic.lengths import plan_lengths as plan_lengths
     from arenaplan.run.dynamic.staged import StagedExecutor as StagedExecutor
     from arenaplan.run.dynamic.staged import StageReport as StageReport
 
@@ -19,6 +22,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     submod_attrs={
         "dynamic_executor": ["DynamicExecutor"],
         "families": ["PlanFamily", "plan_family"],
+        "lengths": ["LengthCurve", "LengthPoint", "plan_lengths"],
         "staged": ["StageReport", "StagedExecutor"],
     },
 )
