@@ -16,6 +16,7 @@ from arenaplan.base.errors import InvalidOption, ShapeMismatch
 from arenaplan.cli import main
 from arenaplan.tflite.files import load_tflite
 from language_models import KV_HEADS, WIDTH, WORDS, decoder, sizes
+from raising import raises
 
 CACHE = 1024 * 64 * 4
 TARGETS = ["numpy", "nodes", "ideal", "c"]
@@ -238,3 +239,34 @@ def test_the_command_draws_bytes_over_the_length(
     assert found["longest"]["arena_bytes"] <= 1 << 16 < found["points"][-1]["arena_bytes"]
     assert f"past_sequence_length={found['longest']['bind']['past_sequence_length']}" in shown.err
     assert main(["plan", str(path), *options, "--budget", "64MiB"]) == 0
+
+
+# -- generation -----------------------------------------------------------------------------------
+
+
+def test_a_decoder_generates_what_onnx_runtime_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompt = [5, 17, 3, 99]
+    words, _ = generated(12, prompt)
+    path = tmp_path / "decoder.onnx"
+    path.write_bytes(decoder().SerializeToString())
+    with ap.Decoder(path, room=32) as model:
+        for _ in range(2):
+            assert list(model.generate(prompt, 12)) == words
+        assert list(model.generate(prompt, 12, stop=words[2])) == words[: words.index(words[2]) + 1]
+        with raises("InputMismatch", match="room for 33"):
+            model.generate(prompt, 30)
+        with raises("InputMismatch"):
+            model.generate([], 3)
+    assert main(["run", str(path), "--generate", "12", "--prompt", "5,17,3,99", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens"] == words
+    assert main(["run", str(path), "--generate", "12"]) == 2
+    assert "--prompt" in capsys.readouterr().err
+
+
+def test_a_model_that_is_no_decoder_does_not_generate(tmp_path: Path) -> None:
+    path = tmp_path / "update.onnx"
+    path.write_bytes(update("ScatterND", is_input=True).SerializeToString())
+    with pytest.raises(InvalidOption, match="none of a decoder's"):
+        ap.Decoder(path, room=8)

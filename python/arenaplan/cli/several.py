@@ -113,11 +113,13 @@ def _report_curve(curve: LengthCurve) -> None:
         f"{shown(curve.model) or 'model'}: {shown(curve.name)} from {first:,} to {last:,}; "
         f"{count} of {len(curve.lengths):,} lengths are planned"
     )
+    shortest = curve.points[0].bind
     print(f"  {'arena':>14}  {'caches':>14}  {'activations':>14}  {'scratch':>12}")
     for point in curve.points:
+        bind = {n: v for n, v in point.bind.items() if count == 1 or v != shortest[n]}
         print(
             f"  {point.arena_bytes:>14,}  {point.caches:>14,}  {point.activations:>14,}"
-            f"  {point.scratch:>12,}  {_text(point.bind)}"
+            f"  {point.scratch:>12,}  {_text(bind or shortest)}"
         )
     if curve.budget is not None:
         fits = "none" if curve.longest is None else _text(curve.longest.bind)

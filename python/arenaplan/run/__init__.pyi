@@ -1,4 +1,5 @@
 from .dynamic import (
+    Decoder,
     DynamicExecutor,
     LengthCurve,
     LengthPoint,
@@ -14,6 +15,7 @@ from .server import Server, ServerStatistics, Session
 
 __all__ = [
     "Arena",
+    "Decoder",
     "DynamicExecutor",
     "Executor",
     "Lease",

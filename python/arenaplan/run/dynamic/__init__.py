@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
+    from arenaplan.run.dynamic.decoding import Decoder as Decoder
     from arenaplan.run.dynamic.dynamic_executor import DynamicExecutor as DynamicExecutor
     from arenaplan.run.dynamic.families import PlanFamily as PlanFamily
     from arenaplan.run.dynamic.families import plan_family as plan_family
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
+        "decoding": ["Decoder"],
         "dynamic_executor": ["DynamicExecutor"],
         "families": ["PlanFamily", "plan_family"],
         "lengths": ["LengthCurve", "LengthPoint", "plan_lengths"],
