@@ -28,11 +28,20 @@ from .planner import (
     spilled,
     targets,
 )
-from .run import DynamicExecutor, Executor, Server, StagedExecutor, plan_family
+from .run import (
+    Decoder,
+    DynamicExecutor,
+    Executor,
+    Server,
+    StagedExecutor,
+    plan_family,
+    plan_lengths,
+)
 
 __all__ = [
     "Arena",
     "Buffer",
+    "Decoder",
     "DynamicExecutor",
     "Effects",
     "Executor",
@@ -67,6 +76,7 @@ __all__ = [
     "pack",
     "plan",
     "plan_family",
+    "plan_lengths",
     "plan_together",
     "planner",
     "recompute_curve",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from arenaplan.base.errors import InvalidOption, ShapeMismatch
 from arenaplan.cli import main
 from arenaplan.tflite.files import load_tflite
 from language_models import KV_HEADS, WIDTH, WORDS, decoder, sizes
+from raising import raises
 
 CACHE = 1024 * 64 * 4
 TARGETS = ["numpy", "nodes", "ideal", "c"]
@@ -168,3 +170,103 @@ def test_the_command_keeps_caches(tmp_path: Path, capsys: pytest.CaptureFixture[
         if line.startswith("  arena")
     )
     assert with_states < 0.7 * with_copies
+
+
+# -- bytes over the length ------------------------------------------------------------------------
+
+
+def lengths_of(past: Any, **options: Any) -> Any:
+    """Return the curve of a decoder whose caches stay."""
+    model = decoder().SerializeToString()
+
+    def kept(bound: Any) -> ap.Graph:
+        return ap.keep_caches(ap.load(model, bind=bound))
+
+    bind = {
+        **sizes(0),
+        "past_sequence_length": past,
+        "total_sequence_length": "past_sequence_length",
+    }
+    return ap.plan_lengths(kept, bind, **options)
+
+
+def test_the_curve_is_that_of_single_plans() -> None:
+    curve = lengths_of(range(1, 400))
+    assert len(curve.points) == 9
+    for point in curve.points:
+        graph = ap.keep_caches(ap.load(decoder().SerializeToString(), bind=point.bind))
+        assert ap.plan(graph).arena_bytes == point.arena_bytes
+        assert point.caches == 4 * KV_HEADS * WIDTH * 4 * point.bind["past_sequence_length"]
+        parts = point.caches + point.activations + point.scratch
+        assert parts <= point.arena_bytes < parts + (1 << 13)
+    assert curve.longest == curve.points[-1]
+
+
+@pytest.mark.parametrize("budget", [40_000, 100_000])
+def test_the_longest_that_fits_is_found(budget: int) -> None:
+    curve = lengths_of(range(1, 400), budget=budget)
+    assert curve.longest.arena_bytes <= budget
+    following = curve.points[curve.points.index(curve.longest) + 1]
+    length = curve.longest.bind["past_sequence_length"]
+    assert following.bind["past_sequence_length"] == length + 1
+    assert following.arena_bytes > budget
+    assert lengths_of(range(1, 400), budget=1000).longest is None
+
+
+def test_a_growing_cache_counts_as_one() -> None:
+    bind = {"batch_size": 1, "sequence_length": 1, "past_sequence_length": range(600)}
+    curve = ap.plan_lengths(decoder().SerializeToString(), bind)
+    last = curve.points[-1]
+    assert last.caches >= 4 * KV_HEADS * WIDTH * 4 * 600
+    assert last.activations < 1 << 13
+    with pytest.raises(InvalidOption, match="2 names have several sizes"):
+        ap.plan_lengths(decoder().SerializeToString(), {**bind, "sequence_length": range(1, 4)})
+
+
+def test_the_command_draws_bytes_over_the_length(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "decoder.onnx"
+    path.write_bytes(decoder().SerializeToString())
+    options = ["--bind=batch_size=1", "--bind=sequence_length=1", "--keep-caches"]
+    options += ["--bind=past_sequence_length=1..2048"]
+    options += ["--bind=total_sequence_length=past_sequence_length"]
+    assert main(["plan", str(path), *options]) == 0
+    assert "9 of 2,048 lengths are planned" in capsys.readouterr().out
+    assert main(["plan", str(path), *options, "--budget", "64KiB", "--json"]) == 1
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert found["longest"]["arena_bytes"] <= 1 << 16 < found["points"][-1]["arena_bytes"]
+    assert f"past_sequence_length={found['longest']['bind']['past_sequence_length']}" in shown.err
+    assert main(["plan", str(path), *options, "--budget", "64MiB"]) == 0
+
+
+# -- generation -----------------------------------------------------------------------------------
+
+
+def test_a_decoder_generates_what_onnx_runtime_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompt = [5, 17, 3, 99]
+    words, _ = generated(12, prompt)
+    path = tmp_path / "decoder.onnx"
+    path.write_bytes(decoder().SerializeToString())
+    with ap.Decoder(path, room=32) as model:
+        for _ in range(2):
+            assert list(model.generate(prompt, 12)) == words
+        assert list(model.generate(prompt, 12, stop=words[2])) == words[: words.index(words[2]) + 1]
+        with raises("InputMismatch", match="room for 33"):
+            model.generate(prompt, 30)
+        with raises("InputMismatch"):
+            model.generate([], 3)
+    assert main(["run", str(path), "--generate", "12", "--prompt", "5,17,3,99", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens"] == words
+    assert main(["run", str(path), "--generate", "12"]) == 2
+    assert "--prompt" in capsys.readouterr().err
+
+
+def test_a_model_that_is_no_decoder_does_not_generate(tmp_path: Path) -> None:
+    path = tmp_path / "update.onnx"
+    path.write_bytes(update("ScatterND", is_input=True).SerializeToString())
+    with pytest.raises(InvalidOption, match="none of a decoder's"):
+        ap.Decoder(path, room=8)

@@ -178,6 +178,26 @@ def test_operators_of_the_tools_agree_with_onnx_runtime(tmp_path: Path, at: int)
     compare(model.found(), model.expected(), CASES[at].tolerance)
 
 
+@pytest.mark.parametrize("activation", [0, 1])
+def test_groups_of_channels_are_normalized_wherever_channels_are(
+    tmp_path: Path, activation: int
+) -> None:
+    """ONNX Runtime has no kernel for the cpu: the definition says what is right."""
+    x, scale, shift = f32(2, 4, 5, 6), f32(6), f32(6)
+    attributes = {"groups": 3, "activation": activation, "epsilon": 1e-3}
+    model = Case("GroupNorm", [x, scale, shift], attributes, [1, 2]).model(tmp_path)
+    groups = x.reshape(2, 20, 3, 2)
+    mean, variance = groups.mean((1, 3), keepdims=True), groups.var((1, 3), keepdims=True)
+    wanted = ((groups - mean) / np.sqrt(variance + 1e-3)).reshape(x.shape) * scale + shift
+    if activation:
+        wanted = wanted / (1 + np.exp(-wanted))
+    compare(model.found(), [wanted.astype(np.float32)], 1e-5)
+    last_first = x.transpose(0, 3, 1, 2).copy()
+    attributes["channels_last"] = 0
+    model = Case("GroupNorm", [last_first, scale, shift], attributes, [1, 2]).model(tmp_path)
+    compare(model.found(), [wanted.astype(np.float32).transpose(0, 3, 1, 2)], 1e-5)
+
+
 class Cached(NamedTuple):
     """A step of grouped attention with a cache."""
 
@@ -308,3 +328,29 @@ def test_forms_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(error, match=case.op):
         ap.load(case.model(tmp_path).path)
+
+
+@pytest.mark.parametrize("op", ["RotaryEmbedding", "EmbedLayerNormalization", "MultiHeadAttention"])
+def test_absurd_sizes_cost_nothing(op: str) -> None:
+    from onnx import TensorProto
+
+    long, info = 1 << 34, helper.make_tensor_value_info
+    integers, real = TensorProto.INT32, TensorProto.FLOAT
+    inputs = {
+        "RotaryEmbedding": [(1, long, 32), [1], (16, 8), (16, 8)],
+        "EmbedLayerNormalization": [[long, 3], [long, 3], (9, 16), (9, 16), (2, 16), (16,), (16,)],
+        "MultiHeadAttention": [(1, 3, 16), (1, long, 16), (1, long, 16), None, [1]],
+    }[op]
+    given = [
+        info(f"in{at}", integers if isinstance(shape, list) else real, shape)
+        for at, shape in enumerate(inputs)
+        if shape is not None
+    ]
+    names = ["" if shape is None else f"in{at}" for at, shape in enumerate(inputs)]
+    node = helper.make_node(op, names, ["y"], domain=MICROSOFT, num_heads=2)
+    outputs = [info("y", real, None)]
+    sets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]
+    graph = helper.make_graph([node], "g", given, outputs)
+    model = helper.make_model(graph, opset_imports=sets, ir_version=10)
+    with pytest.raises(ap.PlannerError):
+        ap.plan(ap.load(model.SerializeToString()), budget="1MiB")

@@ -80,6 +80,46 @@ def test_branches_of_two_shapes_run_with_names_of_dimensions(rows: object, bind:
     check(data, *both, bind=bind)
 
 
+@pytest.mark.parametrize("total", [None, "total", "past + new"], ids=str)
+@pytest.mark.parametrize("names", [True, False], ids=["names", "numbers"])
+def test_a_merged_decoder_runs_with_and_without_its_cache(total: str | None, names: bool) -> None:
+    """One model for the first step and all others, as Optimum exports it."""
+    sizes = {"batch": 1, "new": 2, "past": 3}
+    batch, new, past = sizes if names else sizes.values()
+    shape = None if total is None else (batch, total, 8)
+    cached = [
+        helper.make_node("Concat", ["old", "k"], ["all"], axis=1),
+        helper.make_node("Identity", ["q"], ["kept"]),
+    ]
+    first = [
+        helper.make_node("Identity", ["k"], ["only"]),
+        helper.make_node("Neg", ["q"], ["turned"]),
+    ]
+    whole = (batch, new, 8)
+    branches = {
+        "then_branch": helper.make_graph(
+            cached, "with", [], [info("all", shape), info("kept", whole)]
+        ),
+        "else_branch": helper.make_graph(
+            first, "without", [], [info("only", shape and whole), info("turned", whole)]
+        ),
+    }
+    nodes = [
+        helper.make_node("If", ["use"], ["present", "query"], **branches),
+        helper.make_node("Transpose", ["present"], ["columns"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["query", "columns"], ["scores"]),
+        helper.make_node("MatMul", ["scores", "present"], ["y"]),
+    ]
+    use = helper.make_tensor_value_info("use", TensorProto.BOOL, [])
+    inputs = [use, info("q", whole), info("k", whole), info("old", (batch, past, 8))]
+    data = model(nodes, inputs, [info("y", whole), info("present", shape)])
+    draw = np.random.default_rng(7)
+    shapes = {"q": (1, 2, 8), "k": (1, 2, 8), "old": (1, 3, 8)}
+    given = {n: draw.integers(-3, 3, size).astype(np.float32) for n, size in shapes.items()}
+    runs = [{"use": np.array(taken), **given} for taken in (True, False)]
+    check(data, *runs, bind=sizes if names else None)
+
+
 def test_what_is_planned_ahead_is_said() -> None:
     executor = ap.StagedExecutor(found())
     assert [node.op for node in executor.graph.nodes] == ["Relu", "Neg"]

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    if options.generate is not None:
+        _generate(options)
+        return
     with _executor(options) as executor:
         reference = _reference(options) if options.verify else None
         seconds, outputs = 0.0, {}
@@ -62,6 +65,25 @@ def execute(options: argparse.Namespace) -> None:
         print_json(summary)
     else:
         _print(summary)
+
+
+def _generate(options: argparse.Namespace) -> None:
+    """Print the tokens that a language model generates."""
+    if options.prompt is None:
+        raise InvalidOption("option --generate: --prompt has the tokens to begin with")
+    room = options.room or len(options.prompt) + options.generate
+    start = time.process_time()
+    with arenaplan.Decoder(options.model, room, dict(options.bind)) as decoder:
+        tokens = list(decoder.generate(options.prompt, options.generate))
+        plan = decoder.plan
+    seconds = time.process_time() - start
+    if options.json:
+        sizes = {"room": room, "arena_bytes": plan.arena_bytes}
+        print_json({"model": plan.model, **sizes, "cpu_seconds": seconds, "tokens": tokens})
+        return
+    print(f"{shown(plan.model) or 'model'}: {len(tokens)} tokens in {seconds:.3f} s CPU")
+    print(f"  arena   {size(plan.arena_bytes)}, caches for {room:,} tokens in it")
+    print(f"  tokens  {' '.join(map(str, tokens))}")
 
 
 def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:

@@ -19,11 +19,14 @@ from arenaplan.run.dynamic.shapes import Size, sizes_text
 
 if TYPE_CHECKING:
     from arenaplan.planner import SharedPlan
-    from arenaplan.run import PlanFamily
+    from arenaplan.run import LengthCurve, PlanFamily
     from arenaplan.run.dynamic.families import Source
 
 _LISTED = 64
 """Most shapes whose bytes are all listed, since each is planned for that."""
+
+_LOOKED_AT, _MOST = 256, 1 << 20
+"""Most numbers of a dimension that are all looked at, and that a curve is over."""
 
 _NAMED = 4
 """Most shapes in a line of text."""
@@ -37,6 +40,9 @@ _SHOWN = 16
 
 def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
     """Plan and report every shape that ``--bind`` describes."""
+    if _is_curve(options):
+        _plan_curve(options, chosen)
+        return
     # A plan for some of the shapes would be none: Ctrl-C gives up.
     with watching(options, catches=False) as watch:
         try:
@@ -56,6 +62,68 @@ def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
             say(f"warning: {warning}")
         with delivering(options, lambda: _document(family, watch)):
             report(family, as_json=options.json and not goes_to_stdout(options), watch=watch)
+
+
+def _is_curve(options: argparse.Namespace) -> bool:
+    """Return whether the only dimension with several numbers has so many that few are planned."""
+    counts = [len(sizes) for _, sizes in options.bind if isinstance(sizes, range | list)]
+    return len(counts) == 1 and _LOOKED_AT < counts[0] <= _MOST and options.output is None
+
+
+def _plan_curve(options: argparse.Namespace, chosen: PlanOptions) -> None:
+    """Plan some lengths of a long range, and report bytes over the length."""
+    with watching(options, catches=False) as watch:
+        curve = arenaplan.plan_lengths(
+            _opened(options),
+            dict(options.bind),
+            chosen,
+            time_limit=options.time_limit,
+            on_progress=watch.count,
+        )
+        watch.clear()
+    if options.json:
+        rows = [point._asdict() for point in curve.points]
+        longest = None if curve.longest is None else curve.longest._asdict()
+        ends = [curve.lengths[0], curve.lengths[-1]]
+        print_json(
+            {
+                "model": curve.model,
+                "name": curve.name,
+                "lengths": len(curve.lengths),
+                "ends": ends,
+                "points": rows,
+                "budget": curve.budget,
+                "longest": longest,
+            }
+        )
+    else:
+        _report_curve(curve)
+    if curve.budget is not None and curve.points[-1].arena_bytes > curve.budget:
+        fits = "none fits" if curve.longest is None else f"{_text(curve.longest.bind)} does"
+        raise CapacityExceeded(
+            f"{_text(curve.points[-1].bind)} needs {curve.points[-1].arena_bytes:,} bytes, and "
+            f"{curve.budget:,} are there; {fits}"
+        )
+
+
+def _report_curve(curve: LengthCurve) -> None:
+    """Print bytes over the length."""
+    first, last, count = curve.lengths[0], curve.lengths[-1], len(curve.points)
+    print(
+        f"{shown(curve.model) or 'model'}: {shown(curve.name)} from {first:,} to {last:,}; "
+        f"{count} of {len(curve.lengths):,} lengths are planned"
+    )
+    shortest = curve.points[0].bind
+    print(f"  {'arena':>14}  {'caches':>14}  {'activations':>14}  {'scratch':>12}")
+    for point in curve.points:
+        bind = {n: v for n, v in point.bind.items() if count == 1 or v != shortest[n]}
+        print(
+            f"  {point.arena_bytes:>14,}  {point.caches:>14,}  {point.activations:>14,}"
+            f"  {point.scratch:>12,}  {_text(bind or shortest)}"
+        )
+    if curve.budget is not None:
+        fits = "none" if curve.longest is None else _text(curve.longest.bind)
+        print(f"  the longest that fits {curve.budget:,} bytes: {fits}")
 
 
 def _opened(options: argparse.Namespace) -> Source:

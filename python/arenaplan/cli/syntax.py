@@ -239,6 +239,7 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "SPACE=SECTION": _pair("SPACE=SECTION", "arena=.sram"),
     "START..END": _reserved,
     "TARGET,…": _names(_known_targets),
+    "TOKEN,…": lambda text: [_whole(0)(token) for token in text.split(",")],
     "[SPACE=]BYTES": _per_space,
 }
 """The readers of values, by the name that the help has for a value."""
@@ -548,8 +549,8 @@ output: --to html|svg|perfetto|json = html
         run model.onnx --input x=x.npy --save-outputs out
         """,
         (_MODEL,),
-        "bind plan input seed verify threads device graph runs json save-outputs "
-        f"| keep-caches {_LIMITS}",
+        "bind plan input seed verify threads device graph runs generate prompt room json "
+        f"save-outputs | keep-caches {_LIMITS}",
         _table("""
 run: --plan FILE
     plan to obey (default: a new one); - is stdin
@@ -569,6 +570,13 @@ run: --plan FILE
     on a device, record the run as a CUDA graph, and replay it for the outputs
 --runs 1.. = 1
     runs in a row, each with other random inputs; states live on
+--generate 1..
+    tokens to generate with a language model, the most probable ones, with caches that stay in the
+    arena
+--prompt TOKEN,…
+    tokens to generate after, such as 1,17,4
+--room 1..
+    tokens that the caches have room for (default: those of prompt and result)
 output: --save-outputs DIR
     write each output as DIR/NAME.npy, all of them or none
 """),

@@ -1,13 +1,26 @@
-from .dynamic import DynamicExecutor, PlanFamily, StagedExecutor, StageReport, plan_family
+from .dynamic import (
+    Decoder,
+    DynamicExecutor,
+    LengthCurve,
+    LengthPoint,
+    PlanFamily,
+    StagedExecutor,
+    StageReport,
+    plan_family,
+    plan_lengths,
+)
 from .leases import Arena, Lease, StepOperands
 from .numpy import Executor
 from .server import Server, ServerStatistics, Session
 
 __all__ = [
     "Arena",
+    "Decoder",
     "DynamicExecutor",
     "Executor",
     "Lease",
+    "LengthCurve",
+    "LengthPoint",
     "PlanFamily",
     "Server",
     "ServerStatistics",
@@ -16,4 +29,5 @@ __all__ = [
     "StagedExecutor",
     "StepOperands",
     "plan_family",
+    "plan_lengths",
 ]

@@ -62,8 +62,15 @@ class _Body:
 
     def constant(self, numbers: Any, dtype: str = "int64") -> str:
         """Return the name of a constant."""
-        array = np.asarray(numbers, numpy_dtype(dtype))
+        try:
+            array = np.asarray(numbers, numpy_dtype(dtype))
+        except (OverflowError, TypeError, ValueError):
+            raise self.op.error(InvalidOperand, f"{numbers} is no {dtype}") from None
         return self("Constant", value=numpy_helper.from_array(array))
+
+    def steps(self, count: int, dtype: str = "int64") -> str:
+        """Return the name of the numbers from 0 on, which nothing computes while a file is read."""
+        return self("Range", *(self.constant(end, dtype) for end in (0, count, 1)))
 
     def reshape(self, name: str, *shape: int) -> str:
         """Return the name of a value in another shape."""
@@ -147,6 +154,33 @@ def _alike(body: _Body) -> FunctionProto:
     return body.function(*body.several(op.type, inputs, len(op.outputs), **op.attributes))
 
 
+def _expand_dims(body: _Body) -> FunctionProto:
+    return body.function(body("Unsqueeze", body.name(0), body.reshape(body.name(1), 1)))
+
+
+def _channels_last(kind: str, *more: int, **usual: Any) -> Write:
+    """Return an operator on images whose channels are the last dimension, and are first in it."""
+
+    def write(body: _Body) -> FunctionProto:
+        x = body.name(0)
+        rank = len(body.operand(0).shape)
+        attributes = {**usual, **body.op.attributes}
+        is_last = attributes.pop("channels_last", 1)
+        activation = attributes.pop("activation", 0)
+        if "groups" in attributes:
+            attributes["num_groups"] = attributes.pop("groups")
+        if is_last:
+            x = body("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)])
+        y = body(kind, x, *(body.name(at) for at in more), **attributes)
+        if activation:
+            y = body("Swish", y)
+        if is_last:
+            y = body("Transpose", y, perm=[0, *range(2, rank), 1])
+        return body.function(y)
+
+    return write
+
+
 def _rms_norm(body: _Body) -> FunctionProto:
     epsilon, axis = body.number("epsilon", 1e-5), body.op.integer("axis", -1)
     y = body("RMSNormalization", body.name(0), body.name(1), axis=axis, epsilon=epsilon)
@@ -192,7 +226,8 @@ def _embed_norm(body: _Body) -> FunctionProto:
             axes = body.constant([1])
             lengths = body("ReduceSum", body.name(7), axes, keepdims=0)
         else:
-            lengths = body.constant(np.zeros(batch), "int32")
+            zero = numpy_helper.from_array(np.zeros(1, np.int32))
+            lengths = body("ConstantOfShape", body.constant([batch]), value=zero)
     return body.function(y, lengths, total)
 
 
@@ -242,8 +277,8 @@ def _positions(body: _Body, name: str, batch: int, length: int, *, are_first: bo
     """Return positions of all elements, of which those of the first of each row may be given."""
     if not are_first:
         return name
-    steps = np.broadcast_to(np.arange(length), (batch, length))
-    return body("Add", body.reshape(name, -1, 1), body.constant(steps))
+    moved = body("Add", body.reshape(name, -1, 1), body.steps(length))
+    return body("Expand", moved, body.constant([batch, length]))
 
 
 def _rotary(body: _Body) -> FunctionProto:
@@ -272,10 +307,12 @@ def _padding(body: _Body, position: int, batch: int, rows: int, keys: int, dtype
     mask = body.op.optional(position)
     if mask is None:
         return ""
+    if "float" not in dtype:
+        raise body.op.error(InvalidOperand, f"its data holds {dtype}")
     name, shape = body.name(position), mask.shape
     if shape in ((batch,), (2 * batch,)):
         # The first keys that are padding at the end, and those that are none at the start.
-        places = body.constant(np.arange(keys).reshape(1, -1), mask.dtype)
+        places = body.steps(keys, mask.dtype)
         ends = body.reshape(name, -1, batch, 1, 1, 1)
         parts = body.split(ends, 0, *[1] * (shape[0] // batch))
         seen = body("Less", places, body.reshape(parts[0], batch, 1, 1, 1))
@@ -324,6 +361,8 @@ def _multi_head(body: _Body) -> FunctionProto:
     heads = _heads(body, "num_heads")
     q, k, v = (body.name(position) for position in range(3))
     query = body.operand(0)
+    if len(query.shape) not in (3, 5):
+        raise op.error(ShapeMismatch, f"input 0 has shape {query.shape}")
     batch, rows = query.shape[:2]
     if len(query.shape) == 5:
         hidden = heads * query.shape[4]
@@ -486,10 +525,13 @@ BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
         **dict.fromkeys(("BiasGelu", "Gelu"), _biased("Gelu")),
         "Attention": _attention,
         "EmbedLayerNormalization": _embed_norm,
+        "ExpandDims": _expand_dims,
         "FastGelu": _biased("Gelu", approximate="tanh"),
         "GatherBlockQuantized": _gather_blocks,
         "GroupQueryAttention": _grouped,
+        "GroupNorm": _channels_last("GroupNormalization", 1, 2, epsilon=1e-5),
         "MultiHeadAttention": _multi_head,
+        "NhwcMaxPool": _channels_last("MaxPool"),
         "QuickGelu": _quick_gelu,
         "RotaryEmbedding": _rotary,
     },

@@ -1,0 +1,159 @@
+"""Greedy generation by a language model whose caches stay in the arena."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+from onnx import ModelProto
+
+from arenaplan.base.errors import InvalidOption, fault
+from arenaplan.base.quoting import listed, quoted
+from arenaplan.formats import load
+from arenaplan.formats.onnx.file import read_model
+from arenaplan.graph import Graph, keep_caches
+from arenaplan.graph.sizes import Source
+from arenaplan.planner.plan_options import whole_number
+from arenaplan.run.numpy import Executor
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from arenaplan._core import Plan
+
+_ONE: Final = ("batch_size", "sequence_length")
+_ROOM: Final = ("past_sequence_length", "past_sliding_length", "total_sequence_length")
+"""Names of dimensions in models of the tools: those of a step, and those of the caches."""
+_TOKENS, _MASK, _POSITIONS = "input_ids", "attention_mask", "position_ids"
+_LOGITS = "logits"
+
+
+class Decoder:
+    """
+    Generates tokens with a decoder in the form of ONNX Runtime's tools, one per run.
+
+    Keys and values of earlier tokens are written into states of the arena: no copy per token. The
+    model has inputs ``input_ids``, and ``attention_mask`` and ``position_ids`` if it likes; caches
+    that it writes over, as those of GroupQueryAttention; and an output ``logits``.
+
+    Parameters
+    ----------
+    model : path or bytes
+        The model.
+    room : int
+        Most tokens of a prompt and what is generated.
+    bind : mapping, optional
+        Numbers for dimensions with names that the tools do not use, such as the width of heads.
+
+    Raises
+    ------
+    InvalidOption
+        If the model has other inputs or no such cache.
+    PlannerError
+        As :func:`load`, :func:`keep_caches` and :class:`Executor`.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> with ap.Decoder("decoder.onnx", room=256) as decoder:       # doctest: +SKIP
+    ...     print(list(decoder.generate([1, 17, 4], 16)))
+    """
+
+    def __init__(self, model: Source, room: int, bind: Mapping[str, int] | None = None) -> None:
+        self.room = whole_number(room, "room")
+        if self.room < 1:
+            raise InvalidOption("option room: there is no room for a token")
+        proto, _ = read_model(model)
+        usual = {**dict.fromkeys(_ONE, 1), **dict.fromkeys(_ROOM, self.room)}
+        names = _symbols(proto)
+        sizes = {name: size for name, size in usual.items() if name in names}
+        graph = keep_caches(load(model, bind={**sizes, **(bind or {})}))
+        self._shapes = {graph.values[at].name: graph.values[at].shape for at in graph.inputs}
+        self._check(graph)
+        self._executor = Executor(graph)
+
+    def _check(self, graph: Graph) -> None:
+        """Refuse a model that is fed in another way."""
+        wanted = {_TOKENS: (1, 1), _MASK: (1, self.room), _POSITIONS: (1, 1)}
+        for name, shape in self._shapes.items():
+            if wanted.get(name) != shape:
+                raise InvalidOption(
+                    f"input {quoted(name)} of shape {shape} is none of a decoder's: "
+                    f"{listed(wanted)} of shapes {list(wanted.values())}, and caches that are "
+                    "written over"
+                )
+        outputs = {graph.values[at].name for at in graph.outputs}
+        if _TOKENS not in self._shapes or _LOGITS not in outputs:
+            raise InvalidOption(f"a decoder has an input {_TOKENS!r} and an output {_LOGITS!r}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the memory go."""
+        self._executor.close()
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of one step."""
+        return self._executor.plan
+
+    def generate(self, prompt: Sequence[int], count: int, stop: int | None = None) -> Iterator[int]:
+        """
+        Yield the most probable tokens after a prompt, one by one.
+
+        Parameters
+        ----------
+        prompt : sequence of int
+            Tokens, at least one.
+        count : int
+            Most tokens to yield.
+        stop : int, optional
+            The token behind which nothing is yielded.
+
+        Raises
+        ------
+        ExecutionError
+            If the prompt is empty, or there is no room for it and all tokens but the last.
+        """
+        fed = [whole_number(token, "a token") for token in prompt]
+        needed = len(fed) + whole_number(count, "count") - 1
+        if not fed or needed > self.room:
+            raise fault(
+                "InputMismatch",
+                f"{len(fed)} tokens of a prompt and {count} generated ones need room for {needed}; "
+                f"the caches have room for {self.room}",
+            )
+        self._executor.reset()
+        return self._tokens(fed, count, stop)
+
+    def _tokens(self, fed: list[int], count: int, stop: int | None) -> Iterator[int]:
+        """Yield tokens; the caches are empty."""
+        mask = np.zeros((1, self.room), np.int64)
+        graph = self._executor.graph
+        dtypes = {graph.values[index].name: graph.values[index].dtype for index in graph.inputs}
+        for at in range(len(fed) + count - 1):
+            mask[0, at] = 1
+            feeds = {_TOKENS: np.array([[fed[at]]]), _MASK: mask, _POSITIONS: np.array([[at]])}
+            given = {name: feeds[name].astype(dtypes[name]) for name in self._shapes}
+            logits = self._executor.run(given, borrow=True)[_LOGITS]
+            if at == len(fed) - 1:
+                token = int(logits[0, -1].argmax())
+                fed.append(token)
+                yield token
+                if token == stop:
+                    return
+
+
+def _symbols(model: ModelProto) -> set[str]:
+    """Return the names of dimensions of a model's inputs."""
+    return {dim.dim_param for info in model.graph.input for dim in info.type.tensor_type.shape.dim}
