@@ -93,6 +93,21 @@ def test_operators_are_equal(title: str, tmp_path: Path) -> None:
                 np.testing.assert_array_equal(made[name], array)
 
 
+def test_outputs_are_those_of_the_installed_interpreter(tmp_path: Path) -> None:
+    pytest.importorskip("tflite_micro")
+    from arenaplan.deploy.adapters.interpreter import Interpreter
+
+    for seed in range(12):
+        data = random_network(seed)
+        graph = ap.load(data)
+        files = generated(graph, ap.plan(graph, target="c-code"), name="model")
+        runs = random_inputs(graph, seed, 3)
+        made = CodeProgram(graph, files, tmp_path / str(seed)).run(runs)
+        interpreter = Interpreter(data)
+        for inputs, outputs in zip(runs, made, strict=True):
+            assert interpreter.compare(graph, inputs, outputs).inexact == 0
+
+
 def test_operators_without_a_kernel_are_refused_by_name(tmp_path: Path) -> None:
     refused = set()
     for case in run_cases():
