@@ -29,7 +29,7 @@ from arenaplan.run.numpy.tflite.tflite_facts import (
 from arenaplan.run.numpy.tflite.tflite_softmax import softmax_exps, softmax_tables
 
 
-def _whole(function: str, parameters: str, *positions: int) -> Emit:
+def whole_call(function: str, parameters: str, *positions: int) -> Emit:
     """Return a call on whole operands and the whole result."""
 
     def emit(part: Part) -> list[str]:
@@ -51,13 +51,15 @@ def fully_connected(site: Site) -> Emit:
     }
     if work.is_real:
         site.use("dense_f32")
-        return _whole("dense_f32", site.structure("dense_f32", fields | real_fields(site, 2)), 0)
+        return whole_call(
+            "dense_f32", site.structure("dense_f32", fields | real_fields(site, 2)), 0
+        )
     words, last = rescaled(site, (0, 1, 2), work.channels, has_one=True)
     check_sums(site, work.centered, work.offset, 0, 2)
     fields |= {**last, "weight_offset": -encoding(site.signature, 1).zero}
     function = f"dense_{words['KIND']}"
     site.use("dense", words, function)
-    return _whole(function, site.structure(function, fields), 0)
+    return whole_call(function, site.structure(function, fields), 0)
 
 
 @lowers("SOFTMAX")
@@ -93,7 +95,7 @@ def softmax(site: Site) -> Emit:
             function = words["KIND"] = "s8_to_s16"
             function = f"softmax_{function}"
         site.use("softmax", words, function)
-    return _whole(function, site.structure(function, fields), 0)
+    return whole_call(function, site.structure(function, fields), 0)
 
 
 @lowers("SVDF")
@@ -120,7 +122,7 @@ def svdf(site: Site) -> Emit:
         low, high = map(float, float_range(signature))
         fields |= {"low": low, "high": high, "bias": _svdf_bias(site)}
         site.use("svdf_f32")
-        return _whole("svdf_f32", site.structure("svdf_f32", fields), 0, 4)
+        return whole_call("svdf_f32", site.structure("svdf_f32", fields), 0, 4)
     if kinds not in (("int8", "int8", "int16", "int16"), ("int8",) * 4):
         raise site.refuse(f"no kernel for operands of types {', '.join(kinds)}")
     a, w, t, s = (encoding(signature, at) for at in (0, 1, 2, 4))
@@ -148,7 +150,7 @@ def svdf(site: Site) -> Emit:
     words |= {"STATE": words["NUMBER"], "NUMBER": "int16_t" if kinds[2] == "int16" else "int8_t"}
     function = f"svdf_{words['KIND']}"
     site.use("svdf", words, function)
-    return _whole(function, site.structure(function, fields), 0, 4)
+    return whole_call(function, site.structure(function, fields), 0, 4)
 
 
 def _svdf_bias(site: Site) -> str:

@@ -16,9 +16,15 @@ from arenaplan.run.numpy.tflite.tflite_facts import (
     NONE,
     check_types,
     constant_operand,
-    encoding_or,
 )
-from arenaplan.run.numpy.tflite.tflite_layout import nearest_rows, slice_of, strided_slice_of
+from arenaplan.run.numpy.tflite.tflite_layout import (
+    batch_parts,
+    blank,
+    mirrored,
+    nearest_rows,
+    slice_of,
+    strided_slice_of,
+)
 from arenaplan.run.numpy.tflite.tflite_resize import integer_sides, real_sides
 
 # -- parts of arrays ------------------------------------------------------------------------------
@@ -217,6 +223,57 @@ def space_to_depth(site: Site) -> Emit:
     return _copies(site, [(0, 0, _Copy(site, (x, y), views))])
 
 
+@lowers("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
+def space_to_batch(site: Site) -> Emit:
+    """Squares of pixels become images of a batch, or the reverse."""
+    signature = site.signature
+    x = _frame(site.input(0).shape, site.input(0).dtype)
+    y = _frame(site.output.shape, site.output.dtype)
+    is_forward = site.op == "SPACE_TO_BATCH_ND"
+    space, batch = (x, y) if is_forward else (y, x)
+    pairs = []
+    for inner, outer in batch_parts(signature, space.shape, batch.shape):
+        views = (space[outer], batch[inner]) if is_forward else (batch[inner], space[outer])
+        pairs.append((0, 0, _Copy(site, (x, y), views)))
+    copies = _copies(site, pairs)
+    if not is_forward:
+        return copies
+    whole = _filled(site, np.array([blank(signature)], x.dtype))
+    return lambda part: [*whole(part), *copies(part)]
+
+
+@lowers("MIRROR_PAD")
+def mirror_pad(site: Site) -> Emit:
+    """Borders repeat what is inside, backwards."""
+    x = _frame(site.input(0).shape, site.input(0).dtype)
+    y = _frame(site.output.shape, site.output.dtype)
+    inner, parts = mirrored(site.signature, x, y)
+    first = _Copy(site, (x, y), (x, inner))
+    rest = [_Copy(site, (y, y), part) for part in parts]
+
+    def emit(part: Part) -> list[str]:
+        lines = first.lines(pointer(part, 0), part.output())
+        for copy in rest:
+            lines += copy.lines(part.output(), part.output())
+        return lines
+
+    return emit
+
+
+def _filled(site: Site, number: np.ndarray) -> Emit:
+    """Return what writes one number to all places of the result."""
+    y = site.output
+    content = number.tobytes()
+    if len(set(content)) == 1:
+        return lambda part: [f"(void)memset({part.output()}, {content[0]}, {y.bytes});"]
+    site.use("fill")
+    filler = site.constant("filler", number)
+    return lambda part: [
+        f"fill((uint8_t *){part.output()}, (const uint8_t *){filler}, {y.dtype.itemsize}, "
+        f"{prod(y.shape)});"
+    ]
+
+
 @lowers("PAD", "PADV2")
 def pad(site: Site) -> Emit:
     """Borders have a constant, or what stands for 0."""
@@ -226,29 +283,15 @@ def pad(site: Site) -> Emit:
     if signature.input(2) is not None:
         number = constant_operand(signature, 2).reshape(-1)[:1]
     else:
-        zero = 0 if x.dtype == FLOAT else encoding_or(signature, 0, "output").zero
-        number = np.array([zero], x.dtype)
+        number = np.array([0 if x.dtype == FLOAT else blank(signature)], x.dtype)
     if len(amounts) != x.ndim or min(map(min, amounts)) < 0:
         raise site.refuse("its amounts do not fit the operand")
     inner = tuple(
         slice(before, before + dim) for (before, _), dim in zip(amounts, x.shape, strict=True)
     )
     copy = _Copy(site, (x, y), (x, y[inner]))
-    is_byte = len(set(number.tobytes())) == 1
-    filler = "" if is_byte else site.constant("filler", number)
-    if not is_byte:
-        site.use("fill")
-
-    def emit(part: Part) -> list[str]:
-        whole = (
-            f"(void)memset({part.output()}, {number.tobytes()[0]}, {y.nbytes});"
-            if is_byte
-            else f"fill((uint8_t *){part.output()}, (const uint8_t *){filler}, {y.itemsize}, "
-            f"{y.size});"
-        )
-        return [whole, *copy.lines(pointer(part, 0), part.output())]
-
-    return emit
+    whole = _filled(site, number)
+    return lambda part: [*whole(part), *copy.lines(pointer(part, 0), part.output())]
 
 
 @lowers("ZEROS_LIKE")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final
@@ -40,11 +40,17 @@ class CodeFiles:
     name: str
     """Prefix of the functions, and name of the files."""
     header: str
-    source: str
+    write: Callable[[], str]
+    """Returns the source."""
     arena_bytes: int
     """Bytes of memory that is written: there is no other."""
     constant_bytes: int
     """Bytes of weights, tables and parameters in flash memory, with 32-bit pointers."""
+
+    @property
+    def source(self) -> str:
+        """The source."""
+        return self.write()
 
     def files(self) -> dict[str, bytes]:
         """Return the content of the files, by name."""
@@ -199,21 +205,24 @@ class _Program:
         stores = self._stores()
         reset = self._reset(steps)
         body = [*loads, *lines, *stores]
-        text = "\n".join([steps.kernels.text(), *steps.constants.texts, *body])
-        source = "\n".join(
-            [
-                *self._head(steps),
-                *self._includes(text),
-                *self._arena_lines(),
-                *self._places(),
-                steps.kernels.text(),
-                *steps.constants.texts,
-                "",
-                *reset,
-                *self._function(body),
-                "",
-            ]
-        )
+        function = self._function(body)
+
+        def source() -> str:
+            texts = [steps.kernels.text(), *steps.constants.texts()]
+            return "\n".join(
+                [
+                    *self._head(steps),
+                    *self._includes("\n".join([*texts, *body])),
+                    *self._arena_lines(),
+                    *self._places(),
+                    *texts,
+                    "",
+                    *reset,
+                    *function,
+                    "",
+                ]
+            )
+
         arena = sum(space.arena_bytes for space in self._plan.spaces)
         return CodeFiles(self._name, self._header(), source, arena, steps.constants.size)
 

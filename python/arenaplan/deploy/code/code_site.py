@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -60,20 +61,25 @@ Emit: TypeAlias = Callable[[Part], list[str]]
 class Constants:
     """Constant arrays and structures, in flash memory."""
 
-    texts: list[str] = field(default_factory=list)
+    written: list[Callable[[], str]] = field(default_factory=list)
+    """Functions that return the text of each: long ones are not always wanted."""
     size: int = 0
     """Bytes, with 32-bit pointers."""
     _names: dict[tuple[str, bytes], str] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
 
     def name(self, wanted: str) -> str:
-        """Return an identifier that nothing else has."""
-        name, count = wanted, 1
+        """Return an identifier that nothing else has: no kernel, and no word of C."""
+        name, count = f"k_{wanted}", 1
         while name in self._taken:
             count += 1
-            name = f"{wanted}_{count}"
+            name = f"k_{wanted}_{count}"
         self._taken.add(name)
         return name
+
+    def texts(self) -> list[str]:
+        """Return the text of all of them."""
+        return [text() for text in self.written]
 
     def array(self, wanted: str, data: np.ndarray) -> str:
         """Return the name of an array; equal ones are there once."""
@@ -83,7 +89,7 @@ class Constants:
         key = (type_, np.ascontiguousarray(data).tobytes())
         if key not in self._names:
             self._names[key] = name = self.name(wanted)
-            self.texts.append(array(type_, name, data))
+            self.written.append(partial(array, type_, name, data))
             self.size += data.nbytes
         return self._names[key]
 
@@ -91,7 +97,8 @@ class Constants:
         """Return the name of a structure."""
         name = self.name(wanted)
         lines = list(initializer(fields)) or ["  .unused = 0,"]
-        self.texts.append("\n".join([f"static const struct {type_} {name} = {{", *lines, "};"]))
+        text = "\n".join([f"static const struct {type_} {name} = {{", *lines, "};"])
+        self.written.append(partial(str, text))
         self.size += 4 * _words(fields)
         return name
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Final, overload
 
 from arenaplan.base.errors import UnsupportedOp
 from arenaplan.base.quoting import quoted
-from arenaplan.deploy.code import code_dense, code_elements, code_moves, code_sums, code_windows
+from arenaplan.deploy.code import (
+    code_dense,
+    code_elements,
+    code_moves,
+    code_states,
+    code_sums,
+    code_windows,
+)
 from arenaplan.deploy.code.code_kernels import KernelTexts
 from arenaplan.deploy.code.code_site import (
     LOWERINGS,
@@ -30,7 +37,7 @@ from arenaplan.run.numpy.signatures import dtype_of, signature_of
 if TYPE_CHECKING:
     from arenaplan._core import PlacedWorkspace, Plan, Strips
 
-_FAMILIES: Final = (code_dense, code_elements, code_moves, code_sums, code_windows)
+_FAMILIES: Final = (code_dense, code_elements, code_moves, code_states, code_sums, code_windows)
 """Modules that register lowerings."""
 
 

@@ -4,13 +4,6 @@ struct interpolation {
   const uint16_t *table; /* the logistic function of 256 numbers from 0 on, with 16 bits */
 };
 
-/* Returns the argument of the table for a number. */
-static int32_t argument_of(const struct interpolation *c, int32_t x)
-{
-  const int32_t half = c->shift > 0 ? 1 << (c->shift - 1) : 0;
-  return (x * c->multiplier + half) >> c->shift;
-}
-
 /* Returns what lies between two entries, so many bits apart; "most" behind the last one. */
 static int32_t interpolated(const uint16_t *table, int32_t argument, int32_t bits, int32_t most)
 {

@@ -1,4 +1,4 @@
-/* uses: interpolated */
+/* uses: argument_of */
 /* The logistic function of 16-bit numbers. */
 static void logistic_s16(const struct interpolation *c, const int16_a *x, int16_a *y, int32_t count)
 {

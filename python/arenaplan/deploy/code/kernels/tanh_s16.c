@@ -1,4 +1,4 @@
-/* uses: interpolated */
+/* uses: argument_of */
 /* The hyperbolic tangent of 16-bit numbers. */
 static void tanh_s16(const struct interpolation *c, const int16_a *x, int16_a *y, int32_t count)
 {

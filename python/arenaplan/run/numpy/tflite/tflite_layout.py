@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -195,16 +195,28 @@ def space_to_batch(step: Step) -> Run | None:
     """Squares of pixels become images of a batch, or the reverse."""
     signature = step.signature
     x, y = operand(step, 0), result(step)
-    blocks = constant_operand(signature, 1).reshape(-1).tolist()
-    edges = constant_operand(signature, 2).reshape(-1, 2).tolist()
     is_forward = signature.op == "SPACE_TO_BATCH_ND"
     space, batch = (x, y) if is_forward else (y, x)
-    images = space.shape[0]
     runs: list[Run | None] = []
     if is_forward:
-        runs.append(partial(y.fill, _blank(signature)))
-    for number in range(batch.shape[0]):
-        offset, image = divmod(number, images)
+        runs.append(partial(y.fill, blank(signature)))
+    for inner, outer in batch_parts(signature, space.shape, batch.shape):
+        small, large = batch[inner], space[outer]
+        runs.append(copy(large, small) if is_forward else copy(small, large))
+    return in_sequence(*runs)
+
+
+_Index: TypeAlias = "tuple[int | slice, ...]"
+
+
+def batch_parts(
+    signature: Signature, space: Sequence[int], batch: Sequence[int]
+) -> Iterator[tuple[_Index, _Index]]:
+    """Yield which parts of a batch and of an image have the same elements."""
+    blocks = constant_operand(signature, 1).reshape(-1).tolist()
+    edges = constant_operand(signature, 2).reshape(-1, 2).tolist()
+    for number in range(batch[0]):
+        offset, image = divmod(number, space[0])
         starts: list[int] = []
         for block in reversed(blocks):
             offset, start = divmod(offset, block)
@@ -217,16 +229,14 @@ def space_to_batch(step: Step) -> Run | None:
             # Element i of the batch is element i * block + start - before of the space.
             shift = start - before
             first = max(-(shift // block), 0)
-            stop = max(min(batch.shape[axis], (space.shape[axis] - 1 - shift) // block + 1), first)
+            stop = max(min(batch[axis], (space[axis] - 1 - shift) // block + 1), first)
             inner.append(slice(first, stop))
             at = first * block + shift
             outer.append(slice(at, at + (stop - first) * block, block))
-        small, large = batch[number][tuple(inner)], space[image][tuple(outer)]
-        runs.append(copy(large, small) if is_forward else copy(small, large))
-    return in_sequence(*runs)
+        yield (number, *inner), (image, *outer)
 
 
-def _blank(signature: Signature) -> int:
+def blank(signature: Signature) -> int:
     """Return the number that stands for 0."""
     return encoding_or(signature, 0, "output").zero
 
@@ -240,7 +250,7 @@ def pad(step: Step) -> Run | None:
     if signature.input(2) is not None:
         fill = constant_operand(signature, 2).reshape(-1)[0]
     else:
-        fill = 0 if x.dtype == FLOAT else _blank(signature)
+        fill = 0 if x.dtype == FLOAT else blank(signature)
     inner = tuple(
         slice(before, before + dim) for (before, _), dim in zip(amounts, x.shape, strict=True)
     )
@@ -252,26 +262,32 @@ def pad(step: Step) -> Run | None:
 @kernel("MIRROR_PAD", domain=DOMAIN)
 def mirror_pad(step: Step) -> Run | None:
     """Borders repeat what is inside, backwards."""
-    signature = step.signature
     x, y = operand(step, 0), result(step)
+    inner, parts = mirrored(step.signature, x, y)
+    return in_sequence(copy(x, inner), *(copy(source, target) for source, target in parts))
+
+
+def mirrored(
+    signature: Signature, x: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
+    """Return the inside of a result, and the parts that are copied from there to borders."""
     amounts = constant_operand(signature, 1).reshape(-1, 2).tolist()
-    skip = 1 - int(step.attributes.get("mode", 0))
-    runs = []
+    skip = 1 - int(signature.attributes.get("mode", 0))
     # Dimension by dimension, each with the borders of those before.
     inner = [slice(before, before + dim) for (before, _), dim in zip(amounts, x.shape, strict=True)]
     if y[tuple(inner)].shape != x.shape:
         raise refused(signature, "its result is too small")
-    runs.append(copy(x, y[tuple(inner)]))
+    parts = []
     for axis, (before, after) in enumerate(amounts):
         dim = x.shape[axis]
         rows = np.moveaxis(y[(*(slice(None),) * axis, slice(None), *inner[axis + 1 :])], axis, 0)
         if before:
             start = before + skip
-            runs.append(copy(rows[start : start + before][::-1], rows[:before]))
+            parts.append((rows[start : start + before][::-1], rows[:before]))
         if after:
             stop = before + dim - skip
-            runs.append(copy(rows[stop - after : stop][::-1], rows[before + dim :]))
-    return in_sequence(*runs)
+            parts.append((rows[stop - after : stop][::-1], rows[before + dim :]))
+    return y[tuple(inner)], parts
 
 
 @kernel("RESIZE_NEAREST_NEIGHBOR", domain=DOMAIN)

@@ -1,0 +1,139 @@
+"""Lowering of ``UNIDIRECTIONAL_SEQUENCE_LSTM``."""
+
+from __future__ import annotations
+
+from math import log2
+from typing import Final
+
+import numpy as np
+
+from arenaplan.deploy.code.code_dense import whole_call
+from arenaplan.deploy.code.code_site import Emit, Site, lowers, words_of
+from arenaplan.deploy.code.code_text import Field
+from arenaplan.deploy.code.code_windows import check_sums
+from arenaplan.run.numpy.tflite.dense import tensor_multiplier
+from arenaplan.run.numpy.tflite.fixed import multiplier_of
+from arenaplan.run.numpy.tflite.sigmoid import SIGMOID
+from arenaplan.run.numpy.tflite.tflite_facts import (
+    FLOAT,
+    Quantity,
+    constant_operand,
+    dtype_at,
+    encoding,
+    limits,
+)
+
+_GATES: Final = {
+    "forget": (2, 6, 13),
+    "enter": (1, 5, 12),
+    "cell": (3, 7, 14),
+    "leave": (4, 8, 15),
+}
+"""Weights of the input, of the hidden state, and bias."""
+_HIDDEN, _CELL = 18, 19
+_TANH: Final = 4
+"""The code of the activation."""
+_Q12: Final = Quantity((2.0**-12,), (0,), 0)
+
+
+@lowers("UNIDIRECTIONAL_SEQUENCE_LSTM")
+def lstm(site: Site) -> Emit:
+    """Four gates per step; the result is the next hidden state."""
+    signature, attributes = site.signature, site.signature.attributes
+    present = {at for at, tensor in enumerate(signature.inputs) if tensor is not None}
+    if present != {0, _HIDDEN, _CELL, *(at for gate in _GATES.values() for at in gate)}:
+        raise site.refuse("it has peepholes, projections or norms, or lacks a weight")
+    if attributes.get("fused_activation", _TANH) != _TANH:
+        raise site.refuse("its activation is not the hyperbolic tangent")
+    kinds = tuple(str(dtype_at(signature, at)) for at in (0, 1, 12, _HIDDEN, _CELL))
+    known = {
+        ("float32",) * 5,
+        ("int8", "int8", "int32", "int8", "int16"),
+        ("int16", "int8", "int64", "int16", "int16"),
+    }
+    x, y = site.input(0), site.output
+    if kinds not in known or x.dtype != y.dtype:
+        raise site.refuse(f"no kernel for operands of types {', '.join(kinds)}")
+    if len(x.shape) != 3 or len(y.shape) != 3 or x.shape[:2] != y.shape[:2]:
+        raise site.refuse("its operands do not fit each other")
+    units, features = y.shape[2], x.shape[2]
+    outer = x.shape[:2]
+    is_major = bool(attributes.get("time_major", 0))
+    batches, moments = outer[::-1] if is_major else outer
+    fields: dict[str, Field] = {
+        "batches": batches,
+        "moments": moments,
+        "features": features,
+        "units": units,
+        "x_batch": features if is_major else moments * features,
+        "x_moment": batches * features if is_major else features,
+        "y_batch": units if is_major else moments * units,
+        "y_moment": batches * units if is_major else units,
+    }
+    clip = float(attributes.get("cell_clip", 0.0))
+    if x.dtype == FLOAT:
+        for name, gate in _GATES.items():
+            w, r, bias = (
+                site.constant(f"{name}_{at}", constant_operand(signature, at)) for at in gate
+            )
+            fields[name] = {"input": w, "hidden": r, "bias": bias}
+        fields["clip"] = max(clip, 0.0)
+        site.use("lstm_f32")
+        return whole_call("lstm_f32", site.structure("lstm_f32", fields), 0, _HIDDEN, _CELL)
+    return _integers(site, fields, clip)
+
+
+def _integers(site: Site, fields: dict[str, Field], clip: float) -> Emit:
+    """Return the call of integers, with a cell of 16 bits."""
+    signature = site.signature
+    x, hidden = encoding(signature, 0), encoding(signature, _HIDDEN)
+    wide = site.input(0).dtype == np.int16
+    for name, (w, r, bias) in _GATES.items():
+        own: dict[str, Field] = {
+            "bias": site.constant(f"{name}_bias", constant_operand(signature, bias).reshape(-1))
+        }
+        for side, at, source, added in (
+            ("input", w, (0, x), bias),
+            ("hidden", r, (_HIDDEN, hidden), len(signature.inputs)),
+        ):
+            encoded, data = encoding(signature, at), constant_operand(signature, at)
+            if not wide:
+                centered = data.astype(np.int64) - encoded.zero
+                check_sums(site, centered, -source[1].zero, source[0], added)
+            factor = tensor_multiplier(source[1], encoded, _Q12)
+            own |= {
+                side: site.constant(f"{name}_{side}", data),
+                f"{side}_zero": encoded.zero,
+                f"{side}_multiplier": factor.value,
+                f"{side}_shift": factor.shift,
+            }
+        fields[name] = own
+    state, one = encoding(signature, _CELL).scale, 2.0**-15
+    for name, real in (
+        ("forget", one * state / state),
+        ("enter", one * one / state),
+        ("shown", one * one / hidden.scale),
+    ):
+        factor = multiplier_of(real)
+        fields |= {f"{name}_multiplier": factor.value, f"{name}_shift": factor.shift}
+    left = 12 + round(log2(state))
+    low, high = limits(site.output.dtype)
+    fields |= {
+        "x_offset": -x.zero,
+        "hidden_offset": -hidden.zero,
+        "tanh_multiplier": 3 << max(left, 0),
+        "tanh_shift": max(-left, 0),
+        "clip": int(min(max(clip / state, 0.0), 32767.0)) if clip > 0 else 0,
+        "zero": hidden.zero,
+        "low": low,
+        "high": high,
+        "table": site.constants.array("sigmoid_table", SIGMOID.astype(np.uint16)),
+    }
+    words = {
+        **words_of(site.output.dtype),
+        "SUM": "int64_t" if wide else "int32_t",
+        "RESCALE": "scaled_wide" if wide else "scaled",
+    }
+    function = f"lstm_{words['KIND']}"
+    site.use("lstm", words, function)
+    return whole_call(function, site.structure(function, fields), 0, _HIDDEN, _CELL)
