@@ -21,12 +21,12 @@ use crate::types::{Access, Memory, NONE, Operand, ShareRule, StepMemory, positio
 #[derive(Debug)]
 pub struct Arena {
     table: Table,
-    memory: Source,
+    memory: MemorySource,
 }
 
 /// Where the memory of an arena comes from.
 #[derive(Debug)]
-enum Source {
+enum MemorySource {
     Caller,
     Own { _arena: arenaplan::Arena<'static> },
     Pool { _leased: LeasedArena, tables: Arc<Tables> },
@@ -38,7 +38,7 @@ pub(crate) struct Table {
     plan: Plan,
     /// Address and size of each space.
     spaces: Vec<Memory>,
-    steps: Vec<Row>,
+    steps: Vec<StepRow>,
     /// The inputs and outputs of all steps.
     operands: Vec<Operand>,
     workspaces: Vec<Memory>,
@@ -46,7 +46,7 @@ pub(crate) struct Table {
 
 /// Where the memory of a step begins in the tables of an arena.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct StepRow {
     inputs: usize,
     outputs: usize,
     workspaces: usize,
@@ -99,14 +99,14 @@ impl Arena {
         if shared.is_some() {
             return Err(Failure::argument("two memories share bytes"));
         }
-        Ok(Self { table: Table::new(plan, memories.to_vec())?, memory: Source::Caller })
+        Ok(Self { table: Table::new(plan, memories.to_vec())?, memory: MemorySource::Caller })
     }
 
     /// Allocates zeroed memory for all spaces.
     pub(crate) fn allocate(plan: &Plan) -> Result<Self> {
         let mut arena = plan.inner.plan.commit()?;
         let table = Table::new(plan, addresses(plan, &mut arena)?)?;
-        Ok(Self { table, memory: Source::Own { _arena: arena } })
+        Ok(Self { table, memory: MemorySource::Own { _arena: arena } })
     }
 
     /// Uses leased memory; the table is taken from `tables` if there is one, and given back.
@@ -120,7 +120,10 @@ impl Arena {
             Some(table) => table,
             None => Table::new(plan, spaces)?,
         };
-        Ok(Self { table, memory: Source::Pool { _leased: leased, tables: Arc::clone(tables) } })
+        Ok(Self {
+            table,
+            memory: MemorySource::Pool { _leased: leased, tables: Arc::clone(tables) },
+        })
     }
 
     /// Returns the bytes of a value.
@@ -136,7 +139,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        if let Source::Pool { tables, .. } = &self.memory {
+        if let MemorySource::Pool { tables, .. } = &self.memory {
             tables.keep(self.table.taken());
         }
     }
@@ -186,7 +189,7 @@ impl Table {
     }
 
     /// Appends the operands of a step to the tables.
-    fn settle(&mut self, index: usize) -> Result<Row> {
+    fn settle(&mut self, index: usize) -> Result<StepRow> {
         let inner = &*self.plan.inner;
         let (row, step) = (&inner.plan.steps()[index], &inner.steps[index]);
         let inputs = self.operands.len();
@@ -212,7 +215,7 @@ impl Table {
         for work in inner.plan.workspaces_in(row) {
             self.workspaces.push(memory(&self.spaces, work.space, work.offset, work.bytes));
         }
-        Ok(Row {
+        Ok(StepRow {
             inputs,
             outputs,
             workspaces,

@@ -8,7 +8,7 @@ pub mod arena;
 pub mod costs;
 pub mod error;
 pub mod exports;
-pub mod hazards;
+pub mod hazard_tables;
 pub mod model;
 pub mod plan;
 pub mod pool;

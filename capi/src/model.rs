@@ -18,12 +18,12 @@ pub struct Model {
     /// Addresses of `_dims`, whose strings do not move.
     dims: Vec<*const c_char>,
     _dims: Vec<CString>,
-    shapes: Vec<Row>,
+    shapes: Vec<ShapeRow>,
 }
 
 /// Sizes and digest of one shape, as C programs read them.
 #[derive(Debug)]
-struct Row {
+struct ShapeRow {
     sizes: Vec<u64>,
     digest: CString,
     arena_bytes: u64,
@@ -34,7 +34,7 @@ impl Model {
     pub(crate) fn parse(text: &[u8]) -> Result<Self> {
         let model = arenaplan::Model::from_json(text)?;
         let names: Vec<CString> = model.dims().iter().map(|dim| c_string(dim.name())).collect();
-        let shapes = model.shapes().map(|shape| Row {
+        let shapes = model.shapes().map(|shape| ShapeRow {
             sizes: shape.sizes().map(|(_, size)| size).collect(),
             digest: c_string(shape.digest()),
             arena_bytes: shape.required_bytes(),

@@ -223,12 +223,12 @@ struct Run<'r, E, K> {
     kernel: &'r K,
     /// By step: how many steps it still waits for.
     waits: Vec<AtomicU32>,
-    state: Mutex<State<E>>,
+    state: Mutex<RunState<E>>,
     /// By queue: its threads sleep here.
     wake: Vec<Condvar>,
 }
 
-struct State<E> {
+struct RunState<E> {
     /// By queue: the steps that may run, the first one of the plan on top.
     ready: Vec<BinaryHeap<Reverse<u32>>>,
     /// Number of steps that run.
@@ -237,7 +237,7 @@ struct State<E> {
     failed: Option<(u32, RunError<E>)>,
 }
 
-impl<E> State<E> {
+impl<E> RunState<E> {
     /// Returns whether a step is before all steps that failed.
     fn is_wanted(&self, step: u32) -> bool {
         self.failed.as_ref().is_none_or(|&(first, _)| step < first)
@@ -282,12 +282,12 @@ where
             shared,
             kernel,
             waits: runner.waits.iter().map(|&waits| AtomicU32::new(waits)).collect(),
-            state: Mutex::new(State { ready, running: 0, failed: None }),
+            state: Mutex::new(RunState { ready, running: 0, failed: None }),
             wake: (0..queues).map(|_| Condvar::new()).collect(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<E>> {
+    fn lock(&self) -> MutexGuard<'_, RunState<E>> {
         // Nothing panics while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -323,7 +323,7 @@ where
         step: usize,
         result: Result<(), RunError<E>>,
         queue: Option<usize>,
-    ) -> (MutexGuard<'_, State<E>>, usize) {
+    ) -> (MutexGuard<'_, RunState<E>>, usize) {
         // The step was given back: those whose last wait this was may be lent.
         let mut fresh = 0;
         let mut own = usize::from(queue.is_some());
@@ -377,7 +377,8 @@ where
 
     /// Runs one step that may run, and then one of those that this allows; the others become tasks.
     fn task<'s>(&'s self, scope: &rayon::Scope<'s>) {
-        let take = |state: &mut State<E>| (0..self.wake.len()).find_map(|queue| state.take(queue));
+        let take =
+            |state: &mut RunState<E>| (0..self.wake.len()).find_map(|queue| state.take(queue));
         let mut next = take(&mut self.lock());
         while let Some(step) = next {
             let result = self.step(step);

@@ -177,7 +177,7 @@ struct History {
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     histories: Vec<History>,
     pending: HashMap<u64, Pending>,
     /// By space: the operations that may run, the first one that was pushed on top.
@@ -194,7 +194,7 @@ struct State {
 struct Shared {
     id: u64,
     policy: Policy,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// By space: threads that wait for work.
     work: Vec<Condvar>,
     /// Threads that wait for operations to end.
@@ -259,7 +259,7 @@ impl Queue {
     pub fn new(policy: Policy) -> Self {
         static QUEUES: AtomicU64 = AtomicU64::new(1);
         let queues = policy.queues();
-        let mut state = State::default();
+        let mut state = QueueState::default();
         state.ready.resize_with(queues, BinaryHeap::new);
         let shared = Arc::new(Shared {
             id: QUEUES.fetch_add(1, Ordering::Relaxed),
@@ -447,7 +447,7 @@ impl Drop for Queue {
     }
 }
 
-impl State {
+impl QueueState {
     /// Adds an operation, and returns its number.
     fn add(&mut self, operation: Operation, body: Body, queues: usize) -> u64 {
         let id = self.pushed;
@@ -496,7 +496,7 @@ impl State {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         // No foreign code runs while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -505,7 +505,7 @@ impl Shared {
         operation.space.min(self.work.len() - 1)
     }
 
-    fn until_idle(&self) -> MutexGuard<'_, State> {
+    fn until_idle(&self) -> MutexGuard<'_, QueueState> {
         let mut state = self.lock();
         while !state.pending.is_empty() {
             state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -530,7 +530,7 @@ impl Shared {
     }
 
     /// Runs all operations that may run, on this thread.
-    fn drain<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+    fn drain<'s>(&'s self, mut state: MutexGuard<'s, QueueState>) -> MutexGuard<'s, QueueState> {
         while let Some(Reverse(id)) = state.ready[0].pop() {
             state = self.run(state, id);
         }
@@ -538,7 +538,11 @@ impl Shared {
     }
 
     /// Runs one operation, without the lock.
-    fn run<'s>(&'s self, mut state: MutexGuard<'s, State>, id: u64) -> MutexGuard<'s, State> {
+    fn run<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, QueueState>,
+        id: u64,
+    ) -> MutexGuard<'s, QueueState> {
         let Some(pending) = state.pending.get_mut(&id) else { return state };
         let body = pending.body.take();
         let operation = pending.operation.clone();
@@ -577,7 +581,7 @@ impl Shared {
         operation: &Operation,
         result: Result<(), OperationError>,
         is_own: bool,
-    ) -> MutexGuard<'_, State> {
+    ) -> MutexGuard<'_, QueueState> {
         let mut state = self.lock();
         let error = result.err();
         for variable in &operation.writes {

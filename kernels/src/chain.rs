@@ -203,8 +203,14 @@ impl Chain {
             let chain = Self { walk, steps: self.steps.clone(), ..self };
             let source = table;
             let (operand, output) = Elements::of_codes(&source, operand, &mut table, result);
-            Pass { chain: &chain, operands: &[operand], output, rows: 0..1, columns: 0..CODES }
-                .dispatch();
+            ChainPass {
+                chain: &chain,
+                operands: &[operand],
+                output,
+                rows: 0..1,
+                columns: 0..CODES,
+            }
+            .dispatch();
             self.table = Some(table);
         }
         self
@@ -238,7 +244,7 @@ impl Chain {
         });
         // Each element of the result is read and written in one part.
         team.run(parts, &mut [], |(rows, columns), _| {
-            Pass { chain: self, operands, output, rows, columns }.dispatch();
+            ChainPass { chain: self, operands, output, rows, columns }.dispatch();
         });
         Ok(())
     }
@@ -311,7 +317,7 @@ impl Loop {
 }
 
 /// A run of a chain over some rows, and some elements of each.
-struct Pass<'a, 'm> {
+struct ChainPass<'a, 'm> {
     chain: &'a Chain,
     operands: &'a [Elements<'m>],
     output: Elements<'m>,
@@ -321,7 +327,7 @@ struct Pass<'a, 'm> {
 
 type Registers = [[f32; BLOCK]; REGISTERS];
 
-impl SimdOp for Pass<'_, '_> {
+impl SimdOp for ChainPass<'_, '_> {
     type Output = ();
 
     #[inline(always)]
@@ -389,12 +395,12 @@ impl SimdOp for Pass<'_, '_> {
 
 /// The elements of an argument.
 #[derive(Clone, Copy)]
-enum Source<'a> {
+enum ArgumentSource<'a> {
     Register(&'a [f32; BLOCK]),
     Number(f32),
 }
 
-impl Source<'_> {
+impl ArgumentSource<'_> {
     /// Returns some of the elements.
     #[inline(always)]
     fn load<I: Isa>(self, isa: I, at: usize) -> I::F32 {
@@ -419,10 +425,10 @@ fn apply<I: Isa>(
     let (before, rest) = registers.split_at_mut(to);
     let Some((target, after)) = rest.split_first_mut() else { return };
     let source = |argument: Argument| match argument {
-        Argument::Number(number) => Source::Number(number),
-        Argument::Register(at) if at < to => Source::Register(&before[at]),
+        Argument::Number(number) => ArgumentSource::Number(number),
+        Argument::Register(at) if at < to => ArgumentSource::Register(&before[at]),
         // The register is not `to`: see `Chain::new`.
-        Argument::Register(at) => Source::Register(&after[at - to - 1]),
+        Argument::Register(at) => ArgumentSource::Register(&after[at - to - 1]),
     };
     let [a, b, c] = arguments.map(source);
     macro_rules! apply {
@@ -474,20 +480,20 @@ fn apply<I: Isa>(
 #[inline(always)]
 fn one<I: Isa>(
     isa: I,
-    a: Source<'_>,
+    a: ArgumentSource<'_>,
     target: &mut [f32; BLOCK],
     count: usize,
     function: impl Fn(I::F32) -> I::F32,
 ) {
     let ops = isa.f32();
     match a {
-        Source::Number(number) => {
+        ArgumentSource::Number(number) => {
             let made = function(ops.splat(number));
             for at in (0..count).step_by(ops.len()) {
                 ops.store(made, &mut target[at..]);
             }
         }
-        Source::Register(a) => {
+        ArgumentSource::Register(a) => {
             for at in (0..count).step_by(ops.len()) {
                 ops.store(function(ops.load(&a[at..])), &mut target[at..]);
             }
@@ -498,21 +504,21 @@ fn one<I: Isa>(
 #[inline(always)]
 fn two<I: Isa>(
     isa: I,
-    a: Source<'_>,
-    b: Source<'_>,
+    a: ArgumentSource<'_>,
+    b: ArgumentSource<'_>,
     target: &mut [f32; BLOCK],
     count: usize,
     function: impl Fn(I::F32, I::F32) -> I::F32,
 ) {
     let ops = isa.f32();
     match (a, b) {
-        (Source::Register(a), Source::Register(b)) => {
+        (ArgumentSource::Register(a), ArgumentSource::Register(b)) => {
             for at in (0..count).step_by(ops.len()) {
                 let made = function(ops.load(&a[at..]), ops.load(&b[at..]));
                 ops.store(made, &mut target[at..]);
             }
         }
-        (Source::Register(_), Source::Number(number)) => {
+        (ArgumentSource::Register(_), ArgumentSource::Number(number)) => {
             let number = ops.splat(number);
             one(
                 isa,
@@ -523,7 +529,7 @@ fn two<I: Isa>(
                 |x| function(x, number),
             );
         }
-        (Source::Number(number), _) => {
+        (ArgumentSource::Number(number), _) => {
             let number = ops.splat(number);
             one(
                 isa,

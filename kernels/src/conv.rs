@@ -12,7 +12,7 @@ use rten_simd::ops::BitOps;
 use rten_simd::{Isa, SimdOp};
 
 use crate::copied::{self, Copiable, Memory, Panel, Whole, WholePanels};
-use crate::division::{Cut, Part, Parts};
+use crate::division::{ConvPart, Cut, Parts};
 use crate::error::{Error, Result, check, check_at_least};
 use crate::frame::{Frame, Lines};
 use crate::pack::{Segments, Sliding, pack};
@@ -125,14 +125,18 @@ impl Conv {
         // As many rows at a time, in as few passes.
         let rows = self.depth().div_ceil(self.depth().div_ceil(rows));
         let cycles = self.unrolled_cycles(rows, copies);
-        let unrolled = Way { form: Form::Unrolled(rows), cycles };
+        let unrolled = Way { form: ProductForm::Unrolled(rows), cycles };
         self.frames(room, copies).fold(unrolled, |best, frame| {
             let cycles = if copies {
                 frame.copied_cycles(self.fan_in, self.fan_out)
             } else {
                 frame.cycles(self.fan_in, self.fan_out)
             };
-            if cycles < best.cycles { Way { form: Form::Framed(frame), cycles } } else { best }
+            if cycles < best.cycles {
+                Way { form: ProductForm::Framed(frame), cycles }
+            } else {
+                best
+            }
         })
     }
 
@@ -231,7 +235,7 @@ impl Conv {
         }
         check_at_least("the scratch memory", scratch.len(), schedule.room.max(COLUMNS))?;
         let output = output.reborrow();
-        let whole = Part { conv: *self, image: *image, weights, bias, start, bounds, output };
+        let whole = ConvPart { conv: *self, image: *image, weights, bias, start, bounds, output };
         match schedule.cut {
             None => whole.run(schedule.form, scratch),
             Some(cut) => team.run(Parts::new(whole, cut, images), scratch, |part, scratch| {
@@ -244,9 +248,9 @@ impl Conv {
     }
 }
 
-impl Part<'_> {
+impl ConvPart<'_> {
     /// Computes all results.
-    fn run(mut self, form: Form, scratch: &mut [f32]) {
+    fn run(mut self, form: ProductForm, scratch: &mut [f32]) {
         let Self { conv, image, bias, start, bounds, .. } = self;
         let packed = packed_weights_len(1, conv.fan_out, conv.depth());
         for n in 0..image.counts()[0] {
@@ -254,8 +258,15 @@ impl Part<'_> {
                 let output = &mut self.output;
                 let result = Made { n, first: group * conv.fan_out, bias, start, bounds, output };
                 let channels = Channels { image: &image, n, first: group * conv.fan_in };
-                Product { conv: &conv, form, channels, weights, result, scratch: &mut *scratch }
-                    .dispatch();
+                GroupProduct {
+                    conv: &conv,
+                    form,
+                    channels,
+                    weights,
+                    result,
+                    scratch: &mut *scratch,
+                }
+                .dispatch();
             }
         }
     }
@@ -264,7 +275,7 @@ impl Part<'_> {
 /// The way to compute a convolution, and its division among threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    form: Form,
+    form: ProductForm,
     /// Elements of scratch memory that it is for.
     room: usize,
     cut: Option<Cut>,
@@ -273,7 +284,7 @@ pub struct Schedule {
 /// A way to compute a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    form: Form,
+    form: ProductForm,
     cycles: usize,
 }
 
@@ -281,8 +292,8 @@ impl Way {
     /// Returns the elements of scratch memory that it needs.
     pub fn scratch_len(&self) -> usize {
         match self.form {
-            Form::Unrolled(rows) => COLUMNS * rows,
-            Form::Framed(frame) => frame.len(),
+            ProductForm::Unrolled(rows) => COLUMNS * rows,
+            ProductForm::Framed(frame) => frame.len(),
         }
     }
 
@@ -295,7 +306,7 @@ impl Way {
 
 /// The form of the right operand of the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum ProductForm {
     /// Some rows of the unrolled image, for a few positions.
     Unrolled(usize),
     /// Some channels of the image, in a frame of zeros.
@@ -322,29 +333,29 @@ pub(crate) fn product_cycles(vectors: usize, rows: usize, depth: usize, passes: 
 }
 
 /// The product of the weights of a group and its unrolled image.
-struct Product<'a, 'i, 'o> {
+struct GroupProduct<'a, 'i, 'o> {
     conv: &'a Conv,
-    form: Form,
+    form: ProductForm,
     channels: Channels<'a, 'i>,
     weights: &'a [f32],
     result: Made<'a, 'i, 'o>,
     scratch: &'a mut [f32],
 }
 
-impl SimdOp for Product<'_, '_, '_> {
+impl SimdOp for GroupProduct<'_, '_, '_> {
     type Output = ();
 
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
         let Self { conv, form, channels, weights, result, scratch } = self;
-        let mut weighted = Weighted { conv, weights, result };
+        let mut weighted = WeightedGroup { conv, weights, result };
         match form {
-            Form::Unrolled(_) if conv.window.is_identity() && weighted.copies(isa) => {
+            ProductForm::Unrolled(_) if conv.window.is_identity() && weighted.copies(isa) => {
                 let positions = 0..conv.window.positions();
                 weighted.add_copied(isa, &Whole(&channels), 0..conv.depth(), positions);
             }
-            Form::Framed(frame) => framed(isa, &frame, &channels, &mut weighted, scratch),
-            Form::Unrolled(block) => {
+            ProductForm::Framed(frame) => framed(isa, &frame, &channels, &mut weighted, scratch),
+            ProductForm::Unrolled(block) => {
                 let (depth, positions) = (conv.depth(), conv.window.positions());
                 // Weights that fit a cache are read once per part of the positions.
                 let many = if weights.len() <= CACHED { depth } else { block };
@@ -373,7 +384,7 @@ fn unrolled<I: Isa>(
     positions: Range<usize>,
     rows: Range<usize>,
     channels: &Channels<'_, '_>,
-    weighted: &mut Weighted<'_, '_, '_>,
+    weighted: &mut WeightedGroup<'_, '_, '_>,
     scratch: &mut [f32],
 ) {
     let (start, len) = (positions.start, positions.len());
@@ -395,7 +406,7 @@ fn unrolled<I: Isa>(
         let vectors = tile_vectors(isa, len - at);
         let lanes = (vectors * isa.f32().len()).min(len - at);
         let runs = [Run { lane: 0, at: start + at, count: lanes }];
-        weighted.add(isa, &columns, rows.clone(), &Tile { vectors, at, runs: &runs });
+        weighted.add(isa, &columns, rows.clone(), &ColumnTile { vectors, at, runs: &runs });
         at += lanes;
     }
 }
@@ -406,7 +417,7 @@ fn framed<I: Isa>(
     isa: I,
     frame: &Frame,
     channels: &Channels<'_, '_>,
-    weighted: &mut Weighted<'_, '_, '_>,
+    weighted: &mut WeightedGroup<'_, '_, '_>,
     scratch: &mut [f32],
 ) {
     let conv = weighted.conv;
@@ -433,7 +444,7 @@ fn framed<I: Isa>(
             let mut lines = Lines::new(frame, band, rows);
             while let Some(tile) = lines.next(isa) {
                 let runs = &tile.runs[..tile.count];
-                let tile = Tile { vectors: tile.vectors, at: tile.at, runs };
+                let tile = ColumnTile { vectors: tile.vectors, at: tile.at, runs };
                 weighted.add(isa, &columns, depth.clone(), &tile);
             }
         }
@@ -441,7 +452,7 @@ fn framed<I: Isa>(
 }
 
 /// Columns that are multiplied at a time.
-struct Tile<'r> {
+struct ColumnTile<'r> {
     vectors: usize,
     /// The first column.
     at: usize,
@@ -450,13 +461,13 @@ struct Tile<'r> {
 }
 
 /// The weights of a group, and its result.
-struct Weighted<'a, 'i, 'o> {
+struct WeightedGroup<'a, 'i, 'o> {
     conv: &'a Conv,
     weights: &'a [f32],
     result: Made<'a, 'i, 'o>,
 }
 
-impl<'a> Weighted<'a, '_, '_> {
+impl<'a> WeightedGroup<'a, '_, '_> {
     /// Whether columns are copied first, see [`Conv::copies`].
     #[inline(always)]
     fn copies<I: Isa>(&self, isa: I) -> bool {
@@ -469,7 +480,13 @@ impl<'a> Weighted<'a, '_, '_> {
     ///
     /// * `rows`: those of the operand, of all rows.
     #[inline(always)]
-    fn add<I: Isa>(&mut self, isa: I, columns: &impl Columns, rows: Range<usize>, tile: &Tile<'_>) {
+    fn add<I: Isa>(
+        &mut self,
+        isa: I,
+        columns: &impl Columns,
+        rows: Range<usize>,
+        tile: &ColumnTile<'_>,
+    ) {
         let height = if is_wide(isa) { ROWS } else { FEW_ROWS };
         for panel in 0..self.conv.fan_out.div_ceil(height) {
             let (weights, place) = self.panel(panel, height, &rows, tile.runs);

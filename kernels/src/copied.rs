@@ -50,7 +50,7 @@ pub(crate) fn cycles(
 }
 
 /// A row of a tile.
-type Row = [f32; WIDTH];
+type TileRow = [f32; WIDTH];
 /// The columns of one tile.
 pub(crate) type Copied<'a> = Unrolled<'a, WIDTH>;
 
@@ -63,7 +63,7 @@ pub(crate) trait Copiable {
 
 /// Memory for the columns of a tile, and for lanes behind the last row.
 #[repr(align(64))]
-pub(crate) struct Memory([Row; DEPTH + 1]);
+pub(crate) struct Memory([TileRow; DEPTH + 1]);
 
 impl Memory {
     #[allow(clippy::large_stack_arrays, reason = "half of a first-level cache")]

@@ -127,7 +127,7 @@ impl Depthwise {
         let mut rest = output.reborrow();
         let parts = ranges(channels, length).map(move |channels| {
             let made = channels.start * self.fan_out..channels.end * self.fan_out;
-            Sweep {
+            DepthwiseSweep {
                 sizes: Self { channels: channels.len(), ..*self },
                 image: image.part(0..images, channels, 0..image.size()),
                 weights: &weights[made.start * self.window.taps()..made.end * self.window.taps()],
@@ -137,13 +137,13 @@ impl Depthwise {
                 scratch: &mut [],
             }
         });
-        team.run(parts, scratch, |part, scratch| Sweep { scratch, ..part }.dispatch());
+        team.run(parts, scratch, |part, scratch| DepthwiseSweep { scratch, ..part }.dispatch());
         Ok(())
     }
 }
 
 /// All planes, one after another.
-struct Sweep<'a, 's> {
+struct DepthwiseSweep<'a, 's> {
     sizes: Depthwise,
     image: Planes<'a>,
     weights: &'a [f32],
@@ -153,7 +153,7 @@ struct Sweep<'a, 's> {
     scratch: &'s mut [f32],
 }
 
-impl SimdOp for Sweep<'_, '_> {
+impl SimdOp for DepthwiseSweep<'_, '_> {
     type Output = ();
 
     #[inline(always)]
@@ -170,7 +170,7 @@ impl SimdOp for Sweep<'_, '_> {
                 for made in channel * sizes.fan_out..(channel + 1) * sizes.fan_out {
                     let weights = &weights[made * taps..(made + 1) * taps];
                     let bias = bias.map_or(0.0, |bias| bias[made]);
-                    let window = Weighted { weights, offsets: &offsets, bias };
+                    let window = WeightedWindow { weights, offsets: &offsets, bias };
                     sizes.plane(isa, scratch, &window, bounds, output.plane(n, made));
                 }
             }
@@ -182,7 +182,7 @@ impl SimdOp for Sweep<'_, '_> {
 pub(crate) type Offsets = [usize; 64];
 
 /// The window of one channel of the result.
-pub(crate) struct Weighted<'a> {
+pub(crate) struct WeightedWindow<'a> {
     pub(crate) weights: &'a [f32],
     pub(crate) offsets: &'a Offsets,
     /// The number that sums begin with.
@@ -211,7 +211,7 @@ impl Depthwise {
         &self,
         isa: I,
         padded: &[f32],
-        window: &Weighted<'_>,
+        window: &WeightedWindow<'_>,
         bounds: (f32, f32),
         output: &mut [f32],
     ) {
@@ -271,7 +271,7 @@ impl Depthwise {
 struct Plane<'a> {
     sizes: &'a Depthwise,
     padded: &'a [f32],
-    window: &'a Weighted<'a>,
+    window: &'a WeightedWindow<'a>,
     bounds: (f32, f32),
 }
 

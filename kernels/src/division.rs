@@ -110,7 +110,7 @@ fn flat(window: &Sliding) -> Option<Sliding> {
 }
 
 /// A convolution with all its operands.
-pub(crate) struct Part<'m> {
+pub(crate) struct ConvPart<'m> {
     pub(crate) conv: Conv,
     pub(crate) image: Planes<'m>,
     pub(crate) weights: &'m [f32],
@@ -123,7 +123,7 @@ pub(crate) struct Part<'m> {
 /// The parts of a convolution.
 pub(crate) struct Parts<'m> {
     /// All operands; of the result, what the parts that follow make.
-    rest: Part<'m>,
+    rest: ConvPart<'m>,
     cut: Cut,
     /// The size of the dimension that is divided.
     count: usize,
@@ -132,7 +132,7 @@ pub(crate) struct Parts<'m> {
 }
 
 impl<'m> Parts<'m> {
-    pub(crate) fn new(mut whole: Part<'m>, cut: Cut, images: usize) -> Self {
+    pub(crate) fn new(mut whole: ConvPart<'m>, cut: Cut, images: usize) -> Self {
         let count = match cut.by {
             By::Images => images,
             By::Groups => whole.conv.groups,
@@ -148,9 +148,9 @@ impl<'m> Parts<'m> {
 }
 
 impl<'m> Iterator for Parts<'m> {
-    type Item = Part<'m>;
+    type Item = ConvPart<'m>;
 
-    fn next(&mut self) -> Option<Part<'m>> {
+    fn next(&mut self) -> Option<ConvPart<'m>> {
         if self.made == self.count {
             return None;
         }
@@ -160,7 +160,7 @@ impl<'m> Iterator for Parts<'m> {
     }
 }
 
-impl Part<'_> {
+impl ConvPart<'_> {
     /// Takes the part of some indices, which are the first that are left.
     fn take(&mut self, by: By, some: Range<usize>) -> Self {
         let mut conv = self.conv;

@@ -270,7 +270,7 @@ fn copy<I: Isa>(isa: I, source: &[f32], target: &mut [f32]) {
 }
 
 /// A few vectors of a frame.
-pub(crate) struct Tile {
+pub(crate) struct FrameTile {
     pub(crate) vectors: usize,
     /// The position in the frame, of the first part.
     pub(crate) at: usize,
@@ -302,7 +302,7 @@ impl<'f> Lines<'f> {
 
     /// Returns the next tile.
     #[inline(always)]
-    pub(crate) fn next<I: Isa>(&mut self, isa: I) -> Option<Tile> {
+    pub(crate) fn next<I: Isa>(&mut self, isa: I) -> Option<FrameTile> {
         if self.next == self.len {
             (self.line, self.next) = (self.line + self.frame.pitch, 0);
             self.left -= 1;
@@ -313,7 +313,7 @@ impl<'f> Lines<'f> {
         let vectors = tile_vectors(isa, self.len - self.next);
         let lanes = (vectors * isa.f32().len()).min(self.len - self.next);
         let at = self.line + self.next;
-        let mut tile = Tile { vectors, at, runs: [Run::default(); COLUMNS], count: 0 };
+        let mut tile = FrameTile { vectors, at, runs: [Run::default(); COLUMNS], count: 0 };
         let (pitch, out) = (self.frame.pitch, self.frame.width);
         let (mut row, mut column) = (at / pitch, at % pitch);
         let mut lane = 0;

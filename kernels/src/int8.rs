@@ -103,18 +103,18 @@ pub fn multiply_bytes<T: Byte>(
         if axis == Axis::Elements {
             let weights = &weights[some.start * panel..some.end * panel];
             let taken = columns.min(some.end * BYTE_COLUMNS) - some.start * BYTE_COLUMNS;
-            Product { rows, zero, weights, depth, output: rest.split_off(axis, taken) }
+            ByteProduct { rows, zero, weights, depth, output: rest.split_off(axis, taken) }
         } else {
             let some = some.start * ROWS..count.min(some.end * ROWS);
             let rows = &rows[some.start * depth..some.end * depth];
-            Product { rows, zero, weights, depth, output: rest.split_off(axis, some.len()) }
+            ByteProduct { rows, zero, weights, depth, output: rest.split_off(axis, some.len()) }
         }
     });
     team.run(parts, &mut [], |part, _| part.dispatch());
     Ok(())
 }
 
-struct Product<'a, T> {
+struct ByteProduct<'a, T> {
     rows: &'a [T],
     zero: i16,
     weights: &'a [i16],
@@ -122,7 +122,7 @@ struct Product<'a, T> {
     output: PlanesMut<'a, i32>,
 }
 
-impl<T: Byte> SimdOp for Product<'_, T> {
+impl<T: Byte> SimdOp for ByteProduct<'_, T> {
     type Output = ();
 
     #[inline(always)]

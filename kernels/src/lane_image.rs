@@ -105,7 +105,7 @@ fn bits(lane: i32) -> f32 {
 }
 
 /// The rows of the unrolled image of a group, from some row on.
-pub(crate) struct Rows<'a, L> {
+pub(crate) struct ImageRows<'a, L> {
     pub(crate) window: &'a Sliding,
     /// Its first channels are those of the next row.
     pub(crate) image: Image<'a, L>,
@@ -115,7 +115,7 @@ pub(crate) struct Rows<'a, L> {
     pub(crate) segments: &'a Segments,
 }
 
-impl<L: Lane> Rows<'_, L> {
+impl<L: Lane> ImageRows<'_, L> {
     /// Writes the next rows, each of the channels of a lane.
     #[inline(always)]
     pub(crate) fn unroll<const N: usize>(&mut self, target: &mut [[f32; N]]) {

@@ -27,7 +27,7 @@ impl Bits for f32 {
 }
 
 /// The right operand of a product: vectors of lanes.
-pub(crate) trait Columns {
+pub(crate) trait LaneColumns {
     /// Calls a function with each row of weights, and the elements that they are multiplied by, from
     /// the first column of a tile on.
     fn each<W: Bits, const P: usize>(
@@ -38,13 +38,13 @@ pub(crate) trait Columns {
 }
 
 /// Some columns of the unrolled image.
-pub(crate) struct Unrolled<'a, const N: usize> {
+pub(crate) struct UnrolledLanes<'a, const N: usize> {
     pub(crate) columns: &'a [[f32; N]],
     /// The first column of the tile.
     pub(crate) at: usize,
 }
 
-impl<const N: usize> Columns for Unrolled<'_, N> {
+impl<const N: usize> LaneColumns for UnrolledLanes<'_, N> {
     #[inline(always)]
     fn each<W: Bits, const P: usize>(
         &self,
@@ -72,7 +72,7 @@ pub(crate) fn accumulate<I: Isa, L: Lane, W: Bits, const N: usize>(
     let mut at = 0;
     while at < N {
         let vectors = (N - at) / width;
-        let source = Unrolled { columns, at };
+        let source = UnrolledLanes { columns, at };
         if is_wide(isa) {
             match vectors {
                 0 | 1 => {
@@ -110,7 +110,7 @@ pub(crate) fn tile<
     lane: L,
     weights: &[[W; P]],
     row: usize,
-    columns: &impl Columns,
+    columns: &impl LaneColumns,
     at: usize,
     sums: &mut [[f32; N]],
 ) {

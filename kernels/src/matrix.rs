@@ -203,7 +203,7 @@ struct Multiplication<'a> {
 type Copies = Option<[[f32; FEW_DEPTH]; ROWS]>;
 
 /// The part of a panel that is worked on.
-struct Part<'p> {
+struct PanelPart<'p> {
     elements: &'p [f32],
     /// Columns of the panel.
     width: usize,
@@ -248,7 +248,7 @@ impl SimdOp for Multiplication<'_> {
                             let count = width.min(columns - column);
                             let depth = block.min(depth - first);
                             let elements = &panel[first * width..(first + depth) * width];
-                            let part = Part { elements, width, column, count, first, depth };
+                            let part = PanelPart { elements, width, column, count, first, depth };
                             self.part(isa, image, start, stop, &part, &mut copies);
                         }
                         rest = behind;
@@ -269,7 +269,7 @@ impl Multiplication<'_> {
         image: usize,
         start: usize,
         stop: usize,
-        part: &Part<'_>,
+        part: &PanelPart<'_>,
         copies: &mut Copies,
     ) {
         let lanes = isa.f32().len();
@@ -315,7 +315,7 @@ impl Multiplication<'_> {
         image: usize,
         row: usize,
         at: usize,
-        part: &Part<'_>,
+        part: &PanelPart<'_>,
         copies: &mut Copies,
     ) {
         let ops = isa.f32();

@@ -64,12 +64,12 @@ pub fn pool(
     });
     team.run(parts, line, |(image, output), line| {
         let line = &mut line[..window.columns.size];
-        Sweep { window, pooling, image, output, line }.dispatch();
+        PoolSweep { window, pooling, image, output, line }.dispatch();
     });
     Ok(())
 }
 
-struct Sweep<'a, 'l> {
+struct PoolSweep<'a, 'l> {
     window: &'a Sliding,
     pooling: Pooling<'a>,
     image: Planes<'a>,
@@ -77,7 +77,7 @@ struct Sweep<'a, 'l> {
     line: &'l mut [f32],
 }
 
-impl SimdOp for Sweep<'_, '_> {
+impl SimdOp for PoolSweep<'_, '_> {
     type Output = ();
 
     #[inline(always)]

@@ -14,8 +14,8 @@ use crate::bytes::Encoding;
 use crate::conv::{COLUMNS, LANES};
 use crate::error::{Error, Result, check, check_at_least};
 use crate::frame::{Frame, Lines};
-use crate::lane_image::{Image, Rows};
-use crate::lane_product::{Bits, Columns, accumulate, tile};
+use crate::lane_image::{Image, ImageRows};
+use crate::lane_product::{Bits, LaneColumns, accumulate, tile};
 use crate::lanes::{Lane, Lanes, MOST_CHANNELS, MOST_TERMS, Pairs, quads};
 use crate::pack::{Segments, Sliding};
 use crate::product::{ROWS, is_wide, panel_rows};
@@ -50,13 +50,13 @@ pub struct QuantizedConv {
 /// A way to compute a convolution of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuantizedWay {
-    pub(crate) form: Form,
+    pub(crate) form: ImageForm,
     cycles: usize,
 }
 
 /// The form of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ImageForm {
     /// The unrolled image.
     Unrolled {
         /// Positions at a time: [`COLUMNS`] or [`FEW`].
@@ -74,8 +74,8 @@ impl QuantizedWay {
     /// Returns the elements of scratch memory that it needs.
     pub fn scratch_len(&self) -> usize {
         match self.form {
-            Form::Unrolled { columns, rows, held } => columns * (rows + held),
-            Form::Framed(frame) => frame.len(),
+            ImageForm::Unrolled { columns, rows, held } => columns * (rows + held),
+            ImageForm::Framed(frame) => frame.len(),
         }
     }
 
@@ -83,8 +83,8 @@ impl QuantizedWay {
     /// multiples of it.
     fn step(&self) -> usize {
         match self.form {
-            Form::Unrolled { columns, .. } => columns,
-            Form::Framed(frame) => frame.rows * frame.width(),
+            ImageForm::Unrolled { columns, .. } => columns,
+            ImageForm::Framed(frame) => frame.rows * frame.width(),
         }
     }
 
@@ -216,7 +216,7 @@ impl QuantizedConv {
         }
         let framed = self.frames(room).map(|frame| QuantizedWay {
             cycles: quantized_copied::framed_cycles(self, &frame),
-            form: Form::Framed(frame),
+            form: ImageForm::Framed(frame),
         });
         let whole = self.unrolled(COLUMNS, self.depth_lanes());
         let (form, is_direct) = if whole.scratch_len() <= room {
@@ -256,7 +256,7 @@ impl QuantizedConv {
         let cycles = frame.cycles(self.lanes(), self.fan_out);
         // Rows of some channels are converted and put beside each other.
         let copied = frame.bands() * frame.channels * frame.plane();
-        QuantizedWay { form: Form::Framed(frame), cycles: cycles + copied }
+        QuantizedWay { form: ImageForm::Framed(frame), cycles: cycles + copied }
     }
 
     fn unrolled(&self, columns: usize, most: usize) -> QuantizedWay {
@@ -269,7 +269,7 @@ impl QuantizedConv {
         // A row of weights is read once per block, from a cache that is slower the more there are.
         let halves = self.fan_out.div_ceil(ROWS / 2);
         let product = vectors * halves * (lanes * 2 + passes * 48) + halves * lanes;
-        let form = Form::Unrolled { columns, rows, held };
+        let form = ImageForm::Unrolled { columns, rows, held };
         QuantizedWay { form, cycles: blocks * (copied * lanes + product) }
     }
 
@@ -321,7 +321,7 @@ impl QuantizedConv {
             let start = some.start * step;
             let end = self.window.positions().min(some.end * step);
             let output = rest.split_off(Axis::Elements, end - start);
-            Sweep {
+            QuantizedSweep {
                 conv: self,
                 way,
                 image,
@@ -350,7 +350,7 @@ impl QuantizedConv {
 }
 
 /// All images and groups, at some of the positions.
-pub(crate) struct Sweep<'a, 'o> {
+pub(crate) struct QuantizedSweep<'a, 'o> {
     pub(crate) conv: &'a QuantizedConv,
     pub(crate) way: &'a QuantizedWay,
     pub(crate) image: &'a Planes<'a, u8>,
@@ -368,7 +368,7 @@ pub(crate) struct Sweep<'a, 'o> {
 
 /// Such a part of the work with lanes, and its scratch memory.
 struct Paired<'a, 'o, 's> {
-    sweep: Sweep<'a, 'o>,
+    sweep: QuantizedSweep<'a, 'o>,
     scratch: &'s mut [f32],
 }
 
@@ -388,7 +388,7 @@ impl SimdOp for Paired<'_, '_, '_> {
 
 /// Such a part of the work with any lanes, where there are 32 registers.
 struct Wide<'a, 'o, 's, L> {
-    sweep: Sweep<'a, 'o>,
+    sweep: QuantizedSweep<'a, 'o>,
     scratch: &'s mut [f32],
     lane: L,
 }
@@ -402,11 +402,11 @@ impl<L: Lane> SimdOp for Wide<'_, '_, '_, L> {
         for n in 0..sweep.image.counts()[0] {
             for group in 0..sweep.conv.groups {
                 match sweep.way.form {
-                    Form::Framed(frame) => sweep.framed(isa, lane, &frame, n, group, scratch),
-                    Form::Unrolled { columns: COLUMNS, rows, .. } => {
+                    ImageForm::Framed(frame) => sweep.framed(isa, lane, &frame, n, group, scratch),
+                    ImageForm::Unrolled { columns: COLUMNS, rows, .. } => {
                         sweep.unrolled::<I, L, COLUMNS>(isa, lane, rows, n, group, scratch);
                     }
-                    Form::Unrolled { rows, .. } => {
+                    ImageForm::Unrolled { rows, .. } => {
                         sweep.unrolled::<I, L, FEW>(isa, lane, rows, n, group, scratch);
                     }
                 }
@@ -415,7 +415,7 @@ impl<L: Lane> SimdOp for Wide<'_, '_, '_, L> {
     }
 }
 
-impl<'a> Sweep<'a, '_> {
+impl<'a> QuantizedSweep<'a, '_> {
     /// Returns the channels of a group of an image.
     pub(crate) fn image_of<L: Lane>(&self, n: usize, group: usize) -> Image<'a, L> {
         let fan_in = self.conv.fan_in;
@@ -531,7 +531,7 @@ impl<'a> Sweep<'a, '_> {
         let conv = self.conv;
         let lanes = conv.depth_lanes();
         let segments = Segments::new(&conv.window, self.start + positions.start, positions.len());
-        let mut image = Rows {
+        let mut image = ImageRows {
             window: &conv.window,
             image: self.image_of::<L>(n, group),
             tap: (0, 0),
@@ -579,7 +579,7 @@ struct FramedLanes<'a> {
     at: usize,
 }
 
-impl Columns for FramedLanes<'_> {
+impl LaneColumns for FramedLanes<'_> {
     #[inline(always)]
     fn each<W: Bits, const P: usize>(
         &self,

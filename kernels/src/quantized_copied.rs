@@ -12,12 +12,12 @@ use rten_simd::{Isa, SimdOp};
 use crate::conv::COLUMNS;
 use crate::copied::{self, Copiable, Copied, DEPTH, Memory, WIDTH};
 use crate::frame::{Frame, Source};
-use crate::lane_image::{Image, Rows};
-use crate::lane_product::{Unrolled, tile};
+use crate::lane_image::{Image, ImageRows};
+use crate::lane_product::{UnrolledLanes, tile};
 use crate::lanes::{Lane, Pairs};
 use crate::pack::Segments;
 use crate::product::{self, FEW_ROWS, FEW_VECTORS, Framed};
-use crate::quantized::{Form, QuantizedConv, Sweep};
+use crate::quantized::{ImageForm, QuantizedConv, QuantizedSweep};
 use crate::raw::PlanesMut;
 use crate::requantize::Requantization;
 
@@ -58,7 +58,7 @@ fn blocks(positions: Range<usize>, tile: usize) -> impl Iterator<Item = Range<us
 
 /// Makes the results of all images and groups, at some of the positions.
 #[inline(always)]
-pub(crate) fn sweep<I: Isa>(isa: I, sweep: Sweep<'_, '_>, scratch: &mut [f32]) {
+pub(crate) fn sweep<I: Isa>(isa: I, sweep: QuantizedSweep<'_, '_>, scratch: &mut [f32]) {
     let images = sweep.image.counts()[0];
     let conv = sweep.conv;
     #[allow(clippy::large_stack_arrays, reason = "a part of a second-level cache")]
@@ -73,11 +73,13 @@ pub(crate) fn sweep<I: Isa>(isa: I, sweep: Sweep<'_, '_>, scratch: &mut [f32]) {
         for group in 0..conv.groups {
             (work.n, work.group) = (n, group);
             match work.sweep.way.form {
-                Form::Framed(frame) => work.framed(isa, &frame, scratch),
-                Form::Unrolled { columns: COLUMNS, rows, .. } if rows >= conv.depth_lanes() => {
+                ImageForm::Framed(frame) => work.framed(isa, &frame, scratch),
+                ImageForm::Unrolled { columns: COLUMNS, rows, .. }
+                    if rows >= conv.depth_lanes() =>
+                {
                     work.unrolled(isa, scratch);
                 }
-                Form::Unrolled { .. } => work.direct(isa),
+                ImageForm::Unrolled { .. } => work.direct(isa),
             }
         }
     }
@@ -85,7 +87,7 @@ pub(crate) fn sweep<I: Isa>(isa: I, sweep: Sweep<'_, '_>, scratch: &mut [f32]) {
 
 /// The work for a group of an image.
 struct Work<'a, 'o> {
-    sweep: Sweep<'a, 'o>,
+    sweep: QuantizedSweep<'a, 'o>,
     n: usize,
     group: usize,
     memory: Memory,
@@ -102,7 +104,7 @@ impl<'a> Work<'a, '_> {
     /// Makes the results with the image in a frame, some rows at a time.
     #[inline(always)]
     fn framed<I: Isa>(&mut self, isa: I, frame: &Frame, scratch: &mut [f32]) {
-        let Sweep { conv, start, .. } = self.sweep;
+        let QuantizedSweep { conv, start, .. } = self.sweep;
         let (window, width) = (&conv.window, frame.width());
         let image = self.sweep.image_of::<Pairs>(self.n, self.group);
         let offsets = frame.offsets(window);
@@ -125,7 +127,7 @@ impl<'a> Work<'a, '_> {
     /// Makes the results with the image unrolled in scratch memory, some positions at a time.
     #[inline(always)]
     fn unrolled<I: Isa>(&mut self, isa: I, scratch: &mut [f32]) {
-        let Sweep { conv, start, .. } = self.sweep;
+        let QuantizedSweep { conv, start, .. } = self.sweep;
         let unrolling = self.unrolling();
         let columns = &mut scratch.as_chunks_mut::<COLUMNS>().0[..conv.depth_lanes()];
         for some in blocks(0..self.sweep.output.size(), FEW_VECTORS * isa.f32().len()) {
@@ -226,7 +228,7 @@ impl Unrolling<'_> {
         let (lane, tap) = (row / taps, row % taps);
         let mut image = self.image.clone();
         image.channels.start += lane * Pairs::LANES.channels();
-        let mut source = Rows {
+        let mut source = ImageRows {
             window,
             image,
             tap: (tap / kernel, tap % kernel),
@@ -298,7 +300,7 @@ impl SimdOp for Panels<'_> {
     #[inline(always)]
     fn eval<I: Isa>(self, isa: I) {
         let Self { weights, lanes, row, columns, vectors, sums, at } = self;
-        let columns = Unrolled { columns: columns.0, at: 0 };
+        let columns = UnrolledLanes { columns: columns.0, at: 0 };
         let panels = weights.as_chunks::<FEW_ROWS>().0.chunks_exact(lanes);
         for (weights, sums) in panels.zip(sums.chunks_exact_mut(FEW_ROWS)) {
             let weights = &weights[row..];

@@ -3,7 +3,7 @@
 use rten_simd::{Isa, SimdOp};
 
 use crate::bytes::Encoding;
-use crate::depthwise::{Depthwise, Weighted};
+use crate::depthwise::{Depthwise, WeightedWindow};
 use crate::error::{Result, check, check_at_least};
 use crate::pack::Sliding;
 use crate::raw::{Axis, Planes, PlanesMut};
@@ -137,7 +137,7 @@ impl SimdOp for PlaneByPlane<'_, '_> {
                 for made in channel * fan_out..(channel + 1) * fan_out {
                     let weights = &weights[made * taps..(made + 1) * taps];
                     let bias = addend.map_or(0.0, |addend| addend[made]);
-                    let window = Weighted { weights, offsets: &offsets, bias };
+                    let window = WeightedWindow { weights, offsets: &offsets, bias };
                     let sums = &mut real[..output.size()];
                     sizes.plane(isa, padded, &window, UNBOUNDED, sums);
                     finish.singles(isa, made, sums, output.plane(n, made));

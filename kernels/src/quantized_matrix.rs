@@ -167,7 +167,7 @@ impl QuantizedMatrix {
         let cycles = images * count * self.depth * self.columns / 32;
         let length = even(team, count, cycles).next_multiple_of(ROWS);
         let mut rest = output.reborrow();
-        let parts = ranges(count, length).map(move |some| Sweep {
+        let parts = ranges(count, length).map(move |some| MatrixSweep {
             sizes: self,
             height,
             rows: rows.part(0..images, some.clone(), 0..rows.size()),
@@ -194,7 +194,7 @@ impl QuantizedMatrix {
 }
 
 /// Some of the rows.
-struct Sweep<'a, 'o> {
+struct MatrixSweep<'a, 'o> {
     sizes: &'a QuantizedMatrix,
     /// Rows whose lanes are made at a time.
     height: usize,
@@ -210,7 +210,7 @@ struct Sweep<'a, 'o> {
 
 /// Such a part of the work, and its scratch memory.
 struct Bound<'a, 'o, 's, L> {
-    sweep: Sweep<'a, 'o>,
+    sweep: MatrixSweep<'a, 'o>,
     scratch: &'s mut [f32],
     lane: L,
 }
@@ -243,7 +243,7 @@ impl<L: Lane> SimdOp for Bound<'_, '_, '_, L> {
     }
 }
 
-impl Sweep<'_, '_> {
+impl MatrixSweep<'_, '_> {
     /// Writes lanes of some rows, those of [`ROWS`] rows beside each other.
     #[inline(always)]
     fn fill<L: Lane>(&self, n: usize, first: usize, rows: usize, scratch: &mut [f32]) {

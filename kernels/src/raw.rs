@@ -843,11 +843,11 @@ impl<'a> Elements<'a> {
 }
 
 /// A function that is called with the number of a thread.
-type Function<'f> = dyn Fn(usize) + Sync + 'f;
+type ThreadFunction<'f> = dyn Fn(usize) + Sync + 'f;
 
 /// A function that a thread lends to others, and takes back before it goes on.
 #[derive(Clone, Copy, Debug)]
-struct Lent(*const Function<'static>);
+struct Lent(*const ThreadFunction<'static>);
 
 // SAFETY: the function may be called by any thread, since it is `Sync`.
 unsafe impl Send for Lent {}
@@ -855,7 +855,7 @@ unsafe impl Send for Lent {}
 /// A place where one thread lends functions to others that attend.
 #[derive(Debug)]
 pub(crate) struct Board {
-    state: Mutex<State>,
+    state: Mutex<TeamState>,
     /// Told when there is a function, or none will come any more.
     lent: Condvar,
     /// Told when no thread is in a function any more.
@@ -867,7 +867,7 @@ pub(crate) struct Board {
 }
 
 #[derive(Debug)]
-struct State {
+struct TeamState {
     function: Option<Lent>,
     /// Threads that sleep until there is a function.
     asleep: usize,
@@ -898,7 +898,7 @@ fn looked(is_true: impl Fn() -> bool) -> bool {
 impl Board {
     /// Returns an empty place.
     pub(crate) const fn new() -> Self {
-        let state = State { function: None, asleep: 0, is_closed: false, panic: None };
+        let state = TeamState { function: None, asleep: 0, is_closed: false, panic: None };
         Self {
             state: Mutex::new(state),
             lent: Condvar::new(),
@@ -908,7 +908,7 @@ impl Board {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TeamState> {
         // All changes are made in one piece: a panic leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -918,14 +918,15 @@ impl Board {
     /// # Panics
     ///
     /// If `own` does, or the function did in another thread.
-    pub(crate) fn lend(&self, function: &Function<'_>, own: impl FnOnce()) {
-        let function: *const Function<'_> = function;
+    pub(crate) fn lend(&self, function: &ThreadFunction<'_>, own: impl FnOnce()) {
+        let function: *const ThreadFunction<'_> = function;
         #[allow(clippy::transmute_ptr_to_ptr, reason = "a cast changes no lifetime of an object")]
         // SAFETY: the two types differ in a lifetime alone. The function is called only while it is
         // in `state`, or `inside` counts the caller. `Loan` ends both before this method returns or
         // unwinds, which the borrow outlives.
-        let function =
-            unsafe { transmute::<*const Function<'_>, *const Function<'static>>(function) };
+        let function = unsafe {
+            transmute::<*const ThreadFunction<'_>, *const ThreadFunction<'static>>(function)
+        };
         let lent = Lent(function);
         let loan = Loan(self);
         let mut state = self.lock();

@@ -53,14 +53,14 @@ impl TableSoftmax<'_> {
         let parts = parts.map(|some| (some, *output));
         team.run(parts, &mut [], |(some, output), _| {
             for row in some {
-                Row { softmax: self, source, output, first: row * self.length }.dispatch();
+                SoftmaxRow { softmax: self, source, output, first: row * self.length }.dispatch();
             }
         });
         Ok(())
     }
 }
 
-struct Row<'a, 'm> {
+struct SoftmaxRow<'a, 'm> {
     softmax: &'a TableSoftmax<'a>,
     source: &'a Elements<'m>,
     output: Elements<'m>,
@@ -68,7 +68,7 @@ struct Row<'a, 'm> {
     first: usize,
 }
 
-impl Row<'_, '_> {
+impl SoftmaxRow<'_, '_> {
     /// Calls a function with the elements, block by block, and the first one of each.
     #[inline(always)]
     fn blocks<I: Isa>(&self, isa: I, mut function: impl FnMut(usize, &mut [f32])) {
@@ -82,7 +82,7 @@ impl Row<'_, '_> {
     }
 }
 
-impl SimdOp for Row<'_, '_> {
+impl SimdOp for SoftmaxRow<'_, '_> {
     type Output = ();
 
     #[inline(always)]

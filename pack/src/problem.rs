@@ -24,7 +24,7 @@ pub struct Part {
 
 /// Rare properties of a buffer; other buffers need no memory for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Details {
+struct BufferDetails {
     pin: Option<u64>,
     hint: Option<u64>,
     /// Windows with live ranges of their own; none if all bytes are live all the time.
@@ -50,7 +50,7 @@ pub struct Buffer {
     bytes: u64,
     /// The smallest range of steps that covers every part.
     live: LiveRange,
-    details: Option<Box<Details>>,
+    details: Option<Box<BufferDetails>>,
     space: SpaceId,
     alignment: Alignment,
 }
@@ -310,7 +310,7 @@ impl Buffer {
         self.details.as_ref().map_or(&[], |details| &details.parts)
     }
 
-    fn details_mut(&mut self) -> &mut Details {
+    fn details_mut(&mut self) -> &mut BufferDetails {
         self.details.get_or_insert_default()
     }
 }

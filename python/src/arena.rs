@@ -470,9 +470,9 @@ impl Drop for Lease {
 ///
 /// 1. `address` is that of `bytes` initialized bytes of `owner`, exposed when the memory was
 ///    made. `owner` does nothing any more but free them when it is dropped.
-/// 2. One [`Block`] has the memory, and makes the only references of Rust to its bytes.
+/// 2. One [`IncrementalBlock`] has the memory, and makes the only references of Rust to its bytes.
 #[derive(Debug)]
-struct Memory {
+struct IncrementalMemory {
     _owner: Box<dyn ArenaBlock>,
     address: usize,
     bytes: usize,
@@ -480,13 +480,13 @@ struct Memory {
 
 /// A block of an incremental arena.
 #[derive(Debug)]
-struct Block {
-    memory: Arc<Memory>,
+struct IncrementalBlock {
+    memory: Arc<IncrementalMemory>,
 }
 
-impl AsRef<[u8]> for Block {
+impl AsRef<[u8]> for IncrementalBlock {
     fn as_ref(&self) -> &[u8] {
-        let Memory { address, bytes, .. } = *self.memory;
+        let IncrementalMemory { address, bytes, .. } = *self.memory;
         // SAFETY: the bytes are there and initialized (invariant 1) while `memory` is, which
         // the result borrows. Nothing of Rust writes them meanwhile (invariant 2, and this
         // borrows `self`); a Python thread that does, through a view, races with the call
@@ -495,9 +495,9 @@ impl AsRef<[u8]> for Block {
     }
 }
 
-impl AsMut<[u8]> for Block {
+impl AsMut<[u8]> for IncrementalBlock {
     fn as_mut(&mut self) -> &mut [u8] {
-        let Memory { address, bytes, .. } = *self.memory;
+        let IncrementalMemory { address, bytes, .. } = *self.memory;
         // SAFETY: as in `as_ref`; nothing of Rust reads or writes the bytes meanwhile
         // (invariant 2, and this borrows `self` mutably).
         unsafe { slice::from_raw_parts_mut(ptr::with_exposed_provenance_mut(address), bytes) }
@@ -509,7 +509,7 @@ impl AsMut<[u8]> for Block {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ViewableMemory {
     /// The memory of the last block.
-    last: Arc<Mutex<Weak<Memory>>>,
+    last: Arc<Mutex<Weak<IncrementalMemory>>>,
     /// Views that are alive.
     views: Arc<AtomicUsize>,
     /// Whether a block was not moved because of views since that was last asked.
@@ -565,9 +565,9 @@ impl ArenaAllocator for ViewableMemory {
         let mut owner = SystemAllocator.allocate(bytes, alignment)?;
         let bytes = (*owner).as_mut();
         let (address, bytes) = (bytes.as_mut_ptr().expose_provenance(), bytes.len());
-        let memory = Arc::new(Memory { _owner: owner, address, bytes });
+        let memory = Arc::new(IncrementalMemory { _owner: owner, address, bytes });
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&memory);
-        Ok(Box::new(Block { memory }))
+        Ok(Box::new(IncrementalBlock { memory }))
     }
 
     fn reallocate(
@@ -622,7 +622,7 @@ fn views_alive(views: usize) -> String {
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct ArenaView {
-    _memory: Arc<Memory>,
+    _memory: Arc<IncrementalMemory>,
     address: usize,
     bytes: usize,
     views: Arc<AtomicUsize>,

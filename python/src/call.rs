@@ -83,7 +83,7 @@ impl<T> Ended<T> {
 }
 
 /// Work of a call, which keeps its result by itself.
-type Work = Box<dyn FnOnce(&'static AtomicBool, Tell<'_>) + Send>;
+type CallWork = Box<dyn FnOnce(&'static AtomicBool, Tell<'_>) + Send>;
 
 /// Messages of the working thread.
 enum News {
@@ -150,7 +150,7 @@ pub(crate) fn watch<T: Send + 'static>(
 /// none can be started, this one does it, and looks for Ctrl-C whenever the work tells something.
 ///
 /// The type of the result is unknown here: one copy of the code serves every call.
-fn attend(py: Python<'_>, items: usize, hear: Hear<'_>, work: Work) -> PyResult<End> {
+fn attend(py: Python<'_>, items: usize, hear: Hear<'_>, work: CallWork) -> PyResult<End> {
     let aside = items.saturating_mul(ASIDE_PER_ITEM).saturating_add(LEAST_ASIDE);
     let Some(call) = Call::begin(aside) else { return Err(out_of_memory(py)) };
     let (cancel, worker) = (call.cancel(), call.worker());
@@ -208,7 +208,7 @@ fn work_here(
     cancel: &'static AtomicBool,
     sender: &Sender<News>,
     started: Instant,
-    work: Work,
+    work: CallWork,
 ) -> Option<PyErr> {
     let stopped = Mutex::new(None);
     let sender = sender.clone();

@@ -19,7 +19,7 @@ use crate::graph::Graph;
 use crate::results::{ArenaBytes, IncrementalPlacement};
 
 /// `(inputs, outputs, temporaries, shares)`, shares as `(input, output, unmodified)`.
-type NodeRow = (Vec<Option<u32>>, Vec<Option<u32>>, Vec<u32>, Vec<(usize, usize, bool)>);
+type IncrementalRow = (Vec<Option<u32>>, Vec<Option<u32>>, Vec<u32>, Vec<(usize, usize, bool)>);
 
 /// Memory of one value or node in the tables of a planner, in bytes.
 const ROW_BYTES: usize = 1 << 10;
@@ -80,13 +80,13 @@ fn read_graph(
 ) -> PyResult<IncrementalGraph> {
     let py = values.py();
     let values: Vec<(u64, String)> = read_table(values, "values")?;
-    let nodes: Vec<NodeRow> = read_table(nodes, "nodes")?;
+    let nodes: Vec<IncrementalRow> = read_table(nodes, "nodes")?;
     let variables = variables.map(|variables| read_table(variables, "variables"));
     let value = |(bytes, kind): (u64, String)| {
         Ok(IncrementalValue { bytes, kind: kind.parse().or_raise(py)? })
     };
     let share = |(input, output, unmodified)| SharePair { input, output, unmodified };
-    let node = |(inputs, outputs, temporaries, shares): NodeRow| IncrementalNode {
+    let node = |(inputs, outputs, temporaries, shares): IncrementalRow| IncrementalNode {
         inputs,
         outputs,
         temporaries,

@@ -185,7 +185,10 @@ pub(crate) fn quantized_conv(
     let lanes = lanes_of(py, lanes)?;
     let sizes = sizes(py, rows, columns, groups, share(inward), share(outward), lanes)?;
     let way = sizes.schedule(operands.scratch.item_count(), team::current().threads());
-    Ok(CompiledKernel::new("quantized conv", Convolution { sizes, way, weights, operands }))
+    Ok(CompiledKernel::new(
+        "quantized conv",
+        QuantizedConvolution { sizes, way, weights, operands },
+    ))
 }
 
 /// Return the fastest way of :func:`quantized_conv` within some elements of scratch memory, or the
@@ -293,7 +296,10 @@ pub(crate) fn quantized_depthwise(
     let sizes = Sliding::new(rows.inner, columns.inner)
         .and_then(|window| QuantizedDepthwise::new(window, inward, fan_out))
         .map_err(|error| refused(py, &error))?;
-    Ok(CompiledKernel::new("quantized depthwise", Channels { sizes, weights, addend, operands }))
+    Ok(CompiledKernel::new(
+        "quantized depthwise",
+        QuantizedChannels { sizes, weights, addend, operands },
+    ))
 }
 
 /// Return the elements of scratch memory that :func:`quantized_depthwise` needs.
@@ -345,7 +351,7 @@ pub(crate) fn quantized_product(
     let operands = Operands::new(py, rows, encoding, result, output, scratch, layouts)?;
     let (depth, columns) = (operands.image_layout.size, operands.output_layout.size);
     let sizes = matrix_of(py, depth, columns, lanes)?;
-    Ok(CompiledKernel::new("quantized product", Product { sizes, matrix, operands }))
+    Ok(CompiledKernel::new("quantized product", QuantizedProduct { sizes, matrix, operands }))
 }
 
 /// Return the elements of scratch memory with which :func:`quantized_product` is fastest.
@@ -443,14 +449,14 @@ fn lanes_of(py: Python<'_>, channels: usize) -> PyResult<Lanes> {
 }
 
 /// A convolution.
-struct Convolution {
+struct QuantizedConvolution {
     sizes: QuantizedConv,
     way: QuantizedWay,
     weights: PyBuffer<i32>,
     operands: Operands,
 }
 
-impl Work for Convolution {
+impl Work for QuantizedConvolution {
     fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
         let all = &mut self.operands;
         let image = planes(&all.image, &all.image_layout)?;
@@ -479,14 +485,14 @@ impl Work for Convolution {
 }
 
 /// A convolution of every channel by itself.
-struct Channels {
+struct QuantizedChannels {
     sizes: QuantizedDepthwise,
     weights: PyBuffer<f32>,
     addend: Option<PyBuffer<f32>>,
     operands: Operands,
 }
 
-impl Work for Channels {
+impl Work for QuantizedChannels {
     fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
         let all = &mut self.operands;
         let image = planes(&all.image, &all.image_layout)?;
@@ -504,13 +510,13 @@ impl Work for Channels {
 }
 
 /// A product of rows and a matrix.
-struct Product {
+struct QuantizedProduct {
     sizes: QuantizedMatrix,
     matrix: PyBuffer<f32>,
     operands: Operands,
 }
 
-impl Work for Product {
+impl Work for QuantizedProduct {
     fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
         let all = &mut self.operands;
         let rows = planes(&all.image, &all.image_layout)?;

@@ -22,7 +22,7 @@ const ALIGNMENT: u64 = 64;
 type EntryRow = (String, Vec<i64>, String, i64, u32);
 
 /// `(op, name, inputs, attributes, after)` of a node; inputs are `(node, output, version)`.
-type NodeRow = (String, String, Vec<(usize, usize, u64)>, BTreeMap<String, String>, Vec<usize>);
+type StorageRow = (String, String, Vec<(usize, usize, u64)>, BTreeMap<String, String>, Vec<usize>);
 
 /// Names, blocks and nodes of a planned graph, without memory.
 #[pyclass(frozen, module = "arenaplan._core")]
@@ -130,7 +130,7 @@ impl StorageLayout {
     /// ``(op, name, inputs, attributes, after)`` of every node, inputs as
     /// ``(node, output, version)``.
     #[getter]
-    fn nodes(&self) -> Vec<NodeRow> {
+    fn nodes(&self) -> Vec<StorageRow> {
         let row = |node: &arenaplan_classic::storage::StorageNode| {
             let inputs = node.inputs.iter().map(|it| (it.node, it.output, it.version)).collect();
             let (op, name) = (node.op.clone(), node.name.clone());

@@ -7,7 +7,7 @@ use alloc::{format, string::String, vec, vec::Vec};
 
 use crate::base::{Alignment, Error, MAX_BYTES, Result, quoted};
 use crate::check::bound::{compacted, live, max_live};
-use crate::check::needs::Needs;
+use crate::check::needs::StepNeeds;
 use crate::check::rigid::Rigid;
 use crate::check::unit::Unit;
 use crate::check::verdict::{Proof, SpaceVerdict, Verdict};
@@ -133,7 +133,7 @@ impl Plan {
         horizon: u32,
     ) -> Result<(Option<Proof>, Option<Proof>)> {
         let Some(search) = self.search else { return Ok((None, None)) };
-        let needs = Needs::new(self, graph, units);
+        let needs = StepNeeds::new(self, graph, units);
         if search.floor > needs.most.max(needs.supplied) {
             return corrupt(format!(
                 "no step of it needs {} bytes by itself, as its floor says",

@@ -205,10 +205,10 @@ struct Held<'a> {
 
 /// The body that last held each line, and the step after its last.
 #[derive(Debug, Default)]
-struct Lines<'a>(BTreeMap<(u32, u64), Stretch<'a>>);
+struct Lines<'a>(BTreeMap<(u32, u64), BodyStretch<'a>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Stretch<'a> {
+struct BodyStretch<'a> {
     end: u64,
     until: u32,
     body: Body,
@@ -221,9 +221,9 @@ impl<'a> Lines<'a> {
         let Held { space, lines, live, body, user } = held;
         self.split(space, lines.start);
         self.split(space, lines.end);
-        let own = |end, until| Stretch { end, until, body, user };
-        let mut found: Vec<(u64, Stretch<'a>)> = Vec::new();
-        let mut add = |start, stretch: Stretch<'a>| match found.last_mut() {
+        let own = |end, until| BodyStretch { end, until, body, user };
+        let mut found: Vec<(u64, BodyStretch<'a>)> = Vec::new();
+        let mut add = |start, stretch: BodyStretch<'a>| match found.last_mut() {
             Some((_, last)) if last.until == stretch.until => last.end = stretch.end,
             _ => found.push((start, stretch)),
         };
@@ -272,7 +272,7 @@ mod tests {
 
     use super::*;
     use crate::check::random::numbers;
-    use crate::check::strips::LineMemory;
+    use crate::check::strip_replay::LineMemory;
     use crate::graph::{Effects, InPlace, Overlap, View};
 
     /// Against the definition: the body of each of 24 lines, and the step after its last.

@@ -45,7 +45,7 @@
 //! Nodes that run as one are one step. Its operands are the values that cross its border, and its
 //! permissions are derived forwards, from the part of each operand that one piece of the result
 //! needs (`unit.rs`). Nodes that run strip by strip are replayed with a tag for each row of a line
-//! buffer (`strips.rs`).
+//! buffer (`strip_replay.rs`).
 //!
 //! # Validity
 //!
@@ -53,8 +53,8 @@
 //!
 //! - its steps run each node once, after what the node depends on, and states are read and written
 //!   in the graph's order;
-//! - names, sizes, operands, live ranges, spaces and options are those of the graph (`spaces.rs`,
-//!   `callers.rs`);
+//! - names, sizes, operands, live ranges, spaces and options are those of the graph (`space_costs.rs`,
+//!   `caller_memory.rs`);
 //! - each placement respects its pin, its alignment and the end of its arena;
 //! - each value that replaces an input or a state is at the address of that one;
 //! - values share bytes as the plan says, and no two values that do not share bytes are in one line
@@ -65,7 +65,7 @@
 //!   the graph orders the two (`races.rs`);
 //! - where several workers run the steps, each step of the timetable starts after the steps that it
 //!   must wait for have ended, and no more steps run at once than there are workers
-//!   (`timetable.rs`);
+//!   (`worker_times.rs`);
 //! - its figures are true, and no claim is provably false (`claims.rs`).
 //!
 //! The replay runs in `O(n log n)` for `n` operands; each operand counts as often as it has pieces.
@@ -79,27 +79,27 @@
 //! reported as [`Claimed`](Proof::Claimed).
 
 mod bound;
-mod callers;
+mod caller_memory;
 mod claims;
 mod contents;
-mod hazards;
+mod edges;
 mod layout;
-mod memory;
 mod needs;
-mod order;
+mod precedence;
 mod races;
 #[cfg(test)]
 mod random;
 mod repeats;
 mod replay;
 mod rigid;
-mod shared;
-mod spaces;
-mod strips;
-mod target;
-mod timetable;
+mod shared_arena;
+mod space_costs;
+mod strip_replay;
+mod symbolic_memory;
+mod target_rules;
 mod unit;
 mod verdict;
+mod worker_times;
 
 use alloc::{format, string::String, vec, vec::Vec};
 
@@ -107,8 +107,8 @@ use crate::base::{Error, NodeId, Result, ValueId, quoted};
 use crate::graph::{Graph, ValueKind};
 use crate::plan::{Paging, Plan, ShareRule, WorkspacePlacement, WorkspacePolicy};
 use replay::Replay;
-use rigid::{Rigid, Scratch};
-use strips::LineMemory;
+use rigid::{Rigid, ScratchNeed};
+use strip_replay::LineMemory;
 use unit::Unit;
 pub use verdict::{Proof, SharedVerdict, SpaceVerdict, Verdict};
 
@@ -324,7 +324,7 @@ impl Plan {
 
     /// Checks that every workspace of every node is placed, in one of its sizes, and returns the
     /// smallest size of each.
-    fn check_workspaces(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<Vec<Scratch>> {
+    fn check_workspaces(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<Vec<ScratchNeed>> {
         if self.options.workspace == WorkspacePolicy::None {
             return self.check_line_buffers(units);
         }
@@ -366,7 +366,7 @@ impl Plan {
                 self.check_scratch(what, found, own)?;
                 let alignment = own.max(self.options.alignment);
                 let least = workspace.choices.iter().map(|choice| choice.bytes).min();
-                smallest.push(Scratch { bytes: least.unwrap_or(0), alignment });
+                smallest.push(ScratchNeed { bytes: least.unwrap_or(0), alignment });
             }
         }
         match placed.next() {
@@ -380,7 +380,7 @@ impl Plan {
     ///
     /// Line buffers hold rows of values, so a plan without scratch memory has them, too: as the
     /// first workspace of the last node, whatever the node declares.
-    fn check_line_buffers(&self, units: &[Unit<'_>]) -> Result<Vec<Scratch>> {
+    fn check_line_buffers(&self, units: &[Unit<'_>]) -> Result<Vec<ScratchNeed>> {
         let mut in_strips: Vec<_> = units.iter().filter(|unit| unit.lines.bytes > 0).collect();
         in_strips.sort_unstable_by_key(|unit| unit.last());
         let mut placed = self.workspaces.iter();
@@ -398,7 +398,7 @@ impl Plan {
                 return mismatch(format!("{} has {bytes} bytes", what()));
             }
             self.check_scratch(what, found, alignment)?;
-            sizes.push(Scratch { bytes, alignment: alignment.max(self.options.alignment) });
+            sizes.push(ScratchNeed { bytes, alignment: alignment.max(self.options.alignment) });
         }
         match placed.next() {
             None => Ok(sizes),

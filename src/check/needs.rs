@@ -11,7 +11,7 @@ use crate::graph::{Graph, ValueKind};
 use crate::plan::{InputMemory, OutputMemory, Plan};
 
 /// Bytes that the steps of a plan need by themselves.
-pub(super) struct Needs {
+pub(super) struct StepNeeds {
     /// No order of these steps has fewer bytes live at its highest step.
     pub(super) least: u64,
     /// Upper bound of the bytes that any step reads and writes.
@@ -20,7 +20,7 @@ pub(super) struct Needs {
     pub(super) supplied: u64,
 }
 
-impl Needs {
+impl StepNeeds {
     pub(super) fn new(plan: &Plan, graph: &Graph, units: &[Unit<'_>]) -> Self {
         let alignment = Alignment::new(plan.options.alignment).unwrap_or_default();
         let rounded = |value: ValueId| {

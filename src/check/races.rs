@@ -10,7 +10,7 @@ use crate::graph::Graph;
 
 /// The nodes that used a stretch of memory since its last write.
 #[derive(Clone, Debug)]
-struct Stretch {
+struct UsedStretch {
     end: u64,
     /// `None` for the caller, whose accesses end before the run.
     writer: Option<NodeId>,
@@ -20,14 +20,14 @@ struct Stretch {
 /// Memory that stores the users of every byte, and the dependencies that follow from them.
 #[derive(Debug, Default)]
 pub(super) struct Races {
-    spaces: BTreeMap<u32, BTreeMap<u64, Stretch>>,
+    spaces: BTreeMap<u32, BTreeMap<u64, UsedStretch>>,
     /// The first must run before the second; with a byte that both use.
-    pairs: BTreeMap<(NodeId, NodeId), Conflict>,
+    pairs: BTreeMap<(NodeId, NodeId), ByteConflict>,
 }
 
 /// How two nodes use a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Conflict {
+pub(super) struct ByteConflict {
     pub(super) space: u32,
     pub(super) byte: u64,
     /// Whether the second reads bytes that the first wrote.
@@ -65,7 +65,7 @@ impl Races {
             let readers = stretch.readers.iter().filter(|_| is_write).map(|&other| (other, false));
             for (other, wrote) in writer.chain(readers).filter(|&(other, _)| other != node) {
                 let (reads_written, writes_read) = (wrote && !is_write, !wrote);
-                let conflict = Conflict { space, byte: start, reads_written, writes_read };
+                let conflict = ByteConflict { space, byte: start, reads_written, writes_read };
                 let known = self.pairs.entry((other, node)).or_insert(conflict);
                 known.reads_written |= reads_written;
                 known.writes_read |= writes_read;
@@ -83,12 +83,12 @@ impl Races {
         for Range { start, end } in gaps {
             let (writer, readers) =
                 if is_write { (Some(node), Vec::new()) } else { (None, vec![node]) };
-            stretches.insert(start, Stretch { end, writer, readers });
+            stretches.insert(start, UsedStretch { end, writer, readers });
         }
     }
 
     /// Returns the pairs, the first of which must run before the second.
-    pub(super) fn into_pairs(self) -> impl Iterator<Item = (NodeId, NodeId, Conflict)> {
+    pub(super) fn into_pairs(self) -> impl Iterator<Item = (NodeId, NodeId, ByteConflict)> {
         self.pairs.into_iter().map(|((first, second), conflict)| (first, second, conflict))
     }
 
@@ -113,7 +113,7 @@ impl Races {
                 reached[id.index()] = known.fold(mask[id.index()], |all, some| all | some);
             }
             let last = *batch.last().expect("chunks are not empty");
-            while let Some(((first, second), Conflict { byte, .. })) =
+            while let Some(((first, second), ByteConflict { byte, .. })) =
                 open.next_if(|((first, _), _)| *first <= last)
             {
                 if reached[second.index()] & mask[first.index()] == 0 {
@@ -156,7 +156,7 @@ fn before(graph: &Graph, steps: &[&[NodeId]]) -> Vec<Vec<NodeId>> {
 }
 
 /// Cuts the stretch that contains `address` in two there.
-fn split(stretches: &mut BTreeMap<u64, Stretch>, address: u64) {
+fn split(stretches: &mut BTreeMap<u64, UsedStretch>, address: u64) {
     if let Some((_, stretch)) = stretches.range_mut(..address).next_back()
         && stretch.end > address
     {
@@ -222,7 +222,7 @@ mod tests {
         let graph = builder.build().expect("it has no cycle");
         let ids: Vec<_> = (0..5).map(NodeId::new).collect();
         let steps = [&ids[..1], &ids[1..3], &ids[3..4], &ids[4..]];
-        let found = Conflict { space: 0, byte: 0, reads_written: false, writes_read: true };
+        let found = ByteConflict { space: 0, byte: 0, reads_written: false, writes_read: true };
         let check = |first, second| {
             let pairs = BTreeMap::from([((NodeId::new(first), NodeId::new(second)), found)]);
             Races { pairs, ..Races::default() }.check(&graph, &steps)
@@ -259,7 +259,7 @@ mod tests {
         let graph = builder.build().expect("it has no cycle");
         let order: Vec<_> = (0..NODES).map(NodeId::new).collect();
         let steps: Vec<&[NodeId]> = order.chunks(1).collect();
-        let found = Conflict { space: 0, byte: 5, reads_written: true, writes_read: false };
+        let found = ByteConflict { space: 0, byte: 5, reads_written: true, writes_read: false };
         let pair = |first, second| ((NodeId::new(first), NodeId::new(second)), found);
         let paths =
             || (0..NODES).flat_map(|second| behind[second].iter().map(move |&it| pair(it, second)));

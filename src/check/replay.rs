@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use super::races::Races;
 use crate::base::{Error, NodeId, Result, Step, ValueId, quoted};
-use crate::check::memory::{Memory, Owner};
+use crate::check::symbolic_memory::{Owner, SymbolicMemory};
 use crate::check::unit::Unit;
 use crate::check::{is_at, replaced};
 use crate::graph::{Assignment, Graph, ValueKind, View, Whole};
@@ -15,7 +15,7 @@ use crate::plan::{Placement, Plan, Share, ShareRule};
 
 /// Bytes of one value that equal bytes of another, or are its own.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct ContentPiece {
     /// First byte, counted from the start of the value.
     start: u64,
     /// Byte after the last.
@@ -26,7 +26,7 @@ struct Piece {
     origin_start: u64,
 }
 
-impl Piece {
+impl ContentPiece {
     /// Returns the number of bytes.
     fn bytes(&self) -> u64 {
         self.end - self.start
@@ -66,13 +66,13 @@ pub(super) struct Replay<'a> {
     /// By value: where it is; `None` for constants.
     places: Vec<Option<&'a Placement>>,
     /// By value: the owner of its bytes; `None` for the value itself.
-    contents: Vec<Option<Rc<[Piece]>>>,
+    contents: Vec<Option<Rc<[ContentPiece]>>>,
     /// By value: the larger value of which all its own bytes are a part, and where they begin
     /// there.
     parts: RefCell<Vec<Option<(ValueId, u64)>>>,
     /// By value: whether it is a state that a node mutates, of which no value is a view.
     is_mutated: Vec<bool>,
-    memories: Vec<Memory>,
+    memories: Vec<SymbolicMemory>,
     step: Step,
     /// The users of every byte, if the plan must be safe in every order.
     races: Option<Races>,
@@ -85,7 +85,7 @@ impl<'a> Replay<'a> {
             let id = usize::try_from(placement.value).expect("placements were checked");
             places[id] = Some(placement);
         }
-        let memories = plan.spaces.iter().map(|_| Memory::default()).collect();
+        let memories = plan.spaces.iter().map(|_| SymbolicMemory::default()).collect();
         let contents = vec![None; graph.values().len()];
         let races = plan.options.parallel_safe.then(Races::default);
         let parts = RefCell::new(vec![None; graph.values().len()]);
@@ -284,9 +284,9 @@ impl<'a> Replay<'a> {
         shares: &[Share],
         position: usize,
         output: ValueId,
-    ) -> (Option<Rc<[Piece]>>, Vec<Range<u64>>) {
+    ) -> (Option<Rc<[ContentPiece]>>, Vec<Range<u64>>) {
         let bytes = self.graph.value(output).bytes();
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<ContentPiece> = Vec::new();
         for (view, input) in self.realized_views(unit, shares, position, output) {
             let content = self.content(input);
             let (from, to) = match view.whole {
@@ -299,7 +299,7 @@ impl<'a> Replay<'a> {
                 let start = piece.start.max(from);
                 let end = piece.end.min(from.saturating_add(bytes));
                 if start < end {
-                    pieces.push(Piece {
+                    pieces.push(ContentPiece {
                         start: start - from + to,
                         end: end - from + to,
                         origin: piece.origin,
@@ -314,10 +314,10 @@ impl<'a> Replay<'a> {
         // Bytes without a view are the output's own. Bytes of two views must be written by the
         // node, since the plan does not say which view is right.
         pieces.sort_unstable_by_key(|piece| (piece.start, piece.end));
-        let mut content: Vec<Piece> = Vec::new();
+        let mut content: Vec<ContentPiece> = Vec::new();
         let mut missing = Vec::new();
         let mut at = 0;
-        let own = |start, end| Piece { start, end, origin: output, origin_start: start };
+        let own = |start, end| ContentPiece { start, end, origin: output, origin_start: start };
         for piece in pieces {
             if piece.start > at {
                 content.push(own(at, piece.start));
@@ -390,15 +390,15 @@ impl<'a> Replay<'a> {
     /// The addresses are equal, and no node can write only one of the two. The exception is another
     /// output of the same step in their place, whose bytes keep their owner. So a chain of
     /// concatenations has one piece at each step, and not one per step.
-    fn joined(&mut self, output: ValueId, content: &[Piece]) -> Option<Rc<[Piece]>> {
+    fn joined(&mut self, output: ValueId, content: &[ContentPiece]) -> Option<Rc<[ContentPiece]>> {
         if content.len() == 1 {
             return Some(content.into());
         }
         let place = self.places[output.index()].expect("outputs are in the arena");
         let owner = self.owner(output);
-        let mut joined: Vec<Piece> = Vec::new();
+        let mut joined: Vec<ContentPiece> = Vec::new();
         for &piece in content {
-            let Piece { start, end, .. } = piece;
+            let ContentPiece { start, end, .. } = piece;
             let mut piece = self.known(piece);
             let whole = self.graph.value(piece.origin);
             let span = place.offset + start..place.offset + end;
@@ -409,7 +409,7 @@ impl<'a> Replay<'a> {
             {
                 self.parts.borrow_mut()[piece.origin.index()] = Some((output, start));
                 self.memory(place.space).write(span, owner);
-                piece = Piece { start, end, origin: output, origin_start: start };
+                piece = ContentPiece { start, end, origin: output, origin_start: start };
             }
             match joined.last_mut() {
                 Some(last) if last.is_followed_by(&piece) => last.end = end,
@@ -429,7 +429,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Returns the same bytes as part of the largest value of which they are known to be.
-    fn known(&self, piece: Piece) -> Piece {
+    fn known(&self, piece: ContentPiece) -> ContentPiece {
         let mut parts = self.parts.borrow_mut();
         let (mut origin, mut start) = (piece.origin, piece.origin_start);
         while let Some((whole, at)) = parts[origin.index()] {
@@ -439,23 +439,28 @@ impl<'a> Replay<'a> {
             }
             (origin, start) = (whole, start + at);
         }
-        Piece { origin, origin_start: start, ..piece }
+        ContentPiece { origin, origin_start: start, ..piece }
     }
 
     /// Returns the owner as [`known`](Self::known) does.
     fn known_owner(&self, owner: Owner) -> Owner {
         let Owner::Value { value, base } = owner else { return owner };
-        let piece = self.known(Piece { start: 0, end: 0, origin: value, origin_start: 0 });
+        let piece = self.known(ContentPiece { start: 0, end: 0, origin: value, origin_start: 0 });
         Owner::Value { value: piece.origin, base: base - i128::from(piece.origin_start) }
     }
 
     /// Returns the owner of the bytes of `value`.
-    fn content(&self, value: ValueId) -> Vec<Piece> {
+    fn content(&self, value: ValueId) -> Vec<ContentPiece> {
         let Some(content) = &self.contents[value.index()] else {
             let end = self.graph.value(value).bytes();
-            return vec![self.known(Piece { start: 0, end, origin: value, origin_start: 0 })];
+            return vec![self.known(ContentPiece {
+                start: 0,
+                end,
+                origin: value,
+                origin_start: 0,
+            })];
         };
-        let mut known: Vec<Piece> = Vec::with_capacity(content.len());
+        let mut known: Vec<ContentPiece> = Vec::with_capacity(content.len());
         for &piece in content.iter() {
             let piece = self.known(piece);
             match known.last_mut() {
@@ -506,7 +511,7 @@ impl<'a> Replay<'a> {
         Owner::Value { value, base: i128::from(place.offset) }
     }
 
-    fn memory(&mut self, space: u32) -> &mut Memory {
+    fn memory(&mut self, space: u32) -> &mut SymbolicMemory {
         &mut self.memories[usize::try_from(space).expect("spaces were checked")]
     }
 
@@ -529,7 +534,7 @@ mod tests {
     /// Pieces that are not joined are right, and slow.
     #[test]
     fn pieces_that_go_on_in_value_and_origin_are_one() {
-        let piece = |start, end, origin, origin_start| Piece {
+        let piece = |start, end, origin, origin_start| ContentPiece {
             start,
             end,
             origin: ValueId::new(origin),

@@ -45,7 +45,7 @@ pub(super) struct Rigid {
 
 /// The smallest size of a workspace, and the alignment of its offset.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scratch {
+pub(super) struct ScratchNeed {
     pub(super) bytes: u64,
     pub(super) alignment: u64,
 }
@@ -75,7 +75,7 @@ impl Plan {
         graph: &Graph,
         units: &[Unit<'_>],
         joined: &Joined,
-        smallest: &[Scratch],
+        smallest: &[ScratchNeed],
     ) -> Vec<Rigid> {
         let alignment = Alignment::new(self.options.alignment).unwrap_or_default();
         let needed = self.needed(graph, units);

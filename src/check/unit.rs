@@ -9,7 +9,7 @@ use alloc::{format, vec, vec::Vec};
 
 use crate::base::{NodeId, Result, ValueId, quoted};
 use crate::check::mismatch;
-use crate::check::strips::{Border, LineMemory, StripReplay};
+use crate::check::strip_replay::{Border, LineMemory, StripReplay};
 use crate::graph::{Effects, Graph, InPlace, Node, Overlap, ValueKind, Whole};
 use crate::plan::{Plan, PlanStep, ShareRule, Strips};
 
@@ -53,7 +53,7 @@ impl<'a> Unit<'a> {
                 let scratch = plan.workspaces_of(id).first().map(|first| first.bytes);
                 return strip_unit(graph, nodes, strips, scratch, readers);
             }
-            let group = Group { graph, nodes: &nodes, made: BTreeMap::new() };
+            let group = CheckedGroup { graph, nodes: &nodes, made: BTreeMap::new() };
             return group.unit(readers, overlaps);
         }
         if step.strips.is_some() {
@@ -104,19 +104,19 @@ enum Need {
 }
 
 /// A value inside of a group.
-struct Made {
+struct InnerValue {
     /// Into how many pieces it is cut.
     pieces: u64,
     needs: BTreeMap<ValueId, Need>,
 }
 
-struct Group<'a, 'n> {
+struct CheckedGroup<'a, 'n> {
     graph: &'a Graph,
     nodes: &'n [NodeId],
-    made: BTreeMap<ValueId, Made>,
+    made: BTreeMap<ValueId, InnerValue>,
 }
 
-impl<'a> Group<'a, '_> {
+impl<'a> CheckedGroup<'a, '_> {
     fn unit(mut self, readers: &[Vec<NodeId>], overlaps: bool) -> Result<Unit<'a>> {
         let (graph, nodes) = (self.graph, self.nodes);
         let (&last, inner) = nodes.split_last().expect("a step runs a node");
@@ -183,7 +183,7 @@ impl<'a> Group<'a, '_> {
     }
 
     /// Returns the dependence of one node on outside values.
-    fn run(&self, node: &Node) -> Result<(ValueId, Made)> {
+    fn run(&self, node: &Node) -> Result<(ValueId, InnerValue)> {
         let effects = node.effects();
         let outputs: Vec<_> = node.produces().collect();
         let &[(position, output)] = outputs.as_slice() else {
@@ -230,7 +230,7 @@ impl<'a> Group<'a, '_> {
                 Some(_) => return self.refuse(node, "it needs whole what another of them makes"),
             }
         }
-        Ok((output, Made { pieces, needs }))
+        Ok((output, InnerValue { pieces, needs }))
     }
 
     fn refuse<T>(&self, node: &Node, reason: &str) -> Result<T> {

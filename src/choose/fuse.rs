@@ -79,7 +79,7 @@ enum Role {
 }
 
 /// A node that can be part of a group.
-struct Candidate {
+struct MemberCandidate {
     role: Role,
     flow: Flow,
     output: ValueId,
@@ -88,7 +88,7 @@ struct Candidate {
 }
 
 /// State of a group while it grows.
-struct Group {
+struct GrowingGroup {
     members: Vec<NodeId>,
     pieces: u64,
     /// Number of members that are not elementwise.
@@ -191,8 +191,9 @@ fn narrow_members(graph: &Graph, groups: &[Vec<NodeId>]) -> Vec<NodeId> {
             .map(|(_, value)| value)
             .collect();
         for (position, &id) in group.iter().enumerate() {
-            let Some(Candidate { role: Role::View | Role::Elementwise, flow, output, .. }) =
-                candidate(graph, graph.node(id))
+            let Some(MemberCandidate {
+                role: Role::View | Role::Elementwise, flow, output, ..
+            }) = candidate(graph, graph.node(id))
             else {
                 continue;
             };
@@ -290,7 +291,7 @@ pub(crate) struct Fusible<'g> {
     /// By value: whether the caller, or a state, reads it at the end.
     is_output: Vec<bool>,
     users: Vec<Vec<NodeId>>,
-    candidates: Vec<Option<Candidate>>,
+    candidates: Vec<Option<MemberCandidate>>,
 }
 
 impl<'g> Fusible<'g> {
@@ -313,7 +314,7 @@ impl<'g> Fusible<'g> {
         for output in graph.read_at_end() {
             is_output[output.index()] = true;
         }
-        let candidates: Vec<Option<Candidate>> = graph
+        let candidates: Vec<Option<MemberCandidate>> = graph
             .nodes()
             .iter()
             .zip(&awaited)
@@ -369,7 +370,7 @@ impl<'g> Fusible<'g> {
 }
 
 /// Returns the properties of a node that can be part of a group.
-fn candidate(graph: &Graph, node: &Node) -> Option<Candidate> {
+fn candidate(graph: &Graph, node: &Node) -> Option<MemberCandidate> {
     let effects = node.effects();
     let elements = |value: ValueId| graph.value(value).elements().unwrap_or(0);
     let kind = |value: ValueId| graph.value(value).kind();
@@ -412,7 +413,7 @@ fn candidate(graph: &Graph, node: &Node) -> Option<Candidate> {
         }
     };
     let loads = !effects.loads.is_empty();
-    (kind(output) == ValueKind::Activation).then_some(Candidate { role, flow, output, loads })
+    (kind(output) == ValueKind::Activation).then_some(MemberCandidate { role, flow, output, loads })
 }
 
 struct Fuser<'a> {
@@ -421,9 +422,9 @@ struct Fuser<'a> {
     /// By node: nodes with other numbers are never in one group.
     part: &'a [usize],
     users: &'a [Vec<NodeId>],
-    candidates: &'a [Option<Candidate>],
+    candidates: &'a [Option<MemberCandidate>],
     /// By last node.
-    groups: Vec<Option<Group>>,
+    groups: Vec<Option<GrowingGroup>>,
     /// By node: the last node of its group.
     group_of: Vec<Option<NodeId>>,
     /// By node: whether it makes the piece that its group is at, rather than operands that another
@@ -437,7 +438,7 @@ impl Fuser<'_> {
         let Some(candidate) = &self.candidates[id.index()] else { return };
         if candidate.role != Role::View {
             self.group_of[id.index()] = Some(id);
-            self.groups[id.index()] = Some(Group {
+            self.groups[id.index()] = Some(GrowingGroup {
                 members: vec![id],
                 pieces: candidate.flow.pieces,
                 others: usize::from(candidate.role != Role::Elementwise),
@@ -492,7 +493,12 @@ impl Fuser<'_> {
     /// Returns whether the output of `candidate` would be made in step with its reader, or else
     /// while the reader loads it; `None` if the output cannot be passed on piece by piece, or this
     /// kind of fusion excludes the node.
-    fn link(&self, candidate: &Candidate, group: &Group, reader: NodeId) -> Option<bool> {
+    fn link(
+        &self,
+        candidate: &MemberCandidate,
+        group: &GrowingGroup,
+        reader: NodeId,
+    ) -> Option<bool> {
         let node = self.graph.node(reader);
         let known = self.candidates[reader.index()].as_ref().expect("groups are of candidates");
         let is_small = matches!(candidate.role, Role::View | Role::Elementwise);
@@ -545,7 +551,7 @@ impl Fuser<'_> {
             candidates[id.index()].as_ref().is_some_and(|known| known.role == Role::View)
         };
         let mut result = Vec::new();
-        for Group { mut members, .. } in groups.into_iter().flatten() {
+        for GrowingGroup { mut members, .. } in groups.into_iter().flatten() {
             // A view of a value from outside need not be part of the group. Nodes that joined last
             // come first in execution order.
             let mut dropped: Vec<NodeId> = Vec::new();

@@ -47,7 +47,7 @@ pub struct CsvProblem {
 
 /// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Column {
+enum CsvColumn {
     Id,
     Lower,
     Upper,
@@ -69,7 +69,7 @@ enum Column {
 /// The meaning of the columns of one file.
 #[derive(Debug)]
 struct Header {
-    columns: Vec<Column>,
+    columns: Vec<CsvColumn>,
     /// Number to add to the last step to make ranges half-open.
     inclusive: u32,
     /// The different steps, if some have more than 32 bits.
@@ -78,7 +78,7 @@ struct Header {
 
 /// One line: a buffer, and names that other lines explain.
 #[derive(Debug)]
-struct Row<'a> {
+struct CsvRow<'a> {
     name: &'a str,
     buffer: Buffer,
     space: &'a str,
@@ -92,7 +92,7 @@ struct Row<'a> {
 
 /// Names of spaces, groups and pairs of buffers, while a file is read.
 #[derive(Debug)]
-struct Reader {
+struct ProblemReader {
     names: Names,
     buffers: Vec<Buffer>,
     /// What spaces are like that have no description of their own.
@@ -110,7 +110,7 @@ struct Reader {
     separate: Vec<(usize, BufferId, String)>,
 }
 
-impl Reader {
+impl ProblemReader {
     fn new(space: Space, mut described: Vec<Space>) -> Self {
         let first = described.iter().position(|it| it.name() == space.name());
         let first_is_described = first.is_some();
@@ -143,8 +143,8 @@ impl Reader {
     }
 
     /// Adds the buffer of a line.
-    fn add(&mut self, line: usize, row: Row<'_>) -> Result<(), String> {
-        let Row { name, mut buffer, space, spaces, group, may_overlap, apart, separate } = row;
+    fn add(&mut self, line: usize, row: CsvRow<'_>) -> Result<(), String> {
+        let CsvRow { name, mut buffer, space, spaces, group, may_overlap, apart, separate } = row;
         let id = BufferId::new(self.buffers.len());
         if !space.is_empty() && !spaces.is_empty() {
             return Err("there are both a space and spaces".into());
@@ -276,7 +276,7 @@ impl CsvProblem {
     pub fn parse_in(text: &str, space: Space, described: Vec<Space>) -> Result<Self> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut header: Option<Header> = None;
-        let mut reader = Reader::new(space, described);
+        let mut reader = ProblemReader::new(space, described);
         each_record(text, |line, record| {
             if let Some(header) = &header {
                 return reader.add(line, header.row(record)?);
@@ -520,12 +520,12 @@ impl Header {
             let fields = record.iter().map(str::trim_ascii).zip(&self.columns);
             for (field, column) in fields {
                 match column {
-                    Column::Lower => moments.extend(whole("lower", field)),
-                    Column::Upper => {
+                    CsvColumn::Lower => moments.extend(whole("lower", field)),
+                    CsvColumn::Upper => {
                         let end = whole("upper", field);
                         moments.extend(end.map(|it| it.saturating_add(self.inclusive.into())));
                     }
-                    Column::Gaps => {
+                    CsvColumn::Gaps => {
                         for gap in field.split_whitespace() {
                             let steps = gap.split('@').next().and_then(|it| it.split_once('-'));
                             let Some((first, last)) = steps else { continue };
@@ -553,26 +553,26 @@ impl Header {
         let mut inclusive = 0;
         for name in line.iter().map(str::trim_ascii) {
             let column = match name {
-                "id" | "buffer" | "buffer_id" => Column::Id,
-                "lower" | "start" | "begin" => Column::Lower,
-                "upper" => Column::Upper,
+                "id" | "buffer" | "buffer_id" => CsvColumn::Id,
+                "lower" | "start" | "begin" => CsvColumn::Lower,
+                "upper" => CsvColumn::Upper,
                 "end" => {
                     inclusive = 1;
-                    Column::Upper
+                    CsvColumn::Upper
                 }
-                "size" => Column::Size,
-                "alignment" => Column::Alignment,
-                "hint" => Column::Hint,
-                "gaps" => Column::Gaps,
-                "offset" => Column::Offset,
-                "space" => Column::Space,
-                "spaces" => Column::Spaces,
-                "group" => Column::Group,
-                "lo" => Column::Lo,
-                "hi" => Column::Hi,
-                "may_overlap" => Column::MayOverlap,
-                "apart" => Column::Apart,
-                "separate" => Column::Separate,
+                "size" => CsvColumn::Size,
+                "alignment" => CsvColumn::Alignment,
+                "hint" => CsvColumn::Hint,
+                "gaps" => CsvColumn::Gaps,
+                "offset" => CsvColumn::Offset,
+                "space" => CsvColumn::Space,
+                "spaces" => CsvColumn::Spaces,
+                "group" => CsvColumn::Group,
+                "lo" => CsvColumn::Lo,
+                "hi" => CsvColumn::Hi,
+                "may_overlap" => CsvColumn::MayOverlap,
+                "apart" => CsvColumn::Apart,
+                "separate" => CsvColumn::Separate,
                 _ => return Err(format!("unknown column {}", quoted(name))),
             };
             if columns.contains(&column) {
@@ -581,10 +581,10 @@ impl Header {
             columns.push(column);
         }
         let required = [
-            (Column::Id, "id"),
-            (Column::Lower, "lower"),
-            (Column::Upper, "upper"),
-            (Column::Size, "size"),
+            (CsvColumn::Id, "id"),
+            (CsvColumn::Lower, "lower"),
+            (CsvColumn::Upper, "upper"),
+            (CsvColumn::Size, "size"),
         ];
         match required.iter().find(|(column, _)| !columns.contains(column)) {
             Some((_, name)) => Err(format!("there is no column '{name}'")),
@@ -593,7 +593,7 @@ impl Header {
     }
 
     /// Reads another line.
-    fn row<'a>(&self, row: &'a csv::StringRecord) -> Result<Row<'a>, String> {
+    fn row<'a>(&self, row: &'a csv::StringRecord) -> Result<CsvRow<'a>, String> {
         let (mut name, mut gaps) = ("", "");
         let (mut lower, mut upper, mut size) = (0, 0, 0);
         let (mut alignment, mut hint, mut pin) = (1, None, None);
@@ -607,22 +607,22 @@ impl Header {
                 return Err(format!("there are {position} fields, and {there} columns"));
             };
             match column {
-                Column::Id => name = field,
-                Column::Lower => lower = whole("lower", field)?,
-                Column::Upper => upper = whole("upper", field)?,
-                Column::Size => size = whole("size", field)?,
-                Column::Alignment => alignment = optional("alignment", field)?.unwrap_or(1),
-                Column::Hint => hint = optional("hint", field)?,
-                Column::Gaps => gaps = field,
-                Column::Offset => pin = optional("offset", field)?,
-                Column::Space => space = field,
-                Column::Spaces => spaces = field,
-                Column::Group => group = field,
-                Column::Lo => lo = optional("lo", field)?,
-                Column::Hi => hi = optional("hi", field)?,
-                Column::MayOverlap => may_overlap = field,
-                Column::Apart => apart = field,
-                Column::Separate => separate = field,
+                CsvColumn::Id => name = field,
+                CsvColumn::Lower => lower = whole("lower", field)?,
+                CsvColumn::Upper => upper = whole("upper", field)?,
+                CsvColumn::Size => size = whole("size", field)?,
+                CsvColumn::Alignment => alignment = optional("alignment", field)?.unwrap_or(1),
+                CsvColumn::Hint => hint = optional("hint", field)?,
+                CsvColumn::Gaps => gaps = field,
+                CsvColumn::Offset => pin = optional("offset", field)?,
+                CsvColumn::Space => space = field,
+                CsvColumn::Spaces => spaces = field,
+                CsvColumn::Group => group = field,
+                CsvColumn::Lo => lo = optional("lo", field)?,
+                CsvColumn::Hi => hi = optional("hi", field)?,
+                CsvColumn::MayOverlap => may_overlap = field,
+                CsvColumn::Apart => apart = field,
+                CsvColumn::Separate => separate = field,
             }
         }
         if fields.next().is_some() {
@@ -648,7 +648,7 @@ impl Header {
             }
             buffer = buffer.with_range(lo..hi);
         }
-        Ok(Row { name, buffer, space, spaces, group, may_overlap, apart, separate })
+        Ok(CsvRow { name, buffer, space, spaces, group, may_overlap, apart, separate })
     }
 
     /// Returns a range of steps as the file means it.

@@ -100,13 +100,13 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 #[allow(clippy::large_enum_variant, reason = "there are a few of them at a time")]
 enum Staged<'a> {
     /// Written to disk beside the file that it replaces, under no name or a temporary one.
-    File { target: Target, content: &'a [u8], written: Written },
+    File { target: FileTarget, content: &'a [u8], written: Written },
     /// To be written into something that is no regular file.
     Stream { file: File, content: &'a [u8] },
 }
 
 /// A regular file to replace or to create.
-struct Target {
+struct FileTarget {
     /// Without symbolic links.
     path: PathBuf,
     /// Metadata of the existing file.
@@ -132,10 +132,10 @@ impl<'a> Staged<'a> {
                 }
                 // A file that may not be written may not be replaced.
                 OpenOptions::new().write(true).open(path)?;
-                Target { path: fs::canonicalize(path)?, old: Some(there) }
+                FileTarget { path: fs::canonicalize(path)?, old: Some(there) }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Target { path: behind_links(path)?, old: None }
+                FileTarget { path: behind_links(path)?, old: None }
             }
             Err(error) => return Err(error),
         };
@@ -152,7 +152,7 @@ impl<'a> Staged<'a> {
     }
 }
 
-impl Target {
+impl FileTarget {
     /// Returns the folder of the file.
     fn folder(&self) -> &Path {
         folder_of(&self.path)
@@ -386,7 +386,7 @@ mod tests {
         let path = folder.path().join("plan.json");
         fs::write(&path, "old").unwrap();
         let old = Some(fs::metadata(&path).unwrap());
-        let target = Target { path: path.clone(), old };
+        let target = FileTarget { path: path.clone(), old };
         let written = target.write_named(b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"old");
         target.put(Written::Named(written), b"new").unwrap();

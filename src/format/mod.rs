@@ -1,17 +1,17 @@
 //! Files: graphs, plans and hazards as JSON, plans alone or several in one arena, problems as CSV; and their
 //! writer.
 
-mod attribute;
+mod attribute_json;
 #[cfg(feature = "std")]
 mod csv;
 #[cfg(feature = "std")]
 mod file;
 mod form;
-mod graph;
-mod hazards;
+mod graph_json;
+mod hazards_json;
 mod json;
 mod names;
-mod shared;
+mod shared_json;
 
 use alloc::{string::String, vec::Vec};
 
@@ -25,9 +25,9 @@ pub(crate) use file::read;
 #[cfg(feature = "std")]
 pub use file::{WriteError, write_file, write_files};
 pub(crate) use form::{Form, to_text};
-pub(crate) use graph::GraphDocument;
-pub use graph::{GRAPH_VERSION, graph_schema};
-pub use hazards::hazards_schema;
+pub(crate) use graph_json::GraphDocument;
+pub use graph_json::{GRAPH_VERSION, graph_schema};
+pub use hazards_json::hazards_schema;
 pub(crate) use json::PlanDocument;
 pub use json::{PLAN_VERSION, plan_schema};
 pub use names::Names;

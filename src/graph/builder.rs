@@ -5,7 +5,9 @@ use alloc::{format, string::String, vec, vec::Vec};
 use hashbrown::HashMap;
 
 use crate::base::{Error, NodeId, Result, SpaceId, ValueId, quoted};
-use crate::graph::{Graph, Node, Value, ValueKind, Whole, Window, WriteBack, order, write_back};
+use crate::graph::{
+    Graph, Node, Value, ValueKind, Whole, Window, WriteBack, topological, write_back,
+};
 use crate::pack::Space;
 
 /// Collects values and nodes, and makes a valid [`Graph`] of them.
@@ -144,8 +146,8 @@ impl GraphBuilder {
             check_defined(|| "the graph's outputs".into(), output, &values, &producers)?;
         }
         let given: Vec<_> = (0..nodes.len()).map(NodeId::new).collect();
-        let sorted = !order::is_topological(&nodes, &producers, &given);
-        let order = if sorted { order::stable_sort(&nodes, &producers)? } else { given };
+        let sorted = !topological::is_topological(&nodes, &producers, &given);
+        let order = if sorted { topological::stable_sort(&nodes, &producers)? } else { given };
         Ok(Graph { name, values, nodes, outputs, write_backs, spaces, producers, order, sorted })
     }
 }

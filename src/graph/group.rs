@@ -138,7 +138,7 @@ impl Graph {
             node.after = after.filter(|dependency| dependency.index() != index).collect();
         }
         let order: Vec<_> = (0..nodes.len()).map(NodeId::new).collect();
-        if !super::order::is_topological(&nodes, &producers, &order) {
+        if !super::topological::is_topological(&nodes, &producers, &order) {
             return refuse("a group".into(), "they wait for a node that waits for them");
         }
         let graph = Self {
@@ -347,7 +347,7 @@ impl Grouping<'_> {
     /// Walks from the last node backwards. A node is *in step* if each of its readers needs the
     /// piece that is being made. Otherwise it is applied to operands that another node loads, any
     /// part at any time, and must be elementwise.
-    fn reads(&self, index: usize, group: &[NodeId]) -> Option<(Vec<Read>, u64)> {
+    fn reads(&self, index: usize, group: &[NodeId]) -> Option<(Vec<GroupRead>, u64)> {
         let graph = self.graph;
         let elements = |value: ValueId| graph.value(value).elements().unwrap_or(0);
         let (&sink, inner) = group.split_last()?;
@@ -370,7 +370,12 @@ impl Grouping<'_> {
             for (position, value) in reads.into_iter().rev() {
                 let follows = flow.follows.contains(&position);
                 let Some(maker) = maker(value) else {
-                    outside.push(Read { node: id, position, value, by_piece: steps && follows });
+                    outside.push(GroupRead {
+                        node: id,
+                        position,
+                        value,
+                        by_piece: steps && follows,
+                    });
                     continue;
                 };
                 let by_piece = match (steps, follows) {
@@ -405,7 +410,7 @@ impl Grouping<'_> {
 
     /// Returns the operands of a group from outside, in order, if the group can run strip by strip:
     /// what a member makes is read through windows, and inside only.
-    fn reads_by_rows(&self, index: usize, group: &[NodeId]) -> Option<(Vec<Read>, u64)> {
+    fn reads_by_rows(&self, index: usize, group: &[NodeId]) -> Option<(Vec<GroupRead>, u64)> {
         let (_, inner) = group.split_last()?;
         let made: Vec<ValueId> = inner
             .iter()
@@ -421,7 +426,7 @@ impl Grouping<'_> {
             }
             for (position, value) in node.reads_bytes_of() {
                 let Some(maker) = made.iter().position(|&known| known == value) else {
-                    outside.push(Read { node: id, position, value, by_piece: false });
+                    outside.push(GroupRead { node: id, position, value, by_piece: false });
                     continue;
                 };
                 is_read[maker] = true;
@@ -460,7 +465,7 @@ impl Node {
 }
 
 /// A value that a group reads from outside.
-struct Read {
+struct GroupRead {
     node: NodeId,
     position: usize,
     value: ValueId,

@@ -8,11 +8,11 @@ mod group;
 mod node;
 #[cfg(feature = "serde")]
 mod numbers;
-mod order;
 mod overlap;
 mod reach;
 mod repeat;
 mod schedule;
+mod topological;
 mod value;
 mod write_back;
 
@@ -223,7 +223,7 @@ impl Graph {
     /// Iterates over the dependencies of `node`: the producers of its operands, then its control
     /// dependencies; a node may come twice.
     pub fn dependencies(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
-        order::dependencies(self.node(node), &self.producers)
+        topological::dependencies(self.node(node), &self.producers)
     }
 
     /// Returns the execution order: the nodes as they were added if that is a
@@ -239,7 +239,7 @@ impl Graph {
 
     /// Returns whether `order` runs every node once, each after its dependencies.
     pub fn is_topological(&self, order: &[NodeId]) -> bool {
-        order::is_topological(&self.nodes, &self.producers, order)
+        topological::is_topological(&self.nodes, &self.producers, order)
     }
 
     /// Returns the assignment that `node` performs, if it performs one.

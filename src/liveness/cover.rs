@@ -15,12 +15,12 @@ pub(super) struct Cover {
     /// By node of the tree: the ranges that cover all of it, but not all of its parent.
     whole: Vec<u32>,
     /// By node: which of its steps the ranges cover that are not larger than it.
-    share: Vec<Share>,
+    share: Vec<Coverage>,
 }
 
 /// The steps of a node that are covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Share {
+enum Coverage {
     None,
     Some,
     All,
@@ -33,7 +33,7 @@ impl Cover {
         ends.sort_unstable();
         ends.dedup();
         let leaves = ends.len().saturating_sub(1).next_power_of_two();
-        Self { ends, whole: vec![0; 2 * leaves], share: vec![Share::None; 2 * leaves] }
+        Self { ends, whole: vec![0; 2 * leaves], share: vec![Coverage::None; 2 * leaves] }
     }
 
     /// Adds a range.
@@ -74,14 +74,14 @@ impl Cover {
         }
     }
 
-    fn share_of(&self, node: usize) -> Share {
+    fn share_of(&self, node: usize) -> Coverage {
         if self.whole[node] > 0 {
-            return Share::All;
+            return Coverage::All;
         }
         match self.share.get(2 * node..2 * node + 2) {
-            Some([Share::All, Share::All]) => Share::All,
-            None | Some([Share::None, Share::None]) => Share::None,
-            Some(_) => Share::Some,
+            Some([Coverage::All, Coverage::All]) => Coverage::All,
+            None | Some([Coverage::None, Coverage::None]) => Coverage::None,
+            Some(_) => Coverage::Some,
         }
     }
 
@@ -93,14 +93,14 @@ impl Cover {
         let mut pending = vec![(1, 0, leaves)];
         while let Some((node, first, count)) = pending.pop() {
             match self.share[node] {
-                Share::None => continue,
-                Share::Some => {
+                Coverage::None => continue,
+                Coverage::Some => {
                     let half = count / 2;
                     pending.push((2 * node + 1, first + half, half));
                     pending.push((2 * node, first, half));
                     continue;
                 }
-                Share::All => {}
+                Coverage::All => {}
             }
             let last = (first + count).min(self.ends.len() - 1);
             let found = LiveRange::new(self.ends[first].get(), self.ends[last].get());
@@ -127,9 +127,9 @@ mod tests {
         let mut cover = Cover::new((0..63).map(live));
         (0..63).for_each(|start| cover.add(live(start)));
         // The union of nested concatenations looks at the root alone, not at each of their steps.
-        assert_eq!((cover.share[1], cover.whole[1]), (Share::All, 0));
+        assert_eq!((cover.share[1], cover.whole[1]), (Coverage::All, 0));
         cover.remove(live(0));
-        assert_eq!(cover.share[1], Share::Some);
+        assert_eq!(cover.share[1], Coverage::Some);
         assert_eq!(cover.union(), [LiveRange::new(1, 64).unwrap()]);
     }
 

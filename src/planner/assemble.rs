@@ -4,7 +4,7 @@ use alloc::{borrow::ToOwned as _, vec, vec::Vec};
 
 use super::context::Context;
 use super::pack::Placed;
-use super::schedule::Schedule;
+use super::step_schedule::StepSchedule;
 use crate::base::{Alignment, BufferId, Fingerprint, NodeId, SpaceId, ValueId};
 use crate::graph::{Graph, Value};
 use crate::liveness::{ChosenWorkspace, Lifetimes, Liveness};
@@ -17,7 +17,7 @@ use crate::plan::{
 pub(super) fn assemble(
     context: &Context<'_>,
     graph: &Graph,
-    schedule: &Schedule<'_>,
+    schedule: &StepSchedule<'_>,
     placed: &Placed,
 ) -> Plan {
     let Placed { liveness, packing, move_cost } = placed;
@@ -123,7 +123,7 @@ pub(super) fn assemble(
 
 /// Returns every step with its operands and their shares.
 pub(super) fn steps(
-    schedule: &Schedule<'_>,
+    schedule: &StepSchedule<'_>,
     liveness: &Liveness,
     strips: &[(NodeId, Strips)],
 ) -> Vec<PlanStep> {
@@ -157,7 +157,7 @@ pub(super) fn steps(
 /// the workspaces of all its nodes but those that run in several steps, by `runs`, and do not end it.
 fn declared_by(
     graph: &Graph,
-    schedule: &Schedule<'_>,
+    schedule: &StepSchedule<'_>,
     runs: &[usize],
     workspace: &ChosenWorkspace,
 ) -> (NodeId, usize) {

@@ -3,7 +3,7 @@
 use alloc::{rc::Rc, vec, vec::Vec};
 
 use super::context::Context;
-use super::schedule::{Schedule, Table};
+use super::step_schedule::{StepSchedule, WorkerTimes};
 use crate::base::{Result, SpaceId, ValueId};
 use crate::choose::Fusion;
 use crate::pack::{Problem, max_load};
@@ -12,7 +12,7 @@ use crate::plan::{OrderSearch, Share, ShareRule, Techniques};
 /// A schedule, and its measure.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt<'g> {
-    pub(super) schedule: Schedule<'g>,
+    pub(super) schedule: StepSchedule<'g>,
     /// The kind of fusion that made its groups.
     pub(super) fusion: Fusion,
     /// Whether values are pieces of larger ones where possible. A piece is tied to the bytes of
@@ -42,7 +42,7 @@ impl Attempt<'_> {
     /// timetables that fit the shortest one comes first.
     pub(super) fn rank(&self, capacity: Option<u64>) -> (bool, u64, u64, bool) {
         let fits = capacity.is_some_and(|bytes| self.load <= bytes);
-        let span = self.schedule.table().filter(|_| fits).map(Table::span);
+        let span = self.schedule.table().filter(|_| fits).map(WorkerTimes::span);
         (span.is_none(), span.unwrap_or(0), self.load, self.fusion.channels)
     }
 }
@@ -50,7 +50,7 @@ impl Attempt<'_> {
 /// Measures a schedule, and once more with copies of pieces if it has pieces.
 pub(super) fn with_copies<'g>(
     context: &Context<'_>,
-    schedule: Schedule<'g>,
+    schedule: StepSchedule<'g>,
 ) -> Result<Vec<Attempt<'g>>> {
     let mut attempts = vec![measured(context, schedule, true)?];
     if attempts[0].has_pieces {
@@ -62,7 +62,7 @@ pub(super) fn with_copies<'g>(
 /// Measures a schedule with or without pieces of values.
 pub(super) fn measured<'g>(
     context: &Context<'_>,
-    schedule: Schedule<'g>,
+    schedule: StepSchedule<'g>,
     elision: bool,
 ) -> Result<Attempt<'g>> {
     let options = context.liveness_options(false, elision)?;

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use super::Planner;
-use super::recompute::{Goal, fast_bytes};
+use super::recomputation::{Goal, fast_bytes};
 use crate::base::{Error, Execution, NodeId, Result};
 use crate::choose::time::KnownCosts;
 use crate::choose::{Costs, StepCost, StepForm};

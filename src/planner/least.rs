@@ -2,7 +2,7 @@
 
 use super::attempt::Attempt;
 use super::context::Context;
-use super::overlap::overlapped;
+use super::overlap_search::overlapped;
 use super::pack::{Best, pack};
 use crate::base::Result;
 

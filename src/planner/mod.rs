@@ -8,25 +8,25 @@ mod attempt;
 mod context;
 mod executions;
 mod explain;
+mod joint_choice;
 mod least;
 mod lines;
-mod memories;
+mod memory_choice;
 mod no_room;
 mod options;
-mod order;
-mod overlap;
+mod other_orders;
+mod overlap_search;
 mod pack;
 mod place;
-mod recompute;
+mod recomputation;
 mod resize;
-mod schedule;
 mod scope;
-mod search;
 mod settle;
 mod stages;
+mod step_schedule;
 mod steps;
+mod strip_plans;
 mod strip_search;
-mod strips;
 mod timed;
 mod together;
 mod workers;
@@ -43,8 +43,8 @@ use crate::plan::{
 use context::Context;
 pub use explain::Explanation;
 use pack::pack;
-pub use recompute::{Curve, CurvePoint, Goal};
-use schedule::Schedule;
+pub use recomputation::{Curve, CurvePoint, Goal};
+use step_schedule::StepSchedule;
 pub use strip_search::StripSearch;
 pub use timed::{Chosen, Point};
 
@@ -516,7 +516,7 @@ impl<'a> Planner<'a> {
     /// As [`plan`](Self::plan).
     pub fn liveness(&self, graph: &Graph) -> Result<Liveness> {
         let context = self.context(graph)?;
-        pack(&context, &Schedule::given(graph), true, &[]).map(|placed| placed.liveness)
+        pack(&context, &StepSchedule::given(graph), true, &[]).map(|placed| placed.liveness)
     }
 }
 

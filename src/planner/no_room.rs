@@ -2,7 +2,7 @@
 
 use alloc::{borrow::ToOwned as _, format, string::String, vec::Vec};
 
-use super::schedule::Schedule;
+use super::step_schedule::StepSchedule;
 use crate::base::{BufferId, Error, Grouped, quoted};
 use crate::choose::{AssignmentProblem, Floor, NoRoom};
 use crate::graph::Graph;
@@ -16,7 +16,7 @@ const MOST_NAMES: usize = 6;
 pub(super) struct Refused<'a> {
     pub(super) why: &'a NoRoom,
     pub(super) graph: &'a Graph,
-    pub(super) schedule: &'a Schedule<'a>,
+    pub(super) schedule: &'a StepSchedule<'a>,
     pub(super) liveness: &'a Liveness,
     pub(super) problem: &'a AssignmentProblem,
 }

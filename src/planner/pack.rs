@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::attempt::{Attempt, total_load};
 use super::context::Context;
-use super::schedule::Schedule;
+use super::step_schedule::StepSchedule;
 use crate::base::{Alignment, BufferId, NodeId, Result, SpaceId, Step};
 use crate::graph::{Graph, Workspace};
 use crate::liveness::{ChosenWorkspace, Lifetimes, Liveness, LivenessOptions};
@@ -41,7 +41,7 @@ impl Best<'_, '_> {
 /// the nodes `overlapped` overlap an input where they can.
 pub(super) fn pack(
     context: &Context<'_>,
-    schedule: &Schedule<'_>,
+    schedule: &StepSchedule<'_>,
     elision: bool,
     overlapped: &[NodeId],
 ) -> Result<Placed> {
@@ -60,7 +60,7 @@ pub(super) fn pack(
 /// Returns the buffers of a schedule and their offsets under given rules.
 fn pack_with(
     context: &Context<'_>,
-    schedule: &Schedule<'_>,
+    schedule: &StepSchedule<'_>,
     options: LivenessOptions,
     overlapped: &[NodeId],
 ) -> Result<Placed> {
@@ -140,7 +140,7 @@ pub(super) fn pack_problem(context: &Context<'_>, problem: &Problem) -> Result<P
 /// size, if workspaces count. Outputs of the nodes `overlapped` overlap an input where they can.
 pub(super) fn smallest(
     context: &Context<'_>,
-    schedule: &Schedule<'_>,
+    schedule: &StepSchedule<'_>,
     graph: &Graph,
     options: LivenessOptions,
     overlapped: &[NodeId],

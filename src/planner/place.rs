@@ -8,9 +8,9 @@ use super::attempt::Attempt;
 use super::context::Context;
 use super::no_room::Refused;
 use super::pack::smallest;
-use super::schedule::Schedule;
+use super::step_schedule::StepSchedule;
 use crate::base::{BufferId, Error, NodeId, Result, SpaceId, ValueId};
-use crate::choose::spaces::{Work, assign_within};
+use crate::choose::spaces::{SpaceWork, assign_within};
 use crate::choose::{Assigned, AssignmentProblem, Candidate, Memories, SpaceAssignment};
 use crate::graph::Graph;
 use crate::liveness::{Liveness, Merge};
@@ -30,14 +30,14 @@ pub(super) struct Sharing {
 
 /// Buffers with memories and offsets, and their cost.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct FoundPlaces {
     pub(super) liveness: Liveness,
     pub(super) assignment: SpaceAssignment,
     /// The cost if every buffer were in the cheapest memory.
     pub(super) least: u64,
 }
 
-impl Found {
+impl FoundPlaces {
     /// The order of preference: first the cost, then the bytes.
     pub(super) fn key(&self) -> (u64, u64) {
         (self.assignment.cost, self.assignment.packing.peak())
@@ -53,7 +53,7 @@ impl Found {
 /// The result of one trial.
 #[derive(Clone, Debug)]
 pub(super) enum Tried {
-    Fits(Rc<Found>),
+    Fits(Rc<FoundPlaces>),
     NoRoom {
         error: Error,
         /// Whether these buffers fit in no way.
@@ -86,7 +86,7 @@ pub(super) fn place(
     attempt: &Attempt<'_>,
     memories: &Memories,
     sharing: &Sharing,
-    work: Work<'_>,
+    work: SpaceWork<'_>,
 ) -> Result<Tried> {
     let schedule = &attempt.schedule;
     let homes = homes(&schedule.graph, memories)?;
@@ -107,7 +107,7 @@ pub(super) fn place(
     Ok(match assign_within(&problem, work)? {
         Assigned::Fits(assignment) => {
             let least = traffic.saturating_mul(cheapest);
-            Tried::Fits(Rc::new(Found { liveness, assignment, least }))
+            Tried::Fits(Rc::new(FoundPlaces { liveness, assignment, least }))
         }
         Assigned::NoRoom(why) => {
             let liveness = &liveness;
@@ -141,7 +141,7 @@ pub(super) fn homes(graph: &Graph, memories: &Memories) -> Result<Vec<Option<Spa
 /// Returns the buffers with the bytes that are moved in each.
 pub(super) fn candidates(
     graph: &Graph,
-    schedule: &Schedule<'_>,
+    schedule: &StepSchedule<'_>,
     liveness: &Liveness,
 ) -> Vec<Candidate> {
     let sizes: Vec<_> = graph.values().iter().map(crate::graph::Value::bytes).collect();
@@ -168,12 +168,12 @@ pub(super) fn candidates(
 /// Returns the nodes whose outputs share bytes with an input, by `rule`, in another memory than
 /// the cheapest.
 pub(super) fn shared_in_slow_memories(
-    found: &Found,
-    schedule: &Schedule<'_>,
+    found: &FoundPlaces,
+    schedule: &StepSchedule<'_>,
     memories: &Memories,
     rule: ShareRule,
 ) -> Vec<NodeId> {
-    let Found { liveness, assignment, .. } = found;
+    let FoundPlaces { liveness, assignment, .. } = found;
     let least = memories.spaces().iter().map(Space::cost).min().unwrap_or(0);
     let is_slow = |merge: &&Merge| {
         let output = usize::try_from(merge.share.output).ok();

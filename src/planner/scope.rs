@@ -2,10 +2,10 @@
 
 use super::attempt::Attempt;
 use super::context::{Context, MOST_NODES_TO_OVERLAP};
-use super::order::floor;
+use super::joint_choice::MOST_NODES_TO_TRY;
+use super::other_orders::floor;
 use super::pack::{Best, Placed};
-use super::search::MOST_NODES_TO_TRY;
-use super::strips::skips_strips;
+use super::strip_plans::skips_strips;
 use crate::base::Result;
 use crate::plan::{OrderSearch, Search, Technique, Techniques};
 

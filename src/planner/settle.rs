@@ -8,7 +8,7 @@ use alloc::{vec, vec::Vec};
 
 use super::attempt::{Attempt, measured};
 use super::context::Context;
-use super::schedule::Schedule;
+use super::step_schedule::StepSchedule;
 use crate::base::{NodeId, Result, SpaceId};
 use crate::choose::Fusion;
 use crate::choose::fuse::Fusible;
@@ -37,7 +37,7 @@ pub(super) fn settled<'g>(
     if parts.iter().all(|parts| parts.len() == 1) {
         return Ok(None);
     }
-    let apart = Schedule::of(graph, &parts.concat())?;
+    let apart = StepSchedule::of(graph, &parts.concat())?;
     let options = context.liveness_options(false, attempt.elision)?;
     let mut rest = apart.liveness(options)?.profile(SpaceId::new(0)).into_iter();
     let apart: Vec<u64> =
@@ -53,7 +53,7 @@ pub(super) fn settled<'g>(
             },
         )
         .collect();
-    let settled = measured(context, Schedule::of(graph, &kept)?, attempt.elision)?;
+    let settled = measured(context, StepSchedule::of(graph, &kept)?, attempt.elision)?;
     let is_better = settled.load <= attempt.load;
     Ok(is_better.then_some(Attempt { fusion, ..settled }))
 }

@@ -2,10 +2,10 @@
 
 use super::assemble::assemble;
 use super::context::Context;
-use super::memories::best_of;
+use super::joint_choice::candidates;
+use super::memory_choice::best_of;
 use super::scope::scope;
-use super::search::candidates;
-use super::strips::planned_in_strips;
+use super::strip_plans::planned_in_strips;
 use super::workers::add_timetable;
 use crate::base::Result;
 use crate::graph::Graph;

@@ -7,10 +7,10 @@ use super::assemble::assemble;
 use super::attempt::with_copies;
 use super::context::Context;
 use super::lines::with_line_buffers;
-use super::memories::best_of;
-use super::order::floor;
-use super::schedule::Schedule;
+use super::memory_choice::best_of;
+use super::other_orders::floor;
 use super::scope::skips_overlaps;
+use super::step_schedule::StepSchedule;
 use super::timed;
 use super::workers::{add_timetable, for_workers};
 use crate::base::{Error, NodeId, Result, quoted};
@@ -149,7 +149,7 @@ pub(super) fn with_steps(
 /// Returns a plan that runs `steps`.
 fn unchecked(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Stepped> {
     let strips: Vec<NodeId> = context.strips.iter().map(|&(node, _)| node).collect();
-    let mut attempts = with_copies(context, Schedule::in_strips(graph, steps, &strips)?)?;
+    let mut attempts = with_copies(context, StepSchedule::in_strips(graph, steps, &strips)?)?;
     if context.options.workers > 1 {
         attempts = for_workers(context, &attempts)?;
     }

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::{format, vec::Vec};
 
 use crate::base::{Error, NodeId, Result, SpaceId, ValueId};
-use crate::choose::strips::{Kernels, Piece, Regions, Whole, nodes_in_reach};
+use crate::choose::regions::{Kernels, PlacedPiece, StripRegions, WholeSteps, nodes_in_reach};
 use crate::choose::{RowKernel, RowMoveCost, StripChoice, StripLimits, Way};
 use crate::graph::Graph;
 use crate::pack::Budget;
@@ -65,7 +65,7 @@ use crate::plan::{Placement, Plan};
 /// ```
 #[derive(Debug)]
 pub struct StripSearch {
-    regions: Regions,
+    regions: StripRegions,
 }
 
 impl StripSearch {
@@ -109,9 +109,9 @@ impl StripSearch {
         }
         let live = live_in(plan, &steps);
         let held = held_in(graph, plan, &steps);
-        let whole = Whole { steps, live: &live, held: &held };
+        let whole = WholeSteps { steps, live: &live, held: &held };
         let kernels = Kernels::new(graph, kernels, moves)?;
-        let regions = Regions::of_kernels(graph, kernels, whole, ways, limits, budget);
+        let regions = StripRegions::of_kernels(graph, kernels, whole, ways, limits, budget);
         Ok(Self { regions })
     }
 
@@ -156,7 +156,7 @@ fn steps_of(graph: &Graph, plan: &Plan) -> Result<Vec<Vec<NodeId>>> {
 }
 
 /// Returns the values that have a place in the arena, those that share bytes together.
-fn held_in(graph: &Graph, plan: &Plan, steps: &[Vec<NodeId>]) -> Vec<Vec<Piece>> {
+fn held_in(graph: &Graph, plan: &Plan, steps: &[Vec<NodeId>]) -> Vec<Vec<PlacedPiece>> {
     let mut made: BTreeMap<ValueId, usize> = BTreeMap::new();
     for (at, step) in steps.iter().enumerate() {
         // Values between the nodes of a step have no place.
@@ -169,7 +169,7 @@ fn held_in(graph: &Graph, plan: &Plan, steps: &[Vec<NodeId>]) -> Vec<Vec<Piece>>
     let piece = |placement: &&Placement| {
         let [start, end] = placement.live;
         let value = ValueId::from(placement.value);
-        Piece {
+        PlacedPiece {
             bytes: plan.padded_span(placement),
             live: (position(start), position(end)),
             made: made.get(&value).copied(),

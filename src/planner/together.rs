@@ -5,11 +5,11 @@ use alloc::{vec, vec::Vec};
 use super::Planner;
 use super::assemble::assemble;
 use super::context::Context;
+use super::joint_choice::candidates;
 use super::least::least;
 use super::pack::{Best, Placed, pack_problem};
-use super::schedule::Schedule;
 use super::scope::scope;
-use super::search::candidates;
+use super::step_schedule::StepSchedule;
 use crate::base::{Alignment, BufferId, Error, LiveRange, Result, SpaceId};
 use crate::graph::{Graph, ValueKind};
 use crate::liveness::Member;
@@ -19,7 +19,7 @@ use crate::plan::{InputMemory, OutputMemory, Plan, Search, SharedMember, SharedP
 /// A graph with its buffers and their offsets.
 struct Packed<'g> {
     graph: &'g Graph,
-    schedule: Schedule<'g>,
+    schedule: StepSchedule<'g>,
     placed: Placed,
     search: Search,
 }

@@ -3,10 +3,10 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::model::{Model, NONE, at, narrow};
 use super::sequence::{Evaluation, Instance, repeated, without};
+use super::sequence_model::{NONE, SequenceModel, at, narrow};
 use super::starts::repaired;
-use super::trial::{Figures, Trial};
+use super::trial::{Trial, TrialFigures};
 use crate::pack::Budget;
 
 /// Most nodes that one change runs again.
@@ -18,12 +18,12 @@ const EVALUATED: usize = 10;
 /// Work of a search, counted in positions of sequences that were evaluated, so that results do not
 /// depend on the machine.
 #[derive(Clone)]
-pub(super) struct Work<'a> {
+pub(super) struct SequenceWork<'a> {
     pub(super) left: u64,
     pub(super) limits: &'a Budget<'a>,
 }
 
-impl Work<'_> {
+impl SequenceWork<'_> {
     /// Counts an evaluation, and returns whether the search may go on.
     fn spend(&mut self, positions: usize) -> bool {
         let positions = u64::try_from(positions).unwrap_or(u64::MAX);
@@ -38,7 +38,7 @@ impl Work<'_> {
 }
 
 /// A value that is dropped for some steps, and made again before its next reader.
-struct Change {
+struct DroppedValue {
     /// The position before which the nodes run again.
     before: u32,
     nodes: Vec<u32>,
@@ -54,11 +54,11 @@ struct Change {
 /// Each step drops, at the highest position, the value with the largest gain per cost: the bytes
 /// above the budget, summed over positions, that the change removes.
 pub(super) fn reduced(
-    model: &Model,
+    model: &SequenceModel,
     sequence: &[u32],
     budget: u64,
     most_cost: u64,
-    work: &mut Work<'_>,
+    work: &mut SequenceWork<'_>,
 ) -> Option<Vec<u32>> {
     let mut sequence = sequence.to_vec();
     let mut trial = Trial::new(model);
@@ -73,7 +73,7 @@ pub(super) fn reduced(
         let (excess, cost) = (trial.now.excess(budget), trial.now.cost);
         let mut best: Option<(u128, u64, Vec<u32>)> = None;
         let mut changes = changes(model, &sequence, &trial.now, budget);
-        let rank = |change: &Change| rate(change.cost, change.saved);
+        let rank = |change: &DroppedValue| rate(change.cost, change.saved);
         changes.sort_by_key(|change| (rank(change), change.before));
         for change in changes.into_iter().take(EVALUATED) {
             if !work.spend(sequence.len()) {
@@ -93,7 +93,11 @@ pub(super) fn reduced(
                     }
                 }
                 longer = Some(whole);
-                Some(Figures { peak: other.peak, cost: other.cost, excess: other.excess(budget) })
+                Some(TrialFigures {
+                    peak: other.peak,
+                    cost: other.cost,
+                    excess: other.excess(budget),
+                })
             });
             let Some(found) = found else { continue };
             let is_lower = found.excess < excess;
@@ -115,7 +119,7 @@ pub(super) fn reduced(
     Some(sequence)
 }
 
-impl Change {
+impl DroppedValue {
     /// Returns a sequence with the change.
     fn applied(&self, sequence: &[u32]) -> Vec<u32> {
         let mut longer = Vec::with_capacity(sequence.len() + self.nodes.len() + 1);
@@ -140,7 +144,12 @@ fn rate(cost: u64, saved: u128) -> u128 {
 }
 
 /// Returns the changes that lower the highest position.
-fn changes(model: &Model, sequence: &[u32], now: &Evaluation, budget: u64) -> Vec<Change> {
+fn changes(
+    model: &SequenceModel,
+    sequence: &[u32],
+    now: &Evaluation,
+    budget: u64,
+) -> Vec<DroppedValue> {
     let top = now.live.iter().position(|&live| live == now.peak).unwrap_or(0);
     let count = now.instances.len();
     let is_used_at = |position: usize| {
@@ -205,7 +214,7 @@ fn changes(model: &Model, sequence: &[u32], now: &Evaluation, budget: u64) -> Ve
             over[gap].iter().map(|&over| u128::from(over.min(bytes))).sum()
         };
         if let Some((nodes, cost)) = closure.of(&wanted, narrow(index), before, NONE) {
-            changes.push(Change { before, nodes, out: None, cost, saved: saved(before) });
+            changes.push(DroppedValue { before, nodes, out: None, cost, saved: saved(before) });
         }
         let pair = model.paging.as_ref().and_then(|paging| paging.nodes_of(instance.value));
         let Some((out, _)) = pair else { continue };
@@ -219,7 +228,7 @@ fn changes(model: &Model, sequence: &[u32], now: &Evaluation, budget: u64) -> Ve
             let out = (!has_left).then_some((out, behind));
             let leaving = out.map_or(0, |(out, _)| model.nodes[at(out)].cost);
             let cost = cost.saturating_add(leaving);
-            changes.push(Change { before, nodes, out, cost, saved: saved(before) });
+            changes.push(DroppedValue { before, nodes, out, cost, saved: saved(before) });
         }
     }
     changes
@@ -227,7 +236,7 @@ fn changes(model: &Model, sequence: &[u32], now: &Evaluation, budget: u64) -> Ve
 
 /// Finds the nodes that must run again before a value can be read.
 struct Closure<'a> {
-    model: &'a Model,
+    model: &'a SequenceModel,
     now: &'a Evaluation,
     top: usize,
     /// By node: the number of the last search that met it.
@@ -236,7 +245,7 @@ struct Closure<'a> {
 }
 
 impl<'a> Closure<'a> {
-    fn new(model: &'a Model, now: &'a Evaluation, top: usize) -> Self {
+    fn new(model: &'a SequenceModel, now: &'a Evaluation, top: usize) -> Self {
         Self { model, now, top, met: vec![0; model.nodes.len()], searches: 0 }
     }
 
@@ -339,10 +348,10 @@ impl<'a> Closure<'a> {
 
 /// Leaves out executions that are not needed within `budget`, the dearest first.
 pub(super) fn pruned(
-    model: &Model,
+    model: &SequenceModel,
     sequence: Vec<u32>,
     budget: u64,
-    work: &mut Work<'_>,
+    work: &mut SequenceWork<'_>,
 ) -> Vec<u32> {
     let mut sequence = sequence;
     let mut trial = Trial::new(model);

@@ -15,17 +15,17 @@
 //!
 //! [`Recompute::paging_to`] lets values also leave for a slow memory and come back: see `paging.rs`.
 //!
-//! [`Recompute::bound`] is a proven lower bound of the extra work of any schedule: see `bound.rs`.
+//! [`Recompute::bound`] is a proven lower bound of the extra work of any schedule: see `cost_bound.rs`.
 
-mod bound;
+mod cost_bound;
 mod cut;
 mod greedy;
-mod model;
-mod order;
+mod node_orders;
 mod paging;
-mod search;
 mod separator;
 mod sequence;
+mod sequence_model;
+mod sequence_search;
 mod stairs;
 mod starts;
 mod trial;
@@ -37,8 +37,8 @@ use crate::base::{Error, Execution, NodeId, Result, quoted};
 use crate::graph::Graph;
 use crate::liveness::LivenessOptions;
 use crate::pack::{Budget, Space};
-use model::Model;
-use search::{Candidate, Search};
+use sequence_model::SequenceModel;
+use sequence_search::{SequenceCandidate, SequenceSearch};
 
 /// A strategy for recomputation that is known by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,7 +88,7 @@ pub struct Schedule {
 
 /// Bytes and extra cost of a schedule.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Figures {
+pub(crate) struct ScheduleFigures {
     pub(crate) bytes: u64,
     pub(crate) extra_cost: u64,
 }
@@ -129,9 +129,9 @@ pub(crate) struct Figures {
 /// # Ok::<(), arenaplan::Error>(())
 /// ```
 pub struct Recompute<'a> {
-    search: Search<'a>,
+    search: SequenceSearch<'a>,
     /// The search that may also copy values.
-    paging: Option<Search<'a>>,
+    paging: Option<SequenceSearch<'a>>,
 }
 
 impl<'a> Recompute<'a> {
@@ -145,7 +145,7 @@ impl<'a> Recompute<'a> {
     ) -> Self {
         let orders: Vec<Vec<u32>> =
             orders.iter().map(|order| order.iter().map(|&id| id.into()).collect()).collect();
-        let search = Search::new(Model::new(graph, options), &orders, limits);
+        let search = SequenceSearch::new(SequenceModel::new(graph, options), &orders, limits);
         Self { search, paging: None }
     }
 
@@ -153,7 +153,8 @@ impl<'a> Recompute<'a> {
     /// byte. A schedule is then never dearer than without.
     #[must_use]
     pub fn paging_to(mut self, graph: &Graph, options: LivenessOptions, slow: &Space) -> Self {
-        self.paging = Some(self.search.with_paging(graph, Model::new(graph, options), slow));
+        self.paging =
+            Some(self.search.with_paging(graph, SequenceModel::new(graph, options), slow));
         self
     }
 
@@ -173,7 +174,7 @@ impl<'a> Recompute<'a> {
 
     /// Returns the figures of the schedules that are found, in ascending order of bytes and descending
     /// order of work.
-    pub(crate) fn known(&mut self) -> Vec<Figures> {
+    pub(crate) fn known(&mut self) -> Vec<ScheduleFigures> {
         self.search.walk();
         if let Some(paging) = &mut self.paging {
             paging.take_front(&self.search);
@@ -181,9 +182,9 @@ impl<'a> Recompute<'a> {
         }
         let cost = self.cost();
         let searched = self.paging.as_ref().unwrap_or(&self.search);
-        let figures = |it: &Candidate| {
+        let figures = |it: &SequenceCandidate| {
             let (bytes, extra_cost) = (it.peak, it.cost.saturating_sub(cost));
-            Figures { bytes, extra_cost }
+            ScheduleFigures { bytes, extra_cost }
         };
         searched.front.iter().map(figures).collect()
     }
@@ -228,7 +229,7 @@ impl<'a> Recompute<'a> {
         limits: &Budget<'_>,
     ) -> u64 {
         let order: Vec<u32> = order.iter().map(|&id| id.into()).collect();
-        Search::before_starts(Model::new(graph, options), &[order], limits)
+        SequenceSearch::before_starts(SequenceModel::new(graph, options), &[order], limits)
             .with_copies(graph, slow)
             .bound(bytes)
     }
@@ -246,10 +247,10 @@ impl<'a> Recompute<'a> {
 
     /// Returns whether a node may run again.
     pub fn can_repeat(&self) -> bool {
-        search::can_repeat(&self.search.model)
+        sequence_search::can_repeat(&self.search.model)
     }
 
-    fn schedule(&self, found: &Candidate) -> Schedule {
+    fn schedule(&self, found: &SequenceCandidate) -> Schedule {
         let extra_cost = found.cost.saturating_sub(self.cost());
         let execution = |&node: &u32| {
             let paging = self.paging.as_ref().and_then(|search| search.model.paging.as_ref());

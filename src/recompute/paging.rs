@@ -8,14 +8,14 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::model::{Model, NONE, NodeFacts, at, narrow};
 use super::sequence::Evaluation;
+use super::sequence_model::{NONE, NodeFacts, SequenceModel, at, narrow};
 use crate::base::{Execution, NodeId, SpaceId, ValueId};
 use crate::graph::{Graph, ValueKind};
 use crate::pack::Space;
 
 /// The values that may be copied.
-pub(super) struct Paging {
+pub(super) struct PagedValues {
     /// The first node that copies.
     first: u32,
     /// The value of each pair of nodes.
@@ -28,7 +28,7 @@ pub(super) struct Paging {
     pub(super) capacity: Option<u64>,
 }
 
-impl Paging {
+impl PagedValues {
     /// Returns the nodes that copy a value out and in.
     pub(super) fn nodes_of(&self, value: u32) -> Option<(u32, u32)> {
         let pair = self.pairs.get(at(value)).copied().filter(|&pair| pair != NONE)?;
@@ -58,12 +58,12 @@ impl Paging {
     }
 }
 
-impl Model {
+impl SequenceModel {
     /// Adds nodes that copy values to `slow` and back: those between two nodes, which are in the
     /// default space and show no bytes of another value.
     pub(super) fn add_paging(&mut self, graph: &Graph, slow: &Space) {
         let count = graph.values().len();
-        let mut paging = Paging {
+        let mut paging = PagedValues {
             first: narrow(self.nodes.len()),
             values: Vec::new(),
             pairs: vec![NONE; count],

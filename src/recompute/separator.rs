@@ -8,7 +8,7 @@
 use alloc::{vec, vec::Vec};
 
 use super::cut::{Network, UNLIMITED};
-use super::model::{Model, NONE, at, narrow};
+use super::sequence_model::{NONE, SequenceModel, at, narrow};
 
 /// Binary digits of a price after the point.
 const PRICE_BITS: u32 = 16;
@@ -26,7 +26,7 @@ pub(super) struct Separator {
 }
 
 /// The cheapest choice at a price.
-pub(super) struct Choice {
+pub(super) struct RetainedChoice {
     /// Price of the retained bytes and cost of the nodes that run again, together.
     pub(super) total: u64,
     /// By value: whether it is retained.
@@ -36,7 +36,7 @@ pub(super) struct Choice {
 }
 
 impl Separator {
-    pub(super) fn new(model: &Model, dependents: &[Vec<u32>], node: u32) -> Self {
+    pub(super) fn new(model: &SequenceModel, dependents: &[Vec<u32>], node: u32) -> Self {
         let walk = |next: &dyn Fn(u32) -> Vec<u32>| {
             let mut met = vec![false; model.nodes.len()];
             let mut pending = vec![node];
@@ -73,7 +73,7 @@ impl Separator {
     }
 
     /// Returns the cheapest choice at a price per byte, in units of 2^-16.
-    pub(super) fn choose(&self, model: &Model, price: u64) -> Choice {
+    pub(super) fn choose(&self, model: &SequenceModel, price: u64) -> RetainedChoice {
         let values = model.bytes.len();
         let value_at = |value: u32| 2 + at(value);
         let node_at = |node: u32| 2 + values + at(node);
@@ -145,7 +145,7 @@ impl Separator {
                 && copies.is_some_and(|cost| cost < cost_of(model.own[at(value)], price))
         };
         let copied = (0..values).map(narrow).filter(is_copied).collect();
-        Choice { total, retained, copied }
+        RetainedChoice { total, retained, copied }
     }
 }
 
@@ -162,14 +162,14 @@ pub(super) fn price_of(cost: u64, bytes: u64) -> u64 {
 }
 
 /// Iterates over the nodes that must run before a node.
-pub(super) fn dependencies(model: &Model, node: u32) -> impl Iterator<Item = u32> + '_ {
+pub(super) fn dependencies(model: &SequenceModel, node: u32) -> impl Iterator<Item = u32> + '_ {
     let facts = &model.nodes[at(node)];
     let made = facts.reads.iter().map(|&value| model.producer[at(value)]);
     made.filter(|&producer| producer != NONE).chain(facts.after.iter().copied())
 }
 
 /// Returns, by node, the nodes that depend on it.
-pub(super) fn dependents(model: &Model) -> Vec<Vec<u32>> {
+pub(super) fn dependents(model: &SequenceModel) -> Vec<Vec<u32>> {
     let mut dependents = vec![Vec::new(); model.nodes.len()];
     for node in (0..model.nodes.len()).map(narrow) {
         for before in dependencies(model, node) {
@@ -185,7 +185,7 @@ pub(super) fn dependents(model: &Model) -> Vec<Vec<u32>> {
 const MOST_LOOKED_AT: usize = 96;
 
 /// Returns the separators of a sequence that most bytes cross, at most `count`, far from each other.
-pub(super) fn separators(model: &Model, sequence: &[u32], count: usize) -> Vec<Separator> {
+pub(super) fn separators(model: &SequenceModel, sequence: &[u32], count: usize) -> Vec<Separator> {
     let dependents = dependents(model);
     let stride = sequence.len().div_ceil(MOST_LOOKED_AT).max(1);
     let positions = (0..sequence.len()).step_by(stride);

@@ -2,7 +2,7 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::model::{Model, NONE, at, narrow};
+use super::sequence_model::{NONE, SequenceModel, at, narrow};
 
 /// One content of a value: it is live from the execution that makes it to its last reader.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ pub(super) struct Binding {
 
 /// A read of an instance.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Read {
+pub(super) struct InstanceRead {
     pub(super) instance: u32,
     /// The value under whose name it is read.
     pub(super) value: u32,
@@ -50,7 +50,7 @@ pub(super) struct Evaluation {
     /// By value: its last binding, or [`NONE`].
     pub(super) latest: Vec<u32>,
     /// Reads, in the order of the sequence; those of the end are last.
-    pub(super) reads: Vec<Read>,
+    pub(super) reads: Vec<InstanceRead>,
     /// By position: its first read; one more for the end.
     first_read: Vec<u32>,
     /// By node: how often it ran.
@@ -84,14 +84,14 @@ impl Evaluation {
 
     /// Evaluates a sequence, and returns whether it is valid: each reader finds its operands, with
     /// the content that they have in the graph.
-    pub(super) fn run(&mut self, model: &Model, sequence: &[u32]) -> bool {
+    pub(super) fn run(&mut self, model: &SequenceModel, sequence: &[u32]) -> bool {
         self.bind(model, sequence) && {
             self.sweep(model, sequence);
             true
         }
     }
 
-    fn reset(&mut self, model: &Model) {
+    fn reset(&mut self, model: &SequenceModel) {
         self.instances.clear();
         self.bindings.clear();
         self.reads.clear();
@@ -106,7 +106,7 @@ impl Evaluation {
         self.peak = 0;
     }
 
-    fn make(&mut self, model: &Model, value: u32, position: u32, is_made: bool) {
+    fn make(&mut self, model: &SequenceModel, value: u32, position: u32, is_made: bool) {
         let source = model.shows[at(value)];
         let shown = if source == NONE { NONE } else { self.latest[at(source)] };
         let instance = if source != NONE {
@@ -123,7 +123,7 @@ impl Evaluation {
     }
 
     /// Binds each read to the latest instance.
-    fn bind(&mut self, model: &Model, sequence: &[u32]) -> bool {
+    fn bind(&mut self, model: &SequenceModel, sequence: &[u32]) -> bool {
         self.reset(model);
         for &value in &model.supplied {
             self.make(model, value, 0, false);
@@ -148,7 +148,7 @@ impl Evaluation {
                 let instance = self.bindings[at(binding)].instance;
                 if instance != NONE {
                     self.instances[at(instance)].last = position;
-                    self.reads.push(Read { instance, value, position, binding });
+                    self.reads.push(InstanceRead { instance, value, position, binding });
                 }
             }
             if facts.after.iter().any(|&other| self.runs[at(other)] == 0) {
@@ -180,14 +180,14 @@ impl Evaluation {
                 let instance = self.bindings[at(binding)].instance;
                 self.instances[at(instance)].last = end;
                 let value = narrow(value);
-                self.reads.push(Read { instance, value, position: end, binding });
+                self.reads.push(InstanceRead { instance, value, position: end, binding });
             }
         }
         ran == model.count && self.fits_slow_memory(model, sequence)
     }
 
     /// Returns whether the slow memory holds the copies, from each copy out to the last copy in.
-    fn fits_slow_memory(&mut self, model: &Model, sequence: &[u32]) -> bool {
+    fn fits_slow_memory(&mut self, model: &SequenceModel, sequence: &[u32]) -> bool {
         let Some((paging, capacity)) =
             model.paging.as_ref().and_then(|paging| Some((paging, paging.capacity?)))
         else {
@@ -219,7 +219,7 @@ impl Evaluation {
     }
 
     /// Sums up the bytes that are live at each position.
-    fn sweep(&mut self, model: &Model, sequence: &[u32]) {
+    fn sweep(&mut self, model: &SequenceModel, sequence: &[u32]) {
         let steps = sequence.len();
         self.change.clear();
         self.change.resize(steps + 2, 0);
@@ -251,11 +251,11 @@ impl Evaluation {
 
 /// Returns the bytes of outputs of a node that take over inputs which die at its position.
 pub(super) fn credit(
-    model: &Model,
+    model: &SequenceModel,
     instances: &[Instance],
     position: u32,
     node: u32,
-    reads: &[Read],
+    reads: &[InstanceRead],
     taken: &mut Vec<u32>,
 ) -> u64 {
     taken.clear();
@@ -294,7 +294,7 @@ pub(super) fn without(sequence: &[u32], is_dropped: impl Fn(usize) -> bool) -> V
 }
 
 /// Returns, by position, whether the node ran before, or copies a value.
-pub(super) fn repeated(model: &Model, sequence: &[u32]) -> Vec<bool> {
+pub(super) fn repeated(model: &SequenceModel, sequence: &[u32]) -> Vec<bool> {
     let mut ran = vec![false; model.nodes.len()];
     let mut is_repeated =
         |node: u32| core::mem::replace(&mut ran[at(node)], true) || model.is_copy(node);

@@ -8,8 +8,8 @@
 
 use alloc::vec::Vec;
 
-use super::greedy::{Work, pruned, reduced};
-use super::search::{Candidate, Search};
+use super::greedy::{SequenceWork, pruned, reduced};
+use super::sequence_search::{SequenceCandidate, SequenceSearch};
 
 /// The grid divides the bytes without repetitions into so many parts, or into twice as many, and so on.
 const PARTS: u64 = 20;
@@ -42,7 +42,7 @@ const ROUNDS: usize = 1;
 /// Most schedules that a step down goes on from, besides the best one and starts.
 const LINES: usize = 3;
 
-impl Search<'_> {
+impl SequenceSearch<'_> {
     /// Searches for schedules within all budgets, once.
     pub(super) fn walk(&mut self) {
         if core::mem::replace(&mut self.is_walked, true) {
@@ -53,7 +53,7 @@ impl Search<'_> {
         // A change of a sequence with copies is evaluated with the whole sequence.
         let share = if self.model.paging.is_some() { COPYING } else { 1 };
         let left = size.saturating_mul(EVALUATIONS) / share;
-        let allowed = Work { left, limits: self.limits };
+        let allowed = SequenceWork { left, limits: self.limits };
         for (part, own) in ANCHORS {
             let budget = portion(self.plain.peak, part, PARTS);
             if budget >= self.model.floor() {
@@ -112,12 +112,12 @@ impl Search<'_> {
     /// several are gone on from.
     fn step_down(
         &mut self,
-        lines: &mut Vec<Candidate>,
+        lines: &mut Vec<SequenceCandidate>,
         above: u64,
         budget: u64,
-        work: &mut Work<'_>,
+        work: &mut SequenceWork<'_>,
     ) {
-        let (fits, higher): (Vec<&Candidate>, Vec<&Candidate>) =
+        let (fits, higher): (Vec<&SequenceCandidate>, Vec<&SequenceCandidate>) =
             self.starts.iter().partition(|it| it.peak <= budget);
         let mut chosen = core::mem::take(lines);
         let passed = higher.into_iter().filter(|it| it.peak <= above);
@@ -144,7 +144,7 @@ impl Search<'_> {
     }
 
     /// Goes on from the schedules for the budget `below` to those for a larger one.
-    fn step_up(&mut self, below: u64, budget: u64, work: &mut Work<'_>) {
+    fn step_up(&mut self, below: u64, budget: u64, work: &mut SequenceWork<'_>) {
         let Some(lower) = self.cheapest(below).cloned() else { return };
         self.go_on(&lower, budget, work);
         if let Some(best) = self.cheapest(budget).cloned() {
@@ -153,7 +153,12 @@ impl Search<'_> {
     }
 
     /// Reduces a sequence to a budget, leaves out what is superfluous, and keeps the result.
-    fn go_on(&mut self, start: &Candidate, budget: u64, work: &mut Work<'_>) -> Option<Candidate> {
+    fn go_on(
+        &mut self,
+        start: &SequenceCandidate,
+        budget: u64,
+        work: &mut SequenceWork<'_>,
+    ) -> Option<SequenceCandidate> {
         let known = self.cheapest(budget).map_or(u64::MAX, |best| best.cost);
         let most = known.saturating_add(known / 4);
         let found = reduced(&self.model, &start.sequence, budget, most, work)?;

@@ -3,20 +3,20 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::model::{Model, NONE, at, narrow};
 use super::separator::Separator;
+use super::sequence_model::{NONE, SequenceModel, at, narrow};
 
 /// A sequence that is being made.
-struct Builder<'a> {
-    model: &'a Model,
+struct SequenceBuilder<'a> {
+    model: &'a SequenceModel,
     sequence: Vec<u32>,
     /// By value: whether it can be read.
     is_there: Vec<bool>,
     ran: Vec<bool>,
 }
 
-impl<'a> Builder<'a> {
-    fn new(model: &'a Model) -> Self {
+impl<'a> SequenceBuilder<'a> {
+    fn new(model: &'a SequenceModel) -> Self {
         let (values, nodes) = (model.bytes.len(), model.nodes.len());
         let is_there = (0..values).map(|value| model.producer[value] == NONE).collect();
         Self { model, sequence: Vec::with_capacity(nodes), is_there, ran: vec![false; nodes] }
@@ -63,7 +63,7 @@ impl<'a> Builder<'a> {
 /// Returns the sequence that runs `order`, and after the separator makes again what it needs and
 /// does not retain.
 pub(super) fn rebuilt(
-    model: &Model,
+    model: &SequenceModel,
     order: &[u32],
     separator: &Separator,
     retained: &[bool],
@@ -74,14 +74,14 @@ pub(super) fn rebuilt(
 /// Returns the sequence that runs `order`, copies the values `copied` to the slow memory after their
 /// last reader before the separator, and after it makes again what it needs and does not retain.
 pub(super) fn rebuilt_with_copies(
-    model: &Model,
+    model: &SequenceModel,
     order: &[u32],
     separator: &Separator,
     retained: &[bool],
     copied: &[u32],
 ) -> Vec<u32> {
     let start = order.iter().position(|&node| node == separator.node).unwrap_or(0);
-    let mut builder = Builder::new(model);
+    let mut builder = SequenceBuilder::new(model);
     let leaving = leaving(model, &order[..start], copied);
     let mut is_copied = vec![false; model.bytes.len()];
     for &value in copied {
@@ -113,7 +113,7 @@ pub(super) fn rebuilt_with_copies(
 
 /// Returns, by position of a sequence, the nodes that copy values out behind it: those of which
 /// nothing before the end of the sequence is read later.
-fn leaving(model: &Model, sequence: &[u32], copied: &[u32]) -> Vec<Vec<u32>> {
+fn leaving(model: &SequenceModel, sequence: &[u32], copied: &[u32]) -> Vec<Vec<u32>> {
     let mut leaving = vec![Vec::new(); sequence.len()];
     if let Some(paging) = model.paging.as_ref().filter(|_| !copied.is_empty()) {
         let mut last = vec![NONE; model.bytes.len()];
@@ -134,7 +134,7 @@ fn leaving(model: &Model, sequence: &[u32], copied: &[u32]) -> Vec<Vec<u32>> {
 /// Returns the values that cross the boundaries of `segments` parts of the order before a separator
 /// (Chen et al. 2016): parts of equally many bytes.
 pub(super) fn chen(
-    model: &Model,
+    model: &SequenceModel,
     order: &[u32],
     separator: &Separator,
     segments: usize,
@@ -180,7 +180,7 @@ pub(super) fn chen(
 
 /// Returns the values that MXNet's mirror retains: the results of nodes that compute more than
 /// they move. Nodes whose cost is that of the bytes they touch run again.
-pub(super) fn mirror(model: &Model) -> Vec<bool> {
+pub(super) fn mirror(model: &SequenceModel) -> Vec<bool> {
     let mut retained = vec![false; model.bytes.len()];
     for facts in &model.nodes {
         let touched = facts.reads.iter().chain(&facts.writes);
@@ -197,7 +197,7 @@ const MOVED: u64 = 8;
 
 /// Returns a sequence in which nodes that replace a value run after all readers of the previous
 /// content.
-pub(super) fn repaired(model: &Model, sequence: &[u32]) -> Vec<u32> {
+pub(super) fn repaired(model: &SequenceModel, sequence: &[u32]) -> Vec<u32> {
     let mut left = vec![0_u32; model.bytes.len()];
     for &node in sequence {
         model.nodes[at(node)].previous.iter().for_each(|&value| left[at(value)] += 1);
@@ -236,7 +236,7 @@ pub(super) fn repaired(model: &Model, sequence: &[u32]) -> Vec<u32> {
 /// (Griewank and Walther 2000): optimal if all its stages cost the same. `None` if there is no
 /// chain.
 pub(super) fn reversal(
-    model: &Model,
+    model: &SequenceModel,
     order: &[u32],
     separator: &Separator,
     slots: usize,
@@ -268,7 +268,7 @@ pub(super) fn reversal(
         }
         behind[current].push(node);
     }
-    let mut builder = Builder::new(model);
+    let mut builder = SequenceBuilder::new(model);
     order[..=cuts[0].0].iter().for_each(|&node| builder.run(node));
     let mut pending = vec![Task::Reverse { low: 0, high: cuts.len() - 1, slots }];
     while let Some(task) = pending.pop() {
@@ -336,7 +336,7 @@ enum Task {
 }
 
 /// Returns the positions of a sequence after which it needs one earlier value only, with the value.
-fn chain(model: &Model, sequence: &[u32]) -> Vec<(usize, u32)> {
+fn chain(model: &SequenceModel, sequence: &[u32]) -> Vec<(usize, u32)> {
     let mut last = vec![0; model.bytes.len()];
     for (position, &node) in sequence.iter().enumerate() {
         for &read in &model.nodes[at(node)].reads {

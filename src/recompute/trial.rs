@@ -6,8 +6,8 @@
 
 use alloc::vec::Vec;
 
-use super::model::{Model, NONE, at, narrow};
-use super::sequence::{Evaluation, Instance, Read, credit, signed};
+use super::sequence::{Evaluation, Instance, InstanceRead, credit, signed};
+use super::sequence_model::{NONE, SequenceModel, at, narrow};
 
 /// Marks positions of executions that are added; the other bits count them.
 const ADDED: u32 = 1 << 31;
@@ -17,7 +17,7 @@ const BLOCK: usize = 32;
 
 /// The figures of a changed sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Figures {
+pub(super) struct TrialFigures {
     /// Bytes that are live at its highest position.
     pub(super) peak: u64,
     /// Cost of all executions.
@@ -28,14 +28,14 @@ pub(super) struct Figures {
 
 /// A sequence of which changes are evaluated, one at a time. The model has no copies.
 pub(super) struct Trial<'a> {
-    model: &'a Model,
+    model: &'a SequenceModel,
     /// The evaluation of the sequence.
     pub(super) now: Evaluation,
     /// Reads by instance, in the order of the sequence; `first_of` has the first one of each.
     of: Vec<u32>,
     first_of: Vec<u32>,
     blocks: Vec<Block>,
-    change: Change,
+    change: SequenceChange,
 }
 
 /// The live bytes of neighboring positions.
@@ -47,7 +47,7 @@ struct Block {
 
 /// The differences between a changed sequence and the sequence.
 #[derive(Default)]
-struct Change {
+struct SequenceChange {
     /// The position that executions are added before, or that is left out.
     position: u32,
     /// The number of executions that are added.
@@ -61,7 +61,7 @@ struct Change {
     /// By instance: its place in `touched`, or [`NONE`].
     touched_at: Vec<u32>,
     /// Reads of the executions that are added, with the first one of each.
-    reads: Vec<Read>,
+    reads: Vec<InstanceRead>,
     first_read: Vec<u32>,
     /// Positions of the changed sequence, with the bytes more than at the position before.
     bytes: Vec<(usize, i64)>,
@@ -78,7 +78,7 @@ struct Touched {
     gained: u32,
 }
 
-impl Change {
+impl SequenceChange {
     /// Returns the position in the changed sequence, of which no execution is left out yet.
     fn place(&self, position: u32) -> usize {
         if position & ADDED != 0 {
@@ -123,9 +123,9 @@ impl Change {
 }
 
 impl<'a> Trial<'a> {
-    pub(super) fn new(model: &'a Model) -> Self {
+    pub(super) fn new(model: &'a SequenceModel) -> Self {
         let (of, first_of) = (Vec::new(), Vec::new());
-        let (now, change) = (Evaluation::default(), Change::default());
+        let (now, change) = (Evaluation::default(), SequenceChange::default());
         Self { model, now, of, first_of, blocks: Vec::new(), change }
     }
 
@@ -169,7 +169,7 @@ impl<'a> Trial<'a> {
         position: u32,
         nodes: &[u32],
         budget: u64,
-    ) -> Option<Figures> {
+    ) -> Option<TrialFigures> {
         self.change.position = position;
         self.change.added = nodes.len();
         let is_valid = (0..).zip(nodes).all(|(step, &node)| self.add(ADDED | step, node));
@@ -186,7 +186,7 @@ impl<'a> Trial<'a> {
     /// Returns the figures of the sequence without the execution at a position, of a node that ran
     /// before.
     #[cfg(test)]
-    pub(super) fn without(&mut self, sequence: &[u32], position: u32, budget: u64) -> Figures {
+    pub(super) fn without(&mut self, sequence: &[u32], position: u32, budget: u64) -> TrialFigures {
         let cost = self.leave_out(sequence, position);
         let figures = self.figures(sequence, &[], cost, budget);
         self.undo();
@@ -257,7 +257,7 @@ impl<'a> Trial<'a> {
             }
             let instance = self.instance(binding);
             if instance != NONE {
-                self.change.reads.push(Read { instance, value, position, binding });
+                self.change.reads.push(InstanceRead { instance, value, position, binding });
                 self.change.gain(instance, position, &self.now.instances);
             }
         }
@@ -342,7 +342,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Returns the figures of the change.
-    fn figures(&mut self, sequence: &[u32], nodes: &[u32], cost: u64, budget: u64) -> Figures {
+    fn figures(&mut self, sequence: &[u32], nodes: &[u32], cost: u64, budget: u64) -> TrialFigures {
         self.bind(sequence, nodes.is_empty());
         let budget = signed(budget);
         let first = at(self.change.position);
@@ -390,7 +390,7 @@ impl<'a> Trial<'a> {
         }
         let peak = u64::try_from(found.peak).unwrap_or(0);
         let excess = u128::try_from(found.excess).unwrap_or(0);
-        Figures { peak, cost, excess }
+        TrialFigures { peak, cost, excess }
     }
 
     /// Adds up the bytes of some positions of the sequence, each with `more`.
@@ -541,8 +541,8 @@ impl Total {
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
-    use crate::recompute::model::NodeFacts;
     use crate::recompute::sequence::{repeated, without};
+    use crate::recompute::sequence_model::NodeFacts;
     use alloc::vec;
 
     /// A generator of numbers that look random (xorshift, Marsaglia 2003).
@@ -558,9 +558,9 @@ mod tests {
 
         /// Makes a model with views, values in place, values without bytes, contents that are
         /// replaced, and nodes that run once.
-        fn model(&mut self, nodes: usize) -> Model {
+        fn model(&mut self, nodes: usize) -> SequenceModel {
             let count = 3 + 2 * nodes;
-            let mut model = Model {
+            let mut model = SequenceModel {
                 nodes: Vec::new(),
                 bytes: (0..count).map(|_| [0, 1, 2, 5, 9][self.below(5)]).collect(),
                 own: Vec::new(),
@@ -610,10 +610,14 @@ mod tests {
         }
     }
 
-    fn figures(model: &Model, sequence: &[u32], budget: u64) -> Option<Figures> {
+    fn figures(model: &SequenceModel, sequence: &[u32], budget: u64) -> Option<TrialFigures> {
         let mut all = Evaluation::default();
         let is_valid = all.run(model, sequence);
-        is_valid.then(|| Figures { peak: all.peak, cost: all.cost, excess: all.excess(budget) })
+        is_valid.then(|| TrialFigures {
+            peak: all.peak,
+            cost: all.cost,
+            excess: all.excess(budget),
+        })
     }
 
     #[test]

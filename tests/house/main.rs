@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used, clippy::unnecessary_debug_formatting, reason = "a test may panic")]
 
 mod floors;
+mod names;
 mod source;

@@ -138,6 +138,24 @@ impl File {
         Self { module, path: inside.to_path_buf(), items, uses: uses(&code), code }
     }
 
+    /// Returns the names of the types that the file declares, those inside of functions and macros
+    /// among them.
+    pub(crate) fn types(&self) -> Vec<String> {
+        let name = |line: &str| {
+            let inner = line.trim_start();
+            let (kind, rest) = without_visibility(inner).split_once(' ')?;
+            let is_type = match kind {
+                "struct" | "enum" | "trait" | "union" => true,
+                // An indented alias is an associated type.
+                "type" => inner.len() == line.len(),
+                _ => false,
+            };
+            // A macro that declares types names these where it is called.
+            is_type.then(|| word(rest)).filter(|name| !name.is_empty())
+        };
+        self.code.lines().filter_map(name).collect()
+    }
+
     /// Returns the names that the file imports from below a path.
     pub(crate) fn names_below(&self, path: &[&str]) -> Vec<String> {
         let inline = paths_in(&self.code).into_iter();

@@ -6,7 +6,7 @@ use std::ptr;
 
 use super::raw::{array, make};
 use crate::error::{Code, guarded, required};
-use crate::hazards::Hazards;
+use crate::hazard_tables::Hazards;
 use crate::plan::Plan;
 use crate::types::Hazard;
 

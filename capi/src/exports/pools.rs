@@ -34,7 +34,9 @@ pub unsafe extern "C" fn ap_pool_make(
         };
         let context = options.context;
         let backing = match (options.allocate, options.deallocate) {
-            (Some(allocate), Some(deallocate)) => Some(Source { allocate, deallocate, context }),
+            (Some(allocate), Some(deallocate)) => {
+                Some(BlockSource { allocate, deallocate, context })
+            }
             (None, None) => None,
             _ => return Err(Failure::argument("a source of blocks needs both of its functions")),
         };
@@ -84,7 +86,7 @@ pub unsafe extern "C" fn ap_pool_describe(pool: Option<&Pool>, numbers: *mut Poo
 
 /// Blocks from functions of the program.
 #[derive(Clone, Copy, Debug)]
-struct Source {
+struct BlockSource {
     allocate: unsafe extern "C" fn(*mut c_void, u64, u64) -> *mut c_void,
     deallocate: unsafe extern "C" fn(*mut c_void, *mut c_void, u64),
     context: *mut c_void,
@@ -92,11 +94,11 @@ struct Source {
 
 // SAFETY: the context is passed on and not used here; the functions may be called on any thread
 // (their documentation, rule 6).
-unsafe impl Send for Source {}
-// SAFETY: as above; a shared `Source` is only copied.
-unsafe impl Sync for Source {}
+unsafe impl Send for BlockSource {}
+// SAFETY: as above; a shared `BlockSource` is only copied.
+unsafe impl Sync for BlockSource {}
 
-impl ArenaAllocator for Source {
+impl ArenaAllocator for BlockSource {
     fn allocate(&mut self, bytes: u64, alignment: Alignment) -> Result<Box<dyn ArenaBlock>, Error> {
         let refused = || Error::ArenaCommit { bytes };
         let size = usize::try_from(bytes).ok().filter(|&size| isize::try_from(size).is_ok());
@@ -110,10 +112,10 @@ impl ArenaAllocator for Source {
     }
 }
 
-/// Bytes of a [`Source`], all of them initialized.
+/// Bytes of a [`BlockSource`], all of them initialized.
 #[derive(Debug)]
 struct Block {
-    source: Source,
+    source: BlockSource,
     start: NonNull<u8>,
     size: usize,
 }
@@ -142,7 +144,7 @@ impl AsMut<[u8]> for Block {
 impl Drop for Block {
     fn drop(&mut self) {
         let bytes = u64::try_from(self.size).unwrap_or(u64::MAX);
-        let Source { deallocate, context, .. } = self.source;
+        let BlockSource { deallocate, context, .. } = self.source;
         // SAFETY: the block is one of the source, and is freed once (rule 6).
         unsafe { deallocate(context, self.start.as_ptr().cast(), bytes) };
     }

@@ -2,10 +2,10 @@
 
 pub(crate) mod backing;
 mod gaps;
-mod incremental;
+mod incremental_arena;
 mod overlaps;
 mod simple;
 
 pub use gaps::GapRule;
-pub use incremental::{Allocation, IncrementalArena};
+pub use incremental_arena::{Allocation, IncrementalArena};
 pub use simple::{SimpleArena, Span};

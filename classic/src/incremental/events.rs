@@ -6,7 +6,7 @@ use core::ops::Range;
 use crate::arenas::{SimpleArena, Span};
 use crate::error::{Error, Result};
 use crate::incremental::IncrementalOptions;
-use crate::incremental::graph::{AllocationType, IncrementalGraph, at};
+use crate::incremental::incremental_graph::{AllocationType, IncrementalGraph, at};
 use arenaplan::Error as Core;
 use arenaplan::arena::ArenaAllocator;
 

@@ -5,7 +5,7 @@
 //! change. For sizes that are known beforehand, [`Planner`](arenaplan::Planner) needs fewer bytes.
 
 mod events;
-mod graph;
+mod incremental_graph;
 mod planner;
 mod ranges;
 mod share;
@@ -14,7 +14,9 @@ use alloc::format;
 use core::fmt;
 use core::str::FromStr;
 
-pub use graph::{AllocationType, IncrementalGraph, IncrementalNode, IncrementalValue, SharePair};
+pub use incremental_graph::{
+    AllocationType, IncrementalGraph, IncrementalNode, IncrementalValue, SharePair,
+};
 pub use planner::{IncrementalPlanner, Place};
 
 use crate::error::{Error, Result};

@@ -6,7 +6,7 @@ use core::ops::Range;
 use crate::arenas::Span;
 use crate::error::{Error, Result};
 use crate::incremental::events::Events;
-use crate::incremental::graph::{AllocationType, IncrementalGraph, at};
+use crate::incremental::incremental_graph::{AllocationType, IncrementalGraph, at};
 use crate::incremental::ranges::Ranges;
 use crate::incremental::{IncrementalMode, IncrementalOptions};
 use arenaplan::Error as Core;

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use crate::arenas::{Allocation, GapRule, IncrementalArena};
 use crate::error::{Error, Result};
-use crate::incremental::graph::{AllocationType, IncrementalGraph, at};
+use crate::incremental::incremental_graph::{AllocationType, IncrementalGraph, at};
 use crate::incremental::{IncrementalMode, IncrementalOptions, share};
 use arenaplan::Error as Core;
 use arenaplan::arena::ArenaAllocator;

@@ -2,7 +2,7 @@
 
 use alloc::{vec, vec::Vec};
 
-use crate::incremental::graph::{AllocationType, IncrementalGraph, at};
+use crate::incremental::incremental_graph::{AllocationType, IncrementalGraph, at};
 
 /// Operands beyond the third are never shared in TensorFlow Lite.
 const LITERT_SHAREABLE_INPUTS: usize = 3;

@@ -8,9 +8,9 @@
 //! other outputs free blocks of a similar size, and frees blocks after their last reader.
 
 mod assign;
-mod layout;
 mod pass;
 mod pool;
+mod shared_layout;
 
 use alloc::{format, string::String, vec, vec::Vec};
 use core::fmt;

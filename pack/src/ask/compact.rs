@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::ask::neighbors::{Births, least_common_multiple};
+use crate::ask::live_pairs::{Births, least_common_multiple};
 use crate::base::{BufferId, Result};
 use crate::solve::Budget;
 use crate::{Packing, Problem, Status};

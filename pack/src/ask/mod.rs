@@ -3,7 +3,7 @@
 
 mod compact;
 mod infeasible;
-mod neighbors;
+mod live_pairs;
 mod repack;
 
 pub use compact::compact;

@@ -5,15 +5,15 @@
 //! highest point is lowest: a search over sets, not over permutations (Serenity: Ahn et al., `MLSys`
 //! 2020).
 
-mod model;
-mod search;
+mod order_model;
+mod order_search;
 
 use alloc::vec::Vec;
 
 use crate::base::{NodeId, Result};
 use crate::graph::{Graph, ValueKind};
 use crate::liveness::LivenessOptions;
-use model::Model;
+use order_model::OrderModel;
 
 /// Limits of the work of a search for an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,15 +71,15 @@ pub fn find_order(
 
 /// The orders of a graph, before one is chosen.
 pub(crate) struct Orders {
-    model: Model,
+    model: OrderModel,
     floor: u64,
 }
 
 impl Orders {
     /// Returns the orders of `graph`.
     pub(crate) fn new(graph: &Graph, options: LivenessOptions) -> Result<Self> {
-        let model = Model::new(graph, options)?;
-        let floor = search::floor_of(&model, |_| 0);
+        let model = OrderModel::new(graph, options)?;
+        let floor = order_search::floor_of(&model, |_| 0);
         Ok(Self { model, floor })
     }
 
@@ -94,7 +94,7 @@ impl Orders {
     /// `graph` is the one that the orders are of.
     pub(crate) fn floor_with_overlaps(&self, graph: &Graph) -> u64 {
         let model = &self.model;
-        search::floor_of(model, |node| {
+        order_search::floor_of(model, |node| {
             let made = node.writes.first().map_or(0, |&output| model.size(output));
             let operands = graph.node(node.id);
             let saved = graph.overlaps(node.id).into_iter().filter_map(|overlap| {
@@ -110,6 +110,6 @@ impl Orders {
     /// Returns the order in which the fewest bytes are live at once, as far as the limits
     /// let it be found.
     pub(crate) fn best(&self, limits: OrderLimits, stop: &dyn Fn() -> bool) -> FoundOrder {
-        search::best_order(&self.model, self.floor, limits, stop)
+        order_search::best_order(&self.model, self.floor, limits, stop)
     }
 }

@@ -13,12 +13,12 @@
 //!   their offsets, and exchanges buffers for others. The second asks the packing solvers: it
 //!   pushes out buffers until everything fits, and pulls others in.
 
-mod improve;
-mod layout;
+mod exchange;
 mod memories;
-mod model;
 mod packer;
-mod search;
+mod push_pull;
+mod space_model;
+mod space_search;
 mod sweep;
 mod work;
 
@@ -28,11 +28,11 @@ use alloc::{format, vec, vec::Vec};
 
 use crate::base::{BufferId, Error, MAX_BYTES, Result, SpaceId, Step};
 use crate::pack::{Budget, Buffer, Packing, Problem, Space, Status};
-use model::{Crowd, Model};
 use packer::Packer;
-use search::Found;
-use sweep::{Limits, Outcome, Table};
-pub(crate) use work::{Allowance, Depth, Work};
+use space_model::{Crowd, SpaceModel};
+use space_search::FoundAssignment;
+use sweep::{Outcome, SweepLimits, SweepTable};
+pub(crate) use work::{Allowance, Depth, SpaceWork};
 
 /// More spaces than any machine has.
 const MOST_SPACES: usize = 64;
@@ -204,13 +204,13 @@ pub enum Floor {
 /// - [`Error::SizeOverflow`], [`Error::OutOfMemory`] as [`solve`](crate::solve()).
 pub fn assign_spaces(problem: &AssignmentProblem, budget: &Budget<'_>) -> Result<Assigned> {
     let allowance = Allowance::unlimited();
-    assign_within(problem, Work { budget: *budget, depth: Depth::FULL, allowance: &allowance })
+    assign_within(problem, SpaceWork { budget: *budget, depth: Depth::FULL, allowance: &allowance })
 }
 
 /// Returns the cheapest assignment that is found within `work`; the packing of each space is
 /// the smallest that is found with the nodes of one packing, unless the depth is full.
-pub(crate) fn assign_within(problem: &AssignmentProblem, work: Work<'_>) -> Result<Assigned> {
-    let model = match Model::new(problem) {
+pub(crate) fn assign_within(problem: &AssignmentProblem, work: SpaceWork<'_>) -> Result<Assigned> {
+    let model = match SpaceModel::new(problem) {
         Ok(model) => model,
         Err(no_room) => return Ok(Assigned::NoRoom(no_room)),
     };
@@ -240,27 +240,31 @@ pub(crate) fn assign_within(problem: &AssignmentProblem, work: Work<'_>) -> Resu
 }
 
 /// Returns the cheapest picks that are found, and their proof.
-fn best_picks(model: &Model<'_>, packer: &mut Packer<'_>) -> Result<Found> {
+fn best_picks(model: &SpaceModel<'_>, packer: &mut Packer<'_>) -> Result<FoundAssignment> {
     let cheapest = vec![0; model.items.len()];
     if packer.fits(model, &cheapest)? {
         let lower_bound = model.cost_of(&cheapest);
-        return Ok(Found { best: Some(cheapest), lower_bound, ..Found::default() });
+        return Ok(FoundAssignment {
+            best: Some(cheapest),
+            lower_bound,
+            ..FoundAssignment::default()
+        });
     }
     let work = packer.work;
-    let limits = Limits { widest: work.depth.narrow, states: usize::MAX, below: u64::MAX };
+    let limits = SweepLimits { widest: work.depth.narrow, states: usize::MAX, below: u64::MAX };
     let (mut found, start) = match sweep::run(model, work, limits) {
-        Outcome::Dead { crowd, exact: true } => return Ok(Found::dead(crowd)),
+        Outcome::Dead { crowd, exact: true } => return Ok(FoundAssignment::dead(crowd)),
         Outcome::Done(table) if table.exact => {
-            let found = search::cheapest(model, &table, packer)?;
+            let found = space_search::cheapest(model, &table, packer)?;
             if found.best.is_some() || found.exhausted {
                 return Ok(found);
             }
             (found, Some(table))
         }
-        Outcome::Done(table) => (Found::default(), Some(table)),
-        Outcome::Dead { .. } | Outcome::GaveUp => (Found::default(), None),
+        Outcome::Done(table) => (FoundAssignment::default(), Some(table)),
+        Outcome::Dead { .. } | Outcome::GaveUp => (FoundAssignment::default(), None),
     };
-    found.best = improve::improved(model, start.as_ref().map(Table::cheapest), packer)?;
+    found.best = push_pull::improved(model, start.as_ref().map(SweepTable::cheapest), packer)?;
     found.lower_bound = found.lower_bound.max(model.overflow_bound(work));
     let is_exact = start.is_some_and(|table| table.exact);
     if is_exact || work.depth.states == 0 || work.is_over() {
@@ -268,10 +272,10 @@ fn best_picks(model: &Model<'_>, packer: &mut Packer<'_>) -> Result<Found> {
     }
     // Wider, since the bound of the cost is known now.
     let below = found.best.as_ref().map_or(u64::MAX, |best| model.cost_of(best));
-    let limits = Limits { widest: usize::MAX, states: work.depth.states, below };
+    let limits = SweepLimits { widest: usize::MAX, states: work.depth.states, below };
     let cheaper = match sweep::run(model, work, limits) {
-        Outcome::Dead { crowd, exact: true } => Found::dead(crowd),
-        Outcome::Done(table) if table.exact => search::cheapest(model, &table, packer)?,
+        Outcome::Dead { crowd, exact: true } => FoundAssignment::dead(crowd),
+        Outcome::Done(table) if table.exact => space_search::cheapest(model, &table, packer)?,
         _ => return Ok(found),
     };
     if cheaper.best.is_some() || found.best.is_none() {

@@ -5,14 +5,14 @@ use alloc::{vec, vec::Vec};
 use hashbrown::HashMap;
 
 use super::AssignmentProblem;
-use super::model::{Model, Picks};
-use super::work::Work;
+use super::space_model::{Picks, SpaceModel};
+use super::work::SpaceWork;
 use crate::base::{Result, SpaceId};
 use crate::pack::{Budget, Packing, Problem, Solved, SpacePacking, Status, solve_counted};
 
 /// Whether some buffers fit a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum FitVerdict {
     /// The items fit.
     Fits,
     /// The items need more bytes in any packing.
@@ -24,9 +24,9 @@ pub(super) enum Verdict {
 /// Packs buffers into spaces, never the same ones twice.
 pub(super) struct Packer<'a> {
     problem: &'a AssignmentProblem,
-    pub(super) work: Work<'a>,
+    pub(super) work: SpaceWork<'a>,
     /// By space and buffers.
-    known: HashMap<(usize, Vec<usize>), Verdict>,
+    known: HashMap<(usize, Vec<usize>), FitVerdict>,
     /// Offsets that were found without a solver.
     offsets: HashMap<(usize, Vec<usize>), Vec<u64>>,
     /// Number of searches for a packing.
@@ -34,36 +34,36 @@ pub(super) struct Packer<'a> {
 }
 
 impl<'a> Packer<'a> {
-    pub(super) fn new(problem: &'a AssignmentProblem, work: Work<'a>) -> Self {
+    pub(super) fn new(problem: &'a AssignmentProblem, work: SpaceWork<'a>) -> Self {
         Self { problem, work, known: HashMap::new(), offsets: HashMap::new(), calls: 0 }
     }
 
     /// Notes that buffers, in ascending order, fit `space` at the given offsets.
     pub(super) fn note(&mut self, space: usize, placed: Vec<(usize, u64)>) {
         let (members, offsets): (Vec<_>, Vec<_>) = placed.into_iter().unzip();
-        self.known.insert((space, members.clone()), Verdict::Fits);
+        self.known.insert((space, members.clone()), FitVerdict::Fits);
         self.offsets.insert((space, members), offsets);
     }
 
     /// Returns whether `members`, in ascending order, fit `space`.
-    pub(super) fn verdict(&mut self, space: usize, members: &[usize]) -> Result<Verdict> {
+    pub(super) fn verdict(&mut self, space: usize, members: &[usize]) -> Result<FitVerdict> {
         let key = (space, members.to_vec());
         if let Some(&known) = self.known.get(&key) {
             return Ok(known);
         }
         let verdict = match self.pack(space, members)?.space(SpaceId::new(0)).status {
-            Status::Infeasible => Verdict::Excluded,
-            Status::Unknown => Verdict::Unknown,
-            Status::Optimal | Status::Feasible => Verdict::Fits,
+            Status::Infeasible => FitVerdict::Excluded,
+            Status::Unknown => FitVerdict::Unknown,
+            Status::Optimal | Status::Feasible => FitVerdict::Fits,
         };
         self.known.insert(key, verdict);
         Ok(verdict)
     }
 
     /// Returns whether all spaces hold the items that `picks` puts into them.
-    pub(super) fn fits(&mut self, model: &Model<'_>, picks: &Picks) -> Result<bool> {
+    pub(super) fn fits(&mut self, model: &SpaceModel<'_>, picks: &Picks) -> Result<bool> {
         for space in 0..model.capacities.len() {
-            if self.verdict(space, &model.members_of(picks, space))? != Verdict::Fits {
+            if self.verdict(space, &model.members_of(picks, space))? != FitVerdict::Fits {
                 return Ok(false);
             }
         }

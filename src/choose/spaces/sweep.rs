@@ -8,8 +8,8 @@ use alloc::{boxed::Box, vec, vec::Vec};
 
 use hashbrown::HashMap;
 
-use super::model::{Crowd, Model, Picks};
-use super::work::Work;
+use super::space_model::{Crowd, Picks, SpaceModel};
+use super::work::SpaceWork;
 use crate::base::Step;
 
 /// Marks an option that does not fit.
@@ -19,7 +19,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// States reach to the end.
-    Done(Table),
+    Done(SweepTable),
     /// There is none: the live items of some step have no room.
     Dead { crowd: Crowd, exact: bool },
     /// There were too many states.
@@ -28,7 +28,7 @@ pub(super) enum Outcome {
 
 /// All states, item by item, with the remaining cost of each.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct SweepTable {
     /// Whether no state was dropped.
     pub(super) exact: bool,
     /// By item, state and option: the state after it.
@@ -41,7 +41,7 @@ pub(super) struct Table {
     picks: Picks,
 }
 
-impl Table {
+impl SweepTable {
     /// Returns the state after `item` is put into one of its options, if that fits.
     pub(super) fn after(&self, item: usize, state: u32, pick: u8) -> Option<u32> {
         let next = self.next[item][index(state) * self.widths[item] + usize::from(pick)];
@@ -68,7 +68,7 @@ struct Front {
 
 /// Limits of a walk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct SweepLimits {
     /// Largest number of states next to each other; beyond it, the cheapest are kept.
     pub(super) widest: usize,
     /// Largest number of states in all; beyond it, the walk ends.
@@ -78,9 +78,9 @@ pub(super) struct Limits {
 }
 
 /// Walks through the problem.
-pub(super) fn run(model: &Model<'_>, work: Work<'_>, limits: Limits) -> Outcome {
+pub(super) fn run(model: &SpaceModel<'_>, work: SpaceWork<'_>, limits: SweepLimits) -> Outcome {
     let count = model.items.len();
-    let mut table = Table {
+    let mut table = SweepTable {
         exact: true,
         next: Vec::with_capacity(count),
         ahead: Vec::new(),
@@ -124,7 +124,7 @@ pub(super) fn run(model: &Model<'_>, work: Work<'_>, limits: Limits) -> Outcome 
 
 /// Puts `item` into each of its options, from each state, as long as that costs less than
 /// `below`.
-fn extend(model: &Model<'_>, item: usize, front: &Front, below: u64) -> (Vec<u32>, Front) {
+fn extend(model: &SpaceModel<'_>, item: usize, front: &Front, below: u64) -> (Vec<u32>, Front) {
     let about = &model.items[item];
     let step = about.live.start();
     let bytes = about.bytes_at(step);
@@ -151,7 +151,7 @@ fn extend(model: &Model<'_>, item: usize, front: &Front, below: u64) -> (Vec<u32
 }
 
 /// Returns how many bytes each space holds.
-fn loads(model: &Model<'_>, alive: &[usize], sizes: &[u64], picks: &[u8]) -> Vec<u64> {
+fn loads(model: &SpaceModel<'_>, alive: &[usize], sizes: &[u64], picks: &[u8]) -> Vec<u64> {
     let mut loads = vec![0_u64; model.capacities.len()];
     for ((&item, &bytes), &pick) in alive.iter().zip(sizes).zip(picks) {
         let load = &mut loads[model.picked(item, pick).space];
@@ -178,7 +178,7 @@ fn drop_dearest(front: &mut Front, next: &mut [u32], widest: usize) {
 /// Lets time pass from `step` to `until`: dead items are forgotten, and parts that are born must
 /// fit. Returns the step at which no state is left, if there is one.
 fn advance(
-    model: &Model<'_>,
+    model: &SpaceModel<'_>,
     front: &mut Front,
     step: Step,
     until: Option<Step>,
@@ -243,9 +243,9 @@ fn rename(next: &mut [u32], renamed: &[u32]) {
     }
 }
 
-impl Table {
+impl SweepTable {
     /// Computes the remaining cost of each state, from the end.
-    fn look_back(&mut self, model: &Model<'_>, last: usize) {
+    fn look_back(&mut self, model: &SpaceModel<'_>, last: usize) {
         let count = self.next.len();
         self.ahead = vec![Vec::new(); count + 1];
         self.ahead[count] = vec![0; last];

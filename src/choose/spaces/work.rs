@@ -84,13 +84,13 @@ impl Allowance {
 
 /// The limits of one search.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Work<'a> {
+pub(crate) struct SpaceWork<'a> {
     pub(crate) budget: Budget<'a>,
     pub(crate) depth: Depth,
     pub(crate) allowance: &'a Allowance,
 }
 
-impl Work<'_> {
+impl SpaceWork<'_> {
     /// Counts work that was done.
     pub(super) fn spend(&self, work: usize) {
         let work = u64::try_from(work).unwrap_or(u64::MAX);

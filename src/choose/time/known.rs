@@ -11,7 +11,7 @@ use crate::graph::{Graph, Workspace};
 use crate::plan::{Plan, Strips};
 
 /// Nodes of a step, how they run strip by strip, and the cost.
-type InStrips = (Vec<NodeId>, Strips, Option<Rc<StepCost>>);
+type CostInStrips = (Vec<NodeId>, Strips, Option<Rc<StepCost>>);
 /// Nodes of a step, and whether the output is staged.
 type Key = (Vec<NodeId>, bool);
 
@@ -20,7 +20,7 @@ type Key = (Vec<NodeId>, bool);
 pub(crate) struct KnownCosts<'a> {
     pub(crate) runner: &'a dyn Costs,
     steps: RefCell<BTreeMap<Key, Option<Rc<StepCost>>>>,
-    in_strips: RefCell<Vec<InStrips>>,
+    in_strips: RefCell<Vec<CostInStrips>>,
 }
 
 impl<'a> KnownCosts<'a> {
@@ -43,7 +43,7 @@ impl<'a> KnownCosts<'a> {
 
     /// Returns the cost of a step that runs strip by strip.
     fn strips(&self, nodes: &[NodeId], strips: &Strips) -> Option<Rc<StepCost>> {
-        let is_known = |row: &&InStrips| row.0 == nodes && row.1 == *strips;
+        let is_known = |row: &&CostInStrips| row.0 == nodes && row.1 == *strips;
         if let Some((_, _, known)) = self.in_strips.borrow().iter().find(is_known) {
             return known.clone();
         }

@@ -2,7 +2,7 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::{Builder, DraftClass};
+use super::{ClassBuilder, DraftClass};
 use crate::base::{NodeId, Step, ValueId};
 use crate::graph::ValueKind;
 use crate::plan::{InputMemory, OutputMemory};
@@ -11,7 +11,7 @@ use crate::plan::{InputMemory, OutputMemory};
 /// are in them already.
 const MOST_FILLED: usize = 2_000;
 
-impl Builder<'_> {
+impl ClassBuilder<'_> {
     /// Returns whether the caller brings the memory of `value`.
     pub(super) fn is_owner(&self, id: ValueId) -> bool {
         let kind = self.graph.value(id).kind();

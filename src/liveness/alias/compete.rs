@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::{vec, vec::Vec};
 use core::cmp::Reverse;
 
-use super::Builder;
+use super::ClassBuilder;
 use crate::base::{NodeId, Step, ValueId};
 
 /// Most outputs of a node among which inputs are exchanged; more outputs choose one by one.
@@ -65,7 +65,7 @@ fn exchange(
     }
 }
 
-impl Builder<'_> {
+impl ClassBuilder<'_> {
     /// Lets the outputs of a node take over dying inputs, so that these outputs have most bytes.
     ///
     /// Of several inputs an output takes the one closest in size, then the one born last.

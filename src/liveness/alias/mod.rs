@@ -1,10 +1,10 @@
 //! Which values share their bytes: views, pieces of larger values, and outputs in place of
 //! dying inputs, or at a distance over them.
 
+mod alias_overlap;
+mod alias_write_back;
 mod callers;
 mod compete;
-mod overlap;
-mod write_back;
 
 pub(crate) use compete::matched;
 
@@ -147,7 +147,7 @@ impl AliasClasses {
         declined: &[(NodeId, usize)],
         overlapped: &[NodeId],
     ) -> Self {
-        let mut builder = Builder::new(graph, lifetimes, rules, reach, declined);
+        let mut builder = ClassBuilder::new(graph, lifetimes, rules, reach, declined);
         for (index, value) in graph.values().iter().enumerate() {
             if matches!(value.kind(), ValueKind::Input | ValueKind::State) {
                 builder.start(ValueId::new(index));
@@ -235,7 +235,7 @@ fn is_only_read(node: &Node, value: ValueId, permitted: impl Fn(usize) -> bool) 
 
 /// A value in a class that is still growing; the class's start is arbitrary.
 #[derive(Clone, Copy)]
-struct Draft {
+struct DraftMember {
     value: ValueId,
     start: i128,
     end: i128,
@@ -245,11 +245,11 @@ struct Draft {
 /// A class that is still growing.
 struct DraftClass {
     /// Members that live longest come last, so that dead members need not be looked at.
-    members: Vec<Draft>,
+    members: Vec<DraftMember>,
     birth: Step,
     /// The first byte of a member, and the one after the last.
     span: (i128, i128),
-    /// The strictest [alignment](Builder::alignment) of a member.
+    /// The strictest [alignment](ClassBuilder::alignment) of a member.
     alignment: Alignment,
     space: SpaceId,
     pin: Option<u64>,
@@ -259,7 +259,7 @@ struct DraftClass {
     users: Vec<ValueId>,
 }
 
-struct Builder<'a> {
+struct ClassBuilder<'a> {
     graph: &'a Graph,
     lifetimes: &'a Lifetimes,
     rules: AliasRules,
@@ -285,7 +285,7 @@ struct Builder<'a> {
     comparisons: usize,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> ClassBuilder<'a> {
     fn new(
         graph: &'a Graph,
         lifetimes: &'a Lifetimes,
@@ -327,7 +327,7 @@ impl<'a> Builder<'a> {
         let live = self.live(id);
         self.places[id.index()] = Some((self.classes.len(), 0));
         self.classes.push(Some(DraftClass {
-            members: vec![Draft { value: id, start: 0, end: value.bytes().into(), live }],
+            members: vec![DraftMember { value: id, start: 0, end: value.bytes().into(), live }],
             birth: live.start(),
             span: (0, value.bytes().into()),
             alignment: self.alignment(id),
@@ -429,7 +429,7 @@ impl<'a> Builder<'a> {
         }
         let whole_root = self.root(whole);
         let shift = whole_start + i128::from(view.offset) - part_start;
-        let same = |this: &Self, u: &Draft, v: &Draft| {
+        let same = |this: &Self, u: &DraftMember, v: &DraftMember| {
             let (u, v) = (this.root(u.value), this.root(v.value));
             u == v || (u == root && v == whole_root)
         };
@@ -567,7 +567,7 @@ impl<'a> Builder<'a> {
         class: &DraftClass,
         output: ValueId,
         bytes: Range<i128>,
-        given_away: impl Fn(&Draft) -> bool,
+        given_away: impl Fn(&DraftMember) -> bool,
     ) -> bool {
         // Those that died before this step are further down.
         let live = class.members.iter().rev().take_while(|member| member.live.end() > step);
@@ -621,7 +621,7 @@ impl<'a> Builder<'a> {
         }
         let shift = start - at;
         // `all_die` has checked that values that die at this step may be overwritten.
-        let same = |this: &Self, u: &Draft, v: &Draft| {
+        let same = |this: &Self, u: &DraftMember, v: &DraftMember| {
             (u.value == output && v.live.start() <= step && this.lifetimes.dies(v.value, step))
                 || this.root(u.value) == this.root(v.value)
                 || this.hands_over(u, v)
@@ -645,7 +645,7 @@ impl<'a> Builder<'a> {
     /// conflicts with members there.
     fn fit(&self, from: usize, into: usize, shift: i128) -> bool {
         let (from, into) = (self.class(from), self.class(into));
-        let aligned = |member: &Draft| {
+        let aligned = |member: &DraftMember| {
             let alignment = i128::from(self.alignment(member.value).bytes());
             (member.start + shift).rem_euclid(alignment) == 0
         };
@@ -671,7 +671,7 @@ impl<'a> Builder<'a> {
         from: usize,
         into: usize,
         shift: i128,
-        same: impl Fn(&Self, &Draft, &Draft) -> bool,
+        same: impl Fn(&Self, &DraftMember, &DraftMember) -> bool,
     ) -> bool {
         let mut comparisons = self.comparisons;
         let (a, b) = (self.class(from), self.class(into));
@@ -720,7 +720,8 @@ impl<'a> Builder<'a> {
         class.span.1 = class.span.1.max(moved.span.1 + shift);
         class.users.extend(moved.users);
         for member in moved.members {
-            let member = Draft { start: member.start + shift, end: member.end + shift, ..member };
+            let member =
+                DraftMember { start: member.start + shift, end: member.end + shift, ..member };
             self.places[member.value.index()] = Some((into, member.start));
             let mut at = class.members.len();
             while at > 0 && class.members[at - 1].live.end() > member.live.end() {

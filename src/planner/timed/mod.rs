@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use super::context::Context;
 use super::stages;
 use super::steps::plan_after;
-use super::strips::may_have_strips;
+use super::strip_plans::may_have_strips;
 use crate::base::{Error, Result};
 use crate::choose::Costs;
 use crate::choose::time::KnownCosts;

@@ -7,17 +7,17 @@ use super::list::{Listed, Steps};
 use crate::base::{NodeId, Result};
 use crate::planner::attempt::{Attempt, measured};
 use crate::planner::context::Context;
-use crate::planner::schedule::Table;
+use crate::planner::step_schedule::WorkerTimes;
 
 /// A list schedule, and its bytes.
-pub(super) struct Candidate<'t, 'g> {
+pub(super) struct ListCandidate<'t, 'g> {
     pub(super) base: &'t Attempt<'g>,
     pub(super) steps: Rc<Steps>,
     pub(super) listed: Listed,
     pub(super) attempt: Attempt<'g>,
 }
 
-impl Candidate<'_, '_> {
+impl ListCandidate<'_, '_> {
     /// Returns the sort key: fewer bytes, then less time.
     pub(super) fn key(&self) -> (u64, u64) {
         (self.attempt.load, self.listed.span)
@@ -30,13 +30,13 @@ pub(super) fn candidate<'t, 'g>(
     base: &'t Attempt<'g>,
     steps: &Rc<Steps>,
     listed: Listed,
-) -> Result<Candidate<'t, 'g>> {
+) -> Result<ListCandidate<'t, 'g>> {
     let order: Vec<NodeId> = listed.order.iter().map(|&at| base.schedule.order[at]).collect();
     let costs = listed.order.iter().map(|&at| steps.costs[at]).collect();
-    let schedule = base.schedule.timed(order, Table::new(costs, listed.starts.clone()));
+    let schedule = base.schedule.timed(order, WorkerTimes::new(costs, listed.starts.clone()));
     let own = base.context(context);
     let attempt = measured(&own, schedule, base.elision)?;
     let Attempt { fusion, floor, order, .. } = *base;
     let attempt = Attempt { fusion, floor, order, ..attempt };
-    Ok(Candidate { base, steps: Rc::clone(steps), listed, attempt })
+    Ok(ListCandidate { base, steps: Rc::clone(steps), listed, attempt })
 }

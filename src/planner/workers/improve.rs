@@ -3,9 +3,9 @@
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use super::candidate::{Candidate, candidate};
+use super::candidate::{ListCandidate, candidate};
 use super::list::Limit;
-use super::numbers::Numbers;
+use super::random_moves::Numbers;
 use crate::base::Result;
 use crate::plan::Effort;
 use crate::planner::context::Context;
@@ -23,7 +23,7 @@ const MOST_ROUNDS: usize = 40;
 /// Schedules with the least peaks are measured.
 pub(super) fn improve(
     context: &Context<'_>,
-    found: &mut [Candidate<'_, '_>],
+    found: &mut [ListCandidate<'_, '_>],
     longest: u64,
 ) -> Result<()> {
     let work: usize = match context.options.effort {

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeSet, BinaryHeap};
 use alloc::{vec, vec::Vec};
 use core::cmp::Reverse;
 
-use super::bytes::Bytes;
+use super::live_bytes::StepBytes;
 use crate::base::NodeId;
 use crate::graph::{Graph, Whole};
 use crate::plan::Technique;
@@ -89,7 +89,7 @@ pub(super) struct Steps {
     waits: Vec<u32>,
     /// By step: the steps that wait for it.
     after: Vec<Vec<usize>>,
-    bytes: Bytes,
+    bytes: StepBytes,
     /// Bytes that are live at once with one worker, about.
     alone: u64,
 }
@@ -116,7 +116,7 @@ impl Steps {
             waits[second] += 1;
             after[first].push(second);
         }
-        let bytes = Bytes::new(context, base, elides);
+        let bytes = StepBytes::new(context, base, elides);
         let mut steps = Self { costs, waits, after, bytes, alone: u64::MAX };
         let serial: Vec<u64> = (0_u64..).take(order.len()).collect();
         steps.alone = steps.list(&serial, Limit::None, 1, u64::MAX).bytes;

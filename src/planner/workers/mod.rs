@@ -12,24 +12,24 @@
 //! Of all schedules whose span is close to the shortest one, those with the fewest live bytes are
 //! packed. With a capacity, it is the shortest of those that fit.
 
-mod bytes;
 mod candidate;
 mod improve;
 mod list;
+mod live_bytes;
 mod narrow;
-mod numbers;
+mod random_moves;
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use super::attempt::Attempt;
 use super::context::Context;
-use super::schedule::Schedule;
+use super::step_schedule::StepSchedule;
 use crate::base::Result;
 use crate::graph::Graph;
 use crate::plan::{Hazards, Plan, Timetable};
-use crate::run::hazards::{hazards_of, ordered, settled};
-use candidate::{Candidate, candidate};
+use crate::run::dependencies::{hazards_of, ordered, settled};
+use candidate::{ListCandidate, candidate};
 use improve::improve;
 use list::{Limit, Steps};
 use narrow::narrow;
@@ -75,9 +75,9 @@ pub(super) fn for_workers<'g>(
     let longest = u128::from(shortest) * u128::from(slowdown) / 1000;
     let longest = u64::try_from(longest).unwrap_or(u64::MAX).max(shortest);
     found.retain(|it| it.listed.span <= longest);
-    found.sort_by_key(Candidate::key);
+    found.sort_by_key(ListCandidate::key);
     improve(context, &mut found, longest)?;
-    found.sort_by_key(Candidate::key);
+    found.sort_by_key(ListCandidate::key);
     narrow(context, &mut found, longest)?;
     found.sort_by_key(|it| (it.attempt.rank(context.options.capacity), it.listed.span));
     found.truncate(MOST_TIMED);
@@ -93,7 +93,7 @@ pub(super) fn for_workers<'g>(
 pub(super) fn add_timetable(
     context: &Context<'_>,
     graph: &Graph,
-    schedule: &Schedule<'_>,
+    schedule: &StepSchedule<'_>,
     plan: &mut Plan,
 ) -> Result<()> {
     let Some(table) = schedule.table() else { return Ok(()) };

@@ -9,9 +9,9 @@
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use super::candidate::{Candidate, candidate};
+use super::candidate::{ListCandidate, candidate};
 use super::list::{Limit, Listed, MOST_STEPS_TO_LIMIT, Steps};
-use super::numbers::Numbers;
+use super::random_moves::Numbers;
 use crate::base::Result;
 use crate::plan::Effort;
 use crate::planner::context::Context;
@@ -29,7 +29,7 @@ const LOOKED: [usize; 4] = [2, 4, 8, 16];
 /// shortest ones within the capacity.
 pub(super) fn narrow(
     context: &Context<'_>,
-    found: &mut Vec<Candidate<'_, '_>>,
+    found: &mut Vec<ListCandidate<'_, '_>>,
     longest: u64,
 ) -> Result<()> {
     let work: usize = match context.options.effort {
@@ -56,7 +56,7 @@ pub(super) fn narrow(
             found.push(it);
             Ok(load)
         };
-        let search = Search { context, steps: &steps, ranks: steps.ranks() };
+        let search = ListSearch { context, steps: &steps, ranks: steps.ranks() };
         if let Some(capacity) = context.options.capacity.filter(|&bytes| bytes >= steps.alone()) {
             add(search.shortest(capacity, 0, work))?;
         }
@@ -80,14 +80,14 @@ pub(super) fn narrow(
 }
 
 /// A search for short schedules of some steps.
-struct Search<'s> {
+struct ListSearch<'s> {
     context: &'s Context<'s>,
     steps: &'s Steps,
     /// Ranks to begin with.
     ranks: Vec<Vec<u64>>,
 }
 
-impl Search<'_> {
+impl ListSearch<'_> {
     /// Returns a short schedule within a limit of bytes that one worker keeps; ends at a span that is
     /// short enough, or with the work.
     fn shortest(&self, limit: u64, enough: u64, mut work: usize) -> Listed {

@@ -138,7 +138,7 @@ struct RawRegion {
 /// 2. The pieces of a step are disjoint and ascend by region and first byte (`settle`).
 /// 3. If two steps have pieces with a common byte, and the piece of one of them is for writing,
 ///    then a path of `hazards` leads from one to the other. This is the definition of hazards:
-///    [`hazards_of`](crate::run::hazards::hazards_of) computes them from the same pieces for the one
+///    [`hazards_of`](crate::run::dependencies::hazards_of) computes them from the same pieces for the one
 ///    caller, [`Program`](crate::Program).
 /// 4. Of such two steps the later one is lent only after the earlier one was given back, with all
 ///    its writes visible: each step on the path was (`turns.rs`). A step is lent once in a run.

@@ -2,12 +2,12 @@
 
 mod memory;
 mod operands;
-mod shared;
+mod shared_program;
 mod step;
 
 pub use memory::StepMemory;
 pub use operands::{Inputs, Operands, OutputAndInputs};
-pub use shared::{SharedArena, SharedStep};
+pub use shared_program::{SharedArena, SharedStep};
 pub use step::{ProgramStep, SpaceSpan, StepOperand, StepWorkspace};
 
 use alloc::boxed::Box;
@@ -19,7 +19,7 @@ use crate::base::Result;
 use crate::graph::Graph;
 use crate::plan::{Hazard, Hazards, Plan};
 use crate::run::arena::StepSpans;
-use crate::run::hazards::{hazards_of, ordered, settled};
+use crate::run::dependencies::{hazards_of, ordered, settled};
 
 /// A plan that was checked, and the spans that each of its steps works on.
 ///

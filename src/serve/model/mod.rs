@@ -1,9 +1,9 @@
 //! Models: the graphs and plans of a neural network for one or several shapes.
 
-mod builder;
-mod file;
 mod find;
-mod numbers;
+mod model_builder;
+mod model_file;
+mod plan_numbers;
 mod shape;
 mod template;
 
@@ -16,16 +16,16 @@ use alloc::{
     vec::Vec,
 };
 
-pub use builder::ModelBuilder;
-pub use file::{MODEL_VERSION, model_schema};
 pub use find::Bucket;
+pub use model_builder::ModelBuilder;
+pub use model_file::{MODEL_VERSION, model_schema};
 pub use shape::Shape;
 
 use crate::base::{Error, Result, quoted};
 use crate::graph::Graph;
 use crate::plan::Plan;
 use crate::run::program::Program;
-use shape::{Row, at_shape, shown, text_of};
+use shape::{ModelRow, at_shape, shown, text_of};
 use template::Template;
 
 /// Most values and nodes of all shapes together: each is checked when a model is read.
@@ -81,7 +81,7 @@ pub struct Model {
     graphs: Vec<Template<Graph>>,
     plans: Vec<Template<Plan>>,
     /// By sizes, ascending.
-    rows: Vec<Row>,
+    rows: Vec<ModelRow>,
     arena_bytes: u64,
 }
 
@@ -212,7 +212,7 @@ impl Model {
         dims: Vec<String>,
         graphs: Vec<Template<Graph>>,
         plans: Vec<Template<Plan>>,
-        rows: Vec<Row>,
+        rows: Vec<ModelRow>,
     ) -> Result<Self> {
         let sizes = |index: usize| -> Vec<u64> {
             let sizes: BTreeSet<u64> = rows.iter().map(|row| row.sizes[index]).collect();
@@ -262,7 +262,7 @@ impl Model {
     }
 
     /// Makes the graph and the plan of a row.
-    fn make(&self, row: &Row) -> Result<(Graph, Plan)> {
+    fn make(&self, row: &ModelRow) -> Result<(Graph, Plan)> {
         let graph = self.graphs[row.graph].at(row.at_graph)?;
         let mut plan = self.plans[row.plan].at(row.at_plan)?;
         plan.digest.clone_from(&row.digest);
@@ -299,7 +299,7 @@ fn check_dims(dims: &[String]) -> Result<(), String> {
 }
 
 /// Refuses more values and nodes, of all shapes, than can be checked in reasonable time.
-fn check_work(graphs: &[Template<Graph>], rows: &[Row]) -> Result<()> {
+fn check_work(graphs: &[Template<Graph>], rows: &[ModelRow]) -> Result<()> {
     let items = rows.iter().map(|row| {
         let graph = &graphs[row.graph].base;
         graph.values().len().saturating_add(graph.nodes().len())

@@ -14,7 +14,7 @@ use crate::run::program::Program;
 
 /// One shape in a model.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct ModelRow {
     /// By dimension.
     pub(super) sizes: Vec<u64>,
     /// Position of the graph's template.
@@ -41,7 +41,7 @@ struct Prepared {
     program: Arc<Program>,
 }
 
-impl Row {
+impl ModelRow {
     /// Returns a row whose other fields [`Model::with_rows`] derives.
     pub(super) fn new(sizes: Vec<u64>, graph: usize, plan: usize, digest: String) -> Self {
         Self {
@@ -68,7 +68,7 @@ pub struct Shape<'m> {
 }
 
 impl<'m> Shape<'m> {
-    fn row(self) -> &'m Row {
+    fn row(self) -> &'m ModelRow {
         &self.model.rows[self.index]
     }
 

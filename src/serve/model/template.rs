@@ -4,12 +4,12 @@ use alloc::{format, vec::Vec};
 
 use hashbrown::HashMap;
 
-use super::numbers::{Numbered, Place};
+use super::plan_numbers::{Numbered, Place};
 use crate::base::{Error, Result};
 
 /// The numbers that one place has, by row, as [`Number::bits`](crate::base::Number::bits).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Column {
+pub(super) struct NumberColumn {
     /// Whether the numbers may have fractions.
     pub(super) is_real: bool,
     pub(super) bits: Vec<u64>,
@@ -31,7 +31,7 @@ pub(super) struct Template<D> {
     pub(super) base: D,
     /// By slot, ascending.
     pub(super) varying: Vec<Varying>,
-    pub(super) columns: Vec<Column>,
+    pub(super) columns: Vec<NumberColumn>,
 }
 
 impl<D: Numbered> Template<D> {
@@ -39,7 +39,7 @@ impl<D: Numbered> Template<D> {
     /// any one of them.
     pub(super) fn new(model: D, rows: &[Vec<u64>]) -> Result<Self> {
         let mut template = Self { base: model, varying: Vec::new(), columns: Vec::new() };
-        let mut known: HashMap<Column, usize> = HashMap::new();
+        let mut known: HashMap<NumberColumn, usize> = HashMap::new();
         let Self { base, varying, columns } = &mut template;
         let mut slot = 0;
         base.edit(&mut |_, mut number| {
@@ -47,7 +47,7 @@ impl<D: Numbered> Template<D> {
             number.set_bits(first);
             if rows.iter().any(|row| row[slot] != first) {
                 let bits = rows.iter().map(|row| row[slot]).collect();
-                let column = Column { is_real: number.is_real(), bits };
+                let column = NumberColumn { is_real: number.is_real(), bits };
                 let column = *known.entry(column).or_insert_with_key(|column| {
                     columns.push(column.clone());
                     columns.len() - 1

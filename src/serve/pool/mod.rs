@@ -62,7 +62,7 @@ use crate::base::{Alignment, Error, MAX_BYTES, Result};
 use crate::plan::Plan;
 use crate::run::arena::{ArenaAllocator, Measured, Region, SystemAllocator};
 use crate::run::program::Program;
-use state::{Signal, State, Ticket};
+use state::{PoolState, Signal, Ticket};
 
 /// Alignment of blocks, in bytes, at least: a cache line, and a vector register.
 const ALIGNMENT: u64 = 64;
@@ -150,7 +150,7 @@ impl PoolBuilder {
             return Err(Error::InvalidOption { option: "cap", reason });
         }
         let shared = Shared {
-            state: Mutex::new(State::new(self.cap, self.keep, self.rounding)),
+            state: Mutex::new(PoolState::new(self.cap, self.keep, self.rounding)),
             backing: Mutex::new(self.backing),
             cap: self.cap,
             rounding: self.rounding,
@@ -170,7 +170,7 @@ pub struct ArenaPool {
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// Never locked before the state. Allocating does not lock the state.
     backing: Mutex<Box<dyn ArenaAllocator>>,
     cap: u64,
@@ -321,7 +321,7 @@ impl Drop for Waiting<'_> {
 impl Shared {
     /// Returns the books. Books are whole after every panic, since nothing that can panic runs
     /// between two changes that belong together.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

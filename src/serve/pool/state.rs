@@ -51,7 +51,7 @@ pub(super) struct Grant {
 }
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct PoolState {
     cap: u64,
     keep: u64,
     rounding: Rounding,
@@ -68,7 +68,7 @@ pub(super) struct State {
     pub(super) statistics: PoolStatistics,
 }
 
-impl State {
+impl PoolState {
     pub(super) fn new(cap: u64, keep: u64, rounding: Rounding) -> Self {
         Self {
             cap,
@@ -233,7 +233,7 @@ impl State {
 }
 
 /// Puts the blocks of regions among the free ones, and leaves the vector empty.
-fn free(state: &mut State, regions: &mut Vec<Region<'static>>) {
+fn free(state: &mut PoolState, regions: &mut Vec<Region<'static>>) {
     for region in regions.drain(..) {
         if let Region::Block(block) = region {
             state.free_bytes += block.bytes();

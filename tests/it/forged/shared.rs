@@ -1,4 +1,4 @@
-//! Rules of `check/shared.rs`: the beginnings of plans in one arena, and claims about all together.
+//! Rules of `check/shared_arena.rs`: the beginnings of plans in one arena, and claims about all together.
 
 use arenaplan::base::{Alignment, MAX_BYTES};
 use arenaplan::check::Proof;

@@ -1,4 +1,4 @@
-//! Rules of `check/spaces.rs`, `check/callers.rs` and `check/shared.rs`: spaces, what moving bytes
+//! Rules of `check/space_costs.rs`, `check/caller_memory.rs` and `check/shared_arena.rs`: spaces, what moving bytes
 //! costs, memory of the caller, and several plans in one arena.
 
 use arenaplan::base::Alignment;

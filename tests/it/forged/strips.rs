@@ -1,4 +1,4 @@
-//! Rules of `check/strips.rs`: rows that are made strip by strip, and their line buffers.
+//! Rules of `check/strip_replay.rs`: rows that are made strip by strip, and their line buffers.
 
 use arenaplan::graph::{Choice, Window};
 use arenaplan::plan::{LineBuffer, RowsInPlace, Strips, WorkspacePolicy};

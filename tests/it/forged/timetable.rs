@@ -1,4 +1,4 @@
-//! Rules of `check/timetable.rs`: the times at which steps start and end, and the bytes that are
+//! Rules of `check/worker_times.rs`: the times at which steps start and end, and the bytes that are
 //! needed at once then.
 
 use arenaplan::graph::{Choice, Workspace};

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::ops::Range;
 
-use crate::ask::neighbors::{Births, least_common_multiple};
+use crate::ask::live_pairs::{Births, least_common_multiple};
 use crate::base::BufferId;
 use crate::solve::Budget;
 use crate::{Buffer, Problem};
@@ -46,14 +46,14 @@ pub(super) fn eject(
     if has_group || !problem.rules().apart.is_empty() {
         return None;
     }
-    let mut chains = Chains::new(problem, home, places, fixed, limits);
+    let mut chains = BufferChains::new(problem, home, places, fixed, limits);
     chains.settle(budget)?;
     chains.return_home();
     chains.offsets.into_iter().collect()
 }
 
 /// The buffers of a problem, some of them at offsets.
-struct Chains<'p> {
+struct BufferChains<'p> {
     problem: &'p Problem,
     home: &'p [Option<u64>],
     fixed: &'p [bool],
@@ -66,18 +66,18 @@ struct Chains<'p> {
     weight: Vec<i128>,
     waiting: Vec<usize>,
     /// Ranges of offsets at which the current buffer would displace another one.
-    blocks: Vec<Block>,
+    blocks: Vec<BlockedOffsets>,
     pairs: usize,
 }
 
 /// Offsets at which a buffer collides with another one, or with reserved bytes.
-struct Block {
+struct BlockedOffsets {
     offsets: Range<u64>,
     cost: i128,
     other: Option<usize>,
 }
 
-impl<'p> Chains<'p> {
+impl<'p> BufferChains<'p> {
     fn new(
         problem: &'p Problem,
         home: &'p [Option<u64>],
@@ -135,7 +135,7 @@ impl<'p> Chains<'p> {
         blocks.clear();
         for it in problem.spaces()[buffer.space().index()].reserved() {
             let low = it.start.saturating_add(1).saturating_sub(buffer.bytes());
-            blocks.push(Block { offsets: low..it.end, cost: FIXED, other: None });
+            blocks.push(BlockedOffsets { offsets: low..it.end, cost: FIXED, other: None });
         }
         for other in births.live_with(problem, item, &mut self.pairs) {
             let Some(at) = offsets[other] else { continue };
@@ -150,7 +150,11 @@ impl<'p> Chains<'p> {
                     let low = (at + taken.start + 1).saturating_sub(own.end);
                     let high = (at + taken.end).saturating_sub(own.start);
                     if live.overlaps(range) && low < high && !own.is_empty() && !taken.is_empty() {
-                        blocks.push(Block { offsets: low..high, cost, other: Some(other) });
+                        blocks.push(BlockedOffsets {
+                            offsets: low..high,
+                            cost,
+                            other: Some(other),
+                        });
                     }
                 }
             }
@@ -176,7 +180,8 @@ impl<'p> Chains<'p> {
         };
         places.sort_unstable();
         places.dedup();
-        let changes = |it: &Block| [(it.offsets.start, it.cost), (it.offsets.end, -it.cost)];
+        let changes =
+            |it: &BlockedOffsets| [(it.offsets.start, it.cost), (it.offsets.end, -it.cost)];
         let mut edges: Vec<(u64, i128)> = self.blocks.iter().flat_map(changes).collect();
         edges.sort_unstable();
         let (mut cost, mut next) = (0, 0);

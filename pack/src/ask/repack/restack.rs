@@ -90,7 +90,7 @@ struct Stack<'p> {
     mask: u64,
     limit: u64,
     /// Buffers that stay, in the order of their offsets.
-    kept: Vec<Placed>,
+    kept: Vec<PlacedBuffer>,
     /// Buffers that do not, with their sizes: those that must move, and those from the top.
     moving: Vec<(usize, u64)>,
     /// How many of them must move.
@@ -99,13 +99,13 @@ struct Stack<'p> {
 
 /// A buffer at an offset.
 #[derive(Clone, Copy)]
-struct Placed {
+struct PlacedBuffer {
     index: usize,
     offset: u64,
     size: u64,
 }
 
-impl Placed {
+impl PlacedBuffer {
     const fn end(self) -> u64 {
         self.offset + self.size
     }
@@ -130,7 +130,7 @@ impl<'p> Stack<'p> {
                 Some(offset)
                     if offset & self.mask == 0 && offset.checked_add(size)? <= self.limit =>
                 {
-                    placed.push(Placed { index, offset, size });
+                    placed.push(PlacedBuffer { index, offset, size });
                 }
                 _ => self.moving.push((index, size)),
             }
@@ -153,9 +153,10 @@ impl<'p> Stack<'p> {
             let ends: Vec<u64> = self.holes().iter().map(|hole| hole.0).collect();
             let (shrunk, kept) = core::mem::take(&mut self.kept)
                 .into_iter()
-                .partition(|it: &Placed| ends.binary_search(&it.end()).is_ok());
+                .partition(|it: &PlacedBuffer| ends.binary_search(&it.end()).is_ok());
             self.kept = kept;
-            self.moving.extend(Vec::<Placed>::into_iter(shrunk).map(|it| (it.index, it.size)));
+            self.moving
+                .extend(Vec::<PlacedBuffer>::into_iter(shrunk).map(|it| (it.index, it.size)));
         }
         self.forced = self.moving.len();
         Some(())
@@ -230,7 +231,7 @@ impl<'p> Stack<'p> {
 /// Holes of a stack, some of them filled.
 struct Filling {
     /// Buffers at their old offsets, in this order.
-    kept: Vec<Placed>,
+    kept: Vec<PlacedBuffer>,
     /// Buffers that have no offset yet, with their sizes.
     left: Vec<(usize, u64)>,
     /// Bytes that may stay empty.

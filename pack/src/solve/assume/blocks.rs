@@ -67,7 +67,7 @@ impl Block {
 
 /// Blocks with the same span, some of all those with it at a moment.
 #[derive(Clone, Copy, Debug)]
-struct Side {
+struct BlockSide {
     size: u64,
     most: f64,
     height: f64,
@@ -79,7 +79,7 @@ struct Side {
     chosen: u64,
 }
 
-impl Side {
+impl BlockSide {
     fn meets(&self, other: &Self) -> bool {
         self.first == other.first && self.chosen & other.chosen != 0
     }
@@ -334,14 +334,14 @@ impl Blocks {
     }
 
     /// Returns the sides of some blocks, which are sorted by the moment `other` of each.
-    fn sides(&self, sorted: &[u32], other: impl Fn(&Block) -> u32) -> (Vec<Side>, usize) {
+    fn sides(&self, sorted: &[u32], other: impl Fn(&Block) -> u32) -> (Vec<BlockSide>, usize) {
         let (mut sides, mut spans, mut first) = (Vec::new(), 0, 0);
         let end_of = |block: u32| other(&self.all[index(block)]);
         for twins in sorted.chunk_by(|&one, &two| end_of(one) == end_of(two)) {
             let (all, begin) =
                 (u64::MAX >> (MOST_TWINS - twins.len().min(MOST_TWINS)), sides.len());
             let mut add = |chosen: u64| {
-                let mut side = Side {
+                let mut side = BlockSide {
                     size: 0,
                     most: 0.0,
                     height: 0.0,
@@ -393,7 +393,7 @@ impl Blocks {
         let (before, spans_before) = self.sides(&ending, |it| it.span.start);
         let (mut after, spans_after) = self.sides(&born, |it| it.span.end);
         after.sort_unstable_by(|one, other| one.height.total_cmp(&other.height));
-        let is_all = |side: &Side, all: &[u32]| index(side.chosen.count_ones()) == all.len();
+        let is_all = |side: &BlockSide, all: &[u32]| index(side.chosen.count_ones()) == all.len();
         let mut found = Vec::new();
         for one in &before {
             let reach = 4.0 * MOST_DEVIATIONS * libm::sqrt(one.variance) + one.height / 1024.0;

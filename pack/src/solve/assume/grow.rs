@@ -121,14 +121,14 @@ fn sum(items: &[Item], side: &[u32]) -> u64 {
 
 /// An item on a path, and whether the path shrinks it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Edge {
+struct PathEdge {
     item: u32,
     shrinks: bool,
 }
 
 /// The direction of a search for the shortest path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
+enum PathDirection {
     /// From a cut at which too much dies.
     Forward,
     /// From a cut at which too much is born, along edges in reverse.
@@ -140,7 +140,7 @@ enum Direction {
 struct Reached {
     distance: i64,
     /// The edge from the node before.
-    edge: Edge,
+    edge: PathEdge,
     /// Whether no shorter path will be found.
     is_settled: bool,
 }
@@ -149,7 +149,7 @@ struct Reached {
 #[derive(Debug)]
 struct Path {
     end: usize,
-    edges: Vec<Edge>,
+    edges: Vec<PathEdge>,
 }
 
 /// The items that die at a node, and those that are born there.
@@ -233,11 +233,11 @@ impl<'m> Network<'m> {
     fn balance(&mut self, clock: &Clock<'_>) -> bool {
         let most = clock.tuning().assume.growth_effort;
         let before = clock.effort();
-        for direction in [Direction::Forward, Direction::Backward] {
+        for direction in [PathDirection::Forward, PathDirection::Backward] {
             for start in 0..self.ground() {
                 while match direction {
-                    Direction::Forward => self.needs[start] > 0,
-                    Direction::Backward => self.needs[start] < 0,
+                    PathDirection::Forward => self.needs[start] > 0,
+                    PathDirection::Backward => self.needs[start] < 0,
                 } {
                     if clock.is_up() || clock.effort() - before > most {
                         return false;
@@ -253,10 +253,15 @@ impl<'m> Network<'m> {
     }
 
     /// Returns the shortest path to the ground, or to a node that needs the opposite.
-    fn shortest(&mut self, start: usize, direction: Direction, clock: &Clock<'_>) -> Option<Path> {
+    fn shortest(
+        &mut self,
+        start: usize,
+        direction: PathDirection,
+        clock: &Clock<'_>,
+    ) -> Option<Path> {
         let mut open = BinaryHeap::from([Reverse((0, start))]);
         let mut touched = vec![start];
-        let first = Reached { distance: 0, edge: Edge::default(), is_settled: false };
+        let first = Reached { distance: 0, edge: PathEdge::default(), is_settled: false };
         self.reached[start] = Some(first);
         let mut end = None;
         let mut known = core::mem::take(&mut self.reached);
@@ -293,12 +298,12 @@ impl<'m> Network<'m> {
     }
 
     /// Returns whether a search ends at a node.
-    fn is_end(&self, node: usize, direction: Direction) -> bool {
+    fn is_end(&self, node: usize, direction: PathDirection) -> bool {
         let is_ground = node == self.ground();
         is_ground
             || match direction {
-                Direction::Forward => self.needs[node] < 0,
-                Direction::Backward => self.needs[node] > 0,
+                PathDirection::Forward => self.needs[node] < 0,
+                PathDirection::Backward => self.needs[node] > 0,
             }
     }
 
@@ -307,55 +312,57 @@ impl<'m> Network<'m> {
     fn each_edge(
         &self,
         node: usize,
-        direction: Direction,
-        mut visit: impl FnMut(usize, i64, Edge),
+        direction: PathDirection,
+        mut visit: impl FnMut(usize, i64, PathEdge),
     ) {
         let Sides { dying, born } = &self.sides[node];
         let (grown, shrunk) = match direction {
-            Direction::Forward => (born, dying),
-            Direction::Backward => (dying, born),
+            PathDirection::Forward => (born, dying),
+            PathDirection::Backward => (dying, born),
         };
-        let mut each = |edge: Edge| {
+        let mut each = |edge: PathEdge| {
             let next = self.far_end(edge, direction);
             let length = i64::from(self.items[index(edge.item)].length());
             let length = if edge.shrinks { -length } else { length };
             let difference = self.potentials[node] - self.potentials[next];
-            let difference = if direction == Direction::Forward { difference } else { -difference };
+            let difference =
+                if direction == PathDirection::Forward { difference } else { -difference };
             visit(next, length + difference, edge);
         };
         for &item in grown {
-            each(Edge { item, shrinks: false });
+            each(PathEdge { item, shrinks: false });
         }
         for &item in shrunk.iter().filter(|&&item| self.growths[index(item)] > 0) {
-            each(Edge { item, shrinks: true });
+            each(PathEdge { item, shrinks: true });
         }
     }
 
     /// Returns the node at which an edge ends that a search follows.
-    fn far_end(&self, edge: Edge, direction: Direction) -> usize {
-        let is_later = (direction == Direction::Forward) != edge.shrinks;
+    fn far_end(&self, edge: PathEdge, direction: PathDirection) -> usize {
+        let is_later = (direction == PathDirection::Forward) != edge.shrinks;
         index(if is_later { &self.deaths } else { &self.births }[index(edge.item)])
     }
 
     /// Returns the node at which an edge begins that a search follows.
-    fn near_end(&self, edge: Edge, direction: Direction) -> usize {
-        self.far_end(Edge { shrinks: !edge.shrinks, ..edge }, direction)
+    fn near_end(&self, edge: PathEdge, direction: PathDirection) -> usize {
+        self.far_end(PathEdge { shrinks: !edge.shrinks, ..edge }, direction)
     }
 
     /// Changes potentials so that the edges of the shortest path have no length, and none is negative.
-    fn raise_potentials(&mut self, touched: &[usize], distance: i64, direction: Direction) {
+    fn raise_potentials(&mut self, touched: &[usize], distance: i64, direction: PathDirection) {
         for &node in touched {
             let Some(reached) = &mut self.reached[node] else { continue };
             if !core::mem::take(&mut reached.is_settled) {
                 continue; // It is far, or was touched before.
             }
             let nearer = distance - reached.distance;
-            self.potentials[node] += if direction == Direction::Forward { -nearer } else { nearer };
+            self.potentials[node] +=
+                if direction == PathDirection::Forward { -nearer } else { nearer };
         }
     }
 
     /// Returns the edges from the start of a search to its end.
-    fn followed(&self, start: usize, end: usize, direction: Direction) -> Vec<Edge> {
+    fn followed(&self, start: usize, end: usize, direction: PathDirection) -> Vec<PathEdge> {
         let mut edges = Vec::new();
         let mut node = end;
         while node != start
@@ -368,7 +375,7 @@ impl<'m> Network<'m> {
     }
 
     /// Grows and shrinks the items of a path as far as the needs of its ends go.
-    fn push(&mut self, start: usize, path: &Path, direction: Direction) {
+    fn push(&mut self, start: usize, path: &Path, direction: PathDirection) {
         let mut amount = self.needs[start].unsigned_abs();
         if path.end != self.ground() {
             amount = amount.min(self.needs[path.end].unsigned_abs());
@@ -381,8 +388,8 @@ impl<'m> Network<'m> {
             *growth = if edge.shrinks { *growth - amount } else { *growth + amount };
         }
         let change = match direction {
-            Direction::Forward => -amount.cast_signed(),
-            Direction::Backward => amount.cast_signed(),
+            PathDirection::Forward => -amount.cast_signed(),
+            PathDirection::Backward => amount.cast_signed(),
         };
         self.needs[start] += change;
         if path.end != self.ground() {

@@ -3,7 +3,7 @@
 use alloc::{vec, vec::Vec};
 
 use super::fillers::fillers;
-use super::tight_cut::{Side, TightCut, parts, whole};
+use super::tight_cut::{CutSide, TightCut, parts, whole};
 use crate::base::Result;
 use crate::solve::exact::chained::ChainedInterval;
 use crate::solve::model::Model;
@@ -65,7 +65,7 @@ pub(crate) fn join(
     if !model.is_plain() {
         return Ok(None);
     }
-    let mut blocks = Blocks::new(model, target, *tuning)?;
+    let mut blocks = JoinBlocks::new(model, target, *tuning)?;
     if assumption.fill {
         blocks.fill();
     }
@@ -91,7 +91,7 @@ pub(crate) fn join(
 
 /// An item, several joined items, or an empty item.
 #[derive(Clone, Debug)]
-struct Block {
+struct JoinBlock {
     start: u32,
     end: u32,
     size: u64,
@@ -104,8 +104,8 @@ struct Block {
 ///
 /// Joining changes neither the load of a section nor the other items that die at its end.
 #[derive(Debug)]
-struct Blocks {
-    list: Vec<Block>,
+struct JoinBlocks {
+    list: Vec<JoinBlock>,
     dying: Vec<Vec<usize>>,
     born: Vec<Vec<usize>>,
     /// Whether the lists of a moment have changed since the last look.
@@ -116,7 +116,7 @@ struct Blocks {
     tuning: AssumeTuning,
 }
 
-impl Blocks {
+impl JoinBlocks {
     /// Returns a block for each item.
     fn new(model: &Model, target: u64, tuning: AssumeTuning) -> Result<Self> {
         let moments = model.loads.len() + 1;
@@ -134,13 +134,13 @@ impl Blocks {
         for (item, it) in model.items.iter().enumerate() {
             let members = vec![(number(item), 0)];
             let (start, end) = (it.span.start, it.span.end);
-            blocks.add(Block { start, end, size: it.size, members, gone: false });
+            blocks.add(JoinBlock { start, end, size: it.size, members, gone: false });
         }
         Ok(blocks)
     }
 
     /// Adds a block, and returns its number.
-    fn add(&mut self, block: Block) {
+    fn add(&mut self, block: JoinBlock) {
         self.born[index(block.start)].push(self.list.len());
         self.dying[index(block.end)].push(self.list.len());
         self.list.push(block);
@@ -152,7 +152,7 @@ impl Blocks {
         for (span, size) in fillers(slack) {
             self.loads[index(span.start)..index(span.end)].iter_mut().for_each(|it| *it += size);
             let (start, end) = (span.start, span.end);
-            self.add(Block { start, end, size, members: Vec::new(), gone: false });
+            self.add(JoinBlock { start, end, size, members: Vec::new(), gone: false });
         }
     }
 
@@ -163,7 +163,7 @@ impl Blocks {
         {
             return Vec::new();
         }
-        let side = |numbers: &Vec<usize>| -> Vec<Side> {
+        let side = |numbers: &Vec<usize>| -> Vec<CutSide> {
             numbers.iter().map(|&it| (self.list[it].size, it)).collect()
         };
         let (dying, born) = (side(&self.dying[moment]), side(&self.born[moment]));
@@ -201,12 +201,12 @@ impl Blocks {
             }
             self.changed[at] = true;
         }
-        self.add(Block { start, end, size: before.size, members, gone: false });
+        self.add(JoinBlock { start, end, size: before.size, members, gone: false });
     }
 
     /// Takes blocks out, and returns them on top of each other.
-    fn stack(&mut self, taken: &[usize]) -> Block {
-        let mut whole = Block { members: Vec::new(), size: 0, ..self.list[taken[0]] };
+    fn stack(&mut self, taken: &[usize]) -> JoinBlock {
+        let mut whole = JoinBlock { members: Vec::new(), size: 0, ..self.list[taken[0]] };
         for &it in taken {
             let block = &mut self.list[it];
             let base = whole.size;

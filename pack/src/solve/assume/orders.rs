@@ -24,7 +24,7 @@ const NONE: Place = Place::MAX;
 #[derive(Debug)]
 pub(super) struct Orders {
     /// Nodes of the tree, and those that were in it.
-    nodes: Vec<Node>,
+    nodes: Vec<OrderNode>,
     root: Place,
     /// By item, its leaf.
     leaves: Vec<Place>,
@@ -34,8 +34,8 @@ pub(super) struct Orders {
 
 /// A node of the tree.
 #[derive(Clone, Debug)]
-struct Node {
-    kind: Kind,
+struct OrderNode {
+    kind: NodeKind,
     parent: Place,
     children: Vec<Place>,
     /// Leaves below the node, or 1 for a leaf.
@@ -46,7 +46,7 @@ struct Node {
 
 /// What a node permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum NodeKind {
     Leaf { item: u32 },
     AnyOrder,
     OneOrder,
@@ -110,9 +110,9 @@ impl Orders {
         }
         let children = self.node(top).children.clone();
         match self.node(top).kind {
-            Kind::AnyOrder => self.replace_in_any(top, &children, born),
-            Kind::OneOrder => self.replace_in_one(top, &children, born),
-            Kind::Leaf { .. } => None,
+            NodeKind::AnyOrder => self.replace_in_any(top, &children, born),
+            NodeKind::OneOrder => self.replace_in_one(top, &children, born),
+            NodeKind::Leaf { .. } => None,
         }
     }
 
@@ -150,7 +150,7 @@ impl Orders {
         let Some(below) = below else {
             let order = self.items(&whole);
             let new = self.group_of(born);
-            self.set(top, Kind::AnyOrder, joined([&kept, &[new]]));
+            self.set(top, NodeKind::AnyOrder, joined([&kept, &[new]]));
             return Some(Replaced { order, beside: None });
         };
         let above = above.unwrap_or_default();
@@ -160,10 +160,10 @@ impl Orders {
         let new = self.group_of(born);
         let row = joined([&below.kept, &[new], &reversed(&above.kept)]);
         if kept.is_empty() {
-            self.set(top, Kind::OneOrder, row);
+            self.set(top, NodeKind::OneOrder, row);
         } else {
-            let row = self.inner(Kind::OneOrder, row);
-            self.set(top, Kind::AnyOrder, joined([&kept, &[row]]));
+            let row = self.inner(NodeKind::OneOrder, row);
+            self.set(top, NodeKind::AnyOrder, joined([&kept, &[row]]));
         }
         Some(Replaced { order, beside })
     }
@@ -183,7 +183,7 @@ impl Orders {
         let above = joined([&reversed(&above.kept), &children[last + 1..]]);
         let beside = self.beside(&below, &above);
         let new = self.group_of(born);
-        self.set(top, Kind::OneOrder, joined([&below, &[new], &above]));
+        self.set(top, NodeKind::OneOrder, joined([&below, &[new], &above]));
         Some(Replaced { order, beside })
     }
 
@@ -207,7 +207,7 @@ impl Orders {
         }
         loop {
             let mut children = self.node(place).children.clone();
-            if self.node(place).kind == Kind::OneOrder {
+            if self.node(place).kind == NodeKind::OneOrder {
                 let ends =
                     [children.first(), children.last()].map(|it| it.map(|&it| self.share(it)));
                 if ends[0] > ends[1] {
@@ -218,10 +218,10 @@ impl Orders {
                 }
             }
             let [kept, partial, whole] = self.by_share(&children);
-            if self.node(place).kind == Kind::OneOrder {
+            if self.node(place).kind == NodeKind::OneOrder {
                 halves.kept.extend(kept);
             } else if !kept.is_empty() {
-                let kept = self.inner(Kind::AnyOrder, kept);
+                let kept = self.inner(NodeKind::AnyOrder, kept);
                 halves.kept.push(kept);
             }
             halves.replaced.extend(whole.iter().rev());
@@ -261,7 +261,7 @@ impl Orders {
         while let Some(place) = open.pop() {
             let node = self.node(place);
             match node.kind {
-                Kind::Leaf { item } => items.push(item),
+                NodeKind::Leaf { item } => items.push(item),
                 _ => open.extend(node.children.iter().rev()),
             }
         }
@@ -272,15 +272,15 @@ impl Orders {
     fn group_of(&mut self, items: &[u32]) -> Place {
         let mut places = Vec::with_capacity(items.len());
         for &item in items {
-            let leaf = self.add(Kind::Leaf { item }, 1);
+            let leaf = self.add(NodeKind::Leaf { item }, 1);
             self.leaves[index(item)] = leaf;
             places.push(leaf);
         }
-        self.inner(Kind::AnyOrder, places)
+        self.inner(NodeKind::AnyOrder, places)
     }
 
     /// Returns a new node above others, or the only one.
-    fn inner(&mut self, kind: Kind, children: Vec<Place>) -> Place {
+    fn inner(&mut self, kind: NodeKind, children: Vec<Place>) -> Place {
         if let [only] = children[..] {
             self.node_mut(only).parent = NONE;
             return only;
@@ -292,7 +292,7 @@ impl Orders {
     }
 
     /// Gives a node other children; at least two.
-    fn set(&mut self, place: Place, kind: Kind, children: Vec<Place>) {
+    fn set(&mut self, place: Place, kind: NodeKind, children: Vec<Place>) {
         let (before, mut after) = (self.node(place).leaves, 0);
         for &child in &children {
             after += self.node(child).leaves;
@@ -301,13 +301,13 @@ impl Orders {
         self.change_leaves(place, before, after);
     }
 
-    fn adopt(&mut self, place: Place, kind: Kind, children: Vec<Place>) {
+    fn adopt(&mut self, place: Place, kind: NodeKind, children: Vec<Place>) {
         for &child in &children {
             self.node_mut(child).parent = place;
         }
         let node = self.node_mut(place);
         // Two children have one order and its reverse, which are all orders.
-        node.kind = if children.len() == 2 { Kind::AnyOrder } else { kind };
+        node.kind = if children.len() == 2 { NodeKind::AnyOrder } else { kind };
         node.children = children;
     }
 
@@ -334,17 +334,17 @@ impl Orders {
         }
     }
 
-    fn add(&mut self, kind: Kind, leaves: usize) -> Place {
-        let node = Node { kind, parent: NONE, children: Vec::new(), leaves, replaced: (0, 0) };
+    fn add(&mut self, kind: NodeKind, leaves: usize) -> Place {
+        let node = OrderNode { kind, parent: NONE, children: Vec::new(), leaves, replaced: (0, 0) };
         self.nodes.push(node);
         number(self.nodes.len() - 1)
     }
 
-    fn node(&self, place: Place) -> &Node {
+    fn node(&self, place: Place) -> &OrderNode {
         &self.nodes[index(place)]
     }
 
-    fn node_mut(&mut self, place: Place) -> &mut Node {
+    fn node_mut(&mut self, place: Place) -> &mut OrderNode {
         &mut self.nodes[index(place)]
     }
 }
@@ -412,9 +412,9 @@ mod tests {
             all.extend(some);
         };
         match node.kind {
-            Kind::Leaf { item } => return BTreeSet::from([vec![item]]),
-            Kind::AnyOrder => each_order(&mut children, 0, &mut row),
-            Kind::OneOrder => {
+            NodeKind::Leaf { item } => return BTreeSet::from([vec![item]]),
+            NodeKind::AnyOrder => each_order(&mut children, 0, &mut row),
+            NodeKind::OneOrder => {
                 row(&children);
                 children.reverse();
                 row(&children);

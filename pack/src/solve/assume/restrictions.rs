@@ -39,12 +39,12 @@ pub(crate) struct Restrictions {
     target: u64,
     /// The number of the thread.
     turn: usize,
-    slots: [Slot; ASSUMPTIONS.len()],
+    slots: [RestrictedSlot; ASSUMPTIONS.len()],
 }
 
 /// State of one restricted model.
 #[derive(Debug, Default)]
-enum Slot {
+enum RestrictedSlot {
     /// The model has not had a turn.
     #[default]
     New,
@@ -78,7 +78,7 @@ impl Restrictions {
 
     /// Returns whether no model is left that could be searched.
     pub(crate) fn are_closed(&self) -> bool {
-        self.slots.iter().all(|slot| matches!(slot, Slot::Closed))
+        self.slots.iter().all(|slot| matches!(slot, RestrictedSlot::Closed))
     }
 
     /// Returns the model that is searched next.
@@ -104,14 +104,15 @@ impl Restrictions {
         for _ in 0..2 * ASSUMPTIONS.len() {
             let number = self.next(clock.tuning().assume.turns_each);
             let slot = &mut self.slots[number];
-            if let Slot::New = slot {
+            if let RestrictedSlot::New = slot {
                 let restriction = restricted(core, self.target, number, clock)?;
-                *slot = restriction.map(Box::new).map_or(Slot::Closed, Slot::Open);
+                *slot =
+                    restriction.map(Box::new).map_or(RestrictedSlot::Closed, RestrictedSlot::Open);
             }
-            let Slot::Open(restriction) = slot else { continue };
+            let RestrictedSlot::Open(restriction) = slot else { continue };
             let (outcome, offsets) = restriction.step(core, self.target, clock)?;
             if outcome == Outcome::Impossible && number != CERTAIN {
-                *slot = Slot::Closed; // its assumption is wrong
+                *slot = RestrictedSlot::Closed; // its assumption is wrong
                 return Ok((Outcome::Undecided, offsets));
             }
             return Ok((outcome, offsets));
@@ -122,7 +123,7 @@ impl Restrictions {
     }
 }
 
-impl Slot {
+impl RestrictedSlot {
     /// Returns the least part of the area of the core that a search of the model has left open.
     fn least_open(&self) -> f64 {
         match self {

@@ -7,7 +7,7 @@ use core::ops::RangeInclusive;
 use crate::solve::tuning::AssumeTuning;
 
 /// Size and number of an item that dies or is born at the cut.
-pub(crate) type Side = (u64, usize);
+pub(crate) type CutSide = (u64, usize);
 
 /// A tight cut: the born items occupy exactly the room of the dying ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +26,12 @@ impl TightCut {
 ///
 /// If the dying items leave no other room, their room is in one piece. If it were in several
 /// pieces, some of the born items would fill each piece, and there would be equal-sum subsets.
-pub(crate) fn whole(dying: &[Side], born: &[Side], tuning: &AssumeTuning) -> Option<TightCut> {
-    let sum = |sides: &[Side]| sides.iter().map(|&(size, _)| size).sum::<u64>();
+pub(crate) fn whole(
+    dying: &[CutSide],
+    born: &[CutSide],
+    tuning: &AssumeTuning,
+) -> Option<TightCut> {
+    let sum = |sides: &[CutSide]| sides.iter().map(|&(size, _)| size).sum::<u64>();
     if sum(dying) != sum(born) || dying.is_empty() {
         return None;
     }
@@ -51,7 +55,7 @@ pub(crate) fn whole(dying: &[Side], born: &[Side], tuning: &AssumeTuning) -> Opt
 }
 
 /// Returns the sums of some of `sides`, in ascending order; the last is that of all.
-fn all_sums(sides: &[Side]) -> Vec<u64> {
+fn all_sums(sides: &[CutSide]) -> Vec<u64> {
     let mut sums = vec![0];
     for &(size, _) in sides {
         sums.extend_from_within(..);
@@ -69,8 +73,8 @@ fn all_sums(sides: &[Side]) -> Vec<u64> {
 /// unrelated sizes are rarely equal, so a unique candidate is most likely tight. The remaining
 /// items may form a cut as well.
 pub(crate) fn parts(
-    mut dying: Vec<Side>,
-    mut born: Vec<Side>,
+    mut dying: Vec<CutSide>,
+    mut born: Vec<CutSide>,
     tuning: &AssumeTuning,
 ) -> Vec<TightCut> {
     for side in [&mut dying, &mut born] {
@@ -94,7 +98,7 @@ pub(crate) fn parts(
 }
 
 /// Returns the parts of one item on one side that share no item with other parts.
-fn unique(dying: &[Side], born: &[Side], tuning: &AssumeTuning) -> Vec<TightCut> {
+fn unique(dying: &[CutSide], born: &[CutSide], tuning: &AssumeTuning) -> Vec<TightCut> {
     let mut steps = tuning.part_steps;
     let mut found = Vec::new();
     for &(size, one) in dying {
@@ -121,18 +125,18 @@ fn unique(dying: &[Side], born: &[Side], tuning: &AssumeTuning) -> Vec<TightCut>
     found
 }
 
-fn numbers(sides: &[Side]) -> Vec<usize> {
+fn numbers(sides: &[CutSide]) -> Vec<usize> {
     sides.iter().map(|&(_, number)| number).collect()
 }
 
 /// Calls `found` with all choices of `counts` of `parts`, in descending order,
 /// that are `size` together, unless that takes more than `steps`.
 fn sums(
-    parts: &[Side],
+    parts: &[CutSide],
     size: u64,
     counts: RangeInclusive<usize>,
     steps: &mut usize,
-    found: &mut impl FnMut(&[Side]),
+    found: &mut impl FnMut(&[CutSide]),
 ) {
     let mut chosen = Vec::new();
     // Where the next part is looked for, for each one chosen and for one more.
@@ -143,7 +147,7 @@ fn sums(
         let part = parts.get(*next).filter(|part| more > 0 && part.0.saturating_mul(more) >= left);
         let Some(&part) = part.filter(|_| *steps > 0) else {
             from.pop();
-            left += chosen.pop().map_or(0, |(size, _): Side| size);
+            left += chosen.pop().map_or(0, |(size, _): CutSide| size);
             continue;
         };
         *next += 1;
@@ -176,7 +180,7 @@ mod tests {
     const TUNING: AssumeTuning = Tuning::DEFAULT.assume;
 
     /// Returns sides of these sizes, numbered from `first` on.
-    fn sides(sizes: &[u64], first: usize) -> Vec<Side> {
+    fn sides(sizes: &[u64], first: usize) -> Vec<CutSide> {
         sizes.iter().enumerate().map(|(at, &size)| (size, first + at)).collect()
     }
 

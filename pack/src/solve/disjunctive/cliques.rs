@@ -8,11 +8,11 @@
 use alloc::vec::Vec;
 
 use super::conflicts::{Clique, Task};
-use super::trail::{Conflict, Need, Trail};
+use super::trail::{ClauseConflict, Need, Trail};
 
 /// A task in one direction: upwards, or downwards with all offsets negated.
 #[derive(Clone, Copy, Debug)]
-struct Placed {
+struct DirectedTask {
     task: Task,
     /// The least begin and the largest end.
     begin: i64,
@@ -31,7 +31,7 @@ pub(super) struct Implied {
 /// The propagator, with its tables.
 #[derive(Debug, Default)]
 pub(super) struct Overload {
-    placed: Vec<Placed>,
+    placed: Vec<DirectedTask>,
     ends: Vec<i64>,
     /// Bounds that the last call has found.
     pub(super) implied: Vec<Implied>,
@@ -40,7 +40,7 @@ pub(super) struct Overload {
 
 impl Overload {
     /// Finds bounds that follow from the sizes of the tasks of a clique, or a conflict.
-    pub(super) fn check(&mut self, clique: &Clique, trail: &Trail) -> Result<(), Conflict> {
+    pub(super) fn check(&mut self, clique: &Clique, trail: &Trail) -> Result<(), ClauseConflict> {
         self.implied.clear();
         for upwards in [true, false] {
             self.place(clique, trail, upwards);
@@ -62,7 +62,7 @@ impl Overload {
             } else {
                 (-high - task.end - pad, -low - task.start)
             };
-            Placed { task, begin, end, size: task.end - task.start + pad }
+            DirectedTask { task, begin, end, size: task.end - task.start + pad }
         }));
         self.placed.sort_unstable_by_key(|it| (-it.begin, it.task.item));
         self.ends.clear();
@@ -72,9 +72,9 @@ impl Overload {
     }
 
     /// Examines the tasks that end at `end` or before, from some begin on.
-    fn check_end(&mut self, end: i64, step: i64, upwards: bool) -> Result<(), Conflict> {
+    fn check_end(&mut self, end: i64, step: i64, upwards: bool) -> Result<(), ClauseConflict> {
         self.effort += self.placed.len();
-        let (mut sum, mut other): (i64, Option<Placed>) = (0, None);
+        let (mut sum, mut other): (i64, Option<DirectedTask>) = (0, None);
         for count in 0..self.placed.len() {
             let it = self.placed[count];
             if it.end > end {
@@ -87,7 +87,7 @@ impl Overload {
             let excess = it.begin + sum - end;
             if excess > 0 {
                 let needs = self.inside(count, end, it.begin - (excess - 1), step, upwards);
-                return Err(Conflict::Set(needs));
+                return Err(ClauseConflict::Set(needs));
             }
             // The other task begins no lower than all these, and there is no room for all of them
             // and the task: the task is behind them.
@@ -108,7 +108,7 @@ impl Overload {
     /// before, of those that do.
     fn inside(&self, last: usize, end: i64, begin: i64, step: i64, upwards: bool) -> Vec<Need> {
         let inside = self.placed[..=last].iter().filter(|it| it.end <= end);
-        let needs = |it: &Placed| {
+        let needs = |it: &DirectedTask| {
             let first = begins(it.task, begin, step, upwards);
             [first, ends(it.task, end, step, upwards)]
         };

@@ -12,7 +12,7 @@ use crate::solve::model::memory::{filled, with_capacity};
 
 /// A part of an item: units from its start, live in some sections.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct ItemPart {
     pub(super) item: usize,
     /// The buffer of the part.
     pub(super) owner: usize,
@@ -80,7 +80,7 @@ impl Conflicts {
             model.each_box(item, |span, units| {
                 let span = index(span.start)..index(span.end);
                 let units = signed(units.start)..signed(units.end);
-                parts.push(Part { item, owner: item, span, units });
+                parts.push(ItemPart { item, owner: item, span, units });
             });
             let (low, high) = match model.pin(it) {
                 Some(pin) => (signed(pin), signed(pin)),
@@ -105,7 +105,7 @@ impl Conflicts {
     pub(super) fn of_parts(
         domains: Vec<Domain>,
         sizes: Vec<i64>,
-        parts: &[Part],
+        parts: &[ItemPart],
         sections: usize,
         more: Vec<Meeting>,
         most: usize,
@@ -136,7 +136,7 @@ impl Conflicts {
 /// Returns the disjunctions of `more` and of all parts that are live together, but for owners that
 /// may overlap; nothing if they are more than `most`.
 fn disjunctions(
-    parts: &[Part],
+    parts: &[ItemPart],
     more: Vec<Meeting>,
     most: usize,
     permits: impl Fn(usize, usize) -> bool,
@@ -147,7 +147,7 @@ fn disjunctions(
     let mut ranges = more;
     let mut live: Vec<usize> = Vec::new();
     for part in by_birth {
-        let Part { item, owner, span, units } = &parts[part];
+        let ItemPart { item, owner, span, units } = &parts[part];
         live.retain(|&other| parts[other].span.end > span.start);
         for other in live.iter().map(|&other| &parts[other]).filter(|it| it.item != *item) {
             if permits(other.owner, *owner) {
@@ -190,7 +190,7 @@ const CLIQUES_PER_SECTION: usize = 8;
 
 /// Returns the parts of each section, and sets of parts that are all apart where some may overlap.
 fn cliques(
-    parts: &[Part],
+    parts: &[ItemPart],
     sections: usize,
     domains: &[Domain],
     permits: impl Fn(usize, usize) -> bool,
@@ -222,7 +222,7 @@ fn cliques(
         }
         for clique in found.into_iter().filter(|clique| clique.len() > 1) {
             let task = |&it: &usize| {
-                let Part { item, units, .. } = &parts[it];
+                let ItemPart { item, units, .. } = &parts[it];
                 Task { item: *item, start: units.start, end: units.end }
             };
             let mut tasks: Vec<Task> = clique.iter().map(task).collect();

@@ -15,8 +15,8 @@
 mod clauses;
 mod cliques;
 pub(super) mod conflicts;
+pub(super) mod disjunctive_search;
 pub(super) mod domain;
-pub(super) mod ruled;
-pub(super) mod search;
+pub(super) mod rule_conflicts;
 pub(super) mod stacks;
 mod trail;

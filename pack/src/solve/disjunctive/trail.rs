@@ -21,7 +21,7 @@ pub(super) type Literal = usize;
 
 /// The distance that a literal demands: `to ≥ from + distance`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Edge {
+pub(super) struct DistanceEdge {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) distance: i64,
@@ -60,7 +60,7 @@ pub(super) enum Event {
 
 /// Proof that no packing follows from this state.
 #[derive(Clone, Debug)]
-pub(super) enum Conflict {
+pub(super) enum ClauseConflict {
     /// The least offset of an item is above its largest one.
     Empty(usize),
     /// All literals of a clause are false.
@@ -72,7 +72,7 @@ pub(super) enum Conflict {
 /// Bounds, literals and the trail.
 #[derive(Debug)]
 pub(super) struct Trail {
-    pub(super) edges: Vec<Edge>,
+    pub(super) edges: Vec<DistanceEdge>,
     bounds: Vec<i64>,
     /// The bounds before the first event.
     base: Vec<i64>,
@@ -96,8 +96,8 @@ impl Trail {
         let (items, pairs) = (conflicts.domains.len(), conflicts.disjunctions.len());
         let mut edges = with_capacity(2 * pairs, "edges")?;
         for it in &conflicts.disjunctions {
-            edges.push(Edge { from: it.lower, to: it.upper, distance: it.above });
-            edges.push(Edge { from: it.upper, to: it.lower, distance: it.below });
+            edges.push(DistanceEdge { from: it.lower, to: it.upper, distance: it.above });
+            edges.push(DistanceEdge { from: it.upper, to: it.lower, distance: it.below });
         }
         Ok(Self {
             edges,
@@ -193,7 +193,7 @@ impl Trail {
         bound: Bound,
         value: i64,
         reason: impl FnOnce(&mut Vec<Vec<Need>>) -> Reason,
-    ) -> Result<(), Conflict> {
+    ) -> Result<(), ClauseConflict> {
         if value <= self.bounds[bound] {
             return Ok(());
         }
@@ -204,7 +204,11 @@ impl Trail {
         self.events.push(Event::Raised { bound, value, previous: self.latest[bound], reason });
         self.latest[bound] = self.events.len() - 1;
         self.bounds[bound] = value;
-        if value + self.bounds[bound ^ 1] > 0 { Err(Conflict::Empty(bound / 2)) } else { Ok(()) }
+        if value + self.bounds[bound ^ 1] > 0 {
+            Err(ClauseConflict::Empty(bound / 2))
+        } else {
+            Ok(())
+        }
     }
 
     /// Undoes all changes after level `level`.
@@ -260,12 +264,12 @@ impl Trail {
     pub(super) fn literals_of(
         &self,
         conflicts: &Conflicts,
-        conflict: &Conflict,
+        conflict: &ClauseConflict,
         clause: impl Fn(usize) -> Vec<Literal>,
     ) -> Vec<Literal> {
         let now = self.events.len();
         match conflict {
-            Conflict::Empty(item) => {
+            ClauseConflict::Empty(item) => {
                 let high = self.bounds[2 * item + 1];
                 let needs = [
                     Need { bound: 2 * item, value: 1 - high },
@@ -273,8 +277,10 @@ impl Trail {
                 ];
                 self.explain(conflicts, &needs, now)
             }
-            Conflict::Clause(at) => clause(*at).into_iter().map(|literal| literal ^ 1).collect(),
-            Conflict::Set(needs) => self.explain(conflicts, needs, now),
+            ClauseConflict::Clause(at) => {
+                clause(*at).into_iter().map(|literal| literal ^ 1).collect()
+            }
+            ClauseConflict::Set(needs) => self.explain(conflicts, needs, now),
         }
     }
 
@@ -292,7 +298,7 @@ impl Trail {
                 others.map(|literal| literal ^ 1).collect()
             }
             Event::True { reason: Reason::Bounds, .. } => {
-                let Edge { from, to, distance } = self.edges[literal ^ 1];
+                let DistanceEdge { from, to, distance } = self.edges[literal ^ 1];
                 let top = 2 * to + 1;
                 let high = self.value_of(top, self.last_before(top, at));
                 let needs = [
@@ -335,7 +341,7 @@ impl Trail {
             match reason {
                 Reason::Edge(literal) => {
                     literals.push(literal);
-                    let Edge { from, to, distance } = self.edges[literal];
+                    let DistanceEdge { from, to, distance } = self.edges[literal];
                     let domain = &conflicts.domains[bound / 2];
                     let (source, below) = if bound.is_multiple_of(2) {
                         (2 * from, domain.lower(value - 1))

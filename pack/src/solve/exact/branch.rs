@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::state::{Conflict, State};
+use super::state::{Conflict, SkylineState};
 use crate::solve::model::arith::{index, number, real};
 use crate::solve::options::Methods;
 use crate::solve::tuning::ExactTuning;
@@ -97,7 +97,7 @@ impl Chooser {
     /// item that is not live in the section.
     pub(super) fn choose(
         &mut self,
-        state: &mut State,
+        state: &mut SkylineState,
         sections: Range<usize>,
         rule: SectionRule,
         weights: &mut [f64],
@@ -125,7 +125,12 @@ impl Chooser {
 
     /// Places the first children on trial. Children that fail at once are dropped. The others are
     /// sorted by the lost room, the steps of the skyline, and their initial score.
-    fn look_ahead(&mut self, state: &mut State, sections: Range<usize>, weights: &mut [f64]) {
+    fn look_ahead(
+        &mut self,
+        state: &mut SkylineState,
+        sections: Range<usize>,
+        weights: &mut [f64],
+    ) {
         let BranchWeights { tried, fit, .. } = self.preferences;
         let tried = self.tried.len().min(tried);
         let mut kept = 0;
@@ -150,7 +155,7 @@ impl Chooser {
 
 /// Returns the section with the least score on a local minimum of the skyline.
 fn best_section(
-    state: &State,
+    state: &SkylineState,
     sections: Range<usize>,
     rule: SectionRule,
     weights: &[f64],
@@ -181,7 +186,7 @@ fn best_section(
 
 /// Returns how attractive a section is, and a second number to break ties.
 fn score(
-    state: &State,
+    state: &SkylineState,
     section: usize,
     rule: SectionRule,
     weight: f64,
@@ -205,7 +210,7 @@ fn score(
 
 /// Returns the lowest floor above the present one at which an item of the section can start if no
 /// item covers the point, unless that leaves too little room.
-fn next_floor(state: &State, sections: Range<usize>, section: usize) -> Option<u64> {
+fn next_floor(state: &SkylineState, sections: Range<usize>, section: usize) -> Option<u64> {
     let (floor, slack) = (state.floor[section], state.slack(section));
     if slack == 0 {
         return None;

@@ -1,10 +1,10 @@
 //! Propagation over chained intervals: bounds of one side follow from bounds of the other.
 
-use super::state::{Change, Conflict, State};
+use super::state::{Change, Conflict, SkylineState};
 use crate::base::Result;
 use crate::solve::model::arith::{index, number};
 
-impl State {
+impl SkylineState {
     /// Applies the rule to all intervals whose items have moved.
     ///
     /// `done` is the room lost by the move so far; returned is the room lost with this propagation.

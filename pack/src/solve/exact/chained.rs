@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::kinds::Kind;
+use super::kinds::ItemKind;
 use crate::base::Result;
 use crate::solve::model::arith::{index, number};
 use crate::solve::model::memory::{filled, with_capacity};
@@ -53,7 +53,7 @@ impl ChainedIntervals {
     pub(super) fn new(
         chains: &[ChainedInterval],
         kind_of: &[Option<u32>],
-        kinds: &[Kind],
+        kinds: &[ItemKind],
     ) -> Result<Self> {
         let mut list = with_capacity(chains.len(), "chains")?;
         for link in chains {

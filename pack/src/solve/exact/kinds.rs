@@ -11,7 +11,7 @@ use crate::solve::model::memory::with_capacity;
 /// Identical items: of the same size, alignment, pad and sections. Symmetry breaking: only the
 /// number of placed copies is a decision, and no permutation of copies is searched.
 #[derive(Clone, Debug)]
-pub(super) struct Kind {
+pub(super) struct ItemKind {
     pub(super) left: u32,
     pub(super) right: u32,
     pub(super) size: u64,
@@ -26,7 +26,7 @@ pub(super) struct Kind {
     pub(super) first_position: usize,
 }
 
-impl Kind {
+impl ItemKind {
     /// Returns the sections, as positions.
     pub(super) fn sections(&self) -> Range<usize> {
         index(self.left)..index(self.right)
@@ -54,10 +54,10 @@ impl Kind {
 }
 
 /// Returns the kinds of the items of a model.
-pub(super) fn kinds(model: &Model, merge: bool) -> Result<Vec<Kind>> {
-    let mut kinds: Vec<Kind> = with_capacity(model.items.len(), "open items")?;
+pub(super) fn kinds(model: &Model, merge: bool) -> Result<Vec<ItemKind>> {
+    let mut kinds: Vec<ItemKind> = with_capacity(model.items.len(), "open items")?;
     for (item, it) in model.items.iter().enumerate() {
-        kinds.push(Kind {
+        kinds.push(ItemKind {
             left: it.span.start,
             right: it.span.end,
             size: it.size,

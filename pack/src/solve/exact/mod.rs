@@ -3,13 +3,13 @@
 mod branch;
 mod chain_rule;
 pub(super) mod chained;
+mod exact_search;
 mod kinds;
 mod moves;
 mod nogoods;
 pub(super) mod outcome;
 mod phases;
 pub(super) mod restarts;
-mod search;
 mod state;
 mod subset_sums;
 mod sum_rule;

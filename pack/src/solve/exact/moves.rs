@@ -1,10 +1,10 @@
 //! The moves of the search: each changes the state and propagates.
 
-use super::state::{Conflict, State};
+use super::state::{Conflict, SkylineState};
 use crate::base::Result;
 use crate::solve::model::arith::index;
 
-impl State {
+impl SkylineState {
     /// Places an item of `kind` at its low, which must be the floor of all its sections.
     ///
     /// Returns how much room was given up: for each section, the part of its slack.

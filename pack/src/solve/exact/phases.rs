@@ -8,7 +8,7 @@
 
 use alloc::vec::Vec;
 
-use super::state::State;
+use super::state::SkylineState;
 use crate::base::Result;
 
 /// The offsets of the search for one target that left the least area open.
@@ -31,7 +31,7 @@ impl SavedPhases {
     }
 
     /// Saves a state if it has less open area than the saved one, or if none is saved.
-    pub(super) fn update(&mut self, state: &State) -> Result<()> {
+    pub(super) fn update(&mut self, state: &SkylineState) -> Result<()> {
         if self.wanted && (self.offsets.is_empty() || state.left < self.left) {
             state.record(&mut self.offsets)?;
             self.left = state.left;

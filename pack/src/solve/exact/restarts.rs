@@ -10,10 +10,10 @@
 use alloc::vec::Vec;
 
 use super::chained::ChainedInterval;
-use super::kinds::Kind;
+use super::exact_search::DepthSearch;
+use super::kinds::ItemKind;
 use super::outcome::Outcome;
-use super::search::Search;
-use super::state::State;
+use super::state::SkylineState;
 use super::turns::{Rank, Turns};
 use crate::base::Result;
 use crate::solve::model::Model;
@@ -29,7 +29,7 @@ use crate::solve::model::random::Random;
 /// the next one a few more, with other rules. Nogoods and weights of failures are kept.
 #[derive(Debug)]
 pub(crate) struct Restarts {
-    search: Search,
+    search: DepthSearch,
     ranks: [Vec<f64>; 2],
     random: Random,
     /// Grains × sections of all items.
@@ -43,9 +43,9 @@ impl Restarts {
         chains: &[ChainedInterval],
         clock: &Clock<'_>,
     ) -> Result<Option<Self>> {
-        let Some(state) = State::new(model, chains, clock)? else { return Ok(None) };
+        let Some(state) = SkylineState::new(model, chains, clock)? else { return Ok(None) };
         let loads = most_loaded(model)?;
-        let first = |kind: &Kind| index(kind.copies[0]);
+        let first = |kind: &ItemKind| index(kind.copies[0]);
         let ranks = [
             ranks(&state.kinds, |kind| {
                 (u64::from(kind.length()), kind.area(), loads[first(kind)])
@@ -56,7 +56,7 @@ impl Restarts {
         ];
         let weights = filled(1.0, model.loads.len(), "sections")?;
         let area = state.left;
-        let search = Search::new(state, ranks[0].clone(), weights, clock)?;
+        let search = DepthSearch::new(state, ranks[0].clone(), weights, clock)?;
         let random = Random::new(clock.seed());
         Ok(Some(Self { search, ranks, random, area }))
     }
@@ -96,7 +96,7 @@ impl Restarts {
 }
 
 /// Returns the place of each kind from 0 for the largest key to 1 for the smallest.
-fn ranks<K: Ord>(kinds: &[Kind], key: impl Fn(&Kind) -> K) -> Result<Vec<f64>> {
+fn ranks<K: Ord>(kinds: &[ItemKind], key: impl Fn(&ItemKind) -> K) -> Result<Vec<f64>> {
     let mut order = with_capacity(kinds.len(), "ranks")?;
     order.extend(0..kinds.len());
     order.sort_by_key(|&kind| core::cmp::Reverse(key(&kinds[kind])));

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::chained::{ChainedInterval, ChainedIntervals};
-use super::kinds::{Kind, kinds};
+use super::kinds::{ItemKind, kinds};
 use super::subset_sums::SubsetSums;
 use crate::base::Result;
 use crate::solve::model::Model;
@@ -66,8 +66,8 @@ pub(super) struct Conflict {
 /// Bounds propagation with a trail as in constraint programming (Schulte and Stuckey, "Efficient
 /// constraint propagation engines", TOPLAS 31, 2008).
 #[derive(Debug)]
-pub(super) struct State {
-    pub(super) kinds: Vec<Kind>,
+pub(super) struct SkylineState {
+    pub(super) kinds: Vec<ItemKind>,
     /// Copies of each kind that are not placed yet.
     pub(super) left_over: Vec<u32>,
     pub(super) low: Vec<u64>,
@@ -97,7 +97,7 @@ pub(super) struct State {
     pub(super) trail: Vec<Change>,
     pub(super) uncovered: Vec<u32>,
     raised: Vec<(u32, u64)>,
-    /// For [`State::settle`]: by how many more or less kinds stand on the floor of each section
+    /// For [`SkylineState::settle`]: by how many more or less kinds stand on the floor of each section
     /// than on that of the one before.
     standing: Vec<u32>,
     pub(super) sums: SubsetSums,
@@ -111,7 +111,7 @@ pub(super) struct State {
     pub(super) tuning: ExactTuning,
 }
 
-impl State {
+impl SkylineState {
     /// Returns the state in which nothing is placed, or nothing if it would have more
     /// than `largest` entries.
     pub(super) fn new(
@@ -132,7 +132,7 @@ impl State {
         }
         let plain = model.is_plain();
         let mut first_member = filled(0_usize, sections + 1, "sections")?;
-        for section in kinds.iter().flat_map(Kind::sections) {
+        for section in kinds.iter().flat_map(ItemKind::sections) {
             first_member[section + 1] += 1;
         }
         for section in 0..sections {
@@ -185,7 +185,7 @@ impl State {
             sums: SubsetSums::new(sections)?,
             chains: ChainedIntervals::new(chains, &kind_of, &kinds)?,
             high: filled(u64::MAX, kinds.len(), "open items")?,
-            left: kinds.iter().map(Kind::whole_area).sum(),
+            left: kinds.iter().map(ItemKind::whole_area).sum(),
             work: 0,
             kinds,
             left_over,
@@ -331,7 +331,7 @@ impl State {
         }
     }
 
-    /// Undoes [`State::close`].
+    /// Undoes [`SkylineState::close`].
     fn reopen(&mut self, kind: u32, at_roof: bool) {
         let at = index(kind);
         let it = &self.kinds[at];
@@ -354,7 +354,7 @@ impl State {
         self.born_hash[index(it.left)] ^= copy_hash(kind, self.left_over[at]);
     }
 
-    /// Changes a floor, for [`State::settle`] to follow.
+    /// Changes a floor, for [`SkylineState::settle`] to follow.
     pub(super) fn set_floor(&mut self, section: usize, floor: u64) {
         self.trail.push(Change::Section {
             section: number(section),
@@ -429,7 +429,7 @@ impl State {
     }
 
     /// Returns the highest offset of an item.
-    pub(super) fn ceiling(&self, kind: &Kind) -> u64 {
+    pub(super) fn ceiling(&self, kind: &ItemKind) -> u64 {
         if self.plain {
             // All sections of a component have one roof, which the dominance rule lowers.
             self.roof[index(kind.left)].saturating_sub(kind.size)

@@ -8,11 +8,11 @@
 //! Research 25, 1977. New, as far as known: the sums are formed per section, of the items on its
 //! floor, plus its slack.
 
-use super::state::{Change, Conflict, State};
+use super::state::{Change, Conflict, SkylineState};
 use crate::base::Result;
 use crate::solve::model::arith::{align_up, index, number};
 
-impl State {
+impl SkylineState {
     /// Applies the rule to all queued sections.
     ///
     /// `done` is the room lost by the move so far; returned is the room lost with this propagation.

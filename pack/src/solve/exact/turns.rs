@@ -1,8 +1,8 @@
 //! The restart schedule of one target: rules, lengths and weights of each search.
 
 use super::branch::{BranchWeights, SectionRule};
+use super::exact_search::Strategy;
 use super::phases::SavedPhases;
-use super::search::Strategy;
 use crate::solve::model::Model;
 use crate::solve::model::arith::{number, whole};
 use crate::solve::model::clock::Clock;

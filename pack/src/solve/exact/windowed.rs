@@ -17,17 +17,18 @@ use crate::solve::model::arith::{align_up, index};
 use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::random::Random;
+use crate::solve::model::waiting::Waiting;
 
 /// A part of an item, with the item.
 #[derive(Clone, Debug)]
-struct Part {
+struct WindowedPart {
     item: usize,
     span: Range<u32>,
     grains: Range<u64>,
 }
 
 /// Returns the parts of other items that each part meets, or nothing if they are too many.
-fn neighbors(parts: &[Part], most_pairs: usize) -> Result<Option<Vec<Vec<usize>>>> {
+fn neighbors(parts: &[WindowedPart], most_pairs: usize) -> Result<Option<Vec<Vec<usize>>>> {
     let mut by_birth = with_capacity(parts.len(), "parts")?;
     by_birth.extend(0..parts.len());
     by_birth.sort_unstable_by_key(|&part| (parts[part].span.start, part));
@@ -54,7 +55,7 @@ fn neighbors(parts: &[Part], most_pairs: usize) -> Result<Option<Vec<Vec<usize>>
 
 /// A partial packing.
 #[derive(Clone, Debug)]
-struct State {
+struct WindowedState {
     /// Grains below are decided, by section.
     floor: Vec<u64>,
     /// The lowest offset of each item, or the one at which it is fixed.
@@ -64,7 +65,7 @@ struct State {
 
 /// One way to go on.
 #[derive(Clone, Copy, Debug)]
-enum Child {
+enum WindowedChild {
     /// The item is fixed at its low.
     Fix(usize),
     /// The section is given up to the floor.
@@ -73,12 +74,12 @@ enum Child {
 
 /// Proof that no packing follows from this state.
 #[derive(Clone, Copy, Debug)]
-struct Conflict;
+struct WindowedConflict;
 
 /// A search for packings of one model.
 #[derive(Debug)]
 pub(crate) struct Windowed {
-    parts: Vec<Part>,
+    parts: Vec<WindowedPart>,
     /// First part of each item, and the end.
     first_part: Vec<usize>,
     /// Parts of other items that each part meets.
@@ -98,31 +99,6 @@ pub(crate) struct Windowed {
     work: usize,
 }
 
-/// Numbers that wait to be looked at, each once.
-#[derive(Debug)]
-struct Waiting {
-    numbers: Vec<usize>,
-    waits: Vec<bool>,
-}
-
-impl Waiting {
-    fn new(count: usize) -> Result<Self> {
-        Ok(Self { numbers: with_capacity(count, "parts")?, waits: filled(false, count, "parts")? })
-    }
-
-    fn add(&mut self, number: usize) {
-        if !core::mem::replace(&mut self.waits[number], true) {
-            self.numbers.push(number);
-        }
-    }
-
-    fn take(&mut self) -> Option<usize> {
-        let number = self.numbers.pop()?;
-        self.waits[number] = false;
-        Some(number)
-    }
-}
-
 impl Windowed {
     /// Returns a search of a model, or nothing if the model is too large.
     pub(crate) fn new(model: &Model, clock: &Clock<'_>) -> Result<Option<Self>> {
@@ -132,7 +108,7 @@ impl Windowed {
         for item in 0..model.items.len() {
             first_part.push(parts.len());
             model.each_box(item, |span, grains| {
-                parts.push(Part { item, span: span.clone(), grains });
+                parts.push(WindowedPart { item, span: span.clone(), grains });
             });
         }
         first_part.push(parts.len());
@@ -162,8 +138,8 @@ impl Windowed {
             offsets: Vec::new(),
             nodes: tuning.first_nodes,
             turn: 0,
-            items: Waiting::new(model.items.len())?,
-            sections: Waiting::new(model.loads.len())?,
+            items: Waiting::new(model.items.len(), "parts")?,
+            sections: Waiting::new(model.loads.len(), "parts")?,
             work: 0,
         }))
     }
@@ -179,7 +155,7 @@ impl Windowed {
             }
         }
         self.roof.fill(target / model.grain);
-        let mut state = State {
+        let mut state = WindowedState {
             floor: vec![0; self.roof.len()],
             low: model.items.iter().map(|item| model.pin(item).unwrap_or(0)).collect(),
             fixed: model.items.iter().map(|item| model.pin(item).is_some()).collect(),
@@ -193,7 +169,7 @@ impl Windowed {
         self.nodes =
             self.nodes.saturating_add(self.nodes / clock.tuning().windowed.growth_divisor.max(1));
         self.turn += 1;
-        let mut stack: Vec<(State, Vec<Child>)> = Vec::new();
+        let mut stack: Vec<(WindowedState, Vec<WindowedChild>)> = Vec::new();
         loop {
             if state.fixed.iter().all(|&fixed| fixed) {
                 self.offsets.clone_from(&state.low);
@@ -216,11 +192,11 @@ impl Windowed {
                 };
                 let mut after = before.clone();
                 match child {
-                    Child::Fix(item) => {
+                    WindowedChild::Fix(item) => {
                         after.fixed[item] = true;
                         self.item_changed(item, true);
                     }
-                    Child::GiveUp(section, floor) => {
+                    WindowedChild::GiveUp(section, floor) => {
                         after.floor[section] = floor;
                         self.floor_changed(section);
                         self.sections.add(section);
@@ -239,19 +215,27 @@ impl Windowed {
     }
 
     /// Raises lows and floors until neither rises any more.
-    fn propagate(&mut self, model: &Model, state: &mut State) -> Result<(), Conflict> {
+    fn propagate(
+        &mut self,
+        model: &Model,
+        state: &mut WindowedState,
+    ) -> Result<(), WindowedConflict> {
         let done = self.propagate_waiting(model, state);
         while self.items.take().is_some() || self.sections.take().is_some() {}
         done
     }
 
     /// Propagates until the queues are empty, or a conflict is found.
-    fn propagate_waiting(&mut self, model: &Model, state: &mut State) -> Result<(), Conflict> {
+    fn propagate_waiting(
+        &mut self,
+        model: &Model,
+        state: &mut WindowedState,
+    ) -> Result<(), WindowedConflict> {
         loop {
             if let Some(item) = self.items.take() {
                 let low = self.lowest(model, state, item);
                 if state.fixed[item] && low > state.low[item] || low > self.ceiling[item] {
-                    return Err(Conflict);
+                    return Err(WindowedConflict);
                 }
                 if low > state.low[item] {
                     state.low[item] = low;
@@ -293,7 +277,7 @@ impl Windowed {
 
     /// Returns the lowest offset from its low on at which an item is above all floors and
     /// meets nothing that is fixed.
-    fn lowest(&mut self, model: &Model, state: &State, item: usize) -> u64 {
+    fn lowest(&mut self, model: &Model, state: &WindowedState, item: usize) -> u64 {
         let mask = model.items[item].mask();
         let mut low = state.low[item];
         loop {
@@ -325,7 +309,11 @@ impl Windowed {
     }
 
     /// Returns the floor of a section, raised past grains that no item can use.
-    fn covered_floor(&mut self, state: &State, section: usize) -> Result<u64, Conflict> {
+    fn covered_floor(
+        &mut self,
+        state: &WindowedState,
+        section: usize,
+    ) -> Result<u64, WindowedConflict> {
         let mut floor = state.floor[section];
         loop {
             self.work += self.members[section].len();
@@ -338,7 +326,7 @@ impl Windowed {
                 let end = state.low[part.item] + part.grains.end;
                 if state.fixed[part.item] && start < floor {
                     if end > floor {
-                        return Err(Conflict); // the floor was given up where it lies
+                        return Err(WindowedConflict); // the floor was given up where it lies
                     }
                     continue;
                 }
@@ -355,7 +343,7 @@ impl Windowed {
             }
             floor = floor.max(next);
             if floor + total > self.roof[section] {
-                return Err(Conflict);
+                return Err(WindowedConflict);
             }
             match below {
                 Some(end) => floor = end,
@@ -371,7 +359,7 @@ impl Windowed {
     /// point, it starts there, at its item's low. If none does, the lowest part above
     /// starts at the low of its item, where something is fixed, or where an item would
     /// rest on another one: lower it could not be, and higher the sum is not the least.
-    fn children(&mut self, model: &Model, state: &State) -> Vec<Child> {
+    fn children(&mut self, model: &Model, state: &WindowedState) -> Vec<WindowedChild> {
         let mut best: Option<(usize, u64, u64, usize)> = None;
         for section in 0..self.members.len() {
             let (mut standing, mut total) = (0, 0);
@@ -392,7 +380,7 @@ impl Windowed {
         }
         let Some((.., section)) = best else { return Vec::new() };
         let floor = state.floor[section];
-        let mut children: Vec<Child> = Vec::new();
+        let mut children: Vec<WindowedChild> = Vec::new();
         let mut next = u64::MAX;
         for &number in &self.members[section] {
             let part = &self.parts[number];
@@ -400,14 +388,14 @@ impl Windowed {
             if start > floor {
                 next = next.min(start);
             } else if !state.fixed[part.item] {
-                children.push(Child::Fix(part.item));
+                children.push(WindowedChild::Fix(part.item));
                 let above = self.next_low(model, state, part.item);
                 next = next.min(above.saturating_add(part.grains.start));
             }
         }
         let turn = self.turn;
         children.sort_by_key(|child| match child {
-            Child::Fix(item) => {
+            WindowedChild::Fix(item) => {
                 let it = &model.items[*item];
                 let (size, length) = (u128::from(it.size), u128::from(it.length()));
                 // The last is tried first, in another order each time.
@@ -418,16 +406,16 @@ impl Windowed {
                 };
                 (key, *item)
             }
-            Child::GiveUp(..) => ((0, 0), 0),
+            WindowedChild::GiveUp(..) => ((0, 0), 0),
         });
         if next <= self.roof[section] {
-            children.insert(0, Child::GiveUp(section, next));
+            children.insert(0, WindowedChild::GiveUp(section, next));
         }
         children
     }
 
     /// Returns the lowest offset above its low at which an item may rest on something.
-    fn next_low(&self, model: &Model, state: &State, item: usize) -> u64 {
+    fn next_low(&self, model: &Model, state: &WindowedState, item: usize) -> u64 {
         let low = state.low[item];
         let mut next = u64::MAX;
         for number in self.first_part[item]..self.first_part[item + 1] {

@@ -25,7 +25,7 @@ pub(crate) struct Contained {
     merits: Vec<f64>,
     is_left: Vec<bool>,
     /// Summary of each subtree; the children of node *k* are 2*k* and 2*k* + 1.
-    nodes: Vec<Node>,
+    nodes: Vec<SubtreeNode>,
     leaves: usize,
     pending: Vec<usize>,
     /// Nodes and items read since the last call of [`Contained::take_work`].
@@ -34,13 +34,13 @@ pub(crate) struct Contained {
 
 /// Summary of the remaining items of a subtree.
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct SubtreeNode {
     latest_birth: u32,
     earliest_death: u32,
     best: f64,
 }
 
-impl Node {
+impl SubtreeNode {
     const EMPTY: Self = Self { latest_birth: 0, earliest_death: u32::MAX, best: f64::NEG_INFINITY };
 
     fn join(self, other: Self) -> Self {
@@ -89,7 +89,7 @@ impl Contained {
             places,
             merits: filled(0.0, count, "an order")?,
             is_left: filled(false, count, "an order")?,
-            nodes: filled(Node::EMPTY, 2 * leaves, "an order")?,
+            nodes: filled(SubtreeNode::EMPTY, 2 * leaves, "an order")?,
             leaves,
             pending: Vec::new(),
             work: 0,
@@ -110,14 +110,14 @@ impl Contained {
         }
     }
 
-    fn of_leaf(&self, leaf: usize) -> Node {
+    fn of_leaf(&self, leaf: usize) -> SubtreeNode {
         let left = self.places_of(leaf).filter(|&place| self.is_left[place]);
-        let of_item = |place: usize| Node {
+        let of_item = |place: usize| SubtreeNode {
             latest_birth: self.births[place],
             earliest_death: self.deaths[place],
             best: self.merits[place],
         };
-        left.map(of_item).fold(Node::EMPTY, Node::join)
+        left.map(of_item).fold(SubtreeNode::EMPTY, SubtreeNode::join)
     }
 
     /// Returns the places of the items of a leaf.

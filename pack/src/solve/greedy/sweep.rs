@@ -19,7 +19,7 @@ use crate::solve::model::{Item, Model};
 
 /// Grains that are taken now.
 #[derive(Clone, Copy, Debug)]
-struct Block {
+struct TakenGrains {
     start: u64,
     end: u64,
     /// The blocks below and above it, where [`GROUND`] is below all and above all.
@@ -44,7 +44,7 @@ const GROUND: u32 = 0;
 
 /// Free grains between blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Gap {
+struct GrainGap {
     grains: u64,
     start: u64,
     /// The block that it is above.
@@ -58,10 +58,10 @@ struct Gap {
 /// used again, so memory is proportional to the blocks that are live at once.
 #[derive(Debug)]
 struct Tower {
-    blocks: Vec<Block>,
+    blocks: Vec<TakenGrains>,
     /// Places in `blocks` that can be used again.
     vacant: Vec<u32>,
-    gaps: BTreeSet<Gap>,
+    gaps: BTreeSet<GrainGap>,
     /// Where the highest block so far ended: above it, everything is free.
     top: u64,
 }
@@ -69,7 +69,7 @@ struct Tower {
 impl Tower {
     fn new() -> Self {
         let (below, above, next_dying) = (GROUND, GROUND, GROUND);
-        let ground = Block { start: 0, end: 0, below, above, dies: u32::MAX, next_dying };
+        let ground = TakenGrains { start: 0, end: 0, below, above, dies: u32::MAX, next_dying };
         Self { blocks: vec![ground], vacant: Vec::new(), gaps: BTreeSet::new(), top: 0 }
     }
 
@@ -80,8 +80,8 @@ impl Tower {
     /// longer. Neighbors that die early then leave gaps that grow.
     fn take(&mut self, wanted: Wanted, tries: usize, chooses_end: bool) -> u32 {
         let Wanted { size, mask, dies } = wanted;
-        let from = |grains| self.gaps.range(Gap { grains, start: 0, below: GROUND }..);
-        let fits = |gap: &&Gap| align_up(gap.start, mask) - gap.start + size <= gap.grains;
+        let from = |grains| self.gaps.range(GrainGap { grains, start: 0, below: GROUND }..);
+        let fits = |gap: &&GrainGap| align_up(gap.start, mask) - gap.start + size <= gap.grains;
         let gap = from(size).take(tries).find(fits).or_else(|| from(size + mask).next()).copied();
         // The topmost gap grows into the free space above it.
         let below = gap.map_or(self.blocks[index(GROUND)].below, |gap| gap.below);
@@ -103,7 +103,7 @@ impl Tower {
     fn insert(&mut self, below: u32, start: u64, end: u64, dies: u32) -> u32 {
         self.close_gap(below);
         let above = self.blocks[index(below)].above;
-        let block = Block { start, end, below, above, dies, next_dying: GROUND };
+        let block = TakenGrains { start, end, below, above, dies, next_dying: GROUND };
         let place = if let Some(place) = self.vacant.pop() {
             self.blocks[index(place)] = block;
             place
@@ -121,7 +121,7 @@ impl Tower {
 
     /// Gives the grains of a block back.
     fn give(&mut self, place: u32) {
-        let Block { below, above, .. } = self.blocks[index(place)];
+        let TakenGrains { below, above, .. } = self.blocks[index(place)];
         self.close_gap(below);
         self.close_gap(place);
         self.blocks[index(below)].above = above;
@@ -131,10 +131,10 @@ impl Tower {
     }
 
     /// Returns the gap above a block, which may be empty.
-    fn gap_above(&self, below: u32) -> Gap {
-        let Block { end: start, above, .. } = self.blocks[index(below)];
+    fn gap_above(&self, below: u32) -> GrainGap {
+        let TakenGrains { end: start, above, .. } = self.blocks[index(below)];
         let end = if above == GROUND { self.top } else { self.blocks[index(above)].start };
-        Gap { grains: end - start, start, below }
+        GrainGap { grains: end - start, start, below }
     }
 
     fn open_gap(&mut self, below: u32) {
@@ -154,13 +154,13 @@ impl Tower {
 
 /// The direction of time in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
+enum TimeDirection {
     Forward,
     /// Items are born at their ends and die at their starts.
     Backward,
 }
 
-impl Direction {
+impl TimeDirection {
     /// Returns the birth and the death of an item, as the pass sees them.
     fn life(self, item: &Item, sections: u32) -> (u32, u32) {
         match self {
@@ -174,7 +174,7 @@ impl Direction {
 #[derive(Debug)]
 struct Sweep<'m> {
     model: &'m Model,
-    direction: Direction,
+    direction: TimeDirection,
     tower: Tower,
     /// One of the blocks that die at the start of each section.
     dying: Vec<u32>,
@@ -189,7 +189,12 @@ struct Sweep<'m> {
 }
 
 impl<'m> Sweep<'m> {
-    fn new(model: &'m Model, direction: Direction, limit: u64, clock: &Clock<'_>) -> Result<Self> {
+    fn new(
+        model: &'m Model,
+        direction: TimeDirection,
+        limit: u64,
+        clock: &Clock<'_>,
+    ) -> Result<Self> {
         Ok(Self {
             model,
             direction,
@@ -291,7 +296,7 @@ pub(crate) fn best_fit(model: &Model, limit: u64, clock: &Clock<'_>) -> Result<O
     let mut offsets = filled(0, model.items.len(), "offsets")?;
     let mut items = with_capacity(model.items.len(), "an order")?;
     items.extend(0..number(model.items.len()));
-    let mut sweep = Sweep::new(model, Direction::Forward, limit, clock)?;
+    let mut sweep = Sweep::new(model, TimeDirection::Forward, limit, clock)?;
     Ok(sweep.place(&items, &mut offsets, clock)?.then_some(offsets))
 }
 
@@ -338,7 +343,9 @@ pub(crate) fn from_peak(
     let before: Vec<u32> = order.into_iter().map(|place| before[index(place)]).collect();
     stacked(model, &mut middle, stack);
     let mut offsets = filled(0, model.items.len(), "offsets")?;
-    for (direction, others) in [(Direction::Forward, &after), (Direction::Backward, &before)] {
+    for (direction, others) in
+        [(TimeDirection::Forward, &after), (TimeDirection::Backward, &before)]
+    {
         let mut sweep = Sweep::new(model, direction, limit, clock)?;
         sweep.chooses_end = true;
         let mut top = 0;

@@ -14,6 +14,7 @@ pub(super) mod memory;
 pub(super) mod random;
 pub(super) mod sections;
 pub(super) mod sort;
+pub(super) mod waiting;
 
 use alloc::{vec, vec::Vec};
 use core::cmp::Reverse;
@@ -37,7 +38,7 @@ pub(crate) struct Item {
     pub(crate) span: Range<u32>,
     /// Grains from its first to its last byte.
     pub(crate) size: u64,
-    /// Its [`Details`] in the model.
+    /// Its [`ItemDetails`] in the model.
     details: u32,
     /// Binary logarithm of its alignment in grains.
     shift: u8,
@@ -63,7 +64,7 @@ impl Item {
 
 /// Properties that few items have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Details {
+struct ItemDetails {
     /// Bytes by which an item's grains exceed the buffer.
     pad: u64,
     /// The grain at which it is fixed.
@@ -109,7 +110,7 @@ pub(crate) struct Model {
     /// The buffer of each item.
     pub(crate) ids: Vec<BufferId>,
     /// First those of items that have none.
-    details: Vec<Details>,
+    details: Vec<ItemDetails>,
     boxes: Vec<Boxed>,
     pub(crate) loads: Vec<Load>,
     /// The pads that there are.
@@ -207,7 +208,7 @@ impl Model {
                 grains: part.grains.clone(),
             }));
             let boxes = number(boxes)..number(model.boxes.len());
-            let details = Details { boxes, ..self.details[index(it.details)] };
+            let details = ItemDetails { boxes, ..self.details[index(it.details)] };
             model.push(sections.span(&it.span), it.size, 1 << it.shift, details);
         }
         model.ids = with_capacity(kept.len(), "buffers")?;
@@ -243,7 +244,7 @@ impl Model {
         let sections = Sections::of(solids.clone().map(|(live, _)| live), solids.len())?;
         let mut model = Self::empty(solids.len(), sections.count(), self.grain)?;
         for (live, size) in solids {
-            model.push(sections.span(&live), size, 1, Details::default());
+            model.push(sections.span(&live), size, 1, ItemDetails::default());
         }
         model.bound = self.bound;
         model.add_up()?;
@@ -255,7 +256,7 @@ impl Model {
         Ok(Self {
             items: with_capacity(items, "buffers")?,
             ids: Vec::new(),
-            details: vec![Details::default()],
+            details: vec![ItemDetails::default()],
             boxes: Vec::new(),
             loads: filled(Load::default(), sections, "sections")?,
             pads: Vec::new(),
@@ -276,13 +277,13 @@ impl Model {
                 grains: bytes.start / grain..bytes.end / grain,
             }));
         }
-        let details = Details { pad, pin, boxes: number(boxes)..number(self.boxes.len()) };
+        let details = ItemDetails { pad, pin, boxes: number(boxes)..number(self.boxes.len()) };
         let alignment = (problem.alignment(id).bytes() / grain).max(1);
         self.push(sections.span(&steps(buffer.live())), bytes / grain, alignment, details);
     }
 
     /// Adds an item, whose alignment is in grains.
-    fn push(&mut self, span: Range<u32>, size: u64, alignment: u64, details: Details) {
+    fn push(&mut self, span: Range<u32>, size: u64, alignment: u64, details: ItemDetails) {
         let solid = details.boxes.is_empty();
         let shift = alignment.trailing_zeros().try_into().unwrap_or(0);
         let mut place = 0;

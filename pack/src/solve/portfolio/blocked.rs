@@ -20,23 +20,23 @@ use crate::solve::tuning::layout::EFFORT_PER_SWEPT;
 #[derive(Debug)]
 pub(crate) struct BlockSearches<'m> {
     whole: Whole<'m>,
-    state: State,
+    state: BlockedState,
 }
 
 /// State of the search.
 #[derive(Debug)]
-enum State {
+enum BlockedState {
     /// Nothing has been joined.
     New,
     /// Blocks are joined and packed.
-    Open(Box<Joined>),
+    Open(Box<JoinedBlocks>),
     /// Too many blocks are left, or the model is not plain or too large.
     Closed,
 }
 
 /// Blocks for one tolerance.
 #[derive(Debug)]
-struct Joined {
+struct JoinedBlocks {
     blocks: Blocks,
     /// Those that were fewest.
     fewest: Option<Fewest>,
@@ -60,12 +60,12 @@ impl<'m> BlockSearches<'m> {
     pub(crate) fn new(whole: Whole<'m>, clock: &Clock<'_>) -> Self {
         let is_small = whole.model.items.len() <= clock.tuning().portfolio.large_core;
         let is_fit = is_small && whole.model.is_plain();
-        Self { whole, state: if is_fit { State::New } else { State::Closed } }
+        Self { whole, state: if is_fit { BlockedState::New } else { BlockedState::Closed } }
     }
 
     /// Returns whether there is something left to try.
     pub(crate) fn can(&self) -> bool {
-        !matches!(self.state, State::Closed)
+        !matches!(self.state, BlockedState::Closed)
     }
 
     /// Joins items to blocks, or packs blocks, for a peak of at least `goal` bytes.
@@ -75,18 +75,18 @@ impl<'m> BlockSearches<'m> {
         best: &mut Incumbent<'_>,
         clock: &Clock<'_>,
     ) -> Result<()> {
-        if let State::New = self.state {
-            let joined = Joined::new(self.whole, clock)?;
-            self.state = joined.map(Box::new).map_or(State::Closed, State::Open);
+        if let BlockedState::New = self.state {
+            let joined = JoinedBlocks::new(self.whole, clock)?;
+            self.state = joined.map(Box::new).map_or(BlockedState::Closed, BlockedState::Open);
         }
         match &mut self.state {
-            State::Open(joined) => joined.step(self.whole, goal, best, clock),
+            BlockedState::Open(joined) => joined.step(self.whole, goal, best, clock),
             _ => Ok(()),
         }
     }
 }
 
-impl Joined {
+impl JoinedBlocks {
     /// Joins with each tolerance, and returns the fewest blocks if they are few.
     fn new(whole: Whole<'_>, clock: &Clock<'_>) -> Result<Option<Self>> {
         let tuning = &clock.tuning().assume;

@@ -4,7 +4,7 @@ use super::incumbent::Incumbent;
 use crate::base::Result;
 use crate::solve::budget::Stage;
 use crate::solve::disjunctive::conflicts::Conflicts;
-use crate::solve::disjunctive::search::Disjunctive;
+use crate::solve::disjunctive::disjunctive_search::Disjunctive;
 use crate::solve::disjunctive::stacks::least_stack;
 use crate::solve::exact::outcome::Outcome;
 use crate::solve::model::Model;
@@ -24,15 +24,15 @@ pub(crate) struct Disjunctions {
 #[derive(Debug)]
 struct Tables {
     conflicts: Conflicts,
-    down: Search,
-    up: Search,
+    down: DisjunctiveTurn,
+    up: DisjunctiveTurn,
     /// The part of the gap below the target of the search for bounds is 1 / 2^closer.
     closer: u32,
 }
 
 /// A search, and the effort that it has taken.
 #[derive(Debug)]
-struct Search {
+struct DisjunctiveTurn {
     search: Disjunctive,
     spent: usize,
 }
@@ -98,7 +98,7 @@ fn begin(core: &Model, best: &mut Incumbent<'_>, clock: &Clock<'_>) -> Result<Op
     let Some(conflicts) = Conflicts::of_model(core, tuning.most_pairs)? else { return Ok(None) };
     let stack = least_stack(&conflicts, tuning.stack_tasks, clock)?;
     best.raise_bound(core.peak_from(stack), Stage::Disjunctive);
-    let search = || Ok(Search { search: Disjunctive::new(&conflicts, clock)?, spent: 0 });
+    let search = || Ok(DisjunctiveTurn { search: Disjunctive::new(&conflicts, clock)?, spent: 0 });
     let (down, up) = (search()?, search()?);
     Ok(Some(Tables { conflicts, down, up, closer: 0 }))
 }

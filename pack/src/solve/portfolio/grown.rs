@@ -29,21 +29,21 @@ pub(crate) struct Whole<'m> {
 #[derive(Debug)]
 pub(crate) struct GrownSizes<'m> {
     whole: Whole<'m>,
-    slots: Vec<Slot>,
+    slots: Vec<GrowthSlot>,
 }
 
 /// One way of growth.
 #[derive(Debug)]
-struct Slot {
+struct GrowthSlot {
     near: NearCuts,
-    state: State,
+    state: GrownState,
     /// Effort so far, in memory accesses.
     spent: usize,
 }
 
 /// State of the searches of one way of growth.
 #[derive(Debug)]
-enum State {
+enum GrownState {
     /// The items have not grown.
     New,
     /// The grown items are searched.
@@ -66,13 +66,14 @@ impl<'m> GrownSizes<'m> {
         let tolerances = clock.tuning().assume.growth_tolerances.into_iter();
         let ways = tolerances
             .flat_map(|tolerance| [false, true].map(|parts| NearCuts { tolerance, parts }));
-        let slots = ways.map(|near| Slot { near, state: State::New, spent: 0 }).collect();
+        let slots =
+            ways.map(|near| GrowthSlot { near, state: GrownState::New, spent: 0 }).collect();
         Self { whole, slots }
     }
 
     /// Returns whether there is something left to try.
     pub(crate) fn can(&self) -> bool {
-        self.slots.iter().any(|slot| !matches!(slot.state, State::Closed))
+        self.slots.iter().any(|slot| !matches!(slot.state, GrownState::Closed))
     }
 
     /// Runs one search, for a peak of at least `goal` bytes.
@@ -83,7 +84,7 @@ impl<'m> GrownSizes<'m> {
         clock: &Clock<'_>,
     ) -> Result<()> {
         let open = self.slots.iter_mut().enumerate();
-        let open = open.filter(|(_, slot)| !matches!(slot.state, State::Closed));
+        let open = open.filter(|(_, slot)| !matches!(slot.state, GrownState::Closed));
         let next = open.min_by_key(|(place, slot)| slot.spent << place);
         let Some((_, slot)) = next else { return Ok(()) };
         let before = clock.effort();
@@ -93,7 +94,7 @@ impl<'m> GrownSizes<'m> {
     }
 }
 
-impl Slot {
+impl GrowthSlot {
     fn step(
         &mut self,
         whole: Whole<'_>,
@@ -101,15 +102,15 @@ impl Slot {
         best: &mut Incumbent<'_>,
         clock: &Clock<'_>,
     ) -> Result<()> {
-        if let State::New = self.state {
+        if let GrownState::New = self.state {
             let grown = Grown::new(whole.model, self.near, clock)?;
-            self.state = grown.map(Box::new).map_or(State::Closed, State::Open);
+            self.state = grown.map(Box::new).map_or(GrownState::Closed, GrownState::Open);
         }
-        let State::Open(grown) = &mut self.state else { return Ok(()) };
+        let GrownState::Open(grown) = &mut self.state else { return Ok(()) };
         let grown = &mut **grown;
         let is_over = grown.bound >= best.peak() || grown.peak <= grown.bound;
         if is_over || grown.searches.are_closed() {
-            self.state = State::Closed;
+            self.state = GrownState::Closed;
             return Ok(());
         }
         let mut of_grown = best.of_grown(&grown.model, grown.peak, grown.bound, clock);

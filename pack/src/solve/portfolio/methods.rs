@@ -24,7 +24,7 @@ use crate::solve::repair::chains::EjectionChains;
 use crate::solve::tuning::layout::EFFORT_PER_SWEPT;
 
 /// The situation in which a method takes a turn.
-struct Task<'t, 'a> {
+struct MethodTask<'t, 'a> {
     core: &'t Model,
     /// Peak in bytes below which nothing is to be gained.
     goal: u64,
@@ -65,7 +65,7 @@ trait Method: fmt::Debug {
     }
 
     /// Works until it is done or the turn is over.
-    fn step(&mut self, task: Task<'_, '_>) -> Result<()>;
+    fn step(&mut self, task: MethodTask<'_, '_>) -> Result<()>;
 }
 
 /// Returns the methods that are switched on. Of those with equal cost, the first is next.
@@ -101,8 +101,8 @@ impl Method for FromPeak {
         self.count < clock.tuning().greedy.passes_from_peak && core.all_solid() && !core.has_pins()
     }
 
-    fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
-        let Task { core, best, clock, .. } = task;
+    fn step(&mut self, task: MethodTask<'_, '_>) -> Result<()> {
+        let MethodTask { core, best, clock, .. } = task;
         let stack =
             StackOrder { by_death: self.count.is_multiple_of(2), classes: 1 << (self.count / 2) };
         self.count += 1;
@@ -125,8 +125,8 @@ impl Method for Chains {
         true
     }
 
-    fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
-        let Task { core, goal, best, clock, chains } = task;
+    fn step(&mut self, task: MethodTask<'_, '_>) -> Result<()> {
+        let MethodTask { core, goal, best, clock, chains } = task;
         let Some(start) = best.offsets() else {
             clock.tick(clock.tuning().portfolio.shortest_turn);
             return Ok(());
@@ -153,8 +153,8 @@ impl Method for CriticalPart {
         core.all_solid()
     }
 
-    fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
-        let Task { core, goal, best, clock, chains } = task;
+    fn step(&mut self, task: MethodTask<'_, '_>) -> Result<()> {
+        let MethodTask { core, goal, best, clock, chains } = task;
         let chains = made(chains, || EjectionChains::new(core, clock))?;
         let series = made(&mut self.series, || Critical::new(core, clock))?;
         series.step(core, goal, best, chains, clock)
@@ -190,8 +190,8 @@ impl Method for GreedyPasses {
         self.count < self.fits.len() * ORDERS.len()
     }
 
-    fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
-        let Task { core, best, clock, .. } = task;
+    fn step(&mut self, task: MethodTask<'_, '_>) -> Result<()> {
+        let MethodTask { core, best, clock, .. } = task;
         let Some(&(fit, stage)) = self.fits.get(self.count / ORDERS.len()) else { return Ok(()) };
         let order = ORDERS[self.count % ORDERS.len()];
         self.count += 1;
@@ -220,8 +220,8 @@ impl Method for SkylinePasses {
         core.all_solid() && !core.has_pins()
     }
 
-    fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
-        let Task { core, best, clock, .. } = task;
+    fn step(&mut self, task: MethodTask<'_, '_>) -> Result<()> {
+        let MethodTask { core, best, clock, .. } = task;
         let series = made(&mut self.series, || SkylineHeuristic::new(core, clock))?;
         best.offer(series.run(core, best.limit(), clock)?, Stage::Skyline);
         Ok(())
@@ -252,8 +252,8 @@ impl Method for ExactSearch {
         Ok(!self.too_large)
     }
 
-    fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
-        let Task { core, goal, best, clock, .. } = task;
+    fn step(&mut self, task: MethodTask<'_, '_>) -> Result<()> {
+        let MethodTask { core, goal, best, clock, .. } = task;
         self.prepare(core, clock)?;
         let Some(searches) = &mut self.searches else { return Ok(()) };
         searches.step(core, goal, best, clock)?;
@@ -274,8 +274,8 @@ impl Method for Disjunctions {
         self.can(core)
     }
 
-    fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
-        let Task { core, goal, best, clock, .. } = task;
+    fn step(&mut self, task: MethodTask<'_, '_>) -> Result<()> {
+        let MethodTask { core, goal, best, clock, .. } = task;
         self.step(core, goal, best, clock)
     }
 }
@@ -289,8 +289,8 @@ impl Method for BlockSearches<'_> {
         self.can()
     }
 
-    fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
-        let Task { goal, best, clock, .. } = task;
+    fn step(&mut self, task: MethodTask<'_, '_>) -> Result<()> {
+        let MethodTask { goal, best, clock, .. } = task;
         self.step(goal, best, clock)
     }
 }
@@ -304,8 +304,8 @@ impl Method for GrownSizes<'_> {
         self.can()
     }
 
-    fn step(&mut self, task: Task<'_, '_>) -> Result<()> {
-        let Task { goal, best, clock, .. } = task;
+    fn step(&mut self, task: MethodTask<'_, '_>) -> Result<()> {
+        let MethodTask { goal, best, clock, .. } = task;
         self.step(goal, best, clock)
     }
 }
@@ -450,7 +450,7 @@ impl<'m> Portfolio<'m> {
         best: &mut Incumbent<'_>,
         clock: &Clock<'_>,
     ) -> Result<()> {
-        let task = Task { core, goal, best, clock, chains: &mut self.chains };
+        let task = MethodTask { core, goal, best, clock, chains: &mut self.chains };
         self.methods[place].method.step(task)
     }
 }

@@ -8,8 +8,8 @@ use crate::packing::{SpacePacking, Status};
 use crate::problem::Problem;
 use crate::solve::budget::{Progress, Stage};
 use crate::solve::disjunctive::conflicts::Conflicts;
-use crate::solve::disjunctive::ruled::{Neighbors, Ruled};
-use crate::solve::disjunctive::search::Disjunctive;
+use crate::solve::disjunctive::disjunctive_search::Disjunctive;
+use crate::solve::disjunctive::rule_conflicts::{Ruled, RuledNeighbors};
 use crate::solve::disjunctive::stacks::least_stack;
 use crate::solve::exact::outcome::Outcome;
 use crate::solve::model::arith::signed;
@@ -103,8 +103,8 @@ impl Best<'_> {
     fn search(&mut self, ruled: &Ruled, capacity: Option<u64>) -> Result<bool> {
         let (conflicts, clock) = (&ruled.conflicts, self.clock);
         let tuning = clock.tuning().disjunctive;
-        let near = Neighbors::new(conflicts)?;
-        let mut orders = Orders::new(conflicts, clock.seed());
+        let near = RuledNeighbors::new(conflicts)?;
+        let mut orders = FitOrders::new(conflicts, clock.seed());
         self.raise_bound(simple_bound(conflicts));
         let mut first = Vec::new();
         if !ruled.hints.is_empty() {
@@ -190,12 +190,12 @@ fn room(conflicts: &Conflicts, item: usize) -> i64 {
 }
 
 /// Orders of first fit.
-struct Orders {
+struct FitOrders {
     best: Vec<usize>,
     random: Random,
 }
 
-impl Orders {
+impl FitOrders {
     fn new(conflicts: &Conflicts, seed: u64) -> Self {
         Self { best: (0..conflicts.domains.len()).collect(), random: Random::new(seed) }
     }

@@ -17,13 +17,13 @@ use crate::solve::model::clock::Clock;
 /// at the peak halfway between that target and the best packing.
 #[derive(Debug)]
 pub(crate) struct Searches {
-    kind: Kind,
+    kind: SearchKind,
     count: usize,
 }
 
 /// The exact search that fits the items of a core.
 #[derive(Debug)]
-enum Kind {
+enum SearchKind {
     /// Solid items: restricted models for the lowest target, and for the one halfway.
     Solid(Box<[Restrictions; 2]>),
     /// Items with windows and gaps.
@@ -35,9 +35,9 @@ impl Searches {
     pub(crate) fn new(core: &Model, clock: &Clock<'_>) -> Result<Option<Self>> {
         let kind = if core.all_solid() {
             let restrictions = || Restrictions::new(core.bound);
-            Some(Kind::Solid(Box::new([restrictions(), restrictions()])))
+            Some(SearchKind::Solid(Box::new([restrictions(), restrictions()])))
         } else {
-            Windowed::new(core, clock)?.map(|search| Kind::Windowed(Box::new(search)))
+            Windowed::new(core, clock)?.map(|search| SearchKind::Windowed(Box::new(search)))
         };
         Ok(kind.map(|kind| Self { kind, count: 0 }))
     }
@@ -45,8 +45,8 @@ impl Searches {
     /// Returns whether all models of the core have turned out to be too large.
     pub(crate) fn are_closed(&self) -> bool {
         match &self.kind {
-            Kind::Solid(restrictions) => restrictions[0].are_closed(),
-            Kind::Windowed(_) => false,
+            SearchKind::Solid(restrictions) => restrictions[0].are_closed(),
+            SearchKind::Windowed(_) => false,
         }
     }
 
@@ -69,12 +69,12 @@ impl Searches {
         let to_middle = to_middle && low < middle && middle < best.peak();
         let target = if to_middle { middle } else { low };
         let (outcome, offsets) = match &mut self.kind {
-            Kind::Solid(restrictions) => {
+            SearchKind::Solid(restrictions) => {
                 let restrictions = &mut restrictions[usize::from(to_middle)];
                 restrictions.aim_at(target);
                 restrictions.step(core, clock)?
             }
-            Kind::Windowed(search) => match search.step(core, target, clock) {
+            SearchKind::Windowed(search) => match search.step(core, target, clock) {
                 Outcome::Found => (Outcome::Found, search.offsets()),
                 outcome => (outcome, Vec::new()),
             },

@@ -117,7 +117,7 @@ impl Apart {
         }
         let goal = i64::try_from(tries.goal).unwrap_or(i64::MAX);
         let mut search =
-            Search { apart: self, random: Random::new(tries.seed), blocked: Vec::new(), goal };
+            ApartSearch { apart: self, random: Random::new(tries.seed), blocked: Vec::new(), goal };
         let mut best = search.begin(orders);
         let half = tries.orders / 2;
         search.by_height(&mut best, half, is_over);
@@ -143,7 +143,7 @@ struct Found {
 }
 
 /// One search.
-struct Search<'a> {
+struct ApartSearch<'a> {
     apart: &'a Apart,
     random: Random,
     /// Reused: open ranges of offsets at which an item collides with those placed.
@@ -151,7 +151,7 @@ struct Search<'a> {
     goal: i64,
 }
 
-impl Search<'_> {
+impl ApartSearch<'_> {
     /// Returns the best of the given orders.
     fn begin(&mut self, orders: &[Vec<usize>]) -> Found {
         let nothing = vec![None; self.apart.sizes.len()];
@@ -407,7 +407,7 @@ mod tests {
             let apart = Apart::new(&sizes, &rules).unwrap();
             let order: Vec<usize> = (0..sizes.len()).collect();
             let mut search =
-                Search { apart: &apart, random: Random::new(0), blocked: Vec::new(), goal: 0 };
+                ApartSearch { apart: &apart, random: Random::new(0), blocked: Vec::new(), goal: 0 };
             let mut least = i64::MAX;
             for permutation in permutations(&order) {
                 let mut offsets = vec![None; sizes.len()];

@@ -38,7 +38,7 @@ pub(crate) struct EjectionChains {
     /// Items that the current chain moved, with their former offsets.
     moved: Vec<(u32, u64)>,
     /// Offsets at which the current item overlaps a neighbor.
-    blocks: Vec<Block>,
+    blocks: Vec<BlockingRange>,
     /// The cost of each offset, as a list of changes.
     edges: Edges,
     random: Random,
@@ -51,7 +51,7 @@ pub(crate) struct EjectionChains {
 
 /// Offsets at which an item meets a part of a neighbor.
 #[derive(Clone, Copy, Debug)]
-struct Block {
+struct BlockingRange {
     start: u64,
     end: u64,
     neighbor: u32,
@@ -263,7 +263,7 @@ impl EjectionChains {
             model.each_box(other, |span, taken| {
                 model.each_box(item, |own_span, own| {
                     if span.start < own_span.end && own_span.start < span.end {
-                        blocks.push(Block {
+                        blocks.push(BlockingRange {
                             start: (at + taken.start + 1).saturating_sub(own.end),
                             end: (at + taken.end).saturating_sub(own.start),
                             neighbor: number(other),

@@ -1,0 +1,360 @@
+//! Rows over time: what a run of nodes makes for each strip, and the line buffers that it needs.
+//!
+//! For each strip of the last result, every node makes the rows that its readers need and that are
+//! not there yet. Rows that a later strip needs stay, so no row is made twice (`StreamNet`, Zheng et
+//! al., `NeurIPS` 2023).
+
+use alloc::collections::BTreeMap;
+use alloc::{vec, vec::Vec};
+
+use super::kernels::{Inside, Kernels, RowKernel, RowMoveCost, Way};
+use crate::base::{LiveRange, NodeId, Result, ValueId};
+use crate::graph::{Graph, Node, ValueKind, Window};
+use crate::pack::{Budget, Buffer, Problem, Space, solve};
+use crate::plan::{LineBuffer, RowsInPlace, Strips};
+
+/// Line buffers begin at multiples of this many bytes, so that kernels find aligned rows.
+const ALIGNMENT: u64 = 64;
+/// Strips of one result, at most.
+const MOST_STRIPS: u64 = 4096;
+
+/// A node that makes some rows of its only result from some rows of its operands.
+#[derive(Debug)]
+pub(super) struct Stage {
+    /// The result.
+    pub(super) value: ValueId,
+    /// Rows of the result.
+    pub(super) rows: u64,
+    /// Bytes of one row in all planes of the result.
+    row_bytes: u64,
+    /// The dimension of the rows, in operands, too.
+    axis: usize,
+    /// Operands that are read row by row.
+    reads: Vec<RowRead>,
+    /// Operands that are read whole.
+    wholes: Vec<ValueId>,
+    /// Operands in whose rows the result can be made, since the node alone reads them.
+    pub(super) may_take: Vec<ValueId>,
+}
+
+#[derive(Debug)]
+struct RowRead {
+    value: ValueId,
+    window: Window,
+    /// Rows of the value.
+    rows: u64,
+}
+
+impl Stage {
+    pub(super) fn of(graph: &Graph, node: &Node, users: &[Vec<NodeId>]) -> Option<Self> {
+        let effects = node.effects();
+        let is_simple = effects.mutates.is_empty()
+            && effects.ignores.is_empty()
+            && node.control_dependencies().is_empty();
+        let mut produced = node.produces();
+        let (position, value) = produced.next().filter(|_| is_simple)?;
+        let mut windows = effects.windows.iter().filter(|window| window.output == position);
+        let axis = windows.clone().next()?.axis;
+        if produced.next().is_some() || effects.windows.iter().any(|window| window.axis != axis) {
+            return None;
+        }
+        let made = graph.value(value);
+        let rows = *made.shape().get(axis).filter(|&&rows| rows > 0)?;
+        let is_whole = made.dtype().bits() >= 8 && made.bytes() > 0;
+        if !is_whole || !made.bytes().is_multiple_of(rows) {
+            return None;
+        }
+        let (mut reads, mut wholes) = (Vec::new(), Vec::new());
+        let mut may_take = Vec::new();
+        for (input, value) in node.reads_bytes_of() {
+            let Some(&window) = windows.clone().find(|window| window.input == input) else {
+                wholes.push(value);
+                continue;
+            };
+            let operand = graph.value(value);
+            let rows = *operand.shape().get(axis)?;
+            reads.push(RowRead { value, window, rows });
+            let is_free = window.is_pointwise()
+                && effects.in_place.iter().any(|it| (it.input, it.output) == (input, position))
+                && users[value.index()].len() == 1
+                && operand.kind() == ValueKind::Activation
+                && !graph.outputs().contains(&value)
+                && (operand.shape(), operand.dtype()) == (made.shape(), made.dtype());
+            if is_free {
+                may_take.push(value);
+            }
+        }
+        windows.next()?;
+        let row_bytes = made.bytes() / rows;
+        Some(Self { value, rows, row_bytes, axis, reads, wholes, may_take })
+    }
+
+    /// Iterates over the values that it reads.
+    pub(super) fn operands(&self) -> impl Iterator<Item = ValueId> + '_ {
+        self.reads.iter().map(|read| read.value).chain(self.wholes.iter().copied())
+    }
+
+    /// Returns whether the stage can read what another one makes, as far as it reads that.
+    pub(super) fn can_follow(&self, other: &Self) -> bool {
+        let is_read = self.reads.iter().any(|read| read.value == other.value);
+        (!is_read || self.axis == other.axis) && !self.wholes.contains(&other.value)
+    }
+}
+
+/// The rows of a value that its readers need, by strip: from `low` up to `high`, which is 0 where
+/// none is needed.
+#[derive(Clone, Debug)]
+struct RowNeeds {
+    low: Vec<u64>,
+    high: Vec<u64>,
+}
+
+/// The memory for rows of one value.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    value: ValueId,
+    rows: u64,
+    bytes: u64,
+    /// Whether rows stay from strip to strip.
+    is_kept: bool,
+    /// Positions, counted from the last node, of the first node that uses the memory and of the
+    /// last one.
+    made: usize,
+    read: usize,
+}
+
+/// Kernels that end with one value, in strips of some height: added from the last one back, since
+/// rows depend on later nodes only.
+#[derive(Clone, Debug)]
+pub(super) struct Growth {
+    /// Rows of a strip.
+    pub(super) rows: u64,
+    needs: BTreeMap<ValueId, RowNeeds>,
+    /// By value, the position of the last node that reads it.
+    read: BTreeMap<ValueId, usize>,
+    lines: Vec<Line>,
+    at: usize,
+    /// Scratch memory and time of all calls, per size of scratch memory.
+    ways: Vec<Way>,
+    /// Time of moves.
+    moves: u64,
+}
+
+impl Growth {
+    /// Returns no kernel yet, for the last value; `None` if its strips were too many, or have no rows.
+    pub(super) fn new(kernels: &Kernels, last: &Stage, rows: u64) -> Option<Self> {
+        let strips = last.rows.checked_add(rows.checked_sub(1)?)? / rows;
+        if strips > MOST_STRIPS {
+            return None;
+        }
+        let low: Vec<u64> = (0..strips).map(|strip| strip * rows).collect();
+        let high = low.iter().map(|low| low.saturating_add(rows).min(last.rows)).collect();
+        Some(Self {
+            rows,
+            needs: BTreeMap::from([(last.value, RowNeeds { low, high })]),
+            read: BTreeMap::new(),
+            lines: Vec::new(),
+            at: 0,
+            ways: vec![Way { bytes: 0, time: 0 }; kernels.sizes],
+            moves: 0,
+        })
+    }
+
+    /// Adds the kernel before those that are there; returns whether they can run so. Results are
+    /// in line buffers unless they are in the rows of another value, or the last one.
+    pub(super) fn add(
+        &mut self,
+        kernels: &Kernels,
+        kernel: &RowKernel,
+        takers: &BTreeMap<ValueId, NodeId>,
+    ) -> bool {
+        for (position, &id) in kernel.nodes.iter().rev().enumerate() {
+            let Some(stage) = kernels.stage(id) else { return false };
+            let Some(needs) = self.needs.remove(&stage.value) else { return false };
+            if !self.add_needs(stage, &needs) {
+                return false;
+            }
+            if position == 0 && !self.add_calls(kernel, &needs) {
+                return false;
+            }
+            if self.at > 0 {
+                self.add_line(kernels, stage, &needs, takers);
+            }
+            self.at += 1;
+        }
+        true
+    }
+
+    /// Adds the rows that a node reads; returns whether there are any for each strip.
+    fn add_needs(&mut self, stage: &Stage, RowNeeds { low, high }: &RowNeeds) -> bool {
+        for read in &stage.reads {
+            let needs = self.needs.entry(read.value).or_insert_with(|| RowNeeds {
+                low: vec![u64::MAX; low.len()],
+                high: vec![0; low.len()],
+            });
+            let mut done = 0;
+            for (strip, (&low, &high)) in low.iter().zip(high).enumerate() {
+                let made = low.max(done)..high;
+                done = done.max(high);
+                if made.is_empty() {
+                    continue;
+                }
+                let seen = read.window.needs(made, read.rows);
+                if seen.is_empty() {
+                    return false; // The windows lie in the padding.
+                }
+                needs.low[strip] = needs.low[strip].min(seen.start);
+                needs.high[strip] = needs.high[strip].max(seen.end);
+            }
+            self.read.entry(read.value).or_insert(self.at);
+        }
+        true
+    }
+
+    /// Adds the calls of a kernel; returns whether it can make the rows.
+    fn add_calls(&mut self, kernel: &RowKernel, RowNeeds { low, high }: &RowNeeds) -> bool {
+        let (mut done, mut known, mut ways) = (0, 0, Vec::new());
+        for (&low, &high) in low.iter().zip(high) {
+            let rows = high.saturating_sub(low.max(done));
+            done = done.max(high);
+            if rows == 0 {
+                continue;
+            }
+            if rows != known {
+                (known, ways) = (rows, kernel.ways(rows));
+            }
+            if ways.is_empty() && !self.ways.is_empty() {
+                return false;
+            }
+            for (sum, way) in self.ways.iter_mut().zip(&ways) {
+                sum.bytes = sum.bytes.max(way.bytes);
+                sum.time = sum.time.saturating_add(way.time);
+            }
+        }
+        true
+    }
+
+    /// Adds the memory for rows of a result, unless another value has it.
+    fn add_line(
+        &mut self,
+        kernels: &Kernels,
+        stage: &Stage,
+        RowNeeds { low, high }: &RowNeeds,
+        takers: &BTreeMap<ValueId, NodeId>,
+    ) {
+        let mut home = stage.value;
+        while let Some(&taker) = takers.get(&home) {
+            home = kernels.stage(taker).map_or(home, |stage| stage.value);
+        }
+        if home != stage.value {
+            // The memory is in use from the first value that is made in it.
+            if let Some(line) = self.lines.iter_mut().find(|line| line.value == home) {
+                line.made = self.at;
+            }
+            return;
+        }
+        let (mut done, mut base, mut rows, mut is_kept) = (0, 0, 0, false);
+        let (mut strips, mut made) = (0_u64, 0_u64);
+        for (&low, &high) in low.iter().zip(high) {
+            is_kept |= low < done && high > 0;
+            if low.max(done) < high {
+                base = low.max(base);
+                rows = rows.max(high - base);
+                strips += 1;
+                made += high - low.max(done);
+            }
+            done = done.max(high);
+        }
+        let bytes = rows.saturating_mul(stage.row_bytes);
+        let read = self.read.get(&stage.value).copied().unwrap_or(self.at);
+        self.lines.push(Line { value: home, rows, bytes, is_kept, made: self.at, read });
+        if is_kept && strips > 0 {
+            // As many rows at once as are new.
+            let new = (made / strips).max(1);
+            let kept = rows.saturating_sub(new);
+            let RowMoveCost { call, thousand_bytes } = kernels.moves;
+            let moved = kept.saturating_mul(stage.row_bytes).saturating_mul(thousand_bytes) / 1000;
+            let each = kept.div_ceil(new).saturating_mul(call).saturating_add(moved);
+            self.moves = self.moves.saturating_add(strips.saturating_mul(each));
+        }
+    }
+
+    /// Iterates over the bytes of line buffers and scratch memory that are needed at once, and the
+    /// time, per size of scratch memory.
+    pub(super) fn ways(&self) -> impl Iterator<Item = Way> + '_ {
+        let mut brief = vec![0_u64; self.at];
+        let mut kept = 0_u64;
+        for line in &self.lines {
+            let bytes = padded(line.bytes);
+            if line.is_kept {
+                kept = kept.saturating_add(bytes);
+                continue;
+            }
+            for sum in &mut brief[line.read..=line.made] {
+                *sum = sum.saturating_add(bytes);
+            }
+        }
+        let lines = kept.saturating_add(brief.into_iter().max().unwrap_or(0));
+        self.ways.iter().map(move |way| Way {
+            bytes: lines.saturating_add(way.bytes),
+            time: self.moves.saturating_add(way.time),
+        })
+    }
+}
+
+/// Nodes in the order in which they run, and how they do.
+pub(super) struct InStrips {
+    pub(super) nodes: Vec<NodeId>,
+    pub(super) strips: Strips,
+}
+
+/// Returns the strips in which `nodes` run, the last of which makes `rows` rows at once, with places
+/// for all line buffers; `None` if they cannot run so.
+pub(super) fn strips_of(
+    kernels: &Kernels,
+    nodes: &[NodeId],
+    rows: u64,
+    budget: &Budget<'_>,
+) -> Result<Option<InStrips>> {
+    let Some(ordered) = kernels.in_order(nodes) else { return Ok(None) };
+    let nodes: Vec<NodeId> =
+        ordered.iter().flat_map(|kernel| kernel.nodes.iter().copied()).collect();
+    let last = nodes.last().and_then(|&id| kernels.stage(id));
+    let growth = last.and_then(|last| Growth::new(kernels, last, rows));
+    let Some(mut growth) = growth else { return Ok(None) };
+    let takers = kernels.takers(&nodes);
+    let mut inside = Inside::default();
+    for kernel in ordered.iter().rev() {
+        if !inside.add(kernels, kernel) || !growth.add(kernels, kernel, &takers) {
+            return Ok(None);
+        }
+    }
+    let in_place = nodes.iter().filter_map(|&id| {
+        let value = kernels.stage(id)?.value;
+        let of = kernels.stage(*takers.get(&value)?)?.value;
+        Some(RowsInPlace { value: value.into(), of: of.into() })
+    });
+    let in_place = in_place.collect();
+    let count = nodes.len();
+    let mut lines = growth.lines;
+    lines.reverse();
+    let buffers = lines
+        .iter()
+        .map(|line| {
+            let span =
+                if line.is_kept { 0..count } else { count - 1 - line.made..count - line.read };
+            let at = |position| u32::try_from(position).unwrap_or(u32::MAX);
+            Ok(Buffer::new(padded(line.bytes), LiveRange::new(at(span.start), at(span.end))?))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let packing = solve(&Problem::new(buffers, vec![Space::new("lines")])?, budget)?;
+    let placed = lines.iter().zip(packing.offsets());
+    let buffers = placed
+        .map(|(line, &offset)| LineBuffer { value: line.value.into(), offset, rows: line.rows })
+        .collect();
+    Ok(Some(InStrips { nodes, strips: Strips { rows, buffers, in_place } }))
+}
+
+fn padded(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX)
+}

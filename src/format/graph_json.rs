@@ -1,0 +1,614 @@
+//! Graphs as JSON, published as [`graph_schema`].
+//!
+//! The text is untrusted: it is read once, with a limit, into typed fields, and the graph is built
+//! and validated like any other. The digest in the file is compared with that of the graph.
+
+#![allow(clippy::zero_sized_map_values, reason = "of unknown fields only the names matter")]
+
+use alloc::collections::BTreeMap;
+use alloc::{format, string::String, vec, vec::Vec};
+#[cfg(feature = "std")]
+use std::path::Path;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use super::attribute_json::AttributeRows;
+#[cfg(feature = "std")]
+use super::file;
+use super::form::{Form, to_text};
+use super::{admit, checksum, is_default};
+use crate::base::{Alignment, Error, NodeId, Result, SpaceId, ValueId, quoted};
+use crate::graph::{
+    Choice, DType, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View, Whole, Window,
+    Workspace, WriteBack,
+};
+use crate::pack::Space;
+
+/// The version of graph files that this crate writes, and the only one it reads.
+pub const GRAPH_VERSION: u32 = 1;
+
+const FORM: Form = Form {
+    format: "arenaplan-graph",
+    version: GRAPH_VERSION,
+    too_large: |bytes, limit| Error::FileTooLarge { what: "graph", bytes, limit },
+    corrupt,
+    other_version: |reason| Error::GraphVersion { reason },
+};
+
+/// Most steps of work that the effects of a graph may take to compare with operands.
+///
+/// Effects of a node name operands by position, and some are compared with each other. A
+/// concatenation of ten thousand operands takes some ten thousand steps.
+const MAX_WORK: usize = 1 << 28;
+
+/// Returns the JSON Schema (draft 2020-12) of graph files.
+///
+/// ```
+/// assert!(arenaplan::format::graph_schema().contains("\"in_place\""));
+/// ```
+#[must_use]
+pub const fn graph_schema() -> &'static str {
+    include_str!("../../schema/graph.schema.json")
+}
+
+/// A graph file.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct GraphDocument {
+    format: String,
+    version: u32,
+    name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    digest: String,
+    #[serde(default = "default_spaces")]
+    spaces: Vec<SpaceRow>,
+    values: Vec<ValueRow>,
+    nodes: Vec<NodeRow>,
+    outputs: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    write_backs: Vec<WriteBackRow>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    checksum: String,
+    /// Fields of others; by convention their names begin with `x-`.
+    #[serde(flatten, skip_serializing)]
+    extra: BTreeMap<String, IgnoredAny>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpaceRow {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    capacity: Option<u64>,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    alignment: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    cost: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ValueRow {
+    name: String,
+    kind: String,
+    dtype: String,
+    shape: Vec<u64>,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    alignment: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    space: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pin: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodeRow {
+    name: String,
+    op: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    domain: String,
+    #[serde(default, skip_serializing_if = "is_default")]
+    version: u32,
+    #[serde(default, skip_serializing_if = "AttributeRows::is_empty")]
+    attributes: AttributeRows,
+    inputs: Vec<Option<u32>>,
+    outputs: Vec<Option<u32>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    in_place: Vec<InPlaceRow>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    views: Vec<ViewRow>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    flows: Vec<FlowRow>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    loads: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    overlaps: Vec<OverlapRow>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    windows: Vec<WindowRow>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ignores: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    mutates: Vec<u32>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    repeats: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pure: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    workspaces: Vec<WorkspaceRow>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    staging: Option<Vec<WorkspaceRow>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    after: Vec<u32>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    cost: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WriteBackRow {
+    value: u32,
+    into: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InPlaceRow {
+    input: u32,
+    output: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    identity: bool,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WholeRow {
+    Input,
+    Output,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WindowRow {
+    input: u32,
+    output: u32,
+    axis: u32,
+    extent: u64,
+    stride: u64,
+    before: i64,
+    scale: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ViewRow {
+    input: u32,
+    output: u32,
+    offset: u64,
+    of: WholeRow,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlowRow {
+    output: u32,
+    pieces: u64,
+    follows: Vec<u32>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OverlapRow {
+    input: u32,
+    output: u32,
+    distance: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkspaceRow {
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    alignment: u64,
+    choices: Vec<ChoiceRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChoiceRow {
+    bytes: u64,
+    cost: f64,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_one(number: &u64) -> bool {
+    *number == 1
+}
+
+fn default_spaces() -> Vec<SpaceRow> {
+    vec![SpaceRow { name: Space::default().name().into(), capacity: None, alignment: 1, cost: 0 }]
+}
+
+impl Graph {
+    /// Returns the graph as JSON text: the same graph always gives the same bytes.
+    ///
+    /// The text has everything that a planner reads, operators with their attributes, and no
+    /// weights. A [grouped](Self::grouped)
+    /// graph is written too, but [`from_json`](Self::from_json) refuses it: only a planner makes
+    /// values inside of groups.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        to_text(&GraphDocument::of(self))
+    }
+
+    /// Returns the graph that JSON text holds.
+    ///
+    /// A file that another program wrote may leave out `digest` and `checksum`; both are compared
+    /// where they are there.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::FileTooLarge`] if the text is longer than 1 GiB.
+    /// - [`Error::GraphVersion`] if the version is not [`GRAPH_VERSION`], or a field is unknown.
+    /// - [`Error::GraphCorrupt`] if the text is not JSON, a field is missing, twice there, or of
+    ///   the wrong type, or digest or checksum do not fit.
+    /// - As [`GraphBuilder::build`](crate::GraphBuilder::build), if the values and nodes are no
+    ///   valid graph.
+    /// - [`Error::OutOfMemory`] if there is not enough memory to read the text.
+    ///
+    /// ```
+    /// use arenaplan::{DType, Graph, Node, Value, ValueKind};
+    ///
+    /// let text = r#"{"format":"arenaplan-graph","version":1,"name":"two layers","values":[
+    ///     {"name":"x","kind":"input","dtype":"float32","shape":[1,64]},
+    ///     {"name":"y","kind":"activation","dtype":"float32","shape":[1,64]}],"nodes":[
+    ///     {"name":"relu","op":"Relu","inputs":[0],"outputs":[1],
+    ///      "in_place":[{"input":0,"output":0}]}],"outputs":[1]}"#;
+    /// let graph = Graph::from_json(text.as_bytes())?;
+    /// assert_eq!(graph.values()[1].bytes(), 256);
+    /// assert_eq!(Graph::from_json(graph.to_json().as_bytes())?, graph);
+    /// # Ok::<(), arenaplan::Error>(())
+    /// ```
+    pub fn from_json(text: &[u8]) -> Result<Self> {
+        FORM.check_size(text)?;
+        admit(text.len(), "the graph of a file")?;
+        FORM.parse::<GraphDocument>(text)?.into_graph()
+    }
+
+    /// Writes the graph to a file, as [`write_file`](crate::format::write_file) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`write_file`](crate::format::write_file).
+    #[cfg(feature = "std")]
+    pub fn save(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
+        file::write_file(path, self.to_json().as_bytes()).map_err(|error| error.source)
+    }
+
+    /// Reads a graph from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::FileUnreadable`], and as [`from_json`](Self::from_json).
+    #[cfg(feature = "std")]
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        Self::from_json(&file::read(path.as_ref())?)
+    }
+}
+
+impl GraphDocument {
+    /// Returns the document of a graph, with its digest and checksum.
+    pub(crate) fn of(graph: &Graph) -> Self {
+        let mut document = Self { digest: graph.digest(), ..Self::unsealed(graph) };
+        document.checksum = checksum(&document);
+        document
+    }
+
+    /// Returns the document of a graph without digest and checksum.
+    pub(crate) fn unsealed(graph: &Graph) -> Self {
+        Self {
+            format: FORM.format.into(),
+            version: FORM.version,
+            name: graph.name().into(),
+            digest: String::new(),
+            spaces: graph.spaces().iter().map(SpaceRow::of).collect(),
+            values: graph.values().iter().map(ValueRow::of).collect(),
+            nodes: graph.nodes().iter().map(NodeRow::of).collect(),
+            outputs: graph.outputs().iter().map(|&output| output.into()).collect(),
+            write_backs: graph.write_backs().iter().copied().map(WriteBackRow::of).collect(),
+            checksum: String::new(),
+            extra: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the graph that the document describes; see [`Graph::from_json`].
+    pub(crate) fn into_graph(mut self) -> Result<Graph> {
+        FORM.check_head(&self.format, self.version.into())?;
+        FORM.check_fields(&self.extra)?;
+        let found = core::mem::take(&mut self.checksum);
+        if !found.is_empty() && found != checksum(&self) {
+            return Err(corrupt("its checksum does not fit its content".into()));
+        }
+        let digest = core::mem::take(&mut self.digest);
+        let graph = self.build()?;
+        if !digest.is_empty() && digest != graph.digest() {
+            return Err(corrupt("its digest is that of another graph".into()));
+        }
+        Ok(graph)
+    }
+
+    fn build(self) -> Result<Graph> {
+        if u32::try_from(self.values.len().max(self.nodes.len())).is_err() {
+            return Err(corrupt("it has more values or nodes than 32 bits count".into()));
+        }
+        let work = self.nodes.iter().map(NodeRow::work);
+        if work.fold(0_usize, usize::saturating_add) > MAX_WORK {
+            return Err(corrupt("the effects of its nodes take too long to compare".into()));
+        }
+        let mut builder = Graph::builder(self.name);
+        let mut spaces = self.spaces.into_iter();
+        let first = spaces.next().ok_or_else(|| corrupt("it has no space".into()))?;
+        builder.set_default_space(first.space()?);
+        for space in spaces {
+            builder.add_space(space.space()?);
+        }
+        for value in self.values {
+            builder.add_value(value.value()?);
+        }
+        for node in self.nodes {
+            builder.add_node(node.node()?);
+        }
+        for output in self.outputs {
+            builder.add_output(ValueId::from(output));
+        }
+        for WriteBackRow { value, into } in self.write_backs {
+            builder.add_write_back(ValueId::from(value), ValueId::from(into));
+        }
+        builder.build()
+    }
+}
+
+impl SpaceRow {
+    fn of(space: &Space) -> Self {
+        Self {
+            name: space.name().into(),
+            capacity: space.capacity(),
+            alignment: space.alignment().bytes(),
+            cost: space.cost(),
+        }
+    }
+
+    fn space(self) -> Result<Space> {
+        let alignment = aligned(self.alignment, || format!("space {}", quoted(&self.name)))?;
+        let space = Space::new(self.name).with_alignment(alignment).with_cost(self.cost);
+        Ok(match self.capacity {
+            Some(capacity) => space.with_capacity(capacity),
+            None => space,
+        })
+    }
+}
+
+impl ValueRow {
+    fn of(value: &Value) -> Self {
+        Self {
+            name: value.name().into(),
+            kind: value.kind().name().into(),
+            dtype: value.dtype().name().into(),
+            shape: value.shape().to_vec(),
+            alignment: value.alignment().bytes(),
+            space: value.space().into(),
+            pin: value.pin(),
+        }
+    }
+
+    fn value(self) -> Result<Value> {
+        let what = || format!("value {}", quoted(&self.name));
+        let dtype: DType = self
+            .dtype
+            .parse()
+            .map_err(|_| Error::UnsupportedDtype { what: what(), dtype: quoted(&self.dtype) })?;
+        let alignment = aligned(self.alignment, what)?;
+        let kind = self.kind.parse()?;
+        let value = Value::new(self.name, kind, dtype, self.shape)?;
+        let value = value.with_alignment(alignment).with_space(SpaceId::from(self.space));
+        Ok(match self.pin {
+            Some(pin) => value.with_pin(pin),
+            None => value,
+        })
+    }
+}
+
+impl NodeRow {
+    fn of(node: &Node) -> Self {
+        let operands = |operands: &[Option<ValueId>]| -> Vec<Option<u32>> {
+            operands.iter().map(|operand| operand.map(u32::from)).collect()
+        };
+        let effects = node.effects();
+        let in_place = effects.in_place.iter().map(|pair| InPlaceRow {
+            input: small(pair.input),
+            output: small(pair.output),
+            identity: pair.identity,
+        });
+        let views = effects.views.iter().map(|view| ViewRow {
+            input: small(view.input),
+            output: small(view.output),
+            offset: view.offset,
+            of: match view.whole {
+                Whole::Input => WholeRow::Input,
+                Whole::Output => WholeRow::Output,
+            },
+        });
+        let flows = effects.flows.iter().map(|flow| FlowRow {
+            output: small(flow.output),
+            pieces: flow.pieces,
+            follows: all_small(&flow.follows),
+        });
+        let overlaps = effects.overlaps.iter().map(|overlap| OverlapRow {
+            input: small(overlap.input),
+            output: small(overlap.output),
+            distance: overlap.distance,
+        });
+        let windows = effects.windows.iter().map(|window| WindowRow {
+            input: small(window.input),
+            output: small(window.output),
+            axis: small(window.axis),
+            extent: window.extent,
+            stride: window.stride,
+            before: window.before,
+            scale: window.scale,
+        });
+        Self {
+            name: node.name().into(),
+            op: node.op().into(),
+            domain: node.domain().into(),
+            version: node.version(),
+            attributes: AttributeRows(node.attributes().clone()),
+            inputs: operands(node.inputs()),
+            outputs: operands(node.outputs()),
+            in_place: in_place.collect(),
+            views: views.collect(),
+            flows: flows.collect(),
+            loads: all_small(&effects.loads),
+            overlaps: overlaps.collect(),
+            windows: windows.collect(),
+            ignores: all_small(&effects.ignores),
+            mutates: all_small(&effects.mutates),
+            repeats: effects.repeats,
+            pure: effects.pure,
+            workspaces: effects.workspaces.iter().map(WorkspaceRow::of).collect(),
+            staging: effects.staging.as_ref().map(|all| all.iter().map(WorkspaceRow::of).collect()),
+            after: node.control_dependencies().iter().map(|&node| node.into()).collect(),
+            cost: node.cost(),
+        }
+    }
+
+    /// Returns the number of comparisons that validation and the checker make for the node.
+    fn work(&self) -> usize {
+        let operands = self.inputs.len() + self.outputs.len();
+        let positions = self.ignores.len() + self.mutates.len() + self.loads.len();
+        let follows = self.flows.iter().fold(0, |sum, flow| flow.follows.len().saturating_add(sum));
+        let flows = self.flows.len().saturating_add(self.windows.len());
+        let compared = positions.saturating_add(flows).saturating_add(follows);
+        let listed = operands.saturating_add(self.views.len()).saturating_add(compared);
+        listed.saturating_mul(compared)
+    }
+
+    fn node(self) -> Result<Node> {
+        let operands = |operands: Vec<Option<u32>>| -> Vec<Option<ValueId>> {
+            operands.into_iter().map(|operand| operand.map(ValueId::from)).collect()
+        };
+        let name = self.name;
+        let workspaces = |rows: Vec<WorkspaceRow>| -> Result<Vec<Workspace>> {
+            rows.into_iter().map(|row| row.workspace(&name)).collect()
+        };
+        let in_place = self.in_place.into_iter().map(|pair| InPlace {
+            input: large(pair.input),
+            output: large(pair.output),
+            identity: pair.identity,
+        });
+        let views = self.views.into_iter().map(|view| View {
+            input: large(view.input),
+            output: large(view.output),
+            offset: view.offset,
+            whole: match view.of {
+                WholeRow::Input => Whole::Input,
+                WholeRow::Output => Whole::Output,
+            },
+        });
+        let flows = self.flows.into_iter().map(|flow| Flow {
+            output: large(flow.output),
+            pieces: flow.pieces,
+            follows: all_large(flow.follows),
+        });
+        let overlaps = self.overlaps.into_iter().map(|overlap| Overlap {
+            input: large(overlap.input),
+            output: large(overlap.output),
+            distance: overlap.distance,
+        });
+        let windows = self.windows.into_iter().map(|window| Window {
+            input: large(window.input),
+            output: large(window.output),
+            axis: large(window.axis),
+            extent: window.extent,
+            stride: window.stride,
+            before: window.before,
+            scale: window.scale,
+        });
+        let effects = Effects {
+            in_place: in_place.collect(),
+            views: views.collect(),
+            flows: flows.collect(),
+            loads: all_large(self.loads),
+            overlaps: overlaps.collect(),
+            windows: windows.collect(),
+            ignores: all_large(self.ignores),
+            mutates: all_large(self.mutates),
+            repeats: self.repeats,
+            pure: self.pure,
+            workspaces: workspaces(self.workspaces)?,
+            staging: self.staging.map(workspaces).transpose()?,
+        };
+        let node = Node::new(name, self.op)
+            .with_operator_set(self.domain, self.version)
+            .with_attributes(self.attributes.0)
+            .reads(operands(self.inputs))
+            .writes(operands(self.outputs))
+            .with_effects(effects)
+            .with_cost(self.cost);
+        Ok(node.after(self.after.into_iter().map(NodeId::from)))
+    }
+}
+
+impl WriteBackRow {
+    fn of(pair: WriteBack) -> Self {
+        Self { value: pair.value.into(), into: pair.into.into() }
+    }
+}
+
+impl WorkspaceRow {
+    fn of(workspace: &Workspace) -> Self {
+        let choices = workspace.choices.iter();
+        Self {
+            alignment: workspace.alignment.bytes(),
+            choices: choices.map(|it| ChoiceRow { bytes: it.bytes, cost: it.cost }).collect(),
+        }
+    }
+
+    fn workspace(self, node: &str) -> Result<Workspace> {
+        let alignment =
+            aligned(self.alignment, || format!("a workspace of node {}", quoted(node)))?;
+        let choices = self.choices.into_iter();
+        let choices = choices.map(|it| Choice { bytes: it.bytes, cost: it.cost }).collect();
+        Ok(Workspace { choices, alignment })
+    }
+}
+
+/// Returns an alignment, or an error that names `what` it is of.
+fn aligned(bytes: u64, what: impl Fn() -> String) -> Result<Alignment> {
+    Alignment::new(bytes).map_err(|_| Error::InvalidAlignment { what: what(), bytes })
+}
+
+/// Returns a position among operands as it is written: valid graphs have fewer than 2^32.
+fn small(position: usize) -> u32 {
+    u32::try_from(position).unwrap_or(u32::MAX)
+}
+
+fn all_small(positions: &[usize]) -> Vec<u32> {
+    positions.iter().map(|&position| small(position)).collect()
+}
+
+/// Returns a position among operands as it was read.
+fn large(position: u32) -> usize {
+    usize::try_from(position).unwrap_or(usize::MAX)
+}
+
+fn all_large(positions: Vec<u32>) -> Vec<usize> {
+    positions.into_iter().map(large).collect()
+}
+
+fn corrupt(reason: String) -> Error {
+    Error::GraphCorrupt { reason }
+}

@@ -1,0 +1,398 @@
+//! Plans in which nodes run again, or values leave for a slow memory, so that they need fewer bytes.
+
+use alloc::vec::Vec;
+
+use super::Planner;
+use super::executions::with_scratch;
+use crate::base::{Error, Execution, NodeId, Result};
+use crate::graph::Graph;
+use crate::plan::{Paging, Plan, Recomputed, Technique, Techniques, WorkspacePolicy};
+use crate::recompute::{Recompute, Schedule, Strategy, retain_falling};
+
+/// Graphs with more nodes keep their order, but for simple improvements, before nodes run again.
+const MOST_NODES_TO_ORDER: usize = 1_200;
+
+/// Budgets of a curve.
+const POINTS: u64 = 20;
+
+/// The aim of a recomputation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Goal {
+    /// The least extra work with an arena of at most so many bytes.
+    Bytes(u64),
+    /// The fewest bytes with at most so many millionths of extra work.
+    Extra(u64),
+    /// The schedule of a named strategy.
+    Strategy(Strategy),
+}
+
+/// One point of a curve of bytes over extra work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CurvePoint {
+    /// Bytes of the arena, without the slow memory.
+    pub arena_bytes: u64,
+    /// Extra work in units of cost.
+    pub extra_cost: u64,
+    /// Proven lower bound of the extra work of every schedule in so many bytes.
+    pub extra_bound: u64,
+}
+
+/// Bytes of the arena over extra work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Curve {
+    /// Points in descending order of bytes and ascending order of work; the first one repeats
+    /// nothing.
+    pub points: Vec<CurvePoint>,
+    /// Cost of running each node once.
+    pub cost: u64,
+    /// Bytes that no schedule goes below that runs each node by itself.
+    pub floor: u64,
+}
+
+impl Planner<'_> {
+    /// Returns a plan in which nodes run again to meet a goal, already checked; a plan without
+    /// repetitions where such a plan meets the goal.
+    ///
+    /// Nodes that are [pure](crate::graph::Node::is_pure) may run again. The steps of a plan with
+    /// repetitions run one node each. If there is a memory to [page to](Self::paging_to), values may
+    /// also leave for it and come back, wherever that costs less; the bytes of the goal are those of
+    /// the other spaces. With [costs](Self::costs), bytes include the scratch memory of kernels.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::RecomputeExceeded`] if no schedule was found for the bytes.
+    /// - [`Error::InvalidOption`] if a strategy is to be followed and values may leave.
+    /// - As [`plan`](Self::plan).
+    pub fn recompute(&self, graph: &Graph, goal: Goal) -> Result<Plan> {
+        let has_workspaces = self.context(graph)?.has_workspaces();
+        match self.costs.filter(|_| has_workspaces) {
+            Some(costs) => with_scratch(self, graph, goal, costs),
+            None => Self { costs: None, ..*self }.of_values(graph, goal),
+        }
+    }
+
+    /// Returns a plan in which nodes run again to meet a goal, without costs of steps.
+    pub(super) fn of_values(&self, graph: &Graph, goal: Goal) -> Result<Plan> {
+        let plain = self.keep_order(true).plan(graph)?;
+        let budget = match goal {
+            Goal::Bytes(bytes) => bytes,
+            Goal::Extra(_) | Goal::Strategy(_) => 0,
+        };
+        if plain.arena_bytes() <= budget {
+            return Ok(plain);
+        }
+        let mut orders = alloc::vec![plain.order().collect::<Vec<_>>()];
+        let mut best = plain;
+        if graph.nodes().len() <= MOST_NODES_TO_ORDER {
+            let ordered = self.plan(graph)?;
+            orders.push(ordered.order().collect());
+            if ordered.arena_bytes() < best.arena_bytes() {
+                best = ordered;
+            }
+        }
+        let options = self.context(graph)?.liveness_options(false, true)?;
+        let mut search = Recompute::new(graph, options, &orders, &self.budget);
+        let once = self.plan_once(graph, &search, budget)?;
+        if once.arena_bytes() < best.arena_bytes() {
+            best = once;
+        }
+        if best.arena_bytes() <= budget {
+            return Ok(best);
+        }
+        match goal {
+            Goal::Bytes(bytes) => {
+                let mut found = self.within(graph, &mut search, bytes)?;
+                if let Some(slow) = self.paging {
+                    search = search.paging_to(graph, options, slow);
+                    found = cheaper(found, self.within(graph, &mut search, bytes)?);
+                }
+                found.map_err(|least| Error::RecomputeExceeded {
+                    budget: bytes,
+                    least: least.min(best.arena_bytes()),
+                    floor: search.floor(),
+                })
+            }
+            Goal::Extra(most) => {
+                best = self.fewest(graph, &mut search, most, best)?;
+                match self.paging {
+                    Some(slow) => {
+                        search = search.paging_to(graph, options, slow);
+                        self.fewest(graph, &mut search, most, best)
+                    }
+                    None => Ok(best),
+                }
+            }
+            Goal::Strategy(_) if self.paging.is_some() => {
+                let reason = "a strategy for recomputation copies no values".into();
+                Err(Error::InvalidOption { option: "paging", reason })
+            }
+            Goal::Strategy(strategy) => match search.by_strategy(strategy) {
+                Some(schedule) => {
+                    let made = self.plan_schedule(graph, &search, &schedule)?;
+                    with_bound(graph, &search, made)
+                }
+                None => Ok(best),
+            },
+        }
+    }
+
+    /// Returns the fewest bytes over the extra work, each point a plan that was made and checked.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan).
+    pub fn recompute_curve(&self, graph: &Graph) -> Result<Curve> {
+        let bare = Self { costs: None, ..*self }.workspace(WorkspacePolicy::None);
+        bare.curve_of_values(graph)
+    }
+
+    fn curve_of_values(&self, graph: &Graph) -> Result<Curve> {
+        let plain = self.keep_order(true).plan(graph)?;
+        let orders = [plain.order().collect::<Vec<_>>()];
+        let options = self.context(graph)?.liveness_options(false, true)?;
+        let mut search = Recompute::new(graph, options, &orders, &self.budget);
+        let once = self.plan_schedule(graph, &search, &search.plain())?;
+        let most = plain.arena_bytes().min(once.arena_bytes());
+        let mut points =
+            alloc::vec![CurvePoint { arena_bytes: most, extra_cost: 0, extra_bound: 0 }];
+        self.add_points(graph, &mut search, &mut points)?;
+        if let Some(slow) = self.paging {
+            search = search.paging_to(graph, options, slow);
+            self.add_points(graph, &mut search, &mut points)?;
+        }
+        // A point that another one beats in both figures is none.
+        points.sort_by_key(|point| (point.arena_bytes, point.extra_cost));
+        retain_falling(&mut points, |point| point.extra_cost);
+        points.reverse();
+        for point in points.iter_mut().filter(|point| point.extra_cost > 0) {
+            point.extra_bound = search.bound(point.arena_bytes).min(point.extra_cost);
+        }
+        Ok(Curve { points, cost: search.cost(), floor: search.floor() })
+    }
+
+    /// Adds points below the first one to a curve.
+    fn add_points(
+        &self,
+        graph: &Graph,
+        search: &mut Recompute<'_>,
+        points: &mut Vec<CurvePoint>,
+    ) -> Result<()> {
+        let Some(most) = points.first().map(|point| point.arena_bytes) else { return Ok(()) };
+        let known = search.known();
+        let mut last = u64::MAX;
+        let mut before = usize::MAX;
+        for step in (1..POINTS).rev() {
+            let bytes = u64::try_from(u128::from(most) * u128::from(step) / u128::from(POINTS));
+            let bytes = bytes.unwrap_or(most);
+            let end = known.partition_point(|figures| figures.bytes <= bytes);
+            let Some(index) = end.checked_sub(1) else { break };
+            if index == before {
+                continue;
+            }
+            before = index;
+            let Some(schedule) = search.known_schedule(index, 0) else { continue };
+            let plan = self.plan_schedule(graph, search, &schedule)?;
+            let arena_bytes = fast_bytes(&plan);
+            if arena_bytes >= last {
+                continue;
+            }
+            plan.check(graph)?;
+            last = arena_bytes;
+            let (extra_cost, extra_bound) = (schedule.extra_cost, 0);
+            points.push(CurvePoint { arena_bytes, extra_cost, extra_bound });
+        }
+        Ok(())
+    }
+
+    /// Returns the cheapest plan known within `bytes`, or the fewest bytes of a plan.
+    ///
+    /// The schedules do not depend on `bytes`, nor does the arena of each, so more bytes never cost more
+    /// work.
+    fn within(&self, graph: &Graph, search: &mut Recompute<'_>, bytes: u64) -> Result<FoundPlan> {
+        let known = search.known();
+        let end = known.partition_point(|figures| figures.bytes <= bytes);
+        let mut least = u64::MAX;
+        for index in (0..end).rev() {
+            // Copies that come back early may not leave room for themselves.
+            let mut tried = None;
+            for limit in [bytes, 0] {
+                let schedule = search.known_schedule(index, limit);
+                if schedule == tried {
+                    continue;
+                }
+                let Some(schedule) = schedule else { continue };
+                let plan = self.plan_schedule(graph, search, &schedule)?;
+                let needed = fast_bytes(&plan);
+                let fits = plan.fits();
+                if needed <= bytes && fits.is_ok() {
+                    return with_bound(graph, search, plan).map(Ok);
+                }
+                least = least.min(needed.max(bytes.saturating_add(1)));
+                tried = Some(schedule);
+            }
+        }
+        // The schedule with the fewest bytes, for the message.
+        if end == 0
+            && let Some(schedule) = search.known_schedule(0, 0)
+        {
+            let plan = self.plan_schedule(graph, search, &schedule)?;
+            least = least.min(fast_bytes(&plan));
+        }
+        Ok(Err(least))
+    }
+
+    /// Returns the plan of the best schedule in which each node runs once. If more bytes are live than
+    /// the budget has, offsets are not searched for long.
+    fn plan_once(&self, graph: &Graph, search: &Recompute<'_>, budget: u64) -> Result<Plan> {
+        let plain = search.plain();
+        let quick = Self { budget: self.budget.with_nodes(0), ..*self };
+        let quick = quick.plan_schedule(graph, search, &plain)?;
+        if budget > 0 && quick.lower_bound() > budget {
+            return Ok(quick);
+        }
+        self.plan_schedule(graph, search, &plain)
+    }
+
+    /// Returns the plan with the fewest bytes that is known with at most `most` millionths of extra
+    /// work.
+    fn fewest(
+        &self,
+        graph: &Graph,
+        search: &mut Recompute<'_>,
+        most: u64,
+        plain: Plan,
+    ) -> Result<Plan> {
+        let extra = u128::from(search.cost()) * u128::from(most) / 1_000_000;
+        let extra = u64::try_from(extra).unwrap_or(u64::MAX);
+        let known = search.known();
+        let start = known.partition_point(|figures| figures.extra_cost > extra);
+        let mut best = plain;
+        let mut is_better = false;
+        // The arena of a schedule has its live bytes at least.
+        for (index, figures) in known.iter().enumerate().skip(start) {
+            if figures.extra_cost == 0 || figures.bytes >= fast_bytes(&best) {
+                break;
+            }
+            let Some(schedule) = search.known_schedule(index, 0) else { continue };
+            let smaller = self.plan_schedule(graph, search, &schedule)?;
+            if fast_bytes(&smaller) < fast_bytes(&best) && smaller.fits().is_ok() {
+                best = smaller;
+                is_better = true;
+            }
+        }
+        if is_better { with_bound(graph, search, best) } else { Ok(best) }
+    }
+
+    /// Returns a plan with the schedule of another one, with scratch memory: `executions` is the graph
+    /// of [`scheduled_with`](Graph::scheduled_with) with workspaces. It is already checked. Its order is the schedule, or another one that needs fewer
+    /// bytes with the scratch memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidOption`] if no node of the other plan runs again and no value is copied. As
+    /// [`plan_steps`](Self::plan_steps).
+    pub(super) fn plan_executions(
+        &self,
+        graph: &Graph,
+        executions: &Graph,
+        other: &Plan,
+    ) -> Result<Plan> {
+        let Some(mut recomputed) = other.recomputed.clone() else {
+            let reason = "the plan has no schedule of its own".into();
+            return Err(Error::InvalidOption { option: "plan", reason });
+        };
+        let steps: Vec<Vec<NodeId>> = other.order().map(|node| alloc::vec![node]).collect();
+        let mut plan = self.plan_steps(executions, &steps)?;
+        if executions.nodes().len() <= MOST_NODES_TO_ORDER {
+            // Scratch memory is declared for nodes that run by themselves.
+            let joining = [Technique::Fusion, Technique::Streaming, Technique::Duplicate];
+            let left_out = joining.into_iter().fold(self.left_out, Techniques::with);
+            let ordered = Self { left_out, ..*self }.plan(executions)?;
+            if ordered.arena_bytes() < plan.arena_bytes() {
+                plan = ordered;
+            }
+        }
+        let options = self.context(graph)?.liveness_options(false, true)?;
+        let order: Vec<NodeId> = graph.order().to_vec();
+        let slow = recomputed.paging.as_ref().map(Paging::to_space);
+        let bytes = bytes_beside(&plan, slow.is_some());
+        let bound = Recompute::bound_of(graph, options, &order, slow.as_ref(), bytes, &self.budget);
+        recomputed.extra_bound = bound.min(recomputed.extra_bound);
+        plan.recomputed = Some(recomputed);
+        plan.check_repetitions(graph, executions)?;
+        plan.check(executions)?;
+        Ok(plan)
+    }
+
+    /// Returns the plan of a schedule, without a bound of the extra work. A plan with repetitions is
+    /// not checked yet.
+    fn plan_schedule(
+        &self,
+        graph: &Graph,
+        search: &Recompute<'_>,
+        schedule: &Schedule,
+    ) -> Result<Plan> {
+        let steps = |order: &[NodeId]| -> Vec<Vec<NodeId>> {
+            order.iter().map(|&node| alloc::vec![node]).collect()
+        };
+        let is_copy = |execution: &&Execution| !matches!(execution, Execution::Run(_));
+        let copies = schedule.executions.iter().filter(is_copy).count();
+        if schedule.executions.len() == graph.nodes().len() && copies == 0 {
+            let order = graph.scheduled_with(&schedule.executions, None)?.order;
+            return self.plan_steps(graph, &steps(&order));
+        }
+        let slow = self.paging.filter(|_| copies > 0);
+        let scheduled = graph.scheduled_with(&schedule.executions, slow)?;
+        let mut plan = self.plan_steps(&scheduled.graph, &steps(&scheduled.order))?;
+        let bytes = bytes_beside(&plan, slow.is_some());
+        plan.recomputed = Some(Recomputed {
+            schedule: schedule.executions.clone(),
+            cost: search.cost(),
+            extra_cost: schedule.extra_cost,
+            extra_bound: 0,
+            floor: search.floor().min(bytes),
+            paging: slow.map(Paging::of),
+        });
+        Ok(plan)
+    }
+}
+
+/// Returns a plan with the proven bound of its extra work, checked.
+fn with_bound(graph: &Graph, search: &Recompute<'_>, mut plan: Plan) -> Result<Plan> {
+    if let Some(mut recomputed) = plan.recomputed.take() {
+        let bytes = bytes_beside(&plan, recomputed.paging.is_some());
+        recomputed.extra_bound = search.bound(bytes).min(recomputed.extra_cost);
+        plan.recomputed = Some(recomputed);
+        plan.check(graph)?;
+    }
+    Ok(plan)
+}
+
+/// Returns the bytes of all arenas but that of the slow memory.
+pub(super) fn fast_bytes(plan: &Plan) -> u64 {
+    bytes_beside(plan, plan.recomputed().is_some_and(|it| it.paging.is_some()))
+}
+
+/// Returns the bytes of all arenas, without the last one if that is the slow memory.
+fn bytes_beside(plan: &Plan, has_slow: bool) -> u64 {
+    let count = plan.arenas().len() - usize::from(has_slow);
+    plan.arenas()[..count].iter().fold(0, |sum, space| sum.saturating_add(space.arena_bytes))
+}
+
+/// A plan, or the fewest bytes of one that was found.
+type FoundPlan = core::result::Result<Plan, u64>;
+
+/// Returns the plan with less extra work, the first one if both have as much.
+fn cheaper(first: FoundPlan, second: FoundPlan) -> FoundPlan {
+    let extra = |plan: &Plan| plan.recomputed().map_or(0, |it| it.extra_cost);
+    match (first, second) {
+        (Ok(first), Ok(second)) if extra(&second) < extra(&first) => Ok(second),
+        (Err(least), Err(other)) => Err(least.min(other)),
+        (first, Err(_)) => first,
+        (Err(_), second) => second,
+        (first, Ok(_)) => first,
+    }
+}

@@ -1,0 +1,154 @@
+//! Plans of which some steps run strip by strip.
+//!
+//! A runner that knows kernels chooses the steps in strips by [`StripSearch`](super::StripSearch) and
+//! gives them to the planner. Where nobody provides scratch memory, no runner does: the planner chooses them by their
+//! bytes.
+
+use alloc::{vec, vec::Vec};
+
+use super::attempt::Attempt;
+use super::context::Context;
+use super::steps::plan_after;
+use crate::base::{Alignment, NodeId, Result, SpaceId};
+use crate::choose::regions::{PlacedPiece, StripRegions, WholeSteps};
+use crate::choose::{StripChoice, StripLimits};
+use crate::graph::Graph;
+use crate::liveness::{Liveness, Member};
+use crate::plan::{Effort, Granularity, Plan, Provider, Technique};
+
+/// Graphs with more nodes have no steps in strips.
+const MOST_NODES_IN_STRIPS: usize = 5_000;
+/// Choices of steps in strips that are planned, at most, of one attempt.
+const ROUNDS: usize = 4;
+
+/// Returns a plan with fewer bytes than `plan`, of which some steps run strip by strip, if one of
+/// the attempts leads to such a plan.
+///
+/// The best attempt and the best one without groups are tried: a group cannot be cut in two.
+pub(super) fn planned_in_strips(
+    context: &Context<'_>,
+    graph: &Graph,
+    attempts: &[Attempt<'_>],
+    plan: &Plan,
+) -> Result<Option<Plan>> {
+    if !may_have_strips(context, graph) || is_unfit(context, graph) {
+        return Ok(None);
+    }
+    let has_groups = |attempt: &&Attempt<'_>| steps_of(attempt).any(|step| step.len() > 1);
+    let alone = attempts.iter().filter(|attempt| !has_groups(attempt));
+    // Attempts are sorted, so the first one may be both.
+    let alone = alone.min_by_key(|attempt| attempt.load);
+    let is_other = |attempt: &&Attempt<'_>| !core::ptr::eq(*attempt, &raw const attempts[0]);
+    let drafts = attempts.iter().take(1).chain(alone.filter(is_other));
+    let mut best: Option<Plan> = None;
+    for draft in drafts {
+        let below = best.as_ref().unwrap_or(plan).arena_bytes();
+        if let Some(found) = of_draft(context, graph, draft, plan, below)? {
+            best = Some(found);
+        }
+    }
+    Ok(best)
+}
+
+/// Returns whether steps of a plan of `graph` might run strip by strip: some nodes make rows from
+/// rows, and the options and the target let the planner use them.
+pub(super) fn may_have_strips(context: &Context<'_>, graph: &Graph) -> bool {
+    context.options.optimize.contains(Technique::Streaming)
+        && context.target.granularity() == Granularity::Tile
+        && graph.nodes().iter().any(|node| !node.effects().windows.is_empty())
+}
+
+/// Returns whether this module leaves steps in strips out: the bytes of a node alone do not decide,
+/// or the search would take too long.
+fn is_unfit(context: &Context<'_>, graph: &Graph) -> bool {
+    let options = &context.options;
+    context.target.scratch() != Provider::Nobody
+        || context.has_workspaces()
+        || options.effort == Effort::Fast
+        || context.memories.is_some()
+        || options.workers > 1
+        || options.parallel_safe
+        || graph.nodes().len() > MOST_NODES_IN_STRIPS
+}
+
+/// Returns whether steps in strips might need fewer bytes and are not tried. With the costs of a
+/// runner, the stage that knows the costs tells.
+pub(super) fn skips_strips(context: &Context<'_>, graph: &Graph) -> bool {
+    let is_late = context.budget.exhausted();
+    may_have_strips(context, graph)
+        && context.costs.is_none()
+        && (is_unfit(context, graph) || is_late)
+}
+
+/// Returns a plan with fewer than `below` bytes, with the steps of an attempt or several of them in
+/// strips. Offsets may not be found for all that fits by its size, so a few choices are tried.
+fn of_draft(
+    context: &Context<'_>,
+    graph: &Graph,
+    draft: &Attempt<'_>,
+    plan: &Plan,
+    mut below: u64,
+) -> Result<Option<Plan>> {
+    let context = &draft.context(context);
+    let options = context.liveness_options(false, draft.elision)?;
+    let liveness = draft.schedule.liveness(options)?;
+    let steps: Vec<Vec<NodeId>> = steps_of(draft).map(<[NodeId]>::to_vec).collect();
+    let live = liveness.profile(SpaceId::new(0));
+    let live = &live[..steps.len().min(live.len())];
+    let held = held(graph, draft, &liveness, options.alignment);
+    let budget = context.packing_budget();
+    let whole = WholeSteps { steps, live, held: &held };
+    let limits = StripLimits { above: 0, below, time: u64::MAX };
+    let mut regions = StripRegions::of_nodes(graph, whole, limits, &budget);
+    let (mut best, mut above) = (None, 0);
+    for _ in 0..ROUNDS {
+        if context.budget.exhausted() {
+            break;
+        }
+        let limits = StripLimits { above, below, ..limits };
+        let Some(StripChoice { steps, strips, bytes, .. }) = regions.least(limits, &budget)? else {
+            break;
+        };
+        let other = plan_after(&Context { strips: &strips, ..*context }, graph, &steps, plan)?;
+        let found = other.arena_bytes();
+        if found < below {
+            (best, below) = (Some(other), found);
+        }
+        above = bytes;
+    }
+    Ok(best)
+}
+
+/// Iterates over the nodes of each step of an attempt.
+fn steps_of<'a>(attempt: &'a Attempt<'_>) -> impl Iterator<Item = &'a [NodeId]> {
+    attempt.schedule.order.iter().map(|node| attempt.schedule.members(node))
+}
+
+/// Returns the values that have a place in the arena, those that share bytes together.
+fn held(
+    graph: &Graph,
+    attempt: &Attempt<'_>,
+    liveness: &Liveness,
+    alignment: Alignment,
+) -> Vec<Vec<PlacedPiece>> {
+    let schedule = &attempt.schedule;
+    let mut made = vec![None; graph.values().len()];
+    for (step, &node) in schedule.order.iter().enumerate() {
+        for (_, value) in schedule.graph.node(node).produces() {
+            made[value.index()] = Some(step);
+        }
+    }
+    let piece = |member: &Member| {
+        let id = member.value;
+        let live = liveness.lifetimes.of(id)?;
+        let end = member.start.saturating_add(graph.value(id).bytes());
+        Some(PlacedPiece {
+            bytes: member.start - member.start % alignment.bytes()
+                ..alignment.round_up(end).unwrap_or(u64::MAX),
+            live: (live.start().index(), live.end().index()),
+            made: made[id.index()],
+        })
+    };
+    let classes = liveness.classes.classes().iter();
+    classes.map(|class| class.members.iter().filter_map(piece).collect()).collect()
+}
