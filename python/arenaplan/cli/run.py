@@ -95,6 +95,7 @@ def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
 
 def _need_data(graph: Graph) -> None:
     """Refuse a graph that came without the data of its constants."""
+    graph = graph.for_target("numpy")
     for index, value in enumerate(graph.values):
         if value.kind == "constant" and not graph.has_data(index):
             raise UnsupportedModel(
