@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
-from arenaplan.base.errors import InvalidOption, PlanMismatch
+from arenaplan.base.errors import InvalidOption
+from raising import raises
 from test_spaces import sealed
 
 
@@ -119,5 +120,5 @@ def test_the_checker_refuses_a_value_in_a_foreign_memory() -> None:
         assert {whole[name].space for name in whole} == {0}, "without places the cheapest is best"
         document = json.loads(plan.to_json())
         document["spaces"][0]["name"], document["spaces"][1]["name"] = default, "npu"
-        with pytest.raises(PlanMismatch, match="is in another space"):
+        with raises("PlanMismatch", match="is in another space"):
             ap.Plan.from_json(sealed(document)).check(placed)
