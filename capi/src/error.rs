@@ -86,7 +86,8 @@ fn code_of(error: &Error) -> Code {
         Error::GraphVersion { .. } | Error::ModelVersion { .. } | Error::PlanVersion { .. } => {
             Code::UnsupportedVersion
         }
-        Error::PlanMismatch { .. }
+        Error::PartOfModel { .. }
+        | Error::PlanMismatch { .. }
         | Error::PlanOverlap { .. }
         | Error::PlanOutOfBounds { .. }
         | Error::PlanMisaligned { .. }

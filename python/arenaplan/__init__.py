@@ -40,4 +40,5 @@ register_executor(
 set_views(
     html=lambda plan: import_module("arenaplan.report.notebook").html_of(plan),
     frame=lambda plan: import_module("arenaplan.report.notebook").frame_of(plan),
+    packing=lambda packing: import_module("arenaplan.report.packing_report").html_of(packing),
 )

@@ -20,6 +20,7 @@ __all__ = [
     "CallerBuffer",
     "CompiledKernel",
     "ConvWay",
+    "Covers",
     "Estimate",
     "Explained",
     "Graph",
@@ -675,6 +676,70 @@ class ConvWay:
         """
 
 @final
+class Covers:
+    """
+    The part of a model that a graph, and a plan of it, stand for. Nothing that answers for the model,
+    such as a budget or a gate, accepts a part.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> graph = ap.Graph()
+    >>> graph.output(graph.input("x", (64,)))
+    >>> str(ap.plan(graph).covers)
+    'the whole model'
+    """
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __getnewargs__(self, /) -> tuple[list[str], list[str], str, list[str]]: ...
+    def __hash__(self, /) -> int: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __new__(
+        cls,
+        /,
+        waiting: Sequence[str],
+        deciders: Sequence[str],
+        signature: str,
+        others: Sequence[str],
+    ) -> Covers: ...
+    def __repr__(self, /) -> str: ...
+    def __str__(self, /) -> str: ...
+    @property
+    def deciders(self, /) -> list[str]:
+        """
+        What decides those sizes, a sentence each.
+        """
+    @property
+    def is_whole(self, /) -> bool:
+        """
+        Whether this is the whole model.
+        """
+    @property
+    def others(self, /) -> list[str]:
+        """
+        Names of the other entry points, which are not in the graph.
+        """
+    def require_whole(self, /, model: str) -> None:
+        """
+        Refuse a part of a model.
+
+        Raises
+        ------
+        PartOfModel
+            If this is not the whole model.
+        """
+    @property
+    def signature(self, /) -> str:
+        """
+        Name of the entry point of the model, if the model has several.
+        """
+    @property
+    def waiting(self, /) -> list[str]:
+        """
+        Nodes that are not in the graph, since data decides sizes that they need.
+        """
+
+@final
 class Estimate:
     """
     Estimated times of one run.
@@ -756,9 +821,16 @@ class Graph:
         ],
         outputs: Sequence[int],
         write_backs: Sequence[tuple[int, int]] = ...,
+        memory: str = "arena",
+        covers: Covers | None = None,
     ) -> Graph:
         """
         Validate tables of values and nodes.
+        """
+    @property
+    def covers(self, /) -> Covers:
+        """
+        The part of the model that the graph has.
         """
     def declared(
         self,
@@ -1416,6 +1488,10 @@ class Packing:
 
     def __len__(self, /) -> int: ...
     def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> Any:
+        """
+        Return a drawing of the packing as HTML, for notebooks.
+        """
     @property
     def buffer_spaces(self, /) -> list[int]:
         """
@@ -1432,6 +1508,11 @@ class Packing:
         Bytes that they need at any offsets: proven.
         """
     @property
+    def names(self, /) -> list[str] | None:
+        """
+        Names of the buffers, if they came from CSV.
+        """
+    @property
     def nodes(self, /) -> int:
         """
         Search nodes that were visited: the unit of ``node_limit``.
@@ -1445,6 +1526,12 @@ class Packing:
     def peak(self, /) -> int:
         """
         Bytes that the buffers need together at these offsets.
+        """
+    @property
+    def rectangles(self, /) -> list[tuple[int, int, int, int, int, int]]:
+        """
+        Per rectangle of bytes and steps that a buffer needs: the buffer, its space, the first byte there
+        and the one behind the last, the first step and the one behind the last.
         """
     @property
     def seconds(self, /) -> float:
@@ -1720,6 +1807,11 @@ class Plan:
         Allocate the arenas of all spaces, side by side, or the one of ``space`` alone.
         """
     @property
+    def covers(self, /) -> Covers:
+        """
+        The part of the model that was planned: that of the graph.
+        """
+    @property
     def digest(self, /) -> str:
         """
         Digest of the graph that was planned.
@@ -1894,6 +1986,12 @@ class Plan:
         The values of each step that share bytes, in the order of the steps.
 
         A share that names no operand is left out; :meth:`check` refuses such a plan.
+        """
+    @property
+    def skipped(self, /) -> list[str]:
+        """
+        Techniques that were asked for and not tried: because the graph is large, nodes may run in any
+        order, the effort is small, or time was up.
         """
     def space_name(self, /, space: int) -> str:
         """
@@ -2482,7 +2580,7 @@ class StoragePlan:
     def decorate(
         self,
         /,
-        graph: Graph,
+        graph: object,
         elementwise: Sequence[int] | None = None,
         *,
         assigns: dict[int, Assign] | None = None,
@@ -2521,7 +2619,7 @@ class StoragePlan:
         """
         Block of every value, by index; -1 unassigned, -2 external, -3 dynamic.
         """
-    def to_plan(self, /, graph: Graph, *, alignment: int) -> Plan:
+    def to_plan(self, /, graph: object, *, alignment: int) -> Plan:
         """
         Return the arena plan that has the blocks one behind the other, checked.
         """
@@ -2834,6 +2932,12 @@ class Verdict:
         """
         Whether a complete search for an order was ``"verified"`` or only ``"claimed"``; None if
         the plan claims none.
+        """
+    @property
+    def repetitions(self, /) -> str | None:
+        """
+        Whether floor and bound of a plan in which nodes run again were ``"verified"`` or only
+        ``"claimed"``; None for other plans.
         """
     @property
     def status(self, /) -> str:
@@ -3293,9 +3397,10 @@ def save_params(params: Sequence[tuple[str, str, Sequence[int], bytes | bytearra
     Return a parameter blob of ``(name, dtype, shape, bytes)`` rows.
     """
 
-def set_views(html: Any, frame: Any) -> None:
+def set_views(html: Any, frame: Any, packing: Any) -> None:
     """
-    Hand over the functions that `Plan._repr_html_` and `Plan.to_pandas` call. The first ones stay.
+    Hand over the functions that `Plan._repr_html_`, `Plan.to_pandas` and `Packing._repr_html_` call.
+    The first ones stay.
     """
 
 def share_storage(

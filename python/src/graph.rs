@@ -18,7 +18,7 @@ use crate::error::{OrRaise, raise, raise_named};
 use crate::files;
 use crate::planner::costed;
 use crate::recompute::{Entry, Paging};
-use crate::results::Strips;
+use crate::results::{Covers, Strips};
 
 /// A value, as a tuple.
 #[derive(FromPyObject)]
@@ -95,7 +95,8 @@ impl Graph {
 impl Graph {
     /// Validate tables of values and nodes.
     #[new]
-    #[pyo3(signature = (name: "str", values: "Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]]", nodes: "Sequence[tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int], str, int, Mapping[str, object], int]]", outputs: "Sequence[int]", write_backs: "Sequence[tuple[int, int]]" = Vec::new()))]
+    #[pyo3(signature = (name: "str", values: "Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]]", nodes: "Sequence[tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int], str, int, Mapping[str, object], int]]", outputs: "Sequence[int]", write_backs: "Sequence[tuple[int, int]]" = Vec::new(), memory: "str" = "arena", covers: "Covers | None" = None))]
+    #[allow(clippy::too_many_arguments, reason = "one per table")]
     fn new(
         py: Python<'_>,
         name: &Bound<'_, PyAny>,
@@ -103,11 +104,15 @@ impl Graph {
         nodes: &Bound<'_, PyAny>,
         outputs: &Bound<'_, PyAny>,
         write_backs: Vec<(u32, u32)>,
+        memory: &str,
+        covers: Option<Covers>,
     ) -> PyResult<Self> {
         let items = values.len()?.saturating_add(nodes.len()?);
         admit(py, items.saturating_mul(ROW_BYTES))?;
         let mut builder = arenaplan::Graph::builder(read_name(name, "the graph")?);
-        let mut spaces = HashMap::new();
+        builder.set_default_space(Space::new(memory));
+        builder.set_covers(covers.map(|covers| covers.read()).unwrap_or_default());
+        let mut spaces = HashMap::from([(memory.to_owned(), SpaceId::from(0))]);
         for row in values.try_iter()? {
             let ValueRow { name, kind, dtype, shape, alignment, space } = row?.extract()?;
             let name = read_name(&name, "a value")?;
@@ -247,6 +252,12 @@ impl Graph {
         Ok(Self { inner: Arc::new(graph) })
     }
 
+    /// The part of the model that the graph has.
+    #[getter]
+    fn covers(&self) -> Covers {
+        Covers::of(self.inner.covers())
+    }
+
     /// SHA-256, in hexadecimal, of all that a plan depends on.
     #[getter]
     fn digest(&self, py: Python<'_>) -> String {
@@ -272,6 +283,14 @@ impl Graph {
     }
 }
 
+/// Returns the graph of the core: of `arenaplan.Graph`, the one that it has.
+pub(crate) fn core_of<'py>(graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
+    match graph.cast::<Graph>() {
+        Ok(core) => Ok(core.clone()),
+        Err(_) => Ok(graph.getattr("core")?.cast_into::<Graph>()?),
+    }
+}
+
 /// Makes an error about an element type name the value.
 fn named<T>(result: arenaplan::Result<T>, name: &str) -> arenaplan::Result<T> {
     result.map_err(|error| match error {
@@ -289,9 +308,6 @@ fn space_called(
     builder: &mut GraphBuilder,
     spaces: &mut HashMap<String, SpaceId>,
 ) -> SpaceId {
-    if name == Space::default().name() {
-        return SpaceId::from(0);
-    }
     *spaces.entry(name).or_insert_with_key(|name| builder.add_space(Space::new(name.as_str())))
 }
 

@@ -77,8 +77,8 @@ mod _core {
     };
     #[pymodule_export]
     use crate::results::{
-        ArenaBytes, Assign, Block, CallerBuffer, Estimate, Hazard, IncrementalPlacement, Level,
-        LineBuffer, Live, MoveCost, PlacedWorkspace, Placement, PlanPoint, PlannedSpace,
+        ArenaBytes, Assign, Block, CallerBuffer, Covers, Estimate, Hazard, IncrementalPlacement,
+        Level, LineBuffer, Live, MoveCost, PlacedWorkspace, Placement, PlanPoint, PlannedSpace,
         RowsInPlace, Share, StepOperands, Strips, Timetable,
     };
     #[pymodule_export]

@@ -17,6 +17,7 @@ use pyo3::prelude::*;
 
 use crate::call::{self, Ended, Moment, admit};
 use crate::error::OrRaise;
+use crate::views;
 
 /// Offsets of buffers, and the proof of their peak.
 #[pyclass(frozen, module = "arenaplan._core")]
@@ -26,8 +27,7 @@ pub(crate) struct Packing {
     seconds: f64,
     stages: Vec<Moment>,
     interrupted: bool,
-    /// The problem, if it came as CSV.
-    csv: Option<Arc<CsvProblem>>,
+    source: Arc<Source>,
 }
 
 /// Limits of a search.
@@ -184,6 +184,7 @@ fn described(spaces: Vec<Described>) -> arenaplan::Result<Vec<Space>> {
 }
 
 /// The problem.
+#[derive(Debug)]
 enum Source {
     Buffers(Problem),
     Csv(CsvProblem),
@@ -243,15 +244,15 @@ pub(crate) fn pack_again(
         budget.seed = seed;
         let again = repack(&problem, &old, &budget)?;
         again.packing.check(&problem)?;
-        Ok(again)
+        Ok((problem, again))
     })?;
-    let again: arenaplan::pack::Repacking = OrRaise::or_raise(found, py)?;
+    let (problem, again): (Problem, arenaplan::pack::Repacking) = OrRaise::or_raise(found, py)?;
     let packing = Packing {
         inner: Arc::new(again.packing),
         seconds: started.elapsed().as_secs_f64(),
         stages: Vec::new(),
         interrupted: false,
-        csv: None,
+        source: Arc::new(Source::Buffers(problem)),
     };
     let moved = again.moved.into_iter().map(BufferId::index).collect();
     Ok((packing, moved, again.peak_of_staying))
@@ -321,7 +322,7 @@ pub(crate) fn pack_csv_again(
         seconds: started.elapsed().as_secs_f64(),
         stages: Vec::new(),
         interrupted: false,
-        csv: Some(Arc::new(csv)),
+        source: Arc::new(Source::Csv(csv)),
     };
     Ok((packing, moved, again.peak_of_staying))
 }
@@ -483,11 +484,7 @@ fn run(
         stopped => stopped.is_some(),
     };
     let (inner, source): (arenaplan::Packing, Source) = OrRaise::or_raise(value, py)?;
-    let csv = match source {
-        Source::Buffers(_) => None,
-        Source::Csv(csv) => Some(Arc::new(csv)),
-    };
-    Ok(Packing { inner: Arc::new(inner), seconds, stages, interrupted, csv })
+    Ok(Packing { inner: Arc::new(inner), seconds, stages, interrupted, source: Arc::new(source) })
 }
 
 #[pymethods]
@@ -568,16 +565,49 @@ impl Packing {
     /// ValueError
     ///     If the buffers did not come from CSV, and have no names.
     fn to_csv(&self, py: Python<'_>) -> PyResult<String> {
-        let Some(csv) = &self.csv else {
+        let (source, packing) = (Arc::clone(&self.source), Arc::clone(&self.inner));
+        let text = call::run(py, self.inner.offsets().len(), move |_, _| match &*source {
+            Source::Buffers(_) => None,
+            Source::Csv(csv) => Some(csv.to_csv(Some(&packing))),
+        })?;
+        let Some(text) = text else {
             let message = "only what was read from CSV can be written as CSV";
             return Err(PyValueError::new_err(message));
         };
-        let (csv, packing) = (Arc::clone(csv), Arc::clone(&self.inner));
-        let text =
-            call::run(py, self.inner.offsets().len(), move |_, _| csv.to_csv(Some(&packing)))?;
         let text = text.or_raise(py)?;
         admit(py, text.len())?;
         Ok(text)
+    }
+
+    /// Per rectangle of bytes and steps that a buffer needs: the buffer, its space, the first byte there
+    /// and the one behind the last, the first step and the one behind the last.
+    #[getter]
+    fn rectangles(&self, py: Python<'_>) -> PyResult<Vec<(usize, usize, u64, u64, u32, u32)>> {
+        let buffers = self.source.problem().buffers();
+        admit(py, buffers.len().saturating_mul(ROW_BYTES))?;
+        let mut rows = Vec::new();
+        for (index, (buffer, &offset)) in buffers.iter().zip(self.inner.offsets()).enumerate() {
+            let space = self.inner.space_of(BufferId::new(index));
+            for (bytes, live) in buffer.rectangles() {
+                let [first, last] = [bytes.start, bytes.end].map(|at| offset.saturating_add(at));
+                let steps = (live.start().get(), live.end().get());
+                rows.push((index, space.index(), first, last, steps.0, steps.1));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Names of the buffers, if they came from CSV.
+    #[getter]
+    fn names(&self, py: Python<'_>) -> PyResult<Option<Vec<String>>> {
+        let Source::Csv(csv) = &*self.source else { return Ok(None) };
+        admit(py, self.inner.offsets().len().saturating_mul(ROW_BYTES))?;
+        Ok(Some(csv.names.iter().map(str::to_owned).collect()))
+    }
+
+    /// Return a drawing of the packing as HTML, for notebooks.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        views::packing(slf.as_any())
     }
 
     fn __len__(&self) -> usize {

@@ -19,8 +19,8 @@ use crate::graph::Graph;
 use crate::hazards::Hazards;
 use crate::recompute::{Entry, Paging, ratio};
 use crate::results::{
-    CallerBuffer, Estimate, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace, Share,
-    StepOperands, Strips, Timetable,
+    CallerBuffer, Covers, Estimate, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace,
+    Share, StepOperands, Strips, Timetable,
 };
 use crate::target::Target;
 use crate::verdict::Verdict;
@@ -81,6 +81,12 @@ impl Plan {
     #[getter]
     fn digest(&self) -> &str {
         self.inner.digest()
+    }
+
+    /// The part of the model that was planned: that of the graph.
+    #[getter]
+    fn covers(&self) -> Covers {
+        Covers::of(self.inner.covers())
     }
 
     /// Bytes of all arenas together.
@@ -174,6 +180,14 @@ impl Plan {
     #[getter]
     fn floor(&self) -> Option<u64> {
         self.inner.search().map(|search| search.floor)
+    }
+
+    /// Techniques that were asked for and not tried: because the graph is large, nodes may run in any
+    /// order, the effort is small, or time was up.
+    #[getter]
+    fn skipped(&self) -> Vec<&'static str> {
+        let search = self.inner.search();
+        search.map_or_else(Vec::new, |search| search.skipped.iter().map(Technique::name).collect())
     }
 
     /// The estimated times of one run; None if time was not weighed against bytes.

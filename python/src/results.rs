@@ -5,6 +5,8 @@ use std::hash::{Hash, Hasher};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 
+use crate::error::OrRaise;
+
 /// Defines a class of results: its struct, a constructor with one argument per field, the
 /// arguments that `copy` and `pickle` hand to it, `Name(field=value, ...)` as representation, and
 /// the methods that follow the struct.
@@ -210,6 +212,64 @@ impl Strips {
                 .collect(),
             in_place: in_place.map(|it| RowsInPlace { value: it.value, of: it.of }).collect(),
         }
+    }
+}
+
+record! {
+    /// The part of a model that a graph, and a plan of it, stand for. Nothing that answers for the model,
+    /// such as a budget or a gate, accepts a part.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import arenaplan as ap
+    /// >>> graph = ap.Graph()
+    /// >>> graph.output(graph.input("x", (64,)))
+    /// >>> str(ap.plan(graph).covers)
+    /// 'the whole model'
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+    pub(crate) struct Covers {
+        /// Nodes that are not in the graph, since data decides sizes that they need.
+        pub(crate) waiting: Vec<String>,
+        /// What decides those sizes, a sentence each.
+        pub(crate) deciders: Vec<String>,
+        /// Name of the entry point of the model, if the model has several.
+        pub(crate) signature: String,
+        /// Names of the other entry points, which are not in the graph.
+        pub(crate) others: Vec<String>,
+    }
+
+    /// Whether this is the whole model.
+    #[getter]
+    fn is_whole(&self) -> bool {
+        self.read().is_whole()
+    }
+
+    /// Refuse a part of a model.
+    ///
+    /// Raises
+    /// ------
+    /// PartOfModel
+    ///     If this is not the whole model.
+    fn require_whole(&self, py: Python<'_>, model: &str) -> PyResult<()> {
+        self.read().require_whole(model).or_raise(py)
+    }
+
+    fn __str__(&self) -> String {
+        self.read().to_string()
+    }
+}
+
+impl Covers {
+    /// Returns the part that the core knows.
+    pub(crate) fn read(&self) -> arenaplan::graph::Covers {
+        let Self { waiting, deciders, signature, others } = self.clone();
+        arenaplan::graph::Covers { waiting, deciders, signature, others }
+    }
+
+    /// Returns the part for Python.
+    pub(crate) fn of(covers: &arenaplan::graph::Covers) -> Self {
+        let arenaplan::graph::Covers { waiting, deciders, signature, others } = covers.clone();
+        Self { waiting, deciders, signature, others }
     }
 }
 

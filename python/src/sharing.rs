@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::call::{self, admit};
 use crate::error::OrRaise;
-use crate::graph::Graph;
+use crate::graph::{Graph, core_of};
 use crate::plan::Plan;
 use crate::results::{Assign, Block};
 
@@ -255,8 +255,10 @@ impl StoragePlan {
     }
 
     /// Return the arena plan that has the blocks one behind the other, checked.
-    #[pyo3(signature = (graph, *, alignment))]
-    fn to_plan(&self, py: Python<'_>, graph: &Graph, alignment: u64) -> PyResult<Plan> {
+    #[pyo3(signature = (graph: "object", *, alignment))]
+    fn to_plan(&self, py: Python<'_>, graph: &Bound<'_, PyAny>, alignment: u64) -> PyResult<Plan> {
+        let graph = core_of(graph)?;
+        let graph = graph.get();
         admit_rows(py, graph.items())?;
         let (plan, shared) = (self.inner.clone(), Arc::clone(&graph.inner));
         let inner = call::run(py, graph.items(), move |_, _| plan.to_plan(&shared, alignment))?;
@@ -275,14 +277,16 @@ impl StoragePlan {
     /// ------
     /// InvalidOption
     ///     If a value that a node makes has no block, or ``assigns`` is for another graph.
-    #[pyo3(signature = (graph, elementwise=None, *, assigns=None))]
+    #[pyo3(signature = (graph: "object", elementwise=None, *, assigns=None))]
     fn decorate(
         &self,
         py: Python<'_>,
-        graph: &Graph,
+        graph: &Bound<'_, PyAny>,
         elementwise: Option<Vec<u32>>,
         assigns: Option<HashMap<u32, Py<Assign>>>,
     ) -> PyResult<Self> {
+        let graph = core_of(graph)?;
+        let graph = graph.get();
         let assigns = given_assigns(py, graph, elementwise, assigns)?;
         admit_rows(py, graph.items())?;
         let (plan, shared) = (self.inner.clone(), Arc::clone(&graph.inner));

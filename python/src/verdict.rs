@@ -49,6 +49,13 @@ impl Verdict {
         self.inner.move_cost().map(Proof::name)
     }
 
+    /// Whether floor and bound of a plan in which nodes run again were ``"verified"`` or only
+    /// ``"claimed"``; None for other plans.
+    #[getter]
+    fn repetitions(&self) -> Option<&'static str> {
+        self.inner.repetitions().map(Proof::name)
+    }
+
     /// Whether the checker derived every claim of the plan.
     #[getter]
     fn is_verified(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Views of plans that the package makes in Python: pictures and tables.
+//! Views of plans and packings that the package makes in Python: pictures and tables.
 //!
 //! The extension imports nothing of the package, so the package hands over the functions.
 
@@ -7,19 +7,21 @@ use pyo3::sync::PyOnceLock;
 
 use crate::error::raise_named;
 
-/// Functions of the package, each from a plan to a view of it.
+/// Functions of the package, each from a plan, the last from a packing, to a view of it.
 struct Views {
     html: Py<PyAny>,
     frame: Py<PyAny>,
+    packing: Py<PyAny>,
 }
 
 static VIEWS: PyOnceLock<Views> = PyOnceLock::new();
 
-/// Hand over the functions that `Plan._repr_html_` and `Plan.to_pandas` call. The first ones stay.
+/// Hand over the functions that `Plan._repr_html_`, `Plan.to_pandas` and `Packing._repr_html_` call.
+/// The first ones stay.
 #[pyfunction]
-pub(crate) fn set_views(py: Python<'_>, html: Py<PyAny>, frame: Py<PyAny>) {
+pub(crate) fn set_views(py: Python<'_>, html: Py<PyAny>, frame: Py<PyAny>, packing: Py<PyAny>) {
     // A second call, as of a module that is imported again, changes nothing.
-    let _ = VIEWS.set(py, Views { html, frame });
+    let _ = VIEWS.set(py, Views { html, frame, packing });
 }
 
 /// Returns the map of a plan as HTML.
@@ -30,6 +32,11 @@ pub(crate) fn html<'py>(plan: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
 /// Returns the places of a plan as a data frame.
 pub(crate) fn frame<'py>(plan: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     views(plan.py())?.frame.bind(plan.py()).call1((plan,))
+}
+
+/// Returns the drawing of a packing as HTML.
+pub(crate) fn packing<'py>(packing: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    views(packing.py())?.packing.bind(packing.py()).call1((packing,))
 }
 
 fn views(py: Python<'_>) -> PyResult<&Views> {

@@ -76,6 +76,12 @@ pub enum Error {
     )]
     CapacityExceeded { space: String, capacity: u64, needed: u64, lower_bound: u64 },
 
+    /// Something stands for a part of a model, and the answer would be about the whole.
+    #[error(
+        "{model} is planned in part: {part}; how many bytes the whole model needs is not known"
+    )]
+    PartOfModel { model: String, part: String },
+
     /// No schedule was found in so many bytes.
     #[error(
         "no schedule was found in {} bytes; the best one needs {}, and none needs fewer than {}",
@@ -240,6 +246,7 @@ impl Error {
             Self::AliasOutOfBounds { .. } => "AliasOutOfBounds",
             Self::InvalidBuffer { .. } => "InvalidBuffer",
             Self::PinConflict { .. } => "PinConflict",
+            Self::PartOfModel { .. } => "PartOfModel",
             Self::RecomputeExceeded { .. } => "RecomputeExceeded",
             Self::CapacityExceeded { .. } => "CapacityExceeded",
             Self::SpacesExceeded { .. } => "SpacesExceeded",

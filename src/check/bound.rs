@@ -231,7 +231,6 @@ mod tests {
             alignment: 1,
             is_pinned: false,
             has_state: false,
-            is_workspace: false,
             is_loose: false,
             spans: spans.collect(),
         }

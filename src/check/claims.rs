@@ -121,7 +121,22 @@ impl Plan {
         }
         let (order, floor) = self.judge_search(graph, units, rigids, horizon)?;
         let move_cost = self.judge_move_cost(graph, units);
-        Ok(Verdict { spaces, chose_spaces: self.move_cost.is_some(), order, floor, move_cost })
+        let repetitions = self.judge_repetitions(graph, units);
+        let chose_spaces = self.move_cost.is_some();
+        Ok(Verdict { spaces, chose_spaces, order, floor, move_cost, repetitions })
+    }
+
+    /// Returns the proof of the floor and of the bound of a plan with repetitions.
+    ///
+    /// Every schedule that runs each node by itself needs the operands of each node. The work of other
+    /// schedules is not derived.
+    fn judge_repetitions(&self, graph: &Graph, units: &[Unit<'_>]) -> Option<Proof> {
+        let said = self.recomputed.as_ref()?;
+        // A copy in the slow memory counts for none of the others.
+        let is_derived = said.extra_bound == 0
+            && (said.floor == 0
+                || (said.paging.is_none() && said.floor <= Needs::new(self, graph, units).least));
+        Some(Proof::of(is_derived))
     }
 
     /// Returns the proofs of the order and of the floor.
@@ -146,9 +161,7 @@ impl Plan {
         let fuses = fuses.into_iter().any(|technique| techniques.contains(technique));
         let known = if fuses { needs.supplied } else { needs.least };
         let floor = Proof::of(search.floor <= known);
-        // Orders are compared without scratch memory.
-        let values = rigids.iter().filter(|rigid| !rigid.is_workspace);
-        let highest = live(values, horizon).into_iter().max().unwrap_or(0);
+        let highest = live(rigids.iter(), horizon).into_iter().max().unwrap_or(0);
         let order =
             (search.order == OrderSearch::Complete).then(|| Proof::of(highest <= needs.least));
         Ok((order, Some(floor)))

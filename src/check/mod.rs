@@ -182,6 +182,9 @@ impl Plan {
                 quoted(&digest[..12]),
             ));
         }
+        if self.covers != *graph.covers() {
+            return mismatch(format!("the graph has {}, the plan {}", graph.covers(), self.covers));
+        }
         if self.value_count() != graph.values().len() {
             return mismatch(format!("the graph has {} values", graph.values().len()));
         }

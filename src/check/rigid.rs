@@ -35,8 +35,6 @@ pub(super) struct Rigid {
     pub(super) is_pinned: bool,
     /// Whether it holds a state, and so must not be touched between runs.
     pub(super) has_state: bool,
-    /// Whether it is scratch memory.
-    pub(super) is_workspace: bool,
     /// Whether its values could share more bytes without another share: an output is farther ahead
     /// of an input than it must be, or the result of an assignment is not where the state is.
     pub(super) is_loose: bool,
@@ -123,7 +121,6 @@ impl Plan {
                 is_loose: slack.get(&root).is_some_and(|&bytes| bytes >= unit),
                 is_pinned: declared().any(|value| value.bytes() > 0 && value.pin().is_some()),
                 has_state: declared().any(|value| value.kind() == ValueKind::State),
-                is_workspace: false,
                 spans: spans.collect(),
             };
             rigids.push(rigid.rounded(alignment));
@@ -139,7 +136,6 @@ impl Plan {
                 alignment: scratch.alignment.max(alignment.bytes()).max(arenas[space].alignment),
                 is_pinned: false,
                 has_state: false,
-                is_workspace: true,
                 is_loose: false,
                 spans: vec![span],
             };

@@ -67,15 +67,20 @@ impl Plan {
 
     /// Returns whether a value that the graph has in `declared` may be in `chosen`.
     ///
-    /// A plan that chose spaces may put values of the graph's default space anywhere; other values
-    /// stay in the space of that name.
+    /// A plan that chose spaces may put values of the graph's default space anywhere, unless the space
+    /// has a name of its own, or is one of several of which the plan has it, too. Other values stay in
+    /// the space of the name that the graph gives.
     pub(super) fn may_be_in(&self, graph: &Graph, declared: SpaceId, chosen: u32) -> bool {
         if self.move_cost.is_none() {
             return is_at(chosen, declared.index());
         }
         let found = self.arenas().get(SpaceId::from(chosen).index());
         let named = |name: &str| found.is_some_and(|space| space.name == name);
-        found.is_some() && (declared.index() == 0 || named(graph.space(declared).name()))
+        let home = graph.space(declared).name();
+        let is_free = declared.index() == 0
+            && home == Space::default().name()
+            && (graph.spaces().len() == 1 || self.arenas().iter().all(|space| space.name != home));
+        found.is_some() && (is_free || named(home))
     }
 
     /// Returns how many bytes of each value the steps read and write.

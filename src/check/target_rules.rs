@@ -40,6 +40,12 @@ impl Plan {
     /// # Ok::<(), arenaplan::Error>(())
     /// ```
     pub fn check_target(&self, target: &Target) -> Result<()> {
+        self.covers.require_whole(&self.model)?;
+        self.check_honored(target)
+    }
+
+    /// Checks that a runner can run the plan, of whatever part of a model.
+    fn check_honored(&self, target: &Target) -> Result<()> {
         let refuse =
             |reason: String| Err(Error::TargetMismatch { target: quoted(target.name()), reason });
         let honors = |technique| target.techniques().contains(technique);
@@ -129,7 +135,7 @@ impl Plan {
         {
             return refuse("nodes run in another order than the graph's");
         }
-        self.check_target(target)
+        self.check_honored(target)
     }
 
     /// Checks that the plan uses only techniques that its options have, and none that its search

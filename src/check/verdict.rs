@@ -89,6 +89,7 @@ pub struct Verdict {
     pub(super) order: Option<Proof>,
     pub(super) floor: Option<Proof>,
     pub(super) move_cost: Option<Proof>,
+    pub(super) repetitions: Option<Proof>,
 }
 
 impl Verdict {
@@ -137,10 +138,19 @@ impl Verdict {
         self.move_cost
     }
 
+    /// Returns the proof of what a plan with repetitions says about all schedules: its
+    /// [floor](crate::plan::Recomputed::floor) and
+    /// [bound](crate::plan::Recomputed::extra_bound); `None` for other plans. The extra work itself is
+    /// always verified.
+    #[must_use]
+    pub const fn repetitions(&self) -> Option<Proof> {
+        self.repetitions
+    }
+
     /// Returns whether the checker derived every claim of the plan.
     #[must_use]
     pub fn is_verified(&self) -> bool {
-        let others = [self.order, self.floor, self.move_cost];
+        let others = [self.order, self.floor, self.move_cost, self.repetitions];
         self.lower_bound().and(self.status()).is_verified()
             && others.into_iter().flatten().all(Proof::is_verified)
     }

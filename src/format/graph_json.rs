@@ -20,8 +20,8 @@ use super::form::{Form, to_text};
 use super::{admit, checksum, is_default};
 use crate::base::{Alignment, Error, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::graph::{
-    Choice, DType, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View, Whole, Window,
-    Workspace, WriteBack,
+    Choice, Covers, DType, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View, Whole,
+    Window, Workspace, WriteBack,
 };
 use crate::pack::Space;
 
@@ -60,6 +60,8 @@ pub(crate) struct GraphDocument {
     name: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     digest: String,
+    #[serde(default, skip_serializing_if = "is_default")]
+    covers: Covers,
     #[serde(default = "default_spaces")]
     spaces: Vec<SpaceRow>,
     values: Vec<ValueRow>,
@@ -314,6 +316,7 @@ impl GraphDocument {
             version: FORM.version,
             name: graph.name().into(),
             digest: String::new(),
+            covers: graph.covers().clone(),
             spaces: graph.spaces().iter().map(SpaceRow::of).collect(),
             values: graph.values().iter().map(ValueRow::of).collect(),
             nodes: graph.nodes().iter().map(NodeRow::of).collect(),
@@ -349,6 +352,7 @@ impl GraphDocument {
             return Err(corrupt("the effects of its nodes take too long to compare".into()));
         }
         let mut builder = Graph::builder(self.name);
+        builder.set_covers(self.covers);
         let mut spaces = self.spaces.into_iter();
         let first = spaces.next().ok_or_else(|| corrupt("it has no space".into()))?;
         builder.set_default_space(first.space()?);

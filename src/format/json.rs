@@ -15,7 +15,9 @@ use super::checksum;
 #[cfg(feature = "std")]
 use super::file;
 use super::form::{Form, to_text};
+use super::is_default;
 use crate::base::{Error, Fingerprint, Result};
+use crate::graph::Covers;
 use crate::pack::Status;
 use crate::plan::{
     MoveCost, Placement, Plan, PlanOptions, PlanStep, Recomputed, Search, SpacePlan, Target,
@@ -52,6 +54,8 @@ pub(crate) struct PlanDocument {
     version: u32,
     model: String,
     digest: String,
+    #[serde(default, skip_serializing_if = "is_default")]
+    covers: Covers,
     #[serde(default = "ideal", skip_serializing_if = "Target::is_ideal")]
     target: Target,
     options: PlanOptions,
@@ -158,6 +162,7 @@ impl PlanDocument {
             version: FORM.version,
             model: plan.model.clone(),
             digest: plan.digest.clone(),
+            covers: plan.covers.clone(),
             target: plan.target.clone(),
             options: plan.options,
             search: plan.search,
@@ -190,6 +195,7 @@ impl PlanDocument {
         let plan = Plan {
             model: self.model,
             digest: self.digest,
+            covers: self.covers,
             target: self.target,
             options: self.options,
             search: self.search,

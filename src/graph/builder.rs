@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use crate::base::{Error, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::graph::{
-    Graph, Node, Value, ValueKind, Whole, Window, WriteBack, topological, write_back,
+    Covers, Graph, Node, Value, ValueKind, Whole, Window, WriteBack, topological, write_back,
 };
 use crate::pack::Space;
 
@@ -35,6 +35,7 @@ pub struct GraphBuilder {
     outputs: Vec<ValueId>,
     write_backs: Vec<WriteBack>,
     spaces: Vec<Space>,
+    covers: Covers,
 }
 
 impl GraphBuilder {
@@ -47,7 +48,13 @@ impl GraphBuilder {
             outputs: Vec::new(),
             write_backs: Vec::new(),
             spaces: vec![Space::default()],
+            covers: Covers::default(),
         }
+    }
+
+    /// Declares which part of the model the graph has: the whole model unless it is declared.
+    pub fn set_covers(&mut self, covers: Covers) {
+        self.covers = covers;
     }
 
     /// Replaces space 0, which values live in unless they say otherwise.
@@ -118,7 +125,7 @@ impl GraphBuilder {
     /// - [`Error::InvalidAttribute`] if an attribute is a number that is not finite, or has no name.
     /// - [`Error::GraphCycle`] if nodes depend on each other in a circle.
     pub fn build(self) -> Result<Graph> {
-        let Self { name, values, mut nodes, outputs, write_backs, spaces } = self;
+        let Self { name, values, mut nodes, outputs, write_backs, spaces, covers } = self;
         check_unique("values", values.iter().map(Value::name))?;
         check_unique("spaces", spaces.iter().map(Space::name))?;
         for value in &values {
@@ -136,6 +143,9 @@ impl GraphBuilder {
             check_operands(node, &values, &producers, nodes.len())?;
         }
         write_back::order(&write_backs, &values, &mut nodes, &producers)?;
+        for node in &mut nodes {
+            drop_larger(node, &values);
+        }
         for node in &nodes {
             check_effects(node, &values)?;
             check_workspaces(node)?;
@@ -148,7 +158,18 @@ impl GraphBuilder {
         let given: Vec<_> = (0..nodes.len()).map(NodeId::new).collect();
         let sorted = !topological::is_topological(&nodes, &producers, &given);
         let order = if sorted { topological::stable_sort(&nodes, &producers)? } else { given };
-        Ok(Graph { name, values, nodes, outputs, write_backs, spaces, producers, order, sorted })
+        Ok(Graph {
+            name,
+            values,
+            nodes,
+            outputs,
+            write_backs,
+            spaces,
+            covers,
+            producers,
+            order,
+            sorted,
+        })
     }
 }
 
@@ -232,6 +253,18 @@ fn check_operands(
         }
     }
     Ok(())
+}
+
+/// Drops permissions for an output in place of a smaller input: an operator may permit what the sizes
+/// of its operands rule out.
+fn drop_larger(node: &mut Node, values: &[Value]) {
+    let bytes =
+        |operand: Option<Option<ValueId>>| operand.flatten().map(|id| values[id.index()].bytes);
+    let Node { inputs, outputs, effects, .. } = node;
+    effects.in_place.retain(|pair| {
+        let input = bytes(inputs.get(pair.input).copied());
+        bytes(outputs.get(pair.output).copied()).zip(input).is_none_or(|(made, read)| made <= read)
+    });
 }
 
 /// Refuses effects that do not fit the node's operands.

@@ -148,6 +148,7 @@ impl Graph {
             outputs: self.outputs.clone(),
             write_backs: self.write_backs.clone(),
             spaces: self.spaces.clone(),
+            covers: self.covers.clone(),
             producers,
             order,
             sorted: self.sorted,

@@ -4,6 +4,7 @@
 
 mod attribute;
 mod builder;
+mod covers;
 mod group;
 mod node;
 #[cfg(feature = "serde")]
@@ -25,6 +26,7 @@ use alloc::{
 
 pub use attribute::Attribute;
 pub use builder::GraphBuilder;
+pub use covers::Covers;
 pub use group::Grouped;
 pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Window, Workspace};
 #[cfg(feature = "serde")]
@@ -48,6 +50,7 @@ pub struct Graph {
     outputs: Vec<ValueId>,
     write_backs: Vec<WriteBack>,
     spaces: Vec<Space>,
+    covers: Covers,
     producers: Vec<Option<NodeId>>,
     order: Vec<NodeId>,
     sorted: bool,
@@ -83,6 +86,11 @@ impl Graph {
     /// Returns the name of the model, for people.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the part of the model that the graph has.
+    pub const fn covers(&self) -> &Covers {
+        &self.covers
     }
 
     /// Returns every value, by [`ValueId`].
@@ -486,6 +494,7 @@ impl Graph {
             hash.count(rows.len());
             rows.into_iter().flatten().for_each(|number| hash.number(number));
         }
+        self.covers.hash(&mut hash);
         hash.finish()
     }
 

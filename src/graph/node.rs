@@ -9,7 +9,8 @@ use crate::base::{Alignment, NodeId, ValueId};
 /// Permission for an output to take over the bytes of an input.
 ///
 /// The node must read the input elementwise: everything needed of byte *i* has been read when byte
-/// *i* is written. The output has at most as many bytes as the input.
+/// *i* is written. A permission for an output with more bytes than the input has no effect: a built
+/// graph does not have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InPlace {
     /// Position among the node's inputs.

@@ -280,6 +280,7 @@ impl<'a> Executions<'a> {
             return refuse(format!("node {} does not run", quoted(&self.graph.nodes[index].name)));
         }
         let mut builder = Graph::builder(self.graph.name.clone());
+        builder.set_covers(self.graph.covers.clone());
         for (index, space) in self.graph.spaces.iter().chain(self.slow).enumerate() {
             if index == 0 {
                 builder.set_default_space(space.clone());

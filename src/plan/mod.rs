@@ -26,7 +26,8 @@ pub use target::{Granularity, Provider, Target};
 pub use technique::{Technique, Techniques};
 pub use timetable::Timetable;
 
-use crate::base::{Error, Fingerprint, NodeId, Result, ValueId, quoted};
+use crate::base::{Error, Fingerprint, NodeId, Result, SpaceId, ValueId, quoted};
+use crate::graph::Covers;
 use crate::pack::Status;
 
 /// The rule for the sizes of workspaces.
@@ -122,8 +123,8 @@ pub enum OrderSearch {
     /// The order of the graph; no other was searched for.
     #[default]
     Given,
-    /// No other order of the same steps has fewer bytes live at its highest step, as long as
-    /// no output overlaps an input at a distance.
+    /// No other order of the same steps has fewer bytes live at its highest step, scratch memory
+    /// included, as long as no output overlaps an input at a distance.
     Complete,
     /// The best order of those that were tried.
     Beam,
@@ -401,6 +402,7 @@ pub struct TimeEstimate {
 pub struct Plan {
     pub(crate) model: String,
     pub(crate) digest: String,
+    pub(crate) covers: Covers,
     pub(crate) target: Target,
     pub(crate) options: PlanOptions,
     pub(crate) search: Option<Search>,
@@ -436,6 +438,11 @@ impl Plan {
     /// Returns the [digest](crate::Graph::digest) of the graph that was planned.
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// Returns the part of the model that was planned: that of the graph.
+    pub const fn covers(&self) -> &Covers {
+        &self.covers
     }
 
     /// Returns the description of the runner that the plan is for. A plan from a file of before
@@ -646,7 +653,8 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`Error::CapacityExceeded`] for the first space that is too small.
+    /// - [`Error::CapacityExceeded`] for the first space that is too small.
+    /// - [`Error::PartOfModel`] if a space is limited and the plan is of a part of the model.
     pub fn fits(&self) -> Result<()> {
         for space in self.arenas() {
             if let Some(capacity) = space.capacity.filter(|&capacity| capacity < space.arena_bytes)
@@ -659,12 +667,40 @@ impl Plan {
                 });
             }
         }
+        if self.arenas().iter().any(|space| space.capacity.is_some()) {
+            self.covers.require_whole(&self.model)?;
+        }
         Ok(())
     }
 
     /// Returns the status of the plan's size.
+    ///
+    /// A plan of a part of the model is at most [`Unknown`](Status::Unknown). Where other orders were
+    /// searched for, [`Infeasible`](Status::Infeasible) is a claim about all orders of the steps, and
+    /// about the order of the plan otherwise.
     pub fn status(&self) -> Status {
-        self.arenas().iter().fold(Status::Optimal, |status, space| status.and(space.status))
+        let spaces = self.arenas().iter();
+        let status = spaces.fold(Status::Optimal, |status, space| status.and(space.status));
+        let status = match status {
+            Status::Infeasible if !self.exceeds_in_any_order() => Status::Unknown,
+            status => status,
+        };
+        if self.covers.is_whole() { status } else { status.and(Status::Unknown) }
+    }
+
+    /// Returns whether no order that the search was about fits a space that is too small.
+    fn exceeds_in_any_order(&self) -> bool {
+        let Some(search) = self.search.filter(|search| search.order != OrderSearch::Given) else {
+            return true;
+        };
+        let arenas = self.arenas().iter().enumerate();
+        let limited = arenas.filter_map(|(index, space)| Some((index, space.capacity?)));
+        let sum = limited.clone().fold(0_u64, |sum, (_, capacity)| sum.saturating_add(capacity));
+        let is_all = limited.clone().count() == self.arenas().len();
+        let live = |index| self.peak(SpaceId::new(index)).live_bytes;
+        (is_all && search.floor > sum)
+            || (search.order == OrderSearch::Complete
+                && limited.into_iter().any(|(index, capacity)| live(index) > capacity))
     }
 }
 

@@ -90,6 +90,7 @@ impl Plan {
         Ok(Self {
             model: graph.name().to_owned(),
             digest: graph.digest(),
+            covers: graph.covers().clone(),
             search: None,
             target: Target::NODES,
             options: PlanOptions {

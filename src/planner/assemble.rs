@@ -104,6 +104,7 @@ pub(super) fn assemble(
     Plan {
         model: graph.name().to_owned(),
         digest: graph.digest(),
+        covers: graph.covers().clone(),
         target: context.target.clone(),
         options: context.options,
         search: None,

@@ -294,7 +294,8 @@ impl<'a> Planner<'a> {
     /// as far as there is room, instead of in the graph's spaces.
     ///
     /// A value that the graph has in another than its default space stays in the memory of
-    /// that name. Workspaces have their smallest sizes then.
+    /// that name. So do values of the default space, if the space has another name than `arena`, or
+    /// is one of several and a memory has its name. Workspaces have their smallest sizes then.
     #[must_use]
     pub fn memories(mut self, memories: &'a Memories) -> Self {
         self.memories = Some(memories);

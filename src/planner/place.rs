@@ -121,9 +121,13 @@ pub(super) fn place(
 /// Returns the only memory that each value may be in.
 pub(super) fn homes(graph: &Graph, memories: &Memories) -> Result<Vec<Option<SpaceId>>> {
     let mut homes = Vec::with_capacity(graph.values().len());
+    let default = graph.space(SpaceId::new(0)).name();
+    let is_free = default == Space::default().name()
+        && (graph.spaces().len() == 1
+            || memories.spaces().iter().all(|space| space.name() != default));
     for value in graph.values() {
         homes.push(match value.space().index() {
-            0 => None,
+            0 if is_free => None,
             _ => Some(memories.find(graph.space(value.space()).name())?),
         });
     }

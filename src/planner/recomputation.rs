@@ -76,45 +76,89 @@ impl Planner<'_> {
 
     /// Returns a plan in which nodes run again to meet a goal, without costs of steps.
     pub(super) fn of_values(&self, graph: &Graph, goal: Goal) -> Result<Plan> {
-        let plain = self.keep_order(true).plan(graph)?;
         let budget = match goal {
             Goal::Bytes(bytes) => bytes,
             Goal::Extra(_) | Goal::Strategy(_) => 0,
         };
-        if plain.arena_bytes() <= budget {
-            return Ok(plain);
-        }
-        let mut orders = alloc::vec![plain.order().collect::<Vec<_>>()];
-        let mut best = plain;
-        if graph.nodes().len() <= MOST_NODES_TO_ORDER {
-            let ordered = self.plan(graph)?;
-            orders.push(ordered.order().collect());
-            if ordered.arena_bytes() < best.arena_bytes() {
-                best = ordered;
-            }
-        }
-        let options = self.context(graph)?.liveness_options(false, true)?;
-        let mut search = Recompute::new(graph, options, &orders, &self.budget);
-        let once = self.plan_once(graph, &search, budget)?;
-        if once.arena_bytes() < best.arena_bytes() {
-            best = once;
-        }
+        let Starts { plans, orders } = self.starts(graph, budget)?;
+        let mut best = least_bytes(plans);
         if best.arena_bytes() <= budget {
             return Ok(best);
         }
-        match goal {
-            Goal::Bytes(bytes) => {
-                let mut found = self.within(graph, &mut search, bytes)?;
-                if let Some(slow) = self.paging {
-                    search = search.paging_to(graph, options, slow);
-                    found = cheaper(found, self.within(graph, &mut search, bytes)?);
-                }
-                found.map_err(|least| Error::RecomputeExceeded {
-                    budget: bytes,
-                    least: least.min(best.arena_bytes()),
-                    floor: search.floor(),
-                })
+        // A start with more orders may lead to a dearer schedule, so each start is tried.
+        let mut met: Option<Found> = None;
+        let mut floor = u64::MAX;
+        for orders in &orders {
+            let options = self.context(graph)?.liveness_options(false, true)?;
+            let search = Recompute::new(graph, options, orders, &self.budget);
+            floor = floor.min(search.floor());
+            let once = self.plan_once(graph, &search, budget)?;
+            if once.arena_bytes() < best.arena_bytes() {
+                best = once;
             }
+            if best.arena_bytes() <= budget {
+                return Ok(best);
+            }
+            if let Goal::Bytes(bytes) = goal {
+                let found = self.within_all(graph, search, bytes)?;
+                met = Some(match met {
+                    Some(before) => cheaper(before, found),
+                    None => found,
+                });
+            } else {
+                best = self.towards(graph, search, goal, best)?;
+            }
+        }
+        match met {
+            Some(found) => found.map_err(|least| Error::RecomputeExceeded {
+                budget,
+                least: least.min(best.arena_bytes()),
+                floor,
+            }),
+            None => Ok(best),
+        }
+    }
+
+    /// Returns the plans in which each node runs once, and lists of orders that a search may start
+    /// from. A plan within `budget` needs no other.
+    fn starts(&self, graph: &Graph, budget: u64) -> Result<Starts> {
+        let plain = self.keep_order(true).plan(graph)?;
+        let given: Vec<NodeId> = plain.order().collect();
+        let is_enough = plain.arena_bytes() <= budget;
+        let mut starts =
+            Starts { plans: alloc::vec![plain], orders: alloc::vec![alloc::vec![given.clone()]] };
+        if graph.nodes().len() <= MOST_NODES_TO_ORDER && !is_enough {
+            let ordered = self.plan(graph)?;
+            let order: Vec<NodeId> = ordered.order().collect();
+            if order != given {
+                starts.orders.push(alloc::vec![given, order]);
+            }
+            starts.plans.push(ordered);
+        }
+        Ok(starts)
+    }
+
+    /// Returns the cheapest plan within `bytes`, in which values may leave, too, if there is a memory
+    /// to page to.
+    fn within_all(&self, graph: &Graph, mut search: Recompute<'_>, bytes: u64) -> Result<Found> {
+        let found = self.within(graph, &mut search, bytes)?;
+        let Some(slow) = self.paging else { return Ok(found) };
+        let options = self.context(graph)?.liveness_options(false, true)?;
+        let mut search = search.paging_to(graph, options, slow);
+        Ok(cheaper(found, self.within(graph, &mut search, bytes)?))
+    }
+
+    /// Returns the best plan for a goal that is no number of bytes; `best` if no other is better.
+    fn towards(
+        &self,
+        graph: &Graph,
+        mut search: Recompute<'_>,
+        goal: Goal,
+        mut best: Plan,
+    ) -> Result<Plan> {
+        let options = self.context(graph)?.liveness_options(false, true)?;
+        match goal {
+            Goal::Bytes(_) => Ok(best),
             Goal::Extra(most) => {
                 best = self.fewest(graph, &mut search, most, best)?;
                 match self.paging {
@@ -150,27 +194,40 @@ impl Planner<'_> {
     }
 
     fn curve_of_values(&self, graph: &Graph) -> Result<Curve> {
-        let plain = self.keep_order(true).plan(graph)?;
-        let orders = [plain.order().collect::<Vec<_>>()];
+        let Starts { plans, orders } = self.starts(graph, 0)?;
+        let mut most = least_bytes(plans).arena_bytes();
         let options = self.context(graph)?.liveness_options(false, true)?;
-        let mut search = Recompute::new(graph, options, &orders, &self.budget);
-        let once = self.plan_schedule(graph, &search, &search.plain())?;
-        let most = plain.arena_bytes().min(once.arena_bytes());
+        let mut searches: Vec<Recompute<'_>> = Vec::new();
+        for orders in &orders {
+            let search = Recompute::new(graph, options, orders, &self.budget);
+            let once = self.plan_schedule(graph, &search, &search.plain())?;
+            most = most.min(once.arena_bytes());
+            searches.push(search);
+        }
         let mut points =
             alloc::vec![CurvePoint { arena_bytes: most, extra_cost: 0, extra_bound: 0 }];
-        self.add_points(graph, &mut search, &mut points)?;
+        for search in &mut searches {
+            self.add_points(graph, search, &mut points)?;
+        }
         if let Some(slow) = self.paging {
-            search = search.paging_to(graph, options, slow);
-            self.add_points(graph, &mut search, &mut points)?;
+            let mut paged = Vec::new();
+            for search in searches {
+                let mut search = search.paging_to(graph, options, slow);
+                self.add_points(graph, &mut search, &mut points)?;
+                paged.push(search);
+            }
+            searches = paged;
         }
         // A point that another one beats in both figures is none.
         points.sort_by_key(|point| (point.arena_bytes, point.extra_cost));
         retain_falling(&mut points, |point| point.extra_cost);
         points.reverse();
         for point in points.iter_mut().filter(|point| point.extra_cost > 0) {
-            point.extra_bound = search.bound(point.arena_bytes).min(point.extra_cost);
+            let bounds = searches.iter_mut().map(|search| search.bound(point.arena_bytes));
+            point.extra_bound = bounds.max().unwrap_or(0).min(point.extra_cost);
         }
-        Ok(Curve { points, cost: search.cost(), floor: search.floor() })
+        let floor = searches.iter().map(Recompute::floor).max().unwrap_or(0);
+        Ok(Curve { points, cost: searches.first().map_or(0, Recompute::cost), floor })
     }
 
     /// Adds points below the first one to a curve.
@@ -380,6 +437,20 @@ pub(super) fn fast_bytes(plan: &Plan) -> u64 {
 fn bytes_beside(plan: &Plan, has_slow: bool) -> u64 {
     let count = plan.arenas().len() - usize::from(has_slow);
     plan.arenas()[..count].iter().fold(0, |sum, space| sum.saturating_add(space.arena_bytes))
+}
+
+/// What a search for schedules starts from.
+struct Starts {
+    /// Plans in which each node runs once.
+    plans: Vec<Plan>,
+    /// By start: orders of all nodes that are known to be good.
+    orders: Vec<Vec<Vec<NodeId>>>,
+}
+
+/// Returns the plan with the fewest bytes, the first of equal ones.
+fn least_bytes(plans: Vec<Plan>) -> Plan {
+    let least = plans.into_iter().min_by_key(Plan::arena_bytes);
+    least.expect("a start has a plan of the given order")
 }
 
 /// A plan, or the fewest bytes of one that was found.

@@ -6,7 +6,9 @@ use super::joint_choice::MOST_NODES_TO_TRY;
 use super::other_orders::floor;
 use super::pack::{Best, Placed};
 use super::strip_plans::skips_strips;
-use crate::base::Result;
+use crate::base::{Result, SpaceId};
+use crate::liveness::Liveness;
+use crate::pack::{Problem, max_load};
 use crate::plan::{OrderSearch, Search, Technique, Techniques};
 
 /// Returns the scope of the choice of the best attempt, with the bytes that no attempt goes below
@@ -19,6 +21,8 @@ pub(super) fn scope(
     let Best { attempt, placed: Placed { liveness, packing, .. } } = best;
     // Orders are compared as if no output overlapped an input.
     let overlaps = liveness.overlapped().next().is_some();
+    // And without scratch memory, which another order may need at a lower step.
+    let by_scratch = is_raised_by_scratch(liveness)?;
     // And as if there were one memory, in which values share all bytes that they can.
     let is_split = context.memories.is_some_and(|memories| memories.spaces().len() > 1);
     // And as if values shared bytes by all techniques.
@@ -26,7 +30,9 @@ pub(super) fn scope(
     let order = match attempt.order {
         // Orders of one worker, too.
         _ if context.options.workers > 1 => OrderSearch::Beam,
-        OrderSearch::Complete if overlaps || is_split || shares_less => OrderSearch::Beam,
+        OrderSearch::Complete if overlaps || by_scratch || is_split || shares_less => {
+            OrderSearch::Beam
+        }
         order => order,
     };
     let mut skipped = skipped(context, attempts);
@@ -35,6 +41,19 @@ pub(super) fn scope(
     }
     let floor = floor(context, attempts)?.min(packing.lower_bound());
     Ok(Search { order, floor, skipped, estimate: None })
+}
+
+/// Returns whether the highest step of the first space has more live bytes than values alone have at
+/// any step.
+fn is_raised_by_scratch(liveness: &Liveness) -> Result<bool> {
+    let problem = &liveness.problem;
+    let values = problem.buffers().len() - liveness.workspaces.len();
+    if values == problem.buffers().len() {
+        return Ok(false);
+    }
+    let alone = Problem::new(problem.buffers()[..values].to_vec(), problem.spaces().to_vec())?;
+    let load = |problem: &Problem| max_load(problem, SpaceId::new(0)).map(|(bytes, _)| bytes);
+    Ok(load(problem)? > load(&alone)?)
 }
 
 /// Returns the techniques of the options that were not tried: for the size of the graph,

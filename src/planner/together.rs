@@ -34,7 +34,8 @@ impl Planner<'_> {
     ///
     /// # Errors
     ///
-    /// As [`plan`](Self::plan), and [`InvalidOption`](Error::InvalidOption) for several spaces.
+    /// As [`plan`](Self::plan), [`InvalidOption`](Error::InvalidOption) for several spaces, and
+    /// [`PartOfModel`](Error::PartOfModel) for a part of a model.
     ///
     /// ```
     /// use arenaplan::plan::Together;
@@ -69,6 +70,9 @@ fn plan_together(
     if context.memories.is_some() || graphs.iter().any(|graph| graph.spaces().len() > 1) {
         let reason = "graphs share one arena, not several spaces".into();
         return Err(Error::InvalidOption { option: "spaces", reason });
+    }
+    for graph in graphs {
+        graph.covers().require_whole(graph.name())?;
     }
     let options = &context.options;
     if options.workers > 1 {

@@ -29,6 +29,7 @@ mod check;
 mod choice;
 mod coloring;
 mod costs;
+mod covers;
 mod csv;
 mod files;
 mod forge;

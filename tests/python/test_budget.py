@@ -135,6 +135,9 @@ def test_what_tflm_needs_in_all_is_never_guessed(
 ) -> None:
     for command in ("plan", "gate"):
         line = [command, files["ONNX"], "--target", "tflm", "--budget", "1GiB"]
+        assert main(line) == 3
+        assert ".tflite" in capsys.readouterr().err
+        line = [command, files["JSON"], "--target", "tflm", "--budget", "1GiB"]
         assert main(line) == 2
         assert "whole arena counts" in capsys.readouterr().err
     with pytest.raises(InvalidOption, match="whole arena counts"):

@@ -318,6 +318,62 @@ def test_d22_an_open_dimension_without_a_number_must_be_bound() -> None:
         load(root, bind={"batch": 1})
 
 
+@pytest.mark.parametrize("stored", [(), (1,), (1, 600)])
+@pytest.mark.parametrize("target", ["litert", "numpy", "tflm", "c", "ideal"])
+@pytest.mark.parametrize("name", ["RESHAPE", "TILE", "SLICE", "TOPK_V2", "BROADCAST_TO"])
+def test_sizes_that_data_decides_are_refused_by_name(
+    name: str, target: str, stored: tuple[int, ...]
+) -> None:
+    tensors = [
+        flat.tensor("x", (2, 600)),
+        flat.tensor("sizes", (2,), type_=2),
+        flat.tensor("y", stored, signature=(-1,) * max(1, len(stored))),
+        flat.tensor("z", stored, signature=(-1,) * max(1, len(stored))),
+    ]
+    steps = [flat.operator(0, [0, 1], [2]), flat.operator(1, [2], [3])]
+    root = flat.model(
+        [flat.code(name), flat.code("TANH")], [flat.subgraph(tensors, steps, [0, 1], [3])]
+    )
+    with pytest.raises(errors.UnknownShape, match=f"'y': data decides its size when .*{name}_0"):
+        ap.plan(load(root), target=target)
+
+
+@pytest.mark.parametrize("name", ["WHERE", "UNIQUE"])
+def test_results_of_as_many_elements_as_data_says_are_never_planned(name: str) -> None:
+    tensors = [
+        flat.tensor("x", (1, 8), signature=(-1, 8)),
+        flat.tensor("y", (1, 2), signature=(-1, 2)),
+    ]
+    graph = flat.subgraph(tensors, [flat.operator(0, [0], [1])], [0], [1])
+    with pytest.raises(errors.UnknownShape, match="'y'"):
+        load(flat.model([flat.code(name)], [graph]))
+
+
+def test_a_bound_of_a_shape_that_data_decides_is_planned() -> None:
+    tensors = [
+        flat.tensor("x", (2, 600)),
+        flat.tensor("sizes", (2,), type_=2),
+        flat.tensor("y", (), signature=(-1, -1)),
+    ]
+    graph = flat.subgraph(tensors, [flat.operator(0, [0, 1], [2])], [0, 1], [2])
+    root = flat.model([flat.code("RESHAPE")], [graph])
+    assert load(root, bind={"y": (3, 400)}).values[2].shape == (3, 400)
+
+
+@pytest.mark.parametrize("target", ["numpy", "tflm", "litert"])
+def test_a_constant_without_elements_is_a_constant(target: str) -> None:
+    tensors = [
+        flat.tensor("x", (1, 1)),
+        flat.tensor("shape", (0,), type_=2),
+        flat.tensor("y", ()),
+    ]
+    graph = flat.subgraph(tensors, [flat.operator(0, [0, 1], [2])], [0], [2])
+    root = load(flat.model([flat.code("RESHAPE")], [graph]))
+    assert ap.plan(root, target=target).status == "optimal"
+    outputs = ap.Executor(root).run({"x": np.full((1, 1), 2.0, np.float32)})
+    assert float(outputs["y"]) == 2.0
+
+
 def test_a_negative_dimension_is_refused() -> None:
     with raises("InvalidDim", match="-7"):
         load(flat.chain("NEG", shape=(1, -7)))

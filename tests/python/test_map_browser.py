@@ -67,6 +67,7 @@ def test_each_value_has_its_color_in_its_place(browser: Any, page: Path) -> None
     plan = planned(graph, workspace="auto")
     kinds = {value.name: value.kind for value in graph.values} | {"e": "output"}
     with Tab(browser, page) as tab:
+        tab.page.select_option("#color", "kind")
         plot = plot_of(tab, plan)
         places = [(kinds[name], plan[name]) for name in plan]
         places += [("workspace", work) for work in plan.workspaces]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import arenaplan as ap
 from arenaplan.base.errors import InvalidOption
+from raising import raises
+from test_spaces import sealed
 
 
 def branches() -> ap.Graph:
@@ -74,3 +78,47 @@ def test_states_are_changed_where_they_are():
     assert ap.plan(placed)["new"].offset == ap.plan(placed)["p"].offset
     with pytest.raises(InvalidOption, match="no node is called 'x\\*'"):
         ap.classic.place_nodes(graph, {"x*": "two"})
+
+
+@pytest.mark.parametrize("default", ["arena", "cpu"])
+@pytest.mark.parametrize("seed", range(6))
+def test_with_a_budget_every_value_stays_in_the_memory_of_its_node(seed: int, default: str) -> None:
+    rng = np.random.default_rng(seed)
+    graph = ap.Graph("random")
+    values = [graph.input("x", (64,))]
+    for number in range(8):
+        read = [values[int(at)] for at in rng.integers(0, len(values), 2)]
+        values += graph.node("Op", read, [(f"v{number}", (64,), "float32")], name=f"n{number}")
+    graph.output(values[-1])
+    places = {f"n{number}": str(rng.choice(["npu", default])) for number in range(8)}
+    placed = ap.classic.place_nodes(graph, places, default=default)
+    for order in (f"npu=64KiB,{default}=64KiB", f"{default}=64KiB,npu=64KiB"):
+        plan = ap.plan(placed, target="c", spaces=order)
+        plan.check(placed)
+        where = {name: plan.space_name(plan[name].space) for name in plan}
+        for node in placed.nodes:
+            is_copy = node.op == "Transfer"
+            home = node.name.rpartition(".to.")[2] if is_copy else places[node.name]
+            touched = [*node.outputs, *([] if is_copy else node.inputs)]
+            names = [placed.values[value].name for value in touched if value is not None]
+            assert {where[name] for name in names} == {home}, node.name
+    with pytest.raises(InvalidOption, match="there is no space"):
+        ap.plan(ap.classic.place_nodes(graph, {"*": "npu"}), target="c", spaces="psram=64KiB,a=1")
+
+
+def test_the_checker_refuses_a_value_in_a_foreign_memory() -> None:
+    graph = ap.Graph("two")
+    x = graph.input("x", (64,))
+    (code,) = graph.node("Exp", [x], [("code", (64,), "float32")], name="encoder")
+    (y,) = graph.node("Neg", [code], [("y", (64,), "float32")], name="decoder")
+    graph.output(y)
+    for default in ("cpu", "arena"):
+        places = {"encoder": "npu", "decoder": default}
+        placed = ap.classic.place_nodes(graph, places, default=default)
+        plan = ap.plan(placed, target="c", spaces=f"npu=4KiB,{default}=4KiB")
+        whole = ap.plan(graph, target="c", spaces=f"npu=4KiB,{default}=4KiB")
+        assert {whole[name].space for name in whole} == {0}, "without places the cheapest is best"
+        document = json.loads(plan.to_json())
+        document["spaces"][0]["name"], document["spaces"][1]["name"] = default, "npu"
+        with raises("PlanMismatch", match="is in another space"):
+            ap.Plan.from_json(sealed(document)).check(placed)

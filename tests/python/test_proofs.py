@@ -196,7 +196,10 @@ def test_too_small_a_capacity_is_named_with_the_bound() -> None:
         ap.plan(graph, budget=100)
     plan = refused.value.plan
     assert plan is not None
-    assert proof_of(plan) == "infeasible: the budget is 100, the lower bound 192"
+    assert (
+        proof_of(plan)
+        == "infeasible for these steps in any order: the budget is 100, the lower bound 192"
+    )
     assert "no plan with its steps, order and sharing of bytes needs fewer than 192" in str(
         refused.value
     )

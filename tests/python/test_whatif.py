@@ -89,7 +89,7 @@ def real(path: Path, **options: object) -> int:
 
 def rows_of(path: Path, **options: object) -> dict[tuple[str, str], int]:
     found = ap.report.what_if(path, by="node", top=100, **options)  # type: ignore[arg-type]
-    assert found.plan.arena_bytes == real(path, **options)
+    assert found.compared.arena_bytes == real(path, **options)
     return {(row.subject, row.change): row.arena_bytes for row in found.rows}
 
 
@@ -146,7 +146,7 @@ def test_smaller_elements_are_smaller_everywhere(tmp_path: Path) -> None:
     path = network(tmp_path / "now.onnx")
     found = ap.report.what_if(path, optimize="none")
     (half,) = (row for row in found.rows if row.change == "float16 instead of float32")
-    assert half.arena_bytes * 2 == found.plan.arena_bytes
+    assert half.arena_bytes * 2 == found.compared.arena_bytes
 
 
 def test_values_outside_are_never_changed(tmp_path: Path) -> None:

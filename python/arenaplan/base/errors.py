@@ -223,6 +223,17 @@ class UnsupportedModel(PlannerError):
     """A well-formed model uses something arenaplan does not support."""
 
 
+class PartOfModel(UnsupportedModel):
+    """
+    Something stands for a part of a model, and the answer would be about the whole.
+
+    The message says which part. Budgets, gates, shared arenas, exports and model files refuse one.
+    """
+
+    plan: Plan | None = None
+    """The plan of the part, where there is one."""
+
+
 class UnsupportedOp(UnsupportedModel):
     """No kernel executes this operator."""
 

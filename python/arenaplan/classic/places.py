@@ -43,8 +43,9 @@ def place_nodes(
     Returns
     -------
     Graph
-        A graph with a memory for each value. A copy of ``v`` in ``gpu1`` is ``v@gpu1``, made by the
-        node ``v.to.gpu1``, whose operator is ``Transfer`` in domain ``arenaplan``.
+        A graph with a memory for each value: a plan for memories of these names keeps values there.
+        A copy of ``v`` in ``gpu1`` is ``v@gpu1``, made by the node ``v.to.gpu1``, whose operator
+        is ``Transfer`` in domain ``arenaplan``.
 
     Raises
     ------
@@ -78,6 +79,7 @@ def place_nodes(
     _check_states(graph, homes, made_in)
     placed = graph.copy()
     placed._change()
+    placed.memory = default
     for index, where in made_in.items():
         if where != default:
             placed.values[index] = replace(graph.values[index], space=where)

@@ -16,7 +16,14 @@ from arenaplan.base.errors import (
     fault,
 )
 from arenaplan.base.formulas import solved
-from arenaplan.cli.models import is_tflite, load_ahead, load_model, seen_by
+from arenaplan.cli.models import (
+    covers_facts,
+    is_tflite,
+    load_ahead,
+    load_model,
+    seen_by,
+    tell_covers,
+)
 from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.prove import report, summary
 from arenaplan.cli.several import describe_shared, is_shared
@@ -62,7 +69,7 @@ def execute(options: argparse.Namespace) -> None:
         return
     plan = arenaplan.Plan.from_json(text)
     chosen = PlanOptions(target=options.target or plan.target)
-    graph = seen_by(load_ahead(options).graph, chosen, options)
+    graph = seen_by(load_ahead(options), chosen, options)
     verdict = plan.check(graph)
     hazards = None
     if options.hazards is not None:
@@ -77,6 +84,7 @@ def execute(options: argparse.Namespace) -> None:
                 "valid": True,
                 "arena_bytes": plan.arena_bytes,
                 "status": plan.status,
+                **covers_facts(plan.covers),
                 "digest": plan.digest,
                 "proofs": {
                     "lower_bound": verdict.lower_bound,
@@ -84,6 +92,7 @@ def execute(options: argparse.Namespace) -> None:
                     "order": verdict.order,
                     "floor": verdict.floor,
                     "move_cost": verdict.move_cost,
+                    "repetitions": verdict.repetitions,
                 },
                 "chose_spaces": verdict.chose_spaces,
             }
@@ -91,6 +100,9 @@ def execute(options: argparse.Namespace) -> None:
     else:
         judged = _judged(plan.status, verdict.status)
         print(f"valid for {shown(plan.target.name)}: {size(plan.arena_bytes)}, {judged}")
+        tell_covers(plan.covers)
+        if verdict.repetitions is not None:
+            print(f"repetitions: floor and bound of the extra work are {verdict.repetitions}")
         if hazards is not None:
             print(f"hazards: {len(hazards):,} edges between {hazards.steps:,} steps, all needed")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from arenaplan.base.errors import InvalidOption
 from arenaplan.classic.incremental import report_incremental
 from arenaplan.classic.sharing import report_storage_sharing
-from arenaplan.cli.models import load_model
+from arenaplan.cli.models import covers_facts, load_model, tell_covers
 from arenaplan.cli.printing import print_json, shown, size
 from arenaplan.cli.syntax import COMMANDS
 
@@ -59,9 +59,10 @@ def execute(options: argparse.Namespace) -> None:
             parallel_safe=options.parallel_safe,
         )
     if options.json:
-        print_json(summary)
+        print_json({**summary, **covers_facts(graph.covers)})
         return
     print(f"{shown(graph.name) or 'model'}: {len(graph.nodes):,} nodes, strategy {strategy}")
+    tell_covers(graph.covers)
     if strategy in INCREMENTAL:
         print(f"  arena        {size(summary['arena_bytes'])}")
         if summary["persistent_bytes"]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from arenaplan import Plan
 from arenaplan.base.errors import fault
+from arenaplan.cli.models import covers_facts, tell_covers
 from arenaplan.cli.printing import print_json, shown
 from arenaplan.cli.sources import limits_of, load_plan
 from arenaplan.planner.changes import Diff, Place, diff
@@ -19,6 +20,9 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     limits = limits_of(options)
     before, after = load_plan(options.before, limits), load_plan(options.after, limits)
+    if options.fail_on_growth:
+        for plan in (before, after):
+            plan.covers.require_whole(plan.model)
     found = diff(before, after)
     if options.json:
         print_json(_document(before, after, found))
@@ -69,6 +73,7 @@ def _summary(plan: Plan) -> dict[str, Any]:
         "arena_bytes": plan.arena_bytes,
         "lower_bound": plan.lower_bound,
         "status": plan.status,
+        **covers_facts(plan.covers),
         "digest": plan.digest,
     }
 
@@ -84,6 +89,7 @@ def _print(before: Plan, after: Plan, found: Diff) -> None:
     """Print the differences for people."""
     if before.model != after.model:
         print(f"models {shown(before.model)} and {shown(after.model)}")
+    tell_covers(after.covers)
     for space in found.spaces:
         growth = space.after - space.before
         print(f"{shown(space.name)}: {space.before:,} -> {space.after:,} bytes ({growth:+,})")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.base.errors import InvalidOption
-from arenaplan.cli.models import Ahead, load_ahead, plan_options, seen_by, tell_flow
-from arenaplan.cli.plan import step_label, summarize
+from arenaplan.cli.models import load_ahead, plan_options, seen_by, tell_covers, tell_flow
+from arenaplan.cli.plan import print_held, step_label, summarize
 from arenaplan.cli.printing import print_json, proof_of, shown, size
 from arenaplan.cli.recompute import curve_document, print_curve
 from arenaplan.cli.watch import watching
@@ -26,8 +26,7 @@ def execute(options: argparse.Namespace) -> None:
     chosen = plan_options(options)
     if chosen.spaces is not None:
         raise InvalidOption("explain compares plans for one arena, and --spaces names memories")
-    ahead = load_ahead(options)
-    graph = seen_by(ahead.graph, chosen, options)
+    graph = seen_by(load_ahead(options), chosen, options)
     with watching(options) as watch:
         limit = options.time_limit
         explanation = arenaplan.explain(graph, chosen, time_limit=limit, on_progress=watch)
@@ -49,9 +48,9 @@ def execute(options: argparse.Namespace) -> None:
         extra = {} if curve is None else {"recompute": curve_document(curve)}
         if changes is not None:
             extra["what_if"] = _changes_document(changes)
-        print_json({**_document(graph, explanation), **extra, **ahead.facts()})
+        print_json({**_document(graph, explanation), **extra})
         return
-    _print(graph, explanation, ahead)
+    _print(graph, explanation)
     if changes is not None:
         _print_changes(changes)
     if curve is not None:
@@ -64,6 +63,7 @@ def _changes_document(changes: WhatIfs) -> dict[str, Any]:
     """Return changes of the model as JSON has them."""
     return {
         "arena_bytes": changes.plan.arena_bytes,
+        "compared_bytes": changes.compared.arena_bytes,
         "rows": [row._asdict() for row in changes.rows],
         "skipped": [{"change": change, "why": why} for change, why in changes.skipped],
     }
@@ -71,9 +71,10 @@ def _changes_document(changes: WhatIfs) -> dict[str, Any]:
 
 def _print_changes(changes: WhatIfs) -> None:
     """Print changes of the model as a table."""
-    now = changes.plan.arena_bytes
-    scratch = ", without scratch memory" if changes.plan.options["workspace"] == "none" else ""
-    print(f"what if: plans of the changed model in place of {now:,} bytes{scratch}")
+    now, compared = changes.plan.arena_bytes, changes.compared.arena_bytes
+    is_bare = changes.compared is not changes.plan
+    scratch = f", without scratch memory ({now:,} with it)" if is_bare else ""
+    print(f"what if: plans of the changed model in place of {compared:,} bytes{scratch}")
     for row in changes.rows:
         count = f" ({row.values:,} values smaller)" if row.by == "graph" else ""
         print(
@@ -101,7 +102,7 @@ def _document(graph: Graph, explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _print(graph: Graph, explanation: Explanation, ahead: Ahead) -> None:
+def _print(graph: Graph, explanation: Explanation) -> None:
     """Print everything as tables."""
     plan = explanation.plan
     used = set(plan.options["optimize"])
@@ -109,16 +110,12 @@ def _print(graph: Graph, explanation: Explanation, ahead: Ahead) -> None:
     print(
         f"{shown(plan.model) or 'model'} for {target}: {size(plan.arena_bytes)}, {proof_of(plan)}"
     )
-    ahead.tell()
+    tell_covers(plan.covers)
     tell_flow(graph)
     if plan.steps:
         where = f"step {plan.peak_step} of {len(plan.steps)}"
         print(f"peak at {where}, {step_label(graph, plan, plan.peak_step)}, held by")
-        placements = plan.placements
-        for index in plan.live_at(plan.peak_step):
-            place = placements[index]
-            if place is not None:
-                print(f"  {place.bytes:>14,}  {shown(graph.values[index].name)}")
+        print_held(graph, plan)
     print("one technique after another")
     before = explanation.without
     _print_point("none", before, before)

@@ -80,6 +80,7 @@ def execute(options: argparse.Namespace) -> None:
         _export_shapes(options)
         return
     graph, plan = _planned(options)
+    plan.covers.require_whole(plan.model)
     document = _facts(options, plan)
     check_budget(options, document.get("total_bytes", plan))
     try:
@@ -191,12 +192,12 @@ def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
     if reader is not None and chosen.target is None:
         chosen = replace(chosen, target=reader)
     try:
-        graph, plan, _, watch = planned(options, chosen)
+        graph, plan, watch = planned(options, chosen)
     except (UnsupportedSubgraph, UndefinedValue):
         if options.target is not None or not is_tflite(options.model):
             raise
         # Only the runtime's own clock knows when such a model needs its tensors.
-        graph, plan, _, watch = planned(options, replace(chosen, target="tflm"))
+        graph, plan, watch = planned(options, replace(chosen, target="tflm"))
     watch.raise_if_stopped()
     return graph, plan
 

@@ -90,7 +90,7 @@ def _gate(options: argparse.Namespace, baseline: Path | None) -> Gate:
             ) from None
         except BaselineError as error:
             raise BaselineError(f"{str(baseline)!r}: {error}") from None
-    graph = seen_by(load_ahead(options).graph, limits.options, options)
+    graph = seen_by(load_ahead(options), limits.options, options)
     with watching(options) as watch:
         made = limits.planned(graph, time_limit=options.time_limit, on_progress=watch)
     watch.raise_if_stopped()

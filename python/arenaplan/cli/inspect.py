@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from arenaplan.cli.models import flow_facts, planned, tell_flow
-from arenaplan.cli.plan import step_label
+from arenaplan.cli.models import flow_facts, planned, tell_covers, tell_flow
+from arenaplan.cli.plan import print_held, step_label
 from arenaplan.cli.printing import print_json, shown, size
 from arenaplan.graph.graph import Graph
 from arenaplan.report import report_of
@@ -19,11 +19,11 @@ _BAR = 40
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    graph, plan, ahead, watch = planned(options)
+    graph, plan, watch = planned(options)
     if options.json:
-        print_json({**_document(graph, plan), **flow_facts(graph), **ahead.facts()})
+        print_json({**_document(graph, plan), **flow_facts(graph)})
     else:
-        ahead.tell()
+        tell_covers(plan.covers)
         tell_flow(graph)
         _print(graph, plan)
     watch.raise_if_stopped()
@@ -66,7 +66,4 @@ def _print(graph: Graph, plan: Plan) -> None:
         label = step_label(graph, plan, step)
         print(f"  {step:>6}  {live_bytes[step]:>14,}  {bar:<{_BAR}}  {label}{mark}")
     print(f"peak: {size(highest if live_bytes else 0)} live at step {plan.peak_step}, held by")
-    for index in plan.live_at(plan.peak_step):
-        place = placements[index]
-        if place is not None:
-            print(f"  {place.bytes:>14,}  {shown(graph.values[index].name)}")
+    print_held(graph, plan)

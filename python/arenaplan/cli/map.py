@@ -11,19 +11,30 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import arenaplan
-from arenaplan import Plan
+from arenaplan import Plan, _core
 from arenaplan.base.errors import InvalidOption
 from arenaplan.base.formulas import solved
-from arenaplan.cli.models import load_model, plan_options, planned, tell_flow
+from arenaplan.cli.models import (
+    is_tflite,
+    load_model,
+    needed_by,
+    plan_options,
+    planned,
+    tell_covers,
+    tell_flow,
+)
 from arenaplan.cli.several import is_shared
-from arenaplan.cli.sources import is_stream, read_model, read_plan, write_result
+from arenaplan.cli.sources import is_stream, read_model, read_plan, read_table, write_result
 from arenaplan.cli.watch import watching
 from arenaplan.formats.json_document import format_or_none, is_model
 from arenaplan.graph.graph import Graph
 from arenaplan.graph.model import Model, flat_sizes
 from arenaplan.planner import SharedPlan
 from arenaplan.planner.changes import Diff, diff
+from arenaplan.planner.packing import check_limits
+from arenaplan.planner.spaces import ARENA
 from arenaplan.report import map_page, map_svg, map_trace, report_of
+from arenaplan.report.packing_report import report_of_packing
 
 _PLANS = ("arenaplan", "arenaplan-shared", "arenaplan-model")
 """Forms of JSON files with plans."""
@@ -35,10 +46,15 @@ class _Program(NamedTuple):
     plan: Plan
     graph: Graph | None
     base: int = 0
+    total: int | None = None
+    """Bytes that the runtime needs in all, where it needs more than the arena."""
 
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    if _is_table(options.model):
+        _draw_buffers(options)
+        return
     programs = _programs(options)
     if options.against is not None:
         if len(programs) > 1:
@@ -49,7 +65,7 @@ def execute(options: argparse.Namespace) -> None:
         programs += old
     if options.to in ("svg", "perfetto", "json") and len(programs) > 1:
         raise InvalidOption(f"option --to: {options.to} shows one plan, html several")
-    reports = [report_of(program.plan, program.graph) for program in programs]
+    reports = [report_of(each.plan, each.graph, total_bytes=each.total) for each in programs]
     if options.explain or options.curve:
         reports[0] = _with_questions(programs[0], options)
     if options.to == "html":
@@ -58,6 +74,33 @@ def execute(options: argparse.Namespace) -> None:
         content = json.dumps(reports[0], indent=1, ensure_ascii=False) + "\n"
     else:
         content = (map_svg if options.to == "svg" else map_trace)(reports[0])
+    write_result(options.output, content)
+
+
+def _is_table(source: Path | bytes) -> bool:
+    """Return whether a source is a table of buffers."""
+    return not isinstance(source, bytes) and source.suffix.lower() == ".csv"
+
+
+def _draw_buffers(options: argparse.Namespace) -> None:
+    """Draw the buffers of a table: those with offsets where they are, the others packed."""
+    if options.others or options.against is not None or options.explain or options.curve:
+        raise InvalidOption("a table of buffers is drawn by itself, without models")
+    with watching(options, catches=False) as watch:
+        packing = _core.pack_csv(
+            read_table(options.model),
+            [(ARENA, None, 1, [])],
+            **check_limits(options.time_limit, None, 0),
+            compact=False,
+            on_progress=watch,
+        )
+    report = report_of_packing(packing, options.model.stem)
+    if options.to == "html":
+        content = map_page([report])
+    elif options.to == "json":
+        content = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+    else:
+        content = (map_svg if options.to == "svg" else map_trace)(report)
     write_result(options.output, content)
 
 
@@ -80,7 +123,7 @@ def _with_questions(program: _Program, options: argparse.Namespace) -> dict[str,
         raise InvalidOption(f"option {asked}: it is for the plan of one model in one arena")
     explanation = arenaplan.explain(graph, plan_options(options)) if options.explain else None
     curve = arenaplan.recompute_curve(graph, plan_options(options)) if options.curve else None
-    return report_of(program.plan, graph, explanation, curve)
+    return report_of(program.plan, graph, explanation, curve, program.total)
 
 
 def _programs(options: argparse.Namespace) -> list[_Program]:
@@ -106,12 +149,13 @@ def _programs(options: argparse.Namespace) -> list[_Program]:
     text = _plan_text(options.model)
     if text is not None:
         return _from_file(text, options)
-    graph, plan, ahead, watch = planned(options)
+    graph, plan, watch = planned(options)
     with redirect_stdout(sys.stderr):  # The picture may go to stdout.
-        ahead.tell()
+        tell_covers(plan.covers)
         tell_flow(graph)
     watch.raise_if_stopped()
-    return [_Program(plan, graph)]
+    has_more = plan.target.runtime == "tflm" and is_tflite(options.model)
+    return [_Program(plan, graph, total=needed_by(options, plan) if has_more else None)]
 
 
 def _plan_text(source: Path | bytes) -> bytes | None:

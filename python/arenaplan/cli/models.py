@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import arenaplan
 from arenaplan import keep_caches, load
@@ -28,6 +28,7 @@ from arenaplan.planner.bodies import bodies_of, describe
 from arenaplan.planner.plan_options import PlanOptions, target_of
 from arenaplan.planner.spaces import Space, aligned
 from arenaplan.report.gating.gating import needed_bytes
+from arenaplan.report.report_document import covers_document
 from arenaplan.tflite.files import graph_for_tflm
 from arenaplan.tflite.reader.tflite_model import parse, read_bytes
 from arenaplan.tflite.runtime.build import Build
@@ -35,6 +36,7 @@ from arenaplan.tflite.runtime.profile import Profile
 
 if TYPE_CHECKING:
     from arenaplan import Plan
+    from arenaplan._core import Covers
 
 
 def has_ranges(options: argparse.Namespace) -> bool:
@@ -123,12 +125,16 @@ def check_budget(options: argparse.Namespace, found: Plan | int) -> None:
         If the whole arena is larger than ``--budget``, or than the only memory of ``--spaces``.
     InvalidOption
         If it is not known how large the whole arena is.
+    PartOfModel
+        If the plan is of a part of the model, and is not compared by what the runtime needs in all.
     """
     limit = options.budget
     if limit is None and options.spaces is not None and len(options.spaces) == 1:
         limit = options.spaces[0].capacity
     if limit is None:
         return
+    if not isinstance(found, int) and found.target.runtime != "tflm":
+        found.covers.require_whole(found.model)
     needed = found if isinstance(found, int) else needed_by(options, found)
     if needed > limit:
         raise CapacityExceeded(
@@ -140,12 +146,11 @@ def check_budget(options: argparse.Namespace, found: Plan | int) -> None:
 def planned(options: argparse.Namespace, chosen: PlanOptions | None = None) -> Planned:
     """Return a new plan of the model of a command, for its options or for others."""
     chosen = plan_options(options) if chosen is None else chosen
-    ahead = load_ahead(options)
-    graph = seen_by(ahead.graph, chosen, options)
+    graph = seen_by(load_ahead(options), chosen, options)
     with watching(options) as watch:
         limit = options.time_limit
         plan = arenaplan.plan(graph, chosen, time_limit=limit, on_progress=watch)
-    return Planned(graph, plan, ahead, watch)
+    return Planned(graph, plan, watch)
 
 
 def seen_by(graph: Graph, chosen: PlanOptions, options: argparse.Namespace) -> Graph:
@@ -191,43 +196,14 @@ class Planned(NamedTuple):
     graph: Graph
     """The graph that the target sees."""
     plan: Plan
-    ahead: Ahead
     watch: Watch
     """Knows whether Ctrl-C has ended the search, which is to be raised after the report."""
 
 
-class Ahead(NamedTuple):
-    """The part of a model that can be planned before it runs."""
-
-    graph: Graph
-    waiting: tuple[str, ...] = ()
-    """Nodes that are planned when sizes are known; empty for nearly all models."""
-    deciders: tuple[str, ...] = ()
-    """What decides those sizes, one sentence each."""
-
-    def facts(self) -> dict[str, Any]:
-        """Return the facts for a JSON document."""
-        if not self.waiting:
-            return {}
-        return {"ahead": {"waiting": list(self.waiting), "deciders": list(self.deciders)}}
-
-    def tell(self) -> None:
-        """Print the facts for people."""
-        if not self.waiting:
-            return
-        count, total = len(self.graph.nodes), len(self.graph.nodes) + len(self.waiting)
-        print(
-            f"  ahead        {count:,} of {total:,} nodes, and the proof is for these; data "
-            "decides the sizes of the others, which are planned during a run"
-        )
-        for sentence in self.deciders:
-            print(f"    {shown(sentence, 160)}")
-
-
-def load_ahead(options: argparse.Namespace) -> Ahead:
+def load_ahead(options: argparse.Namespace) -> Graph:
     """Read the model of a command as far as its sizes are known before it runs."""
     try:
-        return Ahead(load_model(options))
+        return load_model(options)
     except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
         if not is_onnx(options):
             raise
@@ -241,8 +217,21 @@ def load_ahead(options: argparse.Namespace) -> Ahead:
             raise error from None
         for warning in found.graph.warnings:
             say(f"warning: {warning}")
-        graph = stage_graph(found, NOTHING_DONE).graph
-        return Ahead(graph, tuple(found.waiting), found.deciders)
+        return stage_graph(found, NOTHING_DONE).graph
+
+
+def covers_facts(covers: Covers) -> dict[str, Any]:
+    """Return the part of a model that a report is about, for a JSON document."""
+    return {"covers": covers_document(covers)}
+
+
+def tell_covers(covers: Covers, file: TextIO | None = None) -> None:
+    """Print the part of a model that a report is about; nothing of the whole model."""
+    if covers.is_whole:
+        return
+    print(f"  covers       {shown(str(covers), 200)}: figures are of this part alone", file=file)
+    for sentence in covers.deciders:
+        print(f"    {shown(sentence, 160)}", file=file)
 
 
 def flow_facts(graph: Graph) -> dict[str, Any]:

@@ -7,17 +7,18 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
-from arenaplan.base.errors import CapacityExceeded, InvalidOption, SpacesExceeded
+from arenaplan.base.errors import CapacityExceeded, InvalidOption, PartOfModel, SpacesExceeded
 from arenaplan.base.formulas import solved
 from arenaplan.cli.micro import arena_of, print_arena
 from arenaplan.cli.models import (
-    Ahead,
     check_budget,
+    covers_facts,
     flow_facts,
     has_ranges,
     load_ahead,
     plan_options,
     seen_by,
+    tell_covers,
     tell_flow,
     with_budget,
 )
@@ -35,6 +36,7 @@ from arenaplan.cli.sources import delivering, goes_to_stdout
 from arenaplan.cli.watch import watching
 from arenaplan.graph.graph import Graph
 from arenaplan.graph.model import Model, flat_sizes
+from arenaplan.planner.peak import held_at
 from arenaplan.planner.spill import spilled
 
 if TYPE_CHECKING:
@@ -68,30 +70,30 @@ def execute(options: argparse.Namespace) -> None:
     if has_ranges(options):
         plan_shapes(options, replace(chosen, budget=options.budget))
         return
-    ahead = load_ahead(options)
-    chosen = with_budget(chosen, options, ahead.graph.target)
-    graph = seen_by(ahead.graph, chosen, options)
+    graph = load_ahead(options)
+    chosen = with_budget(chosen, options, graph.target)
+    graph = seen_by(graph, chosen, options)
     pins = {pattern: space for space, pattern in options.pin}
     try:
         with watching(options) as watch:
             plan = arenaplan.plan(graph, chosen, time_limit=options.time_limit, on_progress=watch)
         try:
             check_budget(options, plan)
-        except CapacityExceeded as error:
+        except (CapacityExceeded, PartOfModel) as error:
             error.plan = plan
             raise
     except SpacesExceeded as error:
         if options.json:
             print_json(_no_room(graph, error))
         raise
-    except CapacityExceeded as error:
+    except (CapacityExceeded, PartOfModel) as error:
         if error.plan is not None:
-            report(graph, error.plan, options, as_json=options.json, pins=pins, ahead=ahead)
+            report(graph, error.plan, options, as_json=options.json, pins=pins)
         watch.raise_if_stopped()
         raise
     with delivering(options, lambda: _document(graph, plan, options)):
         as_json = options.json and not goes_to_stdout(options)
-        report(graph, plan, options, as_json=as_json, pins=pins, ahead=ahead)
+        report(graph, plan, options, as_json=as_json, pins=pins)
     watch.raise_if_stopped()
 
 
@@ -110,12 +112,9 @@ def report(
     *,
     as_json: bool,
     pins: Mapping[str, str] | None = None,
-    ahead: Ahead | None = None,
 ) -> None:
     """Print the report of a plan."""
     summary = summarize(graph, plan, pins)
-    if ahead is not None:
-        summary.update(ahead.facts())
     arena = arena_of(plan, options)
     if as_json:
         print_json(summary if arena is None else {**summary, "runtime": arena})
@@ -125,8 +124,7 @@ def report(
         f"{summary['values']:,} values, {summary['nodes']:,} nodes"
     )
     print(f"  arena        {size(plan.arena_bytes)}, {proof_of(plan)}")
-    if ahead is not None:
-        ahead.tell()
+    tell_covers(plan.covers)
     tell_flow(graph)
     for note in notes_of(plan, has_arena=arena is not None):
         print(f"  note         {note}")
@@ -166,13 +164,26 @@ def report(
     if graph.nodes:
         where = f"step {plan.peak_step} of {len(plan.steps)}"
         print(f"  peak         {where}: {step_label(graph, plan, plan.peak_step)}")
-        for value in summary["peak_values"]:
-            where = f"at {value['offset']:>12,}"
-            if len(plan.spaces) > 1:
-                where = f"{shown(value['space'], 12):<12} {where}"
-            print(f"    {value['bytes']:>14,}  {where}  {shown(value['name'])}")
+        print_held(graph, plan, indent=4, places=True)
     if plan.move_cost is not None:
         _report_spaces(summary)
+
+
+def print_held(graph: Graph, plan: Plan, *, indent: int = 2, places: bool = False) -> None:
+    """Print what is live at the peak, scratch memory among it, and the sum of it."""
+    rows = held_at(plan, plan.peak_step, graph)
+    for held in rows:
+        where = ""
+        if places:
+            space = f"{shown(plan.space_name(held.space), 12):<12} " if len(plan.spaces) > 1 else ""
+            where = f"{space}at {held.offset:>12,}  "
+        shared = "" if held.counted else "  (in the bytes of those above)"
+        if 0 < held.counted < held.bytes:
+            shared = f"  ({held.bytes - held.counted:,} of them in the bytes of those above)"
+        print(f"{'':{indent}}{held.bytes:>14,}  {where}{shown(held.name)}{shared}")
+    if len(rows) > 1:
+        unit = f", sizes rounded up to {plan.alignment}" if plan.alignment > 1 else ""
+        print(f"{'':{indent}}{sum(held.counted for held in rows):>14,}  live at once{unit}")
 
 
 def step_label(graph: Graph, plan: Plan, step: int) -> str:
@@ -185,18 +196,21 @@ def step_label(graph: Graph, plan: Plan, step: int) -> str:
 def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return the document of ``plan --json``."""
     placements = plan.placements
-    peak_values = []
-    for index in plan.live_at(plan.peak_step):
-        place = placements[index]
-        if place is not None:
-            name = graph.values[index].name
-            space = plan.space_name(place.space)
-            peak_values.append(
-                {"name": name, "space": space, "offset": place.offset, "bytes": place.bytes}
-            )
+    peak_values = [
+        {
+            "name": held.name,
+            "kind": "scratch" if held.is_scratch else "value",
+            "space": plan.space_name(held.space),
+            "offset": held.offset,
+            "bytes": held.bytes,
+            "counted": held.counted,
+        }
+        for held in held_at(plan, plan.peak_step, graph)
+    ]
     return {
         "model": plan.model,
         "target": plan.target.name,
+        **covers_facts(plan.covers),
         "values": sum(place is not None for place in placements),
         "nodes": len(graph.nodes),
         "naive_bytes": plan.naive_bytes,
@@ -206,16 +220,22 @@ def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -
         "status": plan.status,
         "steps": len(plan.steps),
         "order": plan.order_search,
+        "skipped": plan.skipped,
         "floor": plan.floor,
         "workers": plan.options["workers"],
         "parallelism": None if plan.timetable is None else plan.timetable.parallelism,
         "peak_step": plan.peak_step,
         "peak_values": peak_values,
+        "peak_bytes": plan.live_bytes[plan.peak_step] if plan.steps else 0,
         "alignment": plan.alignment,
         "options": plan.options,
         "digest": plan.digest,
         "spaces": [
-            {field: getattr(space, field) for field in _SPACE_FIELDS} for space in plan.spaces
+            {
+                **{field: getattr(space, field) for field in _SPACE_FIELDS},
+                **({} if plan.covers.is_whole else {"status": "unknown"}),
+            }
+            for space in plan.spaces
         ],
         "caller_buffers": [
             {"name": buffer.name, "bytes": buffer.bytes} for buffer in plan.caller_buffers
@@ -231,6 +251,8 @@ def _spills(graph: Graph, plan: Plan, pins: Mapping[str, str] | None) -> dict[st
         return {}
     cost, bound = plan.move_cost.cost, plan.move_cost.lower_bound
     status = "optimal" if cost == bound else "feasible"
+    if not plan.covers.is_whole:
+        status = "unknown"
     return {
         "move_cost": {"cost": cost, "lower_bound": bound, "status": status},
         "spilled": [asdict(value) for value in spilled(graph, plan, pins)],
@@ -244,12 +266,16 @@ def _report_spaces(summary: dict[str, Any]) -> None:
         of = "" if capacity is None else f" of {capacity:,}"
         if space["status"] == "optimal":
             proof = "proven minimal for the values in it"
+        elif not summary["covers"]["whole"]:
+            proof = "for a part of the model"
         else:
             proof = gap_text(space["status"], space["arena_bytes"], space["lower_bound"])
         print(f"  space        {shown(space['name'])}: {space['arena_bytes']:,}{of} bytes, {proof}")
     moved = summary["move_cost"]
     if moved["status"] == "optimal":
         proof = f"proven minimal for {MOVE_SCOPE}"
+    elif not summary["covers"]["whole"]:
+        proof = "for a part of the model"
     else:
         proof = f"at least {moved['lower_bound']:,} for {MOVE_SCOPE}"
     print(f"  move cost    {moved['cost']:,} for the bytes that nodes read and write, {proof}")

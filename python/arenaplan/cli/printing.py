@@ -137,9 +137,12 @@ _ORDER: Final = "proven minimal for these steps in this order"
 
 def proof_of(plan: Plan) -> str:
     """Return the text of the proof about the size of a plan."""
+    if not plan.covers.is_whole:
+        return "for a part of the model: how much the whole needs is not known"
     capacity = plan.spaces[0].capacity if plan.spaces else None
     if plan.status == "infeasible" and capacity is not None:
-        return f"infeasible: the budget is {capacity:,}, the lower bound {plan.lower_bound:,}"
+        bound = f"the budget is {capacity:,}, the lower bound {plan.lower_bound:,}"
+        return f"infeasible for these steps{_order_of(plan)}: {bound}"
     if plan.status != "optimal":
         return gap_text(plan.status, plan.arena_bytes, plan.lower_bound)
     if plan.arena_bytes == plan.floor:
@@ -150,6 +153,12 @@ def proof_of(plan: Plan) -> str:
     if plan.order_search == "complete":
         proof += "; no other order of them has fewer live bytes"
     return proof
+
+
+def _order_of(plan: Plan) -> str:
+    """Return the orders that a proof is about."""
+    is_of_all = plan.order_search in ("complete", "beam")  # Else the status would be "unknown".
+    return " in any order" if is_of_all else " in this order"
 
 
 def proof_of_several(status: str, arena_bytes: int, lower_bound: int) -> str:
@@ -178,10 +187,13 @@ def notes_of(plan: Plan, *, has_arena: bool = False) -> list[str]:
     """
     target = plan.target
     if target.name == "ideal":
-        return ["no runtime honors every technique at once: a plan for one needs --target"]
+        notes = ["no runtime honors every technique at once: a plan for one needs --target"]
+        if plan.skipped:
+            notes.append(f"not tried: {', '.join(plan.skipped)}")
+        return notes
     if has_arena:
         return []
-    notes = []
+    notes = [f"not tried: {', '.join(plan.skipped)}"] if plan.skipped else []
     if target.scratch == "runner":
         notes.append("scratch memory of the runtime's kernels is not in these bytes")
     elif target.name == "numpy" and plan.options["workspace"] == "none":

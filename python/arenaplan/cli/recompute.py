@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import arenaplan
 from arenaplan._core import Transfer
 from arenaplan.base.errors import InvalidOption
-from arenaplan.cli.models import load_ahead
+from arenaplan.cli.models import covers_facts, load_ahead, tell_covers
 from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.sources import delivering, goes_to_stdout
 from arenaplan.cli.watch import watching
@@ -26,7 +26,7 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     if options.curve and options.output is not None:
         raise InvalidOption("--output writes one plan, and --curve makes several")
-    graph = load_ahead(options).graph
+    graph = load_ahead(options)
     if not any(node.cost for node in graph.nodes):
         say("warning: no node has a cost, so extra work counts nothing")
     may_repeat = any(node.effects.pure or node.effects.repeats for node in graph.nodes)
@@ -40,8 +40,9 @@ def execute(options: argparse.Namespace) -> None:
                 graph, time_limit=options.time_limit, on_progress=watch, **keywords
             )
         if options.json:
-            print_json(curve_document(curve))
+            print_json({**curve_document(curve), **covers_facts(graph.covers)})
         else:
+            tell_covers(graph.covers)
             print_curve(curve)
         watch.raise_if_stopped()
         return
@@ -137,6 +138,7 @@ def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
     """Return the document of ``recompute --json``."""
     return {
         "model": plan.model,
+        **covers_facts(plan.covers),
         "arena_bytes": plan.arena_bytes,
         "lower_bound": plan.lower_bound,
         "extra_cost": plan.extra_cost,
@@ -152,6 +154,7 @@ def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
 def _print(graph: Graph, plan: Plan) -> None:
     """Print a plan with the nodes that run again."""
     print(f"{shown(plan.model) or 'model'}: {size(plan.arena_bytes)}")
+    tell_covers(plan.covers)
     if plan.schedule is None:
         print("  no node runs again")
         return

@@ -25,7 +25,7 @@ from arenaplan.base.errors import (
     fault,
 )
 from arenaplan.base.quoting import listed
-from arenaplan.cli.models import is_onnx, is_tflite, load_model
+from arenaplan.cli.models import covers_facts, is_onnx, is_tflite, load_model
 from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.sources import load_plan
 from arenaplan.deploy.adapters.interpreter import Interpreter
@@ -117,6 +117,7 @@ def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
 
 def _need_data(graph: Graph) -> None:
     """Refuse a graph that came without the data of its constants."""
+    graph = graph.for_target("numpy")
     for index, value in enumerate(graph.values):
         if value.kind == "constant" and not graph.has_data(index):
             raise UnsupportedModel(
@@ -247,6 +248,8 @@ def _summarize(
         arena = {"arena_bytes": executor.arena_bytes, "stages": stages}
     return {
         "model": executor.plan.model,
+        "target": executor.plan.target.name,
+        **covers_facts(executor.plan.covers),
         "device": options.device,
         "threads": options.threads,
         **arena,
@@ -279,7 +282,9 @@ def _print(summary: Mapping[str, Any]) -> None:
     reference = summary.get("reference")
     if reference is not None:
         print(f"  compared  {_compared(reference)}")
-    print(f"  arena  {size(summary['arena_bytes'])}")
+    print(f"  arena  {size(summary['arena_bytes'])} for {shown(summary['target'])}")
+    if not summary["covers"]["whole"] and "stages" not in summary:
+        print(f"  covers  {shown(summary['covers']['part'], 200)}")
     for number, stage in enumerate(summary.get("stages", [])):
         text = f"{stage['nodes']:,} nodes, {stage['arena_bytes']:,} bytes"
         found = ", ".join(shown(name, 40) for name in stage["decided"])

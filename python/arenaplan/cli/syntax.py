@@ -516,6 +516,7 @@ what if: --top 1..1000
         """
         map model.onnx -o map.html
         map plan.json --against old.json -o map.html
+        map buffers.csv -o map.html
         """,
         (_MODEL, _OTHERS),
         f"{_PLAN} effort time-limit share to against output | {_RARE} explain curve",

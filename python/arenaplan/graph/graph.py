@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from arenaplan.base.errors import (
     UndefinedValue,
     UnsupportedModel,
 )
+from arenaplan.base.quoting import quoted
 from arenaplan.graph.building import GraphBuilder
 from arenaplan.graph.costs import costs_of
 from arenaplan.graph.effects import (
@@ -68,6 +69,12 @@ __all__ = [
     "Window",
 ]
 
+WHOLE: Final = _core.Covers([], [], "", [])
+"""The whole model."""
+
+_NO_TFLM: Final = {"numpy": "an ONNX model", "executorch": "a program of torch.export"}
+"""Models that TensorFlow Lite Micro cannot run, by the default target of their importers."""
+
 MAX_FILE = 1 << 30
 """Most bytes of a graph file."""
 
@@ -102,6 +109,12 @@ class Graph(GraphBuilder):
         self.target = "nodes"
         """Name of the target that plans are for unless another one is asked for; importers set
         the one that runs their format."""
+        self.covers = WHOLE
+        """The part of the model that the graph has, as importers say; a plan has the same."""
+        self.tensors: dict[int, tuple[str, tuple[int, ...]]] = {}
+        """Element types and shapes for people, of values that the graph has as plain bytes."""
+        self.memory = "arena"
+        """Name of the memory of values that name none."""
         self.is_exact = False
         """Whether results must not depend on the plan, to the last bit: kernels then have one size
         of scratch memory each, the smallest. Set it before a plan is made."""
@@ -213,10 +226,10 @@ class Graph(GraphBuilder):
         copy.inputs, copy.outputs = list(self.inputs), list(self.outputs)
         copy.warnings, copy.target = list(self.warnings), self.target
         copy.contradicts = self.contradicts
-        copy.is_exact = self.is_exact
+        copy.is_exact, copy.covers, copy.memory = self.is_exact, self.covers, self.memory
         copy._constants, copy._refusal = dict(self._constants), self._refusal
         copy._loads = dict(self._loads)
-        copy.write_backs = list(self.write_backs)
+        copy.write_backs, copy.tensors = list(self.write_backs), dict(self.tensors)
         copy._pins, copy._initials = dict(self._pins), dict(self._initials)
         copy._owners = {**self._owners, self._owner: len(self.values)}
         return copy
@@ -251,8 +264,15 @@ class Graph(GraphBuilder):
         ------
         InvalidOption
             If the target names a set of kernels, as ``"tflm:cmsis-nn"``, that is not known.
+        UnsupportedModel
+            If the runtime reads no files of the format that the graph was read from.
         """
         make = self._variants.get(target)
+        if make is None and target.partition(":")[0] == "tflm" and self.target in _NO_TFLM:
+            raise UnsupportedModel(
+                f"option target: TensorFlow Lite Micro runs .tflite files, and {quoted(self.name)} "
+                f"is {_NO_TFLM[self.target]}; convert the model, or plan for another target"
+            )
         if make is None and ":" in target and target != self.target:
             sets = ", ".join(name for name in self._variants if ":" in name) or "none"
             raise InvalidOption(
@@ -323,6 +343,7 @@ class Graph(GraphBuilder):
         text = core.to_json()
         document = json.loads(text)
         graph = cls(document["name"])
+        graph.covers, graph.memory = core.covers, document["spaces"][0]["name"]
         spaces = [None, *(space["name"] for space in document["spaces"][1:])]
         for row in document["values"]:
             space = spaces[row.get("space", 0)]
@@ -381,6 +402,8 @@ class Graph(GraphBuilder):
                 ],
                 self.outputs,
                 self.write_backs,
+                self.memory,
+                self.covers,
             )
             if self._pins:
                 self._core = self._core.with_pins(list(self._pins.items()))

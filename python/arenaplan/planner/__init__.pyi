@@ -4,6 +4,7 @@ from .plan_options import PlanOptions, targets
 from .planning import Explanation, explain, plan, plan_together, recompute_curve
 from .results import (
     CallerBuffer,
+    Covers,
     Estimate,
     Hazard,
     Hazards,
@@ -33,6 +34,7 @@ __all__ = [
     "Buffer",
     "CallerBuffer",
     "Change",
+    "Covers",
     "Diff",
     "Estimate",
     "Explanation",

@@ -8,8 +8,9 @@ from typing import Literal, NamedTuple, TypeAlias, Unpack
 
 from arenaplan import _core
 from arenaplan._core import Paging, Plan, RecomputeCurve, SharedPlan, Strips, Target
-from arenaplan.base.errors import CapacityExceeded, InvalidOption
+from arenaplan.base.errors import CapacityExceeded, InvalidOption, PartOfModel
 from arenaplan.base.progress import Progress, Watch, checked_seconds
+from arenaplan.base.tables import html_table
 from arenaplan.graph import Graph
 from arenaplan.graph.costs import Costs, costs_of, has_costs
 from arenaplan.planner.plan_options import (
@@ -97,6 +98,9 @@ def plan(
         If the arena does not fit ``budget``; the exception's ``plan`` is the best found.
     SpacesExceeded
         If the values do not fit ``spaces``; the exception says which ones, and at which step.
+    PartOfModel
+        If there is a budget, and the graph is a part of its model; the exception's ``plan`` is that
+        of the part.
     PackingError
         If no schedule was found in the bytes of ``recompute``; the message has the fewest that were
         found, and those that none goes below.
@@ -183,7 +187,7 @@ def plan(
         result = min(result, made(), key=lambda plan: plan.arena_bytes)
     try:
         result.fits()
-    except CapacityExceeded as error:
+    except (CapacityExceeded, PartOfModel) as error:
         error.plan = result
         raise
     return result
@@ -405,6 +409,17 @@ class Explanation(NamedTuple):
     points: tuple[Point, ...]
     """The plans tried for ``plan`` that no other plan beats in both bytes and time."""
 
+    def _repr_html_(self) -> str:
+        used = self.plan.options["optimize"]
+        rows: list[tuple[str, int]] = [("none", self.without.bytes)]
+        rows += [(f"and {name}", point.bytes) for name, point in self.levels.items()]
+        rows += [
+            (f"{'without' if name in used else 'with'} {name}", point.bytes)
+            for name, point in self.switched.items()
+        ]
+        caption = f"{self.plan.model or 'model'}: {self.plan.arena_bytes:,} bytes"
+        return html_table(caption, ["technique", "bytes"], rows)
+
 
 def explain(
     graph: Graph,
@@ -493,7 +508,10 @@ def _costs(graph: Graph, options: PlanOptions, target: Target) -> Costs | None:
     if not has_costs(target.name) or (options.workspace == "none" and not graph.has_weights):
         return None
     graph.require_weights(target.name)
-    return costs_of(target.name, graph)
+    costs = costs_of(target.name, graph)
+    if costs is not None:
+        costs.require_kernels()
+    return costs
 
 
 def _thousandths(options: PlanOptions) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from arenaplan._core import (
     CallerBuffer,
+    Covers,
     Estimate,
     Hazard,
     Hazards,
@@ -29,6 +30,7 @@ from arenaplan._core import (
 
 __all__ = [
     "CallerBuffer",
+    "Covers",
     "Estimate",
     "Hazard",
     "Hazards",

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any, Final
 
-from arenaplan._core import PlacedWorkspace, Placement, Plan, RecomputeCurve
+from arenaplan._core import Covers, PlacedWorkspace, Placement, Plan, RecomputeCurve
 from arenaplan.base.errors import fault
 from arenaplan.graph import Graph, Node
 from arenaplan.graph.origin import layer_of
+from arenaplan.planner.peak import held_at
 from arenaplan.planner.planning import Explanation
 from arenaplan.report.curves import Span, tops, union
 from arenaplan.report.recompute_report import curve_of
@@ -23,6 +24,7 @@ def report_of(
     graph: Graph | None = None,
     explanation: Explanation | None = None,
     curve: RecomputeCurve | None = None,
+    total_bytes: int | None = None,
 ) -> dict[str, Any]:
     """
     Return the report of a plan: values, steps, live ranges, sharing, curves, the peak.
@@ -38,6 +40,8 @@ def report_of(
         The worth of each technique, from :func:`explain`.
     curve : RecomputeCurve, optional
         Bytes over the extra work of nodes that run again, from :func:`recompute_curve`.
+    total_bytes : int, optional
+        Bytes that the runtime needs in all, if those are more than the arena of the plan.
 
     Returns
     -------
@@ -64,7 +68,7 @@ def report_of(
     ('Conv', [512])
     """
     return {
-        **_Maker(plan, graph).document(explanation),
+        **_Maker(plan, graph, total_bytes).document(explanation),
         "recompute": None if curve is None else curve_of(curve),
     }
 
@@ -83,11 +87,23 @@ def report_schema() -> str:
     return files(__package__).joinpath("report.schema.json").read_text("utf-8")
 
 
+def covers_document(covers: Covers) -> dict[str, Any]:
+    """Return what a plan covers, as JSON has it."""
+    return {
+        "whole": covers.is_whole,
+        "part": str(covers),
+        "waiting": list(covers.waiting),
+        "deciders": list(covers.deciders),
+        "signature": covers.signature or None,
+        "others": list(covers.others),
+    }
+
+
 class _Maker:
     """The parts of one report."""
 
-    def __init__(self, plan: Plan, graph: Graph | None) -> None:
-        self.plan, self.graph = plan, graph
+    def __init__(self, plan: Plan, graph: Graph | None, total_bytes: int | None) -> None:
+        self.plan, self.graph, self.total_bytes = plan, graph, total_bytes
         self.rows: list[dict[str, Any]] = json.loads(plan.to_json())["steps"]
         """The steps as the plan file has them."""
         self.places = plan.placements
@@ -127,6 +143,7 @@ class _Maker:
             "model": plan.model,
             "target": plan.target.name,
             "digest": plan.digest,
+            "covers": covers_document(plan.covers),
             "arena_bytes": plan.arena_bytes,
             "lower_bound": plan.lower_bound,
             "status": plan.status,
@@ -140,6 +157,8 @@ class _Maker:
             "peak_values": []
             if peak is None
             else [by_index[value]["name"] for value in plan.live_at(peak) if value in by_index],
+            "peak_held": [] if peak is None else self.held(peak),
+            "total_bytes": self.total_bytes,
             "spaces": self.spaces(),
             "values": values,
             "workspaces": self.workspace_rows(),
@@ -150,6 +169,11 @@ class _Maker:
             "techniques": None if explanation is None else _techniques(explanation),
         }
 
+    def held(self, step: int) -> list[dict[str, Any]]:
+        """Return what is live at a step: the bytes that each adds sum to the live bytes."""
+        rows = held_at(self.plan, step, self.graph, self.rows[step]["name"])
+        return [{"name": row.name, "bytes": row.bytes, "counted": row.counted} for row in rows]
+
     def spaces(self) -> list[dict[str, Any]]:
         """Return the memories: arenas first, then the buffers of the caller."""
         arenas = [
@@ -157,7 +181,7 @@ class _Maker:
                 "name": space.name,
                 "arena_bytes": space.arena_bytes,
                 "lower_bound": space.lower_bound,
-                "status": space.status,
+                "status": space.status if self.plan.covers.is_whole else "unknown",
                 "alignment": space.alignment,
                 "capacity": space.capacity,
                 "cost": space.cost,
@@ -195,11 +219,12 @@ class _Maker:
                 }
             else:
                 value = self.graph.values[index]
+                dtype, shape = self.graph.tensors.get(index, (value.dtype, value.shape))
                 facts = {
                     "name": value.name,
                     "kind": value.kind,
-                    "dtype": value.dtype,
-                    "shape": list(value.shape),
+                    "dtype": dtype,
+                    "shape": list(shape),
                 }
             facts["result"] = None if self.graph is None else index in self.results
             rows.append({**facts, **self._placed(place), "held": self._held(index, place)})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
@@ -131,17 +132,17 @@ def _arena(
     # The largest first, so that values inside of others are on top.
     labels = []
     ends = _label_ends(rows)
+    marks = apart(row["name"] for row in rows)
     for row, end in sorted(zip(rows, ends, strict=True), key=lambda pair: -pair[0]["bytes"]):
-        box, label = _value(row, end, x, y)
+        box, label = _value(row, end, marks[row["name"]], (x, y))
         labels.append(label)
         yield box
     yield from filter(None, labels)
     bound = y(space["lower_bound"])
     yield _dashed(_LEFT, bound, _LEFT + width, bound)
-    for part in range(5):
-        address = high * part // 4
+    for address in range(0, high + 1, _stride(high, 5, 2)):
         yield _label(unit(address), y(address) + 4)
-    stride = max(1, -(-steps // 10))
+    stride = _stride(steps, 10, 10)
     for step in range(0, steps, stride):
         yield (
             f'<text x="{x(step + 0.5):.1f}" y="{top + _MAP + 13}" fill="{_MUTED}" '
@@ -173,8 +174,13 @@ def _label_ends(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     return ends
 
 
-def _value(row: Mapping[str, Any], end: int, x: Any, y: Any) -> tuple[str, str]:
-    """Return the rectangle of a value, and its name if there is room before step ``end``."""
+def _value(row: Mapping[str, Any], end: int, mark: int, scales: tuple[Any, Any]) -> tuple[str, str]:
+    """
+    Return the rectangle of a value, and its name if there is room before step ``end``.
+
+    ``mark`` is the position of the letter that tells the name apart.
+    """
+    x, y = scales
     (start, stop), low = row["live"], row["offset"]
     left, right = x(start), x(stop)
     top, bottom = y(low + row["bytes"]), y(low)
@@ -189,7 +195,7 @@ def _value(row: Mapping[str, Any], end: int, x: Any, y: Any) -> tuple[str, str]:
         return box, ""
     label = (
         f'<text x="{left + 3:.2f}" y="{(top + bottom) / 2 + 4:.2f}" fill="{_INK}" '
-        f'pointer-events="none">{_text(_fitted(row["name"], letters))}</text>'
+        f'pointer-events="none">{_text(fitted(row["name"], letters, mark))}</text>'
     )
     return box, label
 
@@ -213,6 +219,16 @@ def _curves(curve: Mapping[str, Sequence[int]], high: int, x: Any, top: float) -
             yield f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="1.3"/>'
 
 
+def _stride(length: int, most: int, base: int) -> int:
+    """Return a round number that divides a length into ``most`` parts at most."""
+    stride = 1
+    while True:
+        for factor in (1, 2, 5) if base == 10 else (1,):
+            if length <= most * stride * factor:
+                return stride * factor
+        stride *= base
+
+
 def _label(text: str, y: float) -> str:
     """Return a text to the left of the arena."""
     x = _LEFT - 5
@@ -231,11 +247,41 @@ def _short(text: str, letters: int) -> str:
     return text if len(text) <= letters else f"{text[: letters - 1]}…"
 
 
-def _fitted(name: str, letters: int) -> str:
-    """Return a name with room for some letters: of a path the end, which tells it apart."""
-    if len(name) <= letters or "/" not in name:
-        return _short(name, letters)
-    return f"…{name[1 - letters :]}"
+def apart(names: Iterable[str]) -> dict[str, int]:
+    """
+    Return, by name, the position of the letter that tells it from the names most like it.
+
+    Examples
+    --------
+    >>> apart(["net/a/conv", "net/b/conv", "x"])
+    {'net/a/conv': 4, 'net/b/conv': 4, 'x': 0}
+    """
+    ordered = sorted({*names})
+    found = dict.fromkeys(ordered, 0)
+    for one, other in pairwise(ordered):
+        pairs = enumerate(zip(one, other, strict=False))
+        common = next((at for at, (a, b) in pairs if a != b), len(one))
+        found[one], found[other] = max(found[one], common), max(found[other], common)
+    return found
+
+
+def fitted(name: str, letters: int, at: int = 0) -> str:
+    """
+    Return a name with room for some letters, with the letter at a position that tells it apart.
+
+    Examples
+    --------
+    >>> fitted("net/layer1/conv", 6), fitted("net/layer1/conv", 7, at=9), fitted("ab/c", 3, at=3)
+    ('net/l…', '…er1/c…', '…/c')
+    """
+    if len(name) <= letters:
+        return name
+    if at < letters - 1:
+        return f"{name[: letters - 1]}…"
+    if len(name) - at <= letters // 2 or letters < 3:
+        return f"…{name[1 - letters :]}" if letters > 1 else "…"
+    start = at - (letters - 2) // 2
+    return f"…{name[start : start + letters - 2]}…"
 
 
 def _text(text: str) -> str:

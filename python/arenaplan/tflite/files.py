@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from arenaplan.graph.sizes import Bind
 from arenaplan.tflite.reader.code_walk import CodeWalk
+from arenaplan.tflite.reader.entries import covers_of
 from arenaplan.tflite.reader.offline import read_offsets
 from arenaplan.tflite.reader.runnable import RunnableWalk
 from arenaplan.tflite.reader.tflite_model import Model, Source, parse, read_bytes
@@ -76,8 +77,9 @@ def open_tflite(source: Source) -> Callable[[Bind | None], Graph]:
     def graph_with(bind: Bind | None) -> Graph:
         graph = Walk(model, name, bind).run()
         graph.target = "tflm"
-        graph.add_variant("numpy", lambda: RunnableWalk(model, name, bind).run())
-        graph.add_variant("c-code", lambda: CodeWalk(model, name, bind).run())
+        graph.covers = covers_of(model)
+        graph.add_variant("numpy", lambda: _covered(RunnableWalk(model, name, bind)))
+        graph.add_variant("c-code", lambda: _covered(CodeWalk(model, name, bind)))
         graph.add_variant("tflm", lambda: graph_for_tflm(model, name))
         for kernels in KERNEL_SETS:
             build = Build(kernels, shares=True)
@@ -85,6 +87,13 @@ def open_tflite(source: Source) -> Callable[[Bind | None], Graph]:
         return graph
 
     return graph_with
+
+
+def _covered(walk: RunnableWalk) -> Graph:
+    """Return the graph of a walk, which knows the part of the model that it has."""
+    graph = walk.run()
+    graph.covers = covers_of(walk.model)
+    return graph
 
 
 def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Graph:
@@ -103,6 +112,7 @@ def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Gr
     offsets = read_offsets(model) if timeline.areas else None
     graph = graph_of_timeline(timeline, name, boxes, offsets)
     graph.target = build.target
+    graph.covers = covers_of(model)
     return graph
 
 

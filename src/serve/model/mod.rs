@@ -242,6 +242,7 @@ impl Model {
             model.plans[row.plan].write(row.at_plan, plan).map_err(at)?;
             plan.digest.clone_from(&row.digest);
             plan.check(graph).map_err(at)?;
+            graph.covers().require_whole(&model.name).map_err(at)?;
             let dims = graph.inputs().flat_map(|input| graph.value(input).shape());
             let input_dims = dims.copied().collect();
             for space in plan.arenas() {

@@ -77,6 +77,7 @@ impl ModelBuilder {
     /// - [`Error::InvalidOption`] if there are more or fewer sizes than dimensions, or the shape
     ///   was added before.
     /// - As [`Plan::check`], if the plan is not valid for the graph.
+    /// - [`Error::PartOfModel`] if the graph is a part of the model: readers ask a model for its size.
     pub fn add(&mut self, sizes: &[u64], graph: &Graph, plan: &Plan) -> Result<&mut Self> {
         let refuse = |reason| Error::InvalidOption { option: "sizes", reason };
         if sizes.len() != self.dims.len() {
@@ -87,7 +88,8 @@ impl ModelBuilder {
             let shape = text_of(&self.dims, sizes);
             return Err(refuse(format!("the shape {shape} is there already")));
         }
-        plan.check(graph).map_err(|source| at_shape(&self.dims, sizes, source))?;
+        let checked = plan.check(graph).and_then(|_| graph.covers().require_whole(&self.name));
+        checked.map_err(|source| at_shape(&self.dims, sizes, source))?;
         self.known.insert(sizes.to_vec());
         self.members.push(ShapeMember {
             sizes: sizes.to_vec(),

@@ -207,5 +207,13 @@ fn total(json: &mut Json) {
     let rank = |space: &Json| ranks.iter().position(|rank| space["status"] == *rank).unwrap();
     json["arena_bytes"] = sum("arena_bytes").into();
     json["lower_bound"] = sum("lower_bound").into();
-    json["status"] = ranks[arenas().map(rank).max().unwrap_or(0)].into();
+    let worst = ranks[arenas().map(rank).max().unwrap_or(0)];
+    let capacity = arenas().fold(Some(0), |sum: Option<u64>, space| {
+        Some(sum?.saturating_add(space["capacity"].as_u64()?))
+    });
+    // Where other orders were tried, a plan is about all of them.
+    let is_tried = json["search"]["order"].as_str().is_some_and(|order| order != "given");
+    let is_all = capacity.is_some_and(|most| json["search"]["floor"].as_u64() > Some(most));
+    let is_unknown = worst == "infeasible" && is_tried && !is_all;
+    json["status"] = if is_unknown { "unknown" } else { worst }.into();
 }

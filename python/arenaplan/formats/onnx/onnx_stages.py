@@ -31,7 +31,8 @@ from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.node_order import captured, subgraphs
 from arenaplan.formats.onnx.onnx_flow import emit_flow
 from arenaplan.formats.onnx.op import Items, Op, Operand, Pending, Scope
-from arenaplan.formats.onnx.rules.schema_rules import infer
+from arenaplan.formats.onnx.rules import rule_of
+from arenaplan.formats.onnx.rules.schema_rules import has_schema, infer
 from arenaplan.formats.onnx.tensors import StoredTensor
 from arenaplan.formats.onnx.walk import FLOWS, Walk
 from arenaplan.formats.partial import (
@@ -199,7 +200,9 @@ class StagedWalk(Walk):
             If no data would help: ``error``.
         """
         deciders = [] if self.decider is None else [self.decider]
-        if self.decider is None and op.type not in FLOWS:
+        # Of an operator that nothing is known of, it is not known that data would help.
+        is_known = rule_of(op) is not None or has_schema(op)
+        if self.decider is None and op.type not in FLOWS and is_known:
             deciders = _numbers(op)
         values = self.graph.values
         found = [

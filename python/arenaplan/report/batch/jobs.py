@@ -71,7 +71,8 @@ class Outcome:
     lower_bound: int | None = None
     """Bytes that no plan with this order and these techniques goes below."""
     status: str = ""
-    """That of the plan: ``optimal`` or ``feasible``; empty if there is none."""
+    """That of the plan: ``optimal`` or ``feasible``, ``unknown`` for a part of a model; empty if
+    there is none."""
     nodes: int | None = None
     values: int | None = None
     error: str = ""
@@ -80,6 +81,8 @@ class Outcome:
     """Message of the error."""
     left_out: str = ""
     """Names of ``bind`` that the model does not have, with commas between them."""
+    covers: str = ""
+    """The part of the model that the figures are of; empty for the whole model."""
 
     @property
     def is_planned(self) -> bool:
@@ -105,6 +108,7 @@ def run_job(job: Job) -> Outcome:
         nodes=len(graph.nodes),
         values=len(graph.values),
         left_out=",".join(left_out),
+        covers="" if made.covers.is_whole else str(made.covers),
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from arenaplan._core import Plan
-from arenaplan.base.errors import CapacityExceeded, InvalidOption, SpacesExceeded
+from arenaplan.base.errors import CapacityExceeded, InvalidOption, PartOfModel, SpacesExceeded
 from arenaplan.base.progress import Progress
 from arenaplan.formats import load, suffix_of
 from arenaplan.graph.graph import Graph
@@ -172,6 +172,10 @@ class Limits:
             options = replace(options, budget=None)
         try:
             return plan(graph, options, time_limit=time_limit, on_progress=on_progress)
+        except PartOfModel as error:
+            if error.plan is None:
+                raise
+            return error.plan
         except CapacityExceeded as error:
             return error if error.plan is None else error.plan
 
@@ -247,7 +251,19 @@ def judged(
             rows.append(GateRow("baseline", change.name, change.after, limit, change.before))
         causes = _causes(baseline, layout, found.grew)
         others = len({change.name for change in found.changes} - {each.name for each in causes})
-    return Gate(made.model, made.target.name, made, tuple(rows), causes, None, others)
+    # What the runtime needs in all is that of the whole file.
+    is_whole = needed is not None and baseline is None and made.target.runtime == "tflm"
+    problem = None if is_whole else _part_of(made)
+    return Gate(made.model, made.target.name, made, tuple(rows), causes, problem, others)
+
+
+def _part_of(plan: Plan) -> str | None:
+    """Return why a plan answers for a part of a model only; ``None`` if it is of the whole."""
+    try:
+        plan.covers.require_whole(plan.model)
+    except PartOfModel as error:
+        return str(error)
+    return None
 
 
 def needed_bytes(

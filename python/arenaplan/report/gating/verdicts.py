@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from arenaplan._core import Plan
+from arenaplan.base.tables import html_table
 
 Cause: TypeAlias = Literal["new", "grown", "moved here", "live at the peak now"]
 
@@ -66,7 +67,7 @@ class Gate:
     causes: tuple[GrowthCause, ...] = ()
     """The values that make memories larger than in the baseline, the largest growth first."""
     problem: str | None = None
-    """Why there is no plan."""
+    """Why there is no plan, or why it answers for a part of the model only."""
     others: int = 0
     """Values that have other places than in the baseline, and are no causes."""
     is_error: bool = False
@@ -79,6 +80,16 @@ class Gate:
 
     def __bool__(self) -> bool:
         return self.passed
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (row.rule, row.space, row.bytes, row.limit, "ok" if row.passed else "FAIL")
+            for row in self.rows
+        ]
+        verdict = "ok" if self.passed else "FAIL"
+        problem = "" if self.problem is None else f": {self.problem}"
+        caption = f"{verdict}: {self.model or 'model'} for {self.target}{problem}"
+        return html_table(caption, ["rule", "memory", "bytes", "limit", ""], rows)
 
     def failures(self) -> list[str]:
         """Return a sentence per rule that does not hold."""

@@ -159,6 +159,31 @@ export class Program {
     return this.end[item] - this.offset[item];
   }
 
+  /** By item: the position of the letter that tells its name from the names most like it. */
+  get marks() {
+    if (this.letters === undefined) {
+      this.letters = new Int32Array(this.count);
+      const order = [...this.rows.keys()].sort((a, b) => (this.name(a) < this.name(b) ? -1 : 1));
+      for (let at = 1; at < order.length; at++) {
+        const [one, other] = [this.name(order[at - 1]), this.name(order[at])];
+        let common = 0;
+        while (common < one.length && one[common] === other[common]) common++;
+        for (const item of order.slice(at - 1, at + 1)) {
+          this.letters[item] = Math.max(this.letters[item], common);
+        }
+      }
+    }
+    return this.letters;
+  }
+
+  /** The number of layers that items are of. */
+  get layers() {
+    const found = new Set();
+    for (let item = 0; item < this.count && found.size < 3; item++) found.add(this.layer(item));
+    found.delete("");
+    return found.size;
+  }
+
   /** The text of a step, such as "step 3, Conv+Relu n7". */
   stepLabel(step) {
     const row = this.steps[step];

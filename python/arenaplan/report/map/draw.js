@@ -46,11 +46,14 @@ function hue(at, isDark) {
   });
 }
 
-/** A name that has room for some letters: of a path, which ends with what tells it apart, the end. */
-function fitted(name, letters) {
-  if (name.length <= letters) return name;
-  const kept = Math.max(1, Math.floor(letters) - 1);
-  return name.includes("/") ? `…${name.slice(-kept)}` : `${name.slice(0, kept)}…`;
+/** A name with room for some letters, with the letter at a position that tells it from others. */
+export function fitted(name, letters, at = 0) {
+  const room = Math.max(1, Math.floor(letters));
+  if (name.length <= room) return name;
+  if (at < room - 1) return `${name.slice(0, room - 1)}…`;
+  if (name.length - at <= room / 2 || room < 3) return room > 1 ? `…${name.slice(1 - room)}` : "…";
+  const start = at - Math.floor((room - 2) / 2);
+  return `…${name.slice(start, start + room - 2)}…`;
 }
 
 /** A number from 0 to 1 that depends on a text alone. */
@@ -154,12 +157,15 @@ export class Panel {
     const fills = new Uint32Array(program.count);
     const borders = new Uint32Array(program.count);
     const hues = new Map();
+    const most = Math.log1p(this.items.length > 0 ? program.bytes(this.items[0]) : 0) || 1;
     for (const item of this.items) {
       let base;
       if (by === "layer") {
         const layer = program.layer(item);
         if (!hues.has(layer)) hues.set(layer, hue(hash(layer), theme.isDark));
         base = layer === "" ? parts(theme.kinds[KINDS.indexOf("workspace")]) : hues.get(layer);
+      } else if (by === "size") {
+        base = hue(0.33 * (1 - Math.log1p(program.bytes(item)) / most), theme.isDark);
       } else if (by === "change") {
         base = parts(theme.changes[program.change[item]]);
       } else {
@@ -229,7 +235,8 @@ export class Panel {
       context.beginPath();
       context.rect(box.left + l + 3, box.top + t, r - l - 6, b - t);
       context.clip();
-      const text = fitted(this.program.name(item), (r - l) / (LETTER * this.ratio));
+      const room = (r - l) / (LETTER * this.ratio);
+      const text = fitted(this.program.name(item), room, this.program.marks[item]);
       context.fillText(text, box.left + l + 4 * this.ratio, box.top + (t + b) / 2);
       if (b - t > 30 * this.ratio) {
         context.globalAlpha = 0.75;

@@ -6,6 +6,7 @@ import { Panel, themeOf } from "./draw.js";
 import { Table } from "./table.js";
 
 const MOST_FOUND = 12;
+const MOST_HELD = 100;
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 const byId = (id) => document.getElementById(id);
 
@@ -24,10 +25,11 @@ class Page {
     this.found = null;
     /** The scheme of colors that was chosen, or "" for that of the system. */
     this.choice = "";
-    this.colorBy = this.hasChanges ? "change" : "kind";
+    this.colorBy = this.hasChanges ? "change" : this.programs[0].layers > 1 ? "layer" : "size";
     this.#summary();
     this.#panels();
     this.#table();
+    this.#held();
     this.#controls();
     this.#keys();
     this.#scheme("");
@@ -54,8 +56,10 @@ class Page {
       const proof = each.status === "optimal" ? "minimal" : `bound ${size(each.lower_bound)}`;
       const peak = each.peak_step === null ? "" :
         `; peak at ${of.stepLabel(each.peak_step)}: ${size(each.peak_bytes)} live`;
+      const total = each.total_bytes === null ? "" : `; ${size(each.total_bytes)} in all for the runtime`;
+      const part = each.covers.whole ? "" : `; covers ${each.covers.part} alone`;
       return element("p", {}, label ? element("strong", {}, `${label}: `) : null,
-        `arena ${size(each.arena_bytes)}, ${proof}${peak}`);
+        `arena ${size(each.arena_bytes)}, ${proof}${total}${part}${peak}`);
     });
     byId("summary").append(...rows);
     this.#techniques(report.techniques);
@@ -121,6 +125,31 @@ class Page {
     byId("table-view").addEventListener("toggle", () => {
       if (byId("table-view").open) this.table.draw();
     });
+  }
+
+  /** List what is live at the peak of the first program; the bytes sum to the live bytes. */
+  #held() {
+    const { report, itemByName } = this.programs[0];
+    const place = byId("held");
+    place.hidden = report.peak_held.length === 0;
+    const rows = [...report.peak_held].sort((a, b) => b.counted - a.counted);
+    const body = element("tbody");
+    const row = (name, counted, note) => element("tr", {}, element("th", { scope: "row" }, name),
+      element("td", { className: "number" }, counted.toLocaleString("en-US"), note));
+    for (const { name, bytes, counted } of rows.slice(0, MOST_HELD)) {
+      const item = itemByName.get(name);
+      const button = element("button", { type: "button", className: "link" }, name);
+      button.addEventListener("click", (event) => this.choose(0, item, event.shiftKey, true));
+      const shares = counted < bytes ? element("small", {}, ` of ${bytes.toLocaleString("en-US")}`) : null;
+      body.append(row(item === undefined ? name : button, counted, shares));
+    }
+    const rest = rows.slice(MOST_HELD).reduce((sum, { counted }) => sum + counted, 0);
+    if (rows.length > MOST_HELD) body.append(row(`and ${rows.length - MOST_HELD} more`, rest, null));
+    const sum = rows.reduce((all, { counted }) => all + counted, 0);
+    body.append(row(element("strong", {}, "sum"), sum, null));
+    const caption = element("caption", {},
+      `${this.programs[0].stepLabel(report.peak_step)}; bytes that values share count once`);
+    place.append(element("table", {}, caption, body));
   }
 
   #controls() {
@@ -387,7 +416,8 @@ class Page {
     }
     const colors = this.colorBy === "change" ? this.theme.changes : this.theme.kinds;
     const words = this.colorBy === "change" ? CHANGES : KINDS;
-    const entries = this.colorBy === "layer" ? [] : [...used.keys()].sort((a, b) => a - b);
+    const hasEntries = this.colorBy === "kind" || this.colorBy === "change";
+    const entries = hasEntries ? [...used.keys()].sort((a, b) => a - b) : [];
     const key = (color, text, mark = "box") => {
       const sample = element("span", { className: `sample ${mark}`, "aria-hidden": "true" });
       sample.style.setProperty("--color", color);
@@ -396,6 +426,7 @@ class Page {
     byId("legend").replaceChildren(
       ...entries.map((number) => key(colors[number], words[number])),
       ...(this.colorBy === "layer" ? [element("li", {}, "one color per layer, gray without")] : []),
+      ...(this.colorBy === "size" ? [element("li", {}, "large values red, small ones blue")] : []),
       key(this.theme.live, "live bytes", "curve"),
       key(this.theme.own, "of the step itself", "curve"),
       key(this.theme.top, "highest address", "curve"),

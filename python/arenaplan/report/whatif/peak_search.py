@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, Unpack
 from arenaplan._core import Plan
 from arenaplan.base.errors import InvalidOption, PlannerError
 from arenaplan.base.progress import Progress, Watch, checked_seconds
+from arenaplan.base.tables import html_table
 from arenaplan.formats import load
 from arenaplan.graph import Graph, Node, Value
 from arenaplan.graph.costs import has_costs
@@ -55,11 +56,19 @@ class WhatIfs(NamedTuple):
     """The changes that lower the peak of a model most."""
 
     plan: Plan
-    """The plan of the model as it is, made by the same rules as those of the changes."""
+    """The plan of the model as it is, with the options."""
+    compared: Plan
+    """The plan that the changes are compared with: without the scratch memory that kernels declare
+    for real weights; else :attr:`plan`."""
     rows: tuple[WhatIf, ...]
     """The changes that save something, the one that saves most first."""
     skipped: tuple[tuple[str, str], ...]
     """Changes that cannot be made, and why."""
+
+    def _repr_html_(self) -> str:
+        rows = [(row.subject, row.change, row.arena_bytes, f"{row.saved:.1%}") for row in self.rows]
+        caption = f"{self.compared.model or 'model'}: {self.compared.arena_bytes:,} bytes now"
+        return html_table(caption, ["what", "change", "bytes", "saved"], rows)
 
 
 class _Change(NamedTuple):
@@ -97,8 +106,8 @@ def what_if(
     source : Graph, path or bytes
         The model, as for :func:`load`. A graph alone cannot be imported again with other inputs.
     options : PlanOptions, optional
-        Options of all plans, for one arena. Scratch memory that kernels declare for real weights is
-        left out.
+        Options of all plans, for one arena. Changes are compared without the scratch memory that
+        kernels declare for real weights.
     bind : mapping, optional
         Numbers for symbolic dimensions, as for :func:`load`.
     top : int, default 10
@@ -137,19 +146,22 @@ def what_if(
         raise InvalidOption(f"option top: {top} is not positive")
     graph = source if isinstance(source, Graph) else load(source, bind=bind)
     target = target_of(options, graph.target)
-    workspace = "none" if has_costs(target.name) else options.workspace
-    options = replace(options, target=target, workspace=workspace, budget=None)
+    given = replace(options, target=target, budget=None)
+    has_scratch = has_costs(target.name) and options.workspace != "none"
+    options = replace(given, workspace="none") if has_scratch else given
     watch = Watch(on_progress, checked_seconds(time_limit))
 
     def planned(changed: Graph) -> Plan:
         return plan(changed, options, time_limit=watch.seconds_left, on_progress=watch.tell)
 
-    now = planned(graph)
+    now = compared = planned(graph)
+    if has_scratch:
+        now = plan(graph, given, time_limit=watch.seconds_left, on_progress=watch.tell)
     skipped: list[tuple[str, str]] = []
     changes = [*_of_types(graph, target.name)]
     if not isinstance(source, Graph):
         changes += _of_inputs(source, graph, bind or {})
-    changes += _of_layers(graph, now, target.name, by, skipped)[: _PLANNED * top]
+    changes += _of_layers(graph, (now, compared), target.name, by, skipped)[: _PLANNED * top]
     rows: dict[tuple[str, str], WhatIf] = {}
     for change in changes:
         if watch.is_over:
@@ -159,15 +171,15 @@ def what_if(
         except (CannotEdit, PlannerError) as error:
             skipped.append((f"{change.subject}: {change.change}", str(error)))
             continue
-        saved = 1 - size / now.arena_bytes if now.arena_bytes else 0.0
+        saved = 1 - size / compared.arena_bytes if compared.arena_bytes else 0.0
         row = WhatIf(change.subject, change.change, size, saved, change.values, change.by)
         key = (row.subject, row.change)
-        if size >= now.arena_bytes:
+        if size >= compared.arena_bytes:
             continue
         if key not in rows or size < rows[key].arena_bytes:
             rows[key] = row
     ranked = sorted(rows.values(), key=lambda row: (row.arena_bytes, row.subject, row.change))
-    return WhatIfs(now, tuple(ranked[:top]), tuple(dict.fromkeys(skipped)))
+    return WhatIfs(now, compared, tuple(ranked[:top]), tuple(dict.fromkeys(skipped)))
 
 
 def _of_types(graph: Graph, target: str) -> Iterator[_Change]:
@@ -208,11 +220,16 @@ def _of_inputs(source: Source, graph: Graph, bind: Mapping[str, Any]) -> Iterato
 
 
 def _of_layers(
-    graph: Graph, now: Plan, target: str, by: By, skipped: list[tuple[str, str]]
+    graph: Graph, plans: tuple[Plan, Plan], target: str, by: By, skipped: list[tuple[str, str]]
 ) -> list[_Change]:
-    """Return changes of layers with values at the peak, those that free most of it first."""
+    """Return changes of layers with values at a peak, those that free most of it first."""
     seen = graph.for_target(target)
-    peak = {seen.values[index].name for index in now.live_at(now.peak_step)} if now.steps else set()
+    peak = {
+        seen.values[index].name
+        for made in plans
+        if made.steps
+        for index in made.live_at(made.peak_step)
+    }
     found: dict[frozenset[tuple[tuple[int, int], int]], tuple[int, _Change]] = {}
     for node in graph.nodes:
         if not decides_size(graph, node):

@@ -307,6 +307,7 @@ class PlanFamily:
         for done, (shape, graph) in enumerate(self._possible(), 1):
             with self._naming(shape):
                 warnings.update(dict.fromkeys(graph.warnings))
+                graph.covers.require_whole(graph.name)
                 self._note_inputs(graph, shape)
                 known = candidates.setdefault(_names(graph), [])
                 server = next((i for i in known if _serves(self._planned[i].plan, graph)), None)

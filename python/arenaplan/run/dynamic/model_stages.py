@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from arenaplan._core import Covers
 from arenaplan.formats.partial import Partial
 from arenaplan.graph import Graph, Node, Value
 from arenaplan.graph.effects import NO_EFFECTS, View
@@ -78,6 +79,8 @@ def stage_graph(found: Partial, before: Before) -> StageGraph:
     by_name = {value.name: value for value in values}
     graph = Graph(whole.name)
     graph.target = whole.target
+    if found.waiting:
+        graph.covers = Covers(list(found.waiting), list(found.deciders), "", [])
     index: dict[str, int] = {}
     if not before.done:
         for at in whole.inputs:

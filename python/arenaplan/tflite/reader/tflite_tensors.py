@@ -9,6 +9,7 @@ import numpy as np
 from arenaplan.base.errors import (
     UnboundDim,
     UnknownDim,
+    UnknownShape,
     UnsupportedDtype,
     UnsupportedModel,
     fault,
@@ -20,6 +21,8 @@ from arenaplan.graph.sizes import Bind, checked_bytes, whole_number
 from arenaplan.tflite.reader.schema import DTYPES
 from arenaplan.tflite.reader.tflite_model import Model, Subgraph, Tensor
 
+_BY_DATA = frozenset({"UNIQUE", "WHERE"})
+"""Operators whose results have as many elements as data says."""
 _PLAIN = frozenset(
     {"bool", "float32", "float64", "int16", "int32", "int64", "int8", "uint16", "uint32", "uint8"}
 )
@@ -71,6 +74,7 @@ class Shapes:
         self._subgraph = subgraph
         self._names = names
         self._bound = _bound(bind, names)
+        self._undecided = _undecided(subgraph)
 
     def of(self, index: int) -> Shape:
         """
@@ -80,13 +84,21 @@ class Shapes:
         ------
         UnboundDim
             If a dimension is open, and neither the file nor the caller has a number for it.
+        UnknownShape
+            If data decides the shape, and the caller has no bound of it.
         SizeError
             If a dimension is negative.
         """
         tensor, name = self._subgraph.tensors[index], self._names[index]
         shape, signature = tensor.shape, tensor.signature
-        if shape is None or any(dim == -1 for dim in shape):
-            return self._completed(name, signature if shape is None else shape)
+        maker = self._undecided.get(index)
+        if maker is not None and name not in self._bound:
+            raise UnknownShape(
+                f"tensor {quoted(name)}: data decides its size when {maker} runs, and the file has "
+                f"no number for it; pass a bound of its shape: bind={{{name!r}: (…)}}"
+            )
+        if maker is not None or not shape or any(dim == -1 for dim in shape):
+            return self._completed(name, signature if maker is not None or not shape else shape)
         if any(dim < 0 for dim in shape):
             raise fault(
                 "InvalidDim", f"tensor {quoted(name)} has the negative dimension {min(shape)}"
@@ -136,6 +148,32 @@ class Shapes:
             f"tensor {quoted(name)} is stored with shape {shape}; another, {bound}, changes shapes "
             "after it that only a converter knows"
         )
+
+
+def _undecided(subgraph: Subgraph) -> Mapping[int, str]:
+    """
+    Return the results whose sizes data decides, with the operators that make them.
+
+    Files have a number for such a dimension, 1 or none at all, which says nothing. A dimension of a
+    result may also be open because one of an input is.
+    """
+    found: dict[int, str] = {}
+    tensors, inputs = subgraph.tensors, {*subgraph.inputs}
+    is_open = any(_has_open(tensors[index]) for index in inputs)
+    for position, operator in enumerate(subgraph.operators):
+        by_data = operator.name in _BY_DATA and not operator.is_custom
+        for index in operator.outputs:
+            if index is None or index in inputs or tensors[index].is_variable:
+                continue
+            tensor = tensors[index]
+            if _has_open(tensor) and (by_data or not is_open or not tensor.shape):
+                found[index] = f"operator {operator.name}_{position}"
+    return found
+
+
+def _has_open(tensor: Tensor) -> bool:
+    """Whether a file leaves a dimension of a tensor open."""
+    return any(dim < 0 for dim in tensor.signature or ())
 
 
 def _bound(bind: Bind | None, names: Sequence[str]) -> Mapping[str, Shape]:
@@ -190,6 +228,8 @@ def array(model: Model, tensor: Tensor, shape: Shape, dtype: str) -> np.ndarray 
         return None
     span = model.buffers[tensor.buffer]
     count = span.length // kind.itemsize
+    if not count:
+        return np.empty(shape, kind)
     data = np.frombuffer(model.data, kind.newbyteorder("<"), count, span.start)
     return data.reshape(shape)
 

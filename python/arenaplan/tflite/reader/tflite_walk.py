@@ -52,6 +52,7 @@ class Walk:
         self._names = [self._prefix + name for name in unique_names(self._main)]
         self._shapes = Shapes(self._main, self._names, bind)
         self._graph = graph
+        self._made = {i for operator in self._main.operators for i in operator.outputs}
         self._values: dict[int, int] = {}
         self._operands: dict[int, Operand] = {}
 
@@ -127,7 +128,9 @@ class Walk:
         shape, dtype = self._shapes.of(index), dtype_of(tensor, name)
         checked_bytes(name, shape, dtype)
         graph, numbers, is_fixed = self._graph, None, True
-        if self._model.is_constant(tensor):
+        # Without elements there is no data, and nothing to be made.
+        is_empty = 0 in shape and not is_input and index not in self._made
+        if self._model.is_constant(tensor) or (is_empty and not tensor.is_variable):
             check_payload(self._model, tensor, name, shape, dtype)
             data = array(self._model, tensor, shape, dtype)
             if data is not None and data.size <= _FEW and data.dtype.kind in "iu":

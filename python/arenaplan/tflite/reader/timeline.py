@@ -24,6 +24,8 @@ from arenaplan.base.quoting import quoted
 from arenaplan.graph import Graph, View
 from arenaplan.graph.ops import BITS
 from arenaplan.graph.sizes import checked_bytes
+from arenaplan.tflite.reader.accepted import check_accepted
+from arenaplan.tflite.reader.entries import CALLEES
 from arenaplan.tflite.reader.tflite_model import Model, Operator, checked_index
 from arenaplan.tflite.reader.tflite_operators import CALLS
 from arenaplan.tflite.reader.tflite_tensors import Shapes, dtype_of, unique_names
@@ -38,9 +40,6 @@ _HANDLES: Final = "VAR_HANDLE"
 """Operator whose kernel points its output at memory of its own when it is prepared, so that the
 runtime's planner never hears of it."""
 
-_CALLEES: Final = {"IF": (0, 1), "WHILE": (0, 1), "CALL_ONCE": (0,)}
-"""Slots, among an operator's options, of the subgraphs that the runtime can call."""
-
 
 @dataclass(slots=True)
 class Box:
@@ -54,6 +53,9 @@ class Box:
     start: int
     end: int
     """Step after the last: live ranges are half-open."""
+    dtype: str = ""
+    """Element type of the tensor; empty if the bytes are of none."""
+    shape: tuple[int, ...] = ()
 
 
 class Same(NamedTuple):
@@ -121,9 +123,12 @@ def timeline_of(model: Model) -> Timeline:
         an output.
     UndefinedValue
         If an operator reads a tensor that a later one writes.
+    UnsupportedModel
+        If a kernel of the runtime refuses the types of its operands.
     ModelError
         If subgraphs call each other more often than the size of the file justifies.
     """
+    check_accepted(model)
     clock = _Clock(model)
     clock.run()
     return clock.timeline()
@@ -164,6 +169,8 @@ def graph_of_timeline(
         unique = f"{box.name}#{position}" if box.name in seen else box.name
         seen.add(unique)
         values.append(graph.value(unique, (box.size,), "uint8"))
+        if box.dtype:
+            graph.tensors[values[-1]] = (box.dtype, box.shape)
     reads: list[list[int]] = [[] for _ in range(timeline.steps)]
     writes: list[list[int]] = [[] for _ in range(timeline.steps)]
     for value, box in zip(values, boxes, strict=True):
@@ -346,7 +353,7 @@ class _Clock:
 
     def _callees(self, operator: Operator, what: str) -> list[int]:
         """Return the subgraphs that an operator calls."""
-        slots = _CALLEES.get(operator.name)
+        slots = CALLEES.get(operator.name)
         if slots is None or operator.options is None:
             raise UnsupportedSubgraph(
                 f"{what} ({operator.name}) calls a subgraph in a way that TensorFlow Lite Micro "
@@ -404,14 +411,15 @@ class _Clock:
                     result.variables.append((number, index))
                 if not self._in_arena(number, index):
                     continue
-                size = _bytes(names[index], shapes.of(index), dtype_of(tensor, names[index]))
+                shape, dtype = shapes.of(index), dtype_of(tensor, names[index])
+                size = _bytes(names[index], shape, dtype)
                 if size and first is None:
                     result.idle.append(Box(result.tensors + index, names[index], size, -1, 0))
                 elif size and first is not None:
                     position[number, index] = len(result.boxes)
                     end = self._last[number][index] + 1
                     flat = result.tensors + index
-                    result.boxes.append(Box(flat, names[index], size, first, end))
+                    result.boxes.append(Box(flat, names[index], size, first, end, dtype, shape))
             result.tensors += len(subgraph.tensors)
         for number, area in self._areas:
             if (number, area) in position:

@@ -93,6 +93,15 @@ def infer(
     ]
 
 
+def has_schema(op: Op) -> bool:
+    """Return whether the package ``onnx`` can infer the shapes of an operator."""
+    try:
+        schema = defs.get_schema(op.type, op.version, op.domain)
+    except defs.SchemaError:
+        return False
+    return bool(schema.has_type_and_shape_inference_function)
+
+
 def _check_ranges(op: Op) -> None:
     """Refuse windows, groups and blocks that the inference might divide by, and unclear flags."""
     for name, least in (

@@ -1,0 +1,25 @@
+"""Tables of HTML, as notebooks show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+def html_table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """
+    Return a table; numbers have separators, and text is escaped.
+
+    Examples
+    --------
+    >>> html_table("<plan>", ["bytes"], [[1024]])
+    '<table><caption>&lt;plan&gt;</caption><tr><th>bytes</th></tr><tr><td>1,024</td></tr></table>'
+    """
+
+    def cell(content: object) -> str:
+        text = f"{content:,}" if isinstance(content, int) else str(content)
+        return f"<td>{escape(text)}</td>"
+
+    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
+    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows)
+    return f"<table><caption>{escape(caption)}</caption><tr>{titles}</tr>{body}</table>"
