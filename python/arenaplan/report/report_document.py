@@ -10,7 +10,9 @@ from typing import Any, Final
 from arenaplan._core import PlacedWorkspace, Placement, Plan, RecomputeCurve
 from arenaplan.base.errors import fault
 from arenaplan.graph import Graph, Node
+from arenaplan.graph.given import graph_of
 from arenaplan.graph.origin import layer_of
+from arenaplan.graph.sizes import Source
 from arenaplan.planner.planning import Explanation
 from arenaplan.report.curves import Span, tops, union
 from arenaplan.report.recompute_report import curve_of
@@ -20,7 +22,7 @@ VERSION: Final = 1
 
 def report_of(
     plan: Plan,
-    graph: Graph | None = None,
+    graph: Graph | Source | None = None,
     explanation: Explanation | None = None,
     curve: RecomputeCurve | None = None,
 ) -> dict[str, Any]:
@@ -31,9 +33,9 @@ def report_of(
     ----------
     plan : Plan
         The plan. It is believed: call :meth:`Plan.check` first if it is from a file.
-    graph : Graph, optional
-        The graph as the target of the plan sees it. Without it, the report lacks operators,
-        shapes, layers, and values without a place in memory.
+    graph : Graph, path or bytes, optional
+        The graph that was planned, or its model as for :func:`load`. Without it, the report lacks
+        operators, shapes, layers, and values without a place in memory.
     explanation : Explanation, optional
         The worth of each technique, from :func:`explain`.
     curve : RecomputeCurve, optional
@@ -48,7 +50,7 @@ def report_of(
     Raises
     ------
     PlanError
-        If the plan has values or nodes that the graph has not.
+        If the plan was made for another graph.
 
     Examples
     --------
@@ -86,7 +88,8 @@ def report_schema() -> str:
 class _Maker:
     """The parts of one report."""
 
-    def __init__(self, plan: Plan, graph: Graph | None) -> None:
+    def __init__(self, plan: Plan, graph: Graph | Source | None) -> None:
+        graph = None if graph is None else graph_of(graph)
         self.plan, self.graph = plan, graph
         self.rows: list[dict[str, Any]] = json.loads(plan.to_json())["steps"]
         """The steps as the plan file has them."""
