@@ -20,8 +20,8 @@ HEAD = """# Errors: causes and cures
 Every error that arenaplan raises on purpose derives from `ap.PlannerError` and names the value,
 node or field at fault in its message. `error.kind` is the name in the first column; a class of
 `ap.errors` stands for the kinds that callers treat alike, and `error.cure` is the cure. The Rust
-core has a variant named like the kind. The command line prints kind and message on stderr, with
-`--verbose` also the cure, and exits with the code in the last column.
+core has a variant named like the kind. The command line prints kind, message and cure on stderr,
+and exits with the code in the last column.
 
 This page is made by `make errors`.
 

@@ -1,7 +1,7 @@
 """
 A small convolutional network learns handwritten digits inside one arena.
 
-    pip install "arenaplan[onnx]" scikit-learn
+    pip install "./arenaplan[onnx]" scikit-learn
     python examples/training/digits.py --budget 262144
 
 The digits are those of scikit-learn (1,797 images of 8 x 8 pixels), which need no download. The

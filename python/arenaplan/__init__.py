@@ -22,6 +22,7 @@ from arenaplan._core import __version__ as __version__
 from arenaplan._core import set_views
 from arenaplan.base import errors as errors
 from arenaplan.graph.costs import register as register_costs
+from arenaplan.graph.given import register_loader
 from arenaplan.run.devices import register_executor
 
 # `__init__.pyi` says where each name is. A module is imported when one of its names is first used,
@@ -34,6 +35,7 @@ register_costs(
 register_costs(
     "cupy", lambda graph: import_module("arenaplan.run.cuda.cuda_backend").BACKEND.costs(graph)
 )
+register_loader(lambda source: import_module("arenaplan.formats").load(source))
 register_executor(
     "cuda", lambda: import_module("arenaplan.run.cuda.device_executor").DeviceExecutor
 )

@@ -135,7 +135,8 @@ impl Plan {
         // A copy in the slow memory counts for none of the others.
         let is_derived = said.extra_bound == 0
             && (said.floor == 0
-                || (said.paging.is_none() && said.floor <= Needs::new(self, graph, units).least));
+                || (said.paging.is_none()
+                    && said.floor <= StepNeeds::new(self, graph, units).least));
         Some(Proof::of(is_derived))
     }
 

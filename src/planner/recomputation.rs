@@ -86,7 +86,7 @@ impl Planner<'_> {
             return Ok(best);
         }
         // A start with more orders may lead to a dearer schedule, so each start is tried.
-        let mut met: Option<Found> = None;
+        let mut met: Option<FoundPlan> = None;
         let mut floor = u64::MAX;
         for orders in &orders {
             let options = self.context(graph)?.liveness_options(false, true)?;
@@ -140,7 +140,12 @@ impl Planner<'_> {
 
     /// Returns the cheapest plan within `bytes`, in which values may leave, too, if there is a memory
     /// to page to.
-    fn within_all(&self, graph: &Graph, mut search: Recompute<'_>, bytes: u64) -> Result<Found> {
+    fn within_all(
+        &self,
+        graph: &Graph,
+        mut search: Recompute<'_>,
+        bytes: u64,
+    ) -> Result<FoundPlan> {
         let found = self.within(graph, &mut search, bytes)?;
         let Some(slow) = self.paging else { return Ok(found) };
         let options = self.context(graph)?.liveness_options(false, true)?;

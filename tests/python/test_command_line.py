@@ -263,7 +263,7 @@ def test_the_shape_of_an_input_is_one_word(
 ) -> None:
     path = model(tmp_path / "open.onnx", batch=None)
     assert main(["plan", str(path)]) == 2
-    assert capsys.readouterr().err.endswith("pass its shape: --bind x=1x3x224x224\n")
+    assert "pass its shape: --bind x=1x3x224x224\n" in capsys.readouterr().err
     for command in (["plan"], ["explain"], ["inspect"], ["gate", "--spaces", "a=1MiB"]):
         assert main([*command, str(path), "--bind", "x=8x3"]) == 0
     for word in ("x=8x", "x=8x3,9x3", "=8x3"):
@@ -291,7 +291,7 @@ def test_a_run_without_a_number_for_a_dimension_says_which(
     assert main(["run", str(path), *words]) == 2
     err = capsys.readouterr().err
     assert "UnboundDim: dimension 'batch'" in err
-    assert err.endswith("pass --bind batch=1\n")
+    assert "pass --bind batch=1\n" in err
 
 
 def test_a_run_without_weights_says_which_models_have_them(
@@ -322,7 +322,7 @@ def test_an_open_dimension_is_bound_as_the_command_line_spells_it(
 ) -> None:
     path = model(tmp_path / "symbolic.onnx", batch="batch size")
     assert main(["plan", str(path)]) == 2
-    assert capsys.readouterr().err.endswith("has no number; pass --bind 'batch size'=1\n")
+    assert "has no number; pass --bind 'batch size'=1\n" in capsys.readouterr().err
 
 
 def test_a_model_without_a_plan_inside_is_usage(

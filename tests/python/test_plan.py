@@ -116,7 +116,7 @@ def test_all_but_some_techniques_are_the_others(target: str) -> None:
         assert found.options["optimize"] == others
         assert found.to_json() == ap.plan(graph, target=target, optimize=others).to_json()
     for wrong in ("all,-vews", ["all", "-"], "-recompute"):
-        with raises("InvalidName", match="there is no technique"):
+        with raises("InvalidOption", match="there is no technique"):
             ap.plan(graph, target=target, optimize=wrong)
 
 

@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from arenaplan._core import Plan
@@ -68,6 +68,31 @@ def fault(kind: str, message: str) -> PlannerError:
     if found is None:
         return InternalError(f"{kind}: {message}")
     return found.of(message, kind=kind)
+
+
+_BUILTIN: Final = {
+    FileNotFoundError: "Correct the path, or make the file first.",
+    PermissionError: "Change the permissions, or use another place.",
+    IsADirectoryError: "Name a file in the folder.",
+    OSError: "Correct the path or the device that the message names.",
+    ImportError: "Install the package that the message names.",
+    MemoryError: "Free memory, or raise the limit of the process.",
+}
+"""The first thing to try after exceptions of Python that commands report."""
+
+
+def cure_of(error: BaseException) -> str:
+    """
+    Return the first thing to try after an error, in Markdown.
+
+    Examples
+    --------
+    >>> cure_of(FileNotFoundError("model.onnx"))
+    'Correct the path, or make the file first.'
+    """
+    own = error.cure if isinstance(error, PlannerError) else ""
+    builtin = (_BUILTIN[kind] for kind in type(error).__mro__ if kind in _BUILTIN)
+    return own or next(builtin, "See docs/errors.md.")
 
 
 # -- sizes, shapes, alignment ------------------------------------------------
@@ -169,8 +194,12 @@ class SpacesExceeded(CapacityExceeded):
     proven: bool = False
 
 
-class InvalidOption(PlannerError, ValueError):
-    """An option contradicts another one, or the graph it is used with."""
+class InvalidOption(PlannerError, ValueError, TypeError):
+    """
+    An option or argument contradicts another one, or the graph it is used with, or is none at all.
+
+    It is a ``TypeError``, too, since an argument of a wrong type is one.
+    """
 
 
 # -- plans -----------------------------------------------------------------------

@@ -56,6 +56,6 @@ def checked_seconds(time_limit: float | None) -> float | None:
     """Return a time limit, or raise the error that it is none."""
     if time_limit is None:
         return None
-    if not time_limit >= 0:
-        raise InvalidOption(f"option time_limit: {time_limit} is not a number of seconds")
+    if not isinstance(time_limit, (int, float)) or not time_limit >= 0:
+        raise InvalidOption(f"option time_limit: {time_limit!r} is not a number of seconds")
     return min(float(time_limit), _MOST_SECONDS)

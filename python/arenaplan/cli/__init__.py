@@ -25,10 +25,11 @@ from arenaplan.base.errors import (
     ProofError,
     UnsupportedDtype,
     UnsupportedModel,
+    cure_of,
     kinds,
 )
 from arenaplan.cli.parser import command_at, make_parser, parse
-from arenaplan.cli.printing import Voice, detail, in_words, paint, set_voice, voice
+from arenaplan.cli.printing import Voice, in_words, paint, plain, set_voice, voice
 from arenaplan.cli.syntax import COMMANDS
 
 CHECK_FAILED, BAD_INPUT, UNSUPPORTED, INTERNAL, INTERRUPTED = 1, 2, 3, 4, 130
@@ -114,8 +115,8 @@ def _report(error: Exception) -> int:
         kind = getattr(error, "kind", type(error).__name__)
         name = paint(f"arenaplan: {kind}:", "error", sys.stderr)
         print(f"{name} {in_words(str(error))}", file=sys.stderr)
-    if voice.verbose:
-        detail(f"cure: {getattr(error, 'cure', '') or 'see docs/errors.md'}")
+        cure = plain(cure_of(error))
+        print(f"  cure: {cure}", file=sys.stderr)
     return code
 
 

@@ -301,7 +301,14 @@ def _texts(key: str, setting: Setting, action: argparse.Action) -> list[str]:
         return texts if key in _LISTS else [",".join(texts)]
     text = _text(value, setting)
     if key in _PATHS and setting.folder is not None and text != "-":
-        return [os.path.join(setting.folder, text)]
+        path = os.path.join(setting.folder, text)
+        inside = os.path.realpath(setting.folder)
+        # A file of a stranger's checkout must not choose what 'gate --update' replaces.
+        if os.path.commonpath([inside, os.path.realpath(path)]) != inside:
+            raise fault(
+                "InvalidConfig", f"{setting.source}: {text!r} leads out of the folder {inside!r}"
+            )
+        return [path]
     return [text]
 
 

@@ -40,7 +40,9 @@ def execute(options: argparse.Namespace) -> None:
             errors.append(error)
             problem = f"{getattr(error, 'kind', type(error).__name__)}: {error}"
             gates.append(Gate(model.stem, "no target", None, (), problem=problem, is_error=True))
-        if not (options.json or options.markdown or on_stdout):
+        # What is wrong with the only model is said once, at the end.
+        is_told = len(options.models) == 1 and gates[-1].is_error
+        if not (options.json or options.markdown or on_stdout or is_told):
             _print(gates[-1])
     if options.json:
         print_json({"passed": all(gates), "gates": [gate.document() for gate in gates]})
@@ -63,6 +65,8 @@ def _baselines(options: argparse.Namespace) -> list[Path | None]:
     given = options.baseline
     if given is None:
         return [None] * len(options.models)
+    if not given:
+        raise InvalidOption("option --baseline: an empty text names no file")
     path = Path(given)
     if len(options.models) == 1 and not (given.endswith("/") or path.is_dir()):
         return [path]
@@ -114,16 +118,35 @@ def _update(pairs: list[tuple[Gate, Path | None]]) -> None:
         if path is not None and isinstance(gate.plan, Plan)
     ]
     for path, _ in files:
+        _refuse_other(path)
+    for path, _ in files:
         path.parent.mkdir(parents=True, exist_ok=True)
     _core.write_files(files)
     for path, _ in files:
         say(f"wrote {path}")
 
 
+def _refuse_other(path: Path) -> None:
+    """Refuse to replace a file that is no baseline."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        head = file.read(64)
+    try:
+        read_baseline(path)
+    except BaselineError as error:
+        if b'"arenaplan' in head:
+            return  # It was one, of another version or before it was damaged.
+        raise BaselineError(
+            f"{str(path)!r} is there and is no baseline, and --update does not replace it: {error}"
+        ) from None
+
+
 def _print(gate: Gate) -> None:
     """Print one gate for people."""
     verdict = "ok" if gate.passed else "FAIL"
-    print(f"{verdict}: {shown(gate.model) or 'model'} for {shown(gate.target)}")
+    target = "" if gate.is_error else f" for {shown(gate.target)}"
+    print(f"{verdict}: {shown(gate.model) or 'model'}{target}")
     if gate.problem is not None:
         print(f"  {gate.problem}")
     for line in table(gate):

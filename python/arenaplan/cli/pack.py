@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from arenaplan import _core
 from arenaplan.base.errors import CapacityExceeded, InvalidOption
-from arenaplan.cli.printing import print_json, size
+from arenaplan.cli.printing import print_json, shown, size
 from arenaplan.cli.sources import delivering, goes_to_stdout, read_table
 from arenaplan.cli.syntax import PerSpace
 from arenaplan.cli.watch import gap, watching
@@ -101,7 +101,7 @@ def report(packing: Packing, extra: dict[str, Any], *, as_json: bool) -> None:
         more = max(0, extra["peak_of_staying"] - packing.peak)
         print(f"  staying      costs {more:,} bytes, if only those move that must")
     for name, subset in extra.get("infeasible_subsets", {}).items():
-        print(f"  too large    for {name}: {', '.join(subset)}")
+        print(f"  too large    for {shown(name)}: {', '.join(map(shown, subset))}")
     print(f"  seconds      {packing.seconds:.3f}")
 
 

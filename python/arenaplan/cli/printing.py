@@ -231,6 +231,11 @@ def in_words(message: str) -> str:
     return text
 
 
+def plain(text: str) -> str:
+    """Return a sentence in Markdown without links, whose pages a terminal does not have."""
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+
+
 def _bound(found: re.Match[str]) -> str:
     """Return a number or shape for ``bind`` as an option."""
     name, size = literal_eval(found[1]), "1x3x224x224" if found[2] == "(…)" else "1"

@@ -232,6 +232,8 @@ def _read(path: Path) -> np.ndarray:
         array: np.ndarray = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise fault("InputMismatch", f"{path} holds no array of numbers: {error}") from None
+    if not isinstance(array, np.ndarray):
+        raise fault("InputMismatch", f"{path} holds several arrays: write the one by numpy.save")
     return array
 
 

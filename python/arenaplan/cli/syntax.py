@@ -11,11 +11,12 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from arenaplan.base.amounts import parse_size
 from arenaplan.base.choices import FORMS, KERNELS, MAX_SHAPES, RUNTIMES
 from arenaplan.base.errors import InvalidOption, SizeError
 from arenaplan.base.formulas import is_formula
 from arenaplan.planner.plan_options import PlanOptions, option_choices, option_help, targets
-from arenaplan.planner.spaces import Space, parse_size, parse_spaces
+from arenaplan.planner.spaces import Space, parse_spaces
 
 if TYPE_CHECKING:
     from arenaplan.report.gating.gating import Growth

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from arenaplan.base.errors import InvalidOption
 from arenaplan.graph.sizes import Bind
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def from_exported_program(exported: Any, *, name: str = "", bind: Bind | None = 
     ------
     ImportError
         If torch is not installed.
-    TypeError
+    InvalidOption
         If it is no exported program.
     PlannerError
         If it cannot be planned; the message names the place.
@@ -86,7 +87,7 @@ def from_jaxpr(jaxpr: Any, *, name: str = "", constants: Collection[int] = ()) -
     ------
     ImportError
         If JAX is not installed.
-    TypeError, IndexError
+    InvalidOption, IndexError
         If it is no closed jaxpr, or has no such inputs.
     PlannerError
         If it cannot be planned; the message names the place.
@@ -150,7 +151,7 @@ def from_train_step(
     ------
     ImportError
         If neither JAX nor PyTorch is installed.
-    TypeError, IndexError, ValueError
+    InvalidOption, IndexError, ValueError
         If ``step`` is no function, a position names no argument or no fitting result, or
         ``unroll`` is no whole number from 0.
     PlannerError
@@ -169,11 +170,11 @@ def from_train_step(
     from arenaplan.formats import jaxpr, pt2
 
     if isinstance(unroll, bool) or not isinstance(unroll, int):
-        raise TypeError(f"unroll: {unroll!r} is no whole number")
+        raise InvalidOption(f"unroll: {unroll!r} is no whole number")
     if unroll < 0:
         raise ValueError(f"unroll: {unroll} is below 0")
     if not callable(step):
-        raise TypeError(f"{type(step).__name__!r} is no function that makes a training step")
+        raise InvalidOption(f"{type(step).__name__!r} is no function that makes a training step")
     if pt2.has_tensors(args):
         return pt2.graph_of_step(step, args, donate, name)
     return jaxpr.graph_of_step(step, args, donate, name, unroll)
@@ -215,7 +216,7 @@ def from_joint_graph(
     ------
     ImportError
         If torch is not installed.
-    TypeError, IndexError
+    InvalidOption, IndexError
         If it is no graph module, or has no such inputs or results.
     PlannerError
         If it cannot be planned; the message names the place.

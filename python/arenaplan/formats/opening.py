@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from arenaplan.base.errors import NotAModel, UnsupportedModel
+from arenaplan.base.errors import InvalidOption, ModelError, NotAModel, UnsupportedModel
 from arenaplan.base.formulas import solved
 from arenaplan.base.limits import Limits, current, reading
 from arenaplan.formats.partial import PartialWith
@@ -122,14 +123,45 @@ def open_model(source: Source, limits: Limits | None = None) -> Callable[[OpenBi
     limits.admit(source)
     with _ctrl_c_held_back():
         opener = getattr(importlib.import_module(importer.module), importer.function)
-    with reading(limits):
-        graph_with: Callable[[Bind | None], Graph] = opener(source)
+    try:
+        with reading(limits):
+            graph_with: Callable[[Bind | None], Graph] = opener(source)
+    except ModelError as error:
+        found = _other_content(source)
+        if found is None:
+            raise
+        name = "the data" if isinstance(source, bytes) else repr(str(source))
+        raise NotAModel(f"{name} is {found}") from error
 
     def limited(bind: OpenBind | None) -> Graph:
+        if bind is not None and not isinstance(bind, Mapping):
+            raise InvalidOption(f"option bind: {bind!r} has no numbers by name")
         with reading(limits), _without_collection():
             return graph_with(None if bind is None else solved(bind))
 
     return limited
+
+
+_OTHERS = {
+    b"version https://git-lfs": "a pointer of Git LFS and not the file: 'git lfs pull' fetches it",
+    b"<!doctype": "a page in HTML, such as a failed download leaves",
+    b"<html": "a page in HTML, such as a failed download leaves",
+    b"\x1f\x8b": "compressed with gzip: decompress it first",
+}
+"""What files that are no models often are, by their first bytes."""
+
+
+def _other_content(source: Source) -> str | None:
+    """Return what a file is that could not be read as a model, if that is known."""
+    if isinstance(source, bytes):
+        head = source[:64]
+    else:
+        with open(source, "rb") as file:
+            head = file.read(64)
+    head = head.lstrip().lower()
+    if not head:
+        return "empty"
+    return next((text for start, text in _OTHERS.items() if head.startswith(start)), None)
 
 
 @contextmanager
@@ -215,6 +247,9 @@ def suffix_of(source: Source) -> str:
     >>> suffix_of("model.ONNX"), suffix_of(bytes([28, 0, 0, 0]) + b"TFL3")
     ('.onnx', '.tflite')
     """
+    if not isinstance(source, (bytes, str, os.PathLike)):
+        kind = type(source).__name__
+        raise InvalidOption(f"the path or the content of a model file is needed, not {kind!r}")
     if not isinstance(source, bytes):
         suffix = Path(source).suffix.lower()
         if suffix not in _IMPORTERS:

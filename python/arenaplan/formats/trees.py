@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from arenaplan.base.errors import InvalidOption
+
 Donate: TypeAlias = "Collection[int] | Mapping[int, int] | None"
 """Donated arguments; with the result that replaces each; or ``None`` for those that the step itself
 names."""
@@ -118,7 +120,7 @@ def donated_pairs(
 
     Raises
     ------
-    TypeError
+    InvalidOption
         If a position is no whole number.
     IndexError
         If there is no such argument or result.
@@ -141,7 +143,7 @@ def donated_pairs(
 def _part(tree: Subtree, at: int, what: str) -> Subtree:
     """Return a child of a tree."""
     if isinstance(at, bool) or not isinstance(at, int):
-        raise TypeError(f"donate: {what} {at!r} is no whole number")
+        raise InvalidOption(f"donate: {what} {at!r} is no whole number")
     if not 0 <= at < len(tree.parts):
         raise IndexError(f"donate: there is no {what} {at}; there are {len(tree.parts)}")
     return tree.parts[at]

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from arenaplan import _core
-from arenaplan.base.errors import InvalidOption, UndefinedValue
+from arenaplan.base.amounts import size_of
+from arenaplan.base.errors import InvalidOption, UndefinedValue, fault
 from arenaplan.base.limits import take_node
 from arenaplan.base.quoting import quoted
 from arenaplan.graph.effects import (
@@ -23,6 +24,7 @@ from arenaplan.graph.effects import (
     View,
     Window,
 )
+from arenaplan.graph.given import DTypeName, dtype_name
 from arenaplan.graph.values import (
     ConstantData,
     Node,
@@ -68,7 +70,7 @@ class GraphBuilder:
         self,
         name: str,
         shape: Sequence[int],
-        dtype: str = "float32",
+        dtype: DTypeName = "float32",
         *,
         alignment: int | None = None,
         space: str | None = None,
@@ -82,7 +84,7 @@ class GraphBuilder:
         self,
         name: str,
         shape: Sequence[int],
-        dtype: str = "float32",
+        dtype: DTypeName = "float32",
         data: ConstantData | None = None,
     ) -> ValueId:
         """
@@ -100,7 +102,7 @@ class GraphBuilder:
         self,
         name: str,
         shape: Sequence[int],
-        dtype: str = "float32",
+        dtype: DTypeName = "float32",
         *,
         alignment: int | None = None,
         space: str | None = None,
@@ -137,7 +139,7 @@ class GraphBuilder:
         self,
         name: str,
         shape: Sequence[int],
-        dtype: str = "float32",
+        dtype: DTypeName = "float32",
         *,
         alignment: int | None = None,
         space: str | None = None,
@@ -191,20 +193,23 @@ class GraphBuilder:
             floating-point operations and 8 times the bytes moved, or a measured time. 0 if unknown.
         """
         results = tuple(self.value(*spec) if isinstance(spec, tuple) else spec for spec in outputs)
-        effects = Effects(
-            tuple(InPlace(*pair) for pair in in_place),
-            tuple(View(*view) for view in views),
-            tuple(ignores),
-            tuple(mutates),
-            tuple(tuple(Choice(*choice) for choice in choices) for choices in workspaces),
-            tuple(Flow(*flow) for flow in flows),
-            tuple(loads),
-            tuple(Overlap(*overlap) for overlap in overlaps),
-            tuple(Window(*window) for window in windows),
-            repeats,
-            pure,
-        )
-        operands = tuple(inputs)
+        try:
+            effects = Effects(
+                tuple(InPlace(*pair) for pair in in_place),
+                tuple(View(*view) for view in views),
+                tuple(ignores),
+                tuple(mutates),
+                tuple(tuple(Choice(*choice) for choice in choices) for choices in workspaces),
+                tuple(Flow(*flow) for flow in flows),
+                tuple(loads),
+                tuple(Overlap(*overlap) for overlap in overlaps),
+                tuple(Window(*window) for window in windows),
+                repeats,
+                pure,
+            )
+            operands = tuple(inputs)
+        except TypeError as error:
+            raise fault("InvalidEffect", f"node {name or op!r}: {error}") from None
         for value in (*operands, *results):
             if value is not None:
                 self._refuse_foreign(value)
@@ -323,6 +328,11 @@ class GraphBuilder:
         """
         self._refuse_foreign(value)
         self._change()
+        offset = size_of(offset, "the offset of a pin")
+        if not 0 <= offset < 1 << 63:
+            raise fault(
+                "PinConflict", f"value {value} is pinned to offset {offset}, which no memory has"
+            )
         self._pins[value] = offset
 
     def own(self, value: int) -> ValueId:
@@ -362,7 +372,7 @@ class GraphBuilder:
         self,
         name: str,
         shape: Sequence[int],
-        dtype: str,
+        dtype: DTypeName,
         kind: ValueKind,
         alignment: int | None,
         space: str | None,
@@ -370,7 +380,8 @@ class GraphBuilder:
         self._change()
         index = ValueId(len(self.values), self._owner)
         dims = checked_shape(shape, name)
-        self.values.append(Value(name, dims, dtype, kind, index, alignment, space))
+        named = dtype_name(dtype, name)
+        self.values.append(Value(name, dims, named, kind, index, alignment, space))
         return index
 
     def _change(self) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from arenaplan.base.errors import fault
+from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.graph.ops import Shape, array_bytes
 
@@ -53,11 +53,11 @@ def checked_bytes(name: str, shape: Shape, dtype: str) -> int:
 def whole_number(number: object, what: str) -> int:
     """Return a dimension that a caller gave; refuse values that only look like a number."""
     if isinstance(number, bool):
-        raise TypeError(f"{what} is {number!r}, not a whole number")
+        raise InvalidOption(f"{what} is {number!r}, not a whole number")
     try:
         dim = operator.index(number)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"{what} is {number!r}, not a whole number") from None
+        raise InvalidOption(f"{what} is {number!r}, not a whole number") from None
     if dim < 0:
         raise fault("InvalidDim", f"{what} is negative: {dim}")
     return dim

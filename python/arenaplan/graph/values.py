@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from arenaplan.base.errors import fault
+from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.graph.effects import NO_EFFECTS, Effects
 from arenaplan.graph.origin import Origin
 
@@ -17,7 +17,7 @@ ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
 ConstantData: TypeAlias = np.ndarray | Callable[[], np.ndarray]
 """An array, or a function that returns it. Such a function may have a method ``quantized`` without
 arguments, which returns a :class:`Quantized` if the numbers stand for integers."""
-ValueSpec: TypeAlias = "tuple[str, Sequence[int], str]"
+ValueSpec: TypeAlias = "tuple[str, Sequence[int], str | np.dtype[Any] | type]"
 
 _TOO_LARGE = 1 << 64
 
@@ -141,7 +141,12 @@ class Node:
 
 def checked_shape(shape: Sequence[int], name: str) -> tuple[int, ...]:
     """Return the dimensions of the value ``name``; refuse those that no array has."""
-    dims = tuple(shape)
+    try:
+        dims = tuple(shape)
+    except TypeError:
+        raise fault(
+            "InvalidDim", f"the shape of {name!r} is {shape!r}, not a sequence of numbers"
+        ) from None
     # Nearly every dimension is a plain int; importers declare values by the thousand.
     for dim in dims:
         if type(dim) is not int or not 0 <= dim < _TOO_LARGE:
@@ -152,11 +157,11 @@ def checked_shape(shape: Sequence[int], name: str) -> tuple[int, ...]:
 def _checked_dim(dim: object, name: str) -> int:
     """Return ``dim`` as an int; refuse values that only look like one."""
     if isinstance(dim, (bool, np.bool_)):
-        raise TypeError(f"a dimension of value {name!r} is {dim!r}, not a whole number")
+        raise InvalidOption(f"a dimension of {name!r} is {dim!r}, not a whole number")
     try:
         number = operator.index(dim)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"a dimension of value {name!r} is {dim!r}, not a whole number") from None
+        raise InvalidOption(f"a dimension of {name!r} is {dim!r}, not a whole number") from None
     if number < 0:
         raise fault("InvalidDim", f"value {name!r} has the negative dimension {number}")
     if number >= _TOO_LARGE:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from arenaplan._core import Live, PlacedWorkspace, Placement, Plan
-from arenaplan.base.errors import BaselineError
+from arenaplan.base.errors import BaselineError, InvalidOption
+
+PlanSource: TypeAlias = "Plan | str | os.PathLike[str] | Mapping[str, Any]"
+"""A plan, the path of its file, or a report of a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,32 +82,44 @@ class Layout:
     """Live bytes in each step, by space."""
 
     @classmethod
-    def of(cls, source: Plan | Mapping[str, Any]) -> Layout:
+    def of(cls, source: PlanSource) -> Layout:
         """
-        Return the layout of a plan, or of a report from :func:`report_of`.
+        Return the layout of a plan, of its file, or of a report from :func:`report_of`.
 
         Raises
         ------
         BaselineError
             If a mapping is no report.
+        PlanError, OSError
+            If the file is no plan, or cannot be read.
         """
-        return _of_plan(source) if isinstance(source, Plan) else _of_report(source)
+        if isinstance(source, (str, os.PathLike)):
+            source = Plan.load(source)
+        if isinstance(source, Plan):
+            return _of_plan(source)
+        if isinstance(source, Mapping):
+            return _of_report(source)
+        kind = type(source).__name__
+        raise InvalidOption(f"a plan, its file or a report is needed, not {kind!r}")
 
 
-def diff(before: Plan | Mapping[str, Any], after: Plan | Mapping[str, Any]) -> Diff:
+def diff(before: PlanSource, after: PlanSource) -> Diff:
     """
     Return the changes between two plans, value by value.
 
     Parameters
     ----------
-    before, after : Plan or mapping
-        Plans, or reports of plans from :func:`report_of`. Values are the same if their names are.
+    before, after : Plan, path or mapping
+        Plans, files of plans, or reports of plans from :func:`report_of`. Values are the same if
+        their names are.
         The plans may be of different models.
 
     Raises
     ------
     BaselineError
         If a mapping is no report.
+    PlanError, OSError
+        If a file is no plan, or cannot be read.
 
     Examples
     --------
@@ -156,13 +172,41 @@ def _of_report(report: Mapping[str, Any]) -> Layout:
     if report.get("format") != "arenaplan-report":
         raise BaselineError("the document is no report of a plan")
     try:
-        arenas = {row["name"]: row["arena_bytes"] for row in report["spaces"] if not row["caller"]}
+        arenas = {
+            _word(row["name"]): _number(row["arena_bytes"])
+            for row in report["spaces"]
+            if not row["caller"]
+        }
         places = {
-            row["name"]: Place(row["space"], row["offset"], row["bytes"], Live(*row["live"]))
+            _word(row["name"]): Place(
+                _word(row["space"]),
+                _number(row["offset"]),
+                _number(row["bytes"]),
+                Live(*row["live"]),
+            )
             for row in [*report["values"], *report["workspaces"]]
             if row["bytes"] is not None
         }
-        live = {curve["space"]: tuple(curve["live"]) for curve in report["curves"]}
-        return Layout(report["model"], arenas, places, live)
+        live = {
+            _word(curve["space"]): tuple(_number(step) for step in curve["live"])
+            for curve in report["curves"]
+        }
+        if not arenas.keys() <= live.keys():
+            raise ValueError("a space has no curve")
+        return Layout(_word(report["model"]), arenas, places, live)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise BaselineError(f"the report is damaged: {error!r}") from None
+
+
+def _word(text: object) -> str:
+    """Return a name in a report, which must be text."""
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r} is no name")
+    return text
+
+
+def _number(number: object) -> int:
+    """Return a number of bytes in a report."""
+    if type(number) is not int or not 0 <= number < 1 << 64:
+        raise ValueError(f"{number!r} is no number of bytes")
+    return number

@@ -8,9 +8,9 @@ from typing import Any, TypedDict
 
 from arenaplan import _core
 from arenaplan._core import Packing
+from arenaplan.base.amounts import size_of, whole_number
 from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.base.progress import Progress, checked_seconds
-from arenaplan.planner.plan_options import whole_number
 from arenaplan.planner.spaces import Space
 
 _MOST_BYTES = 1 << 63
@@ -28,8 +28,8 @@ class Buffer:
 
     Attributes
     ----------
-    size : int
-        Bytes.
+    size : int or str
+        Bytes, such as ``1024`` or ``"1KiB"``.
     live : tuple of int
         Half-open live range ``(start, end)``, in steps of any size and sign.
     alignment : int
@@ -60,7 +60,7 @@ class Buffer:
     20
     """
 
-    size: int
+    size: int | str
     live: Range
     alignment: int = 1
     offset: int | None = None
@@ -246,7 +246,7 @@ class Problem:
             if len(buffer.gaps)
         }
         live, gaps = _numbered(live, gaps)
-        sizes = [whole_number(buffer.size, "a size") for buffer in buffers]
+        sizes = [size_of(buffer.size, "a size") for buffer in buffers]
         for index, size in enumerate(sizes):
             if not 0 <= size < _MOST_BYTES:
                 raise fault("InvalidSize", f"buffer {index} has {size} bytes")
@@ -314,11 +314,11 @@ def describe(space: Space, reserved: Iterable[Range]) -> Described:
 
 
 def pack(
-    sizes: Iterable[int],
+    sizes: Iterable[int | str],
     live: Iterable[Sequence[int]],
     *,
     alignment: int | Sequence[int] = 1,
-    capacity: int | None = None,
+    capacity: int | str | None = None,
     pins: Mapping[int, int] | Sequence[int | None] | None = None,
     hints: Mapping[int, int] | Sequence[int | None] | None = None,
     gaps: Mapping[int, Sequence[Gap]] | None = None,
@@ -403,7 +403,7 @@ def pack(
     >>> packing.offsets, packing.peak, packing.status
     ([0, 100, 0], 160, 'optimal')
     """
-    numbers = [whole_number(size, "a size") for size in _plain(sizes)]
+    numbers = [size_of(size, "a size") for size in _plain(sizes)]
     steps = [_pair(index, pair) for index, pair in enumerate(_plain(live))]
     count = len(numbers)
     if count != len(steps):
@@ -474,11 +474,11 @@ def check_limits(time_limit: float | None, node_limit: int | None, seed: int) ->
     }
 
 
-def check_capacity(capacity: int | None) -> int | None:
+def check_capacity(capacity: int | str | None) -> int | None:
     """Return a capacity, or raise the error that it is none."""
     if capacity is None:
         return None
-    capacity = whole_number(capacity, "capacity")
+    capacity = size_of(capacity, "capacity")
     if not 0 <= capacity < 1 << 64:
         raise fault("InvalidSize", f"capacity {capacity} is no number of bytes")
     return capacity

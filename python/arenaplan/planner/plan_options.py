@@ -7,7 +7,6 @@ default of the target.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -25,9 +24,11 @@ from typing import (
 
 from arenaplan import _core
 from arenaplan._core import Target
+from arenaplan.base.amounts import size_of, whole_number
 from arenaplan.base.choices import WorkspacePolicy
+from arenaplan.base.close import did_you_mean
 from arenaplan.base.errors import InvalidOption, fault
-from arenaplan.planner.spaces import Space, parse_size, parse_spaces
+from arenaplan.planner.spaces import Space, parse_spaces
 
 Effort: TypeAlias = Literal["fast", "default", "max"]
 InputMemory: TypeAlias = Literal["inside", "keep", "reuse", "caller"]
@@ -147,13 +148,13 @@ def resolve(options: PlanOptions | None, overrides: PlanKeywords) -> PlanOptions
 
     Raises
     ------
-    TypeError
+    InvalidOption
         If there is no option of a name.
     """
     known = {each.name for each in fields(PlanOptions)}
     for name in overrides:
         if name not in known:
-            raise TypeError(f"there is no option {name!r}; there are {', '.join(sorted(known))}")
+            raise InvalidOption(f"there is no option {name!r}{_meant(name, sorted(known))}")
     given = {} if options is None else {name: getattr(options, name) for name in known}
     return PlanOptions(**{**given, **overrides})
 
@@ -167,6 +168,8 @@ def target_of(options: PlanOptions, default: str) -> Target:
     """
     if options.target is not None:
         named = options.target
+        if not isinstance(named, (str, Target)):
+            raise InvalidOption(f"option target: {named!r} is no name of a target")
         return named if isinstance(named, Target) else Target.known(named)
     target = Target.known(default)
     if options.spaces is not None and not target.several_spaces:
@@ -189,6 +192,11 @@ def core_options(options: PlanOptions, target: Target) -> dict[str, object]:
     """
     if options.budget is not None and options.spaces is not None:
         raise InvalidOption("option budget: the spaces have sizes of their own")
+    for name in ("effort", "inputs", "outputs", "workspace"):
+        given: Any = getattr(options, name)
+        known = option_choices(name)
+        if given not in known and not (given is None and name == "workspace"):
+            raise InvalidOption(f"option {name}: there is no {given!r}{_meant(given, known)}")
     names = technique_names(options.optimize, target)
     inputs = "inside" if options.inputs == "keep" else options.inputs
     return {
@@ -213,14 +221,14 @@ def slowdown_of(options: PlanOptions) -> float:
 
     Raises
     ------
-    InvalidOption, TypeError
+    InvalidOption
         If that is no ratio to the fastest plan.
     """
     ratio = options.max_slowdown
     if ratio is None:
         return inf
     if isinstance(ratio, bool) or not isinstance(ratio, (int, float)):
-        raise TypeError(f"max_slowdown is {ratio!r}, not a number")
+        raise InvalidOption(f"max_slowdown is {ratio!r}, not a number")
     if not ratio >= 1:
         raise InvalidOption(f"option max_slowdown: {ratio} is not 1 or more")
     return float(ratio) if ratio < _MOST_SLOWDOWN else inf
@@ -234,29 +242,35 @@ def technique_names(optimize: str | Iterable[str], target: Target) -> list[str] 
 
     Raises
     ------
-    GraphError
-        If a technique that is left out is not there.
+    InvalidOption
+        If there is no technique of a name.
 
     Examples
     --------
     >>> technique_names("all,-order", Target.known("nodes"))
     ['views', 'in-place', 'elision']
     """
-    names = optimize.split(",") if isinstance(optimize, str) else list(optimize)
-    names = [name.strip() for name in names]
+    try:
+        names = optimize.split(",") if isinstance(optimize, str) else list(optimize)
+        names = [name.strip() for name in names]
+    except (AttributeError, TypeError):
+        raise InvalidOption(f"option optimize: {optimize!r} has no names of techniques") from None
     out = {name[1:] for name in names if name.startswith("-")}
     kept = [name for name in names if not name.startswith("-") and name != "none"]
-    for name in sorted(out - set(_core.techniques())):
-        known = ", ".join(_core.techniques())
-        raise fault(
-            "InvalidName",
-            f"option optimize: there is no technique {name!r}; there are {known}",
-        )
+    known = _core.techniques()
+    for name in sorted({*out, *kept} - {*known, *(["all"] if kept == ["all"] else [])}):
+        raise InvalidOption(f"option optimize: there is no technique {name!r}{_meant(name, known)}")
     if kept == ["all"]:
         if not out:
             return None
         kept = list(target.techniques)
     return [name for name in kept if name not in out]
+
+
+def _meant(name: object, known: Sequence[str]) -> str:
+    """Return the end of a message about a name that is not known."""
+    near = did_you_mean(name, known) if isinstance(name, str) else ""
+    return near or f"; there are {', '.join(known)}"
 
 
 def keeps_order(optimize: str | Iterable[str]) -> bool:
@@ -284,7 +298,7 @@ def checked_budget(budget: int | str | None) -> int | None:
     """Return a number of bytes or the bytes of a size; refuse anything else."""
     if budget is None:
         return None
-    number = parse_size(budget) if isinstance(budget, str) else whole_number(budget, "budget")
+    number = size_of(budget, "budget")
     if not 0 <= number < 1 << 64:
         raise fault("InvalidSize", f"budget {budget} is not a number of bytes from 0 to 2^64 - 1")
     return number
@@ -327,16 +341,6 @@ def memory_rows(spaces: Sequence[Space], alignment: int) -> list[tuple[str, int 
             raise fault("InvalidAlignment", f"alignment {divisor} is not a power of two up to 2^62")
         rows.append((space.name, capacity, divisor, cost))
     return rows
-
-
-def whole_number(number: object, what: str) -> int:
-    """Return ``number`` as an int, refusing booleans and fractions."""
-    if isinstance(number, bool):
-        raise TypeError(f"{what} is {number!r}, not a whole number")
-    try:
-        return operator.index(number)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"{what} is {number!r}, not a whole number") from None
 
 
 def targets() -> list[Target]:

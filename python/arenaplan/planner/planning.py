@@ -8,11 +8,14 @@ from typing import Literal, NamedTuple, TypeAlias, Unpack
 
 from arenaplan import _core
 from arenaplan._core import Paging, Plan, RecomputeCurve, SharedPlan, Strips, Target
+from arenaplan.base.amounts import parse_size, whole_number
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, PartOfModel
 from arenaplan.base.progress import Progress, Watch, checked_seconds
 from arenaplan.base.tables import html_table
 from arenaplan.graph import Graph
 from arenaplan.graph.costs import Costs, costs_of, has_costs
+from arenaplan.graph.given import graph_of
+from arenaplan.graph.sizes import Source
 from arenaplan.planner.plan_options import (
     PlanKeywords,
     PlanOptions,
@@ -22,9 +25,8 @@ from arenaplan.planner.plan_options import (
     resolve,
     slowdown_of,
     target_of,
-    whole_number,
 )
-from arenaplan.planner.spaces import Space, homes_of, parse_size, parse_spaces
+from arenaplan.planner.spaces import Space, homes_of, parse_spaces
 
 _ANY_SLOWDOWN = 10**9
 """Thousandths of the shortest timetable that no timetable takes."""
@@ -33,7 +35,7 @@ Together: TypeAlias = Literal["never-together", "concurrent"]
 
 
 def plan(
-    graph: Graph,
+    graph: Graph | Source,
     options: PlanOptions | None = None,
     *,
     steps: Sequence[Sequence[int]] | None = None,
@@ -50,8 +52,8 @@ def plan(
 
     Parameters
     ----------
-    graph : Graph
-        The model: from :func:`load`, or built by hand.
+    graph : Graph, path or bytes
+        The model: a graph that was built by hand, or a file as for :func:`load`.
     options : PlanOptions, optional
         Options of the plan.
     steps : sequence of sequence of int, optional
@@ -123,7 +125,7 @@ def plan(
     >>> timed.timetable.starts, timed.timetable.span
     ([0, 30], 40)
     """
-    options = resolve(options, overrides)
+    graph, options = graph_of(graph), resolve(options, overrides)
     target = target_of(options, graph.target)
     if options.budget is not None and target.runtime == "tflm":
         raise InvalidOption(
@@ -142,7 +144,10 @@ def plan(
     memories = _memories(graph, options, target)
     if memories.rows is not None:
         arguments["alignment"] = min(row[2] for row in memories.rows)
-    wanted = None if steps is None else [list(step) for step in steps]
+    try:
+        wanted = None if steps is None else [list(step) for step in steps]
+    except TypeError:
+        raise InvalidOption(f"option steps: {steps!r} has no lists of nodes") from None
     costs = _costs(graph, options, target)
     if options.workers > 1 or (costs is not None and memories.rows is None and wanted is None):
         arguments["max_slowdown"] = _thousandths(options)
@@ -194,7 +199,7 @@ def plan(
 
 
 def recompute_curve(
-    graph: Graph,
+    graph: Graph | Source,
     options: PlanOptions | None = None,
     *,
     page_to: str | Space | None = None,
@@ -207,7 +212,7 @@ def recompute_curve(
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, path or bytes
         The graph, whose nodes have costs and say which of them are pure.
     options : PlanOptions, optional
         Options of every plan.
@@ -244,7 +249,7 @@ def recompute_curve(
     >>> [(point.arena_bytes, point.extra) for point in ap.recompute_curve(graph).points]
     [(5120, 0.0), (4096, 0.125)]
     """
-    options = resolve(options, overrides)
+    graph, options = graph_of(graph), resolve(options, overrides)
     target = target_of(options, graph.target)
     graph = graph.for_target(target.name)
     arguments = {**core_options(options, target), "workspace": "none"}
@@ -318,7 +323,7 @@ class _Memories(NamedTuple):
 
 
 def plan_together(
-    graphs: Sequence[Graph],
+    graphs: Sequence[Graph | Source],
     together: Together,
     options: PlanOptions | None = None,
     *,
@@ -331,7 +336,7 @@ def plan_together(
 
     Parameters
     ----------
-    graphs : sequence of Graph
+    graphs : sequence of Graph, path or bytes
         Models, or branches of which only one is taken.
     together : {"never-together", "concurrent"}
         Whether the graphs run one after the other, in any order, or at the same time. Of
@@ -375,7 +380,8 @@ def plan_together(
     options = resolve(options, overrides)
     if options.spaces is not None or options.pins:
         raise InvalidOption("option spaces: graphs share one arena, not several spaces")
-    defaults = {graph.target for graph in graphs}
+    given = [graph_of(graph) for graph in graphs]
+    defaults = {graph.target for graph in given}
     target = target_of(options, defaults.pop() if len(defaults) == 1 else "nodes")
     arguments = core_options(options, target)
     counted = options.workspace != "none" and has_costs(target.name)
@@ -384,7 +390,7 @@ def plan_together(
         names = str(arguments["optimize"] or ",".join(_core.techniques())).split(",")
         names = [name for name in names if name not in ("fusion", "streaming", "duplicate")]
         arguments["optimize"] = ",".join(names) or "none"
-    seen = [graph.for_target(target.name) for graph in graphs]
+    seen = [graph.for_target(target.name) for graph in given]
     policy = "auto" if counted else "none"
     cores = [graph.core_for(policy, target=target.name) for graph in seen]
     watch = Watch(on_progress, checked_seconds(time_limit))
@@ -422,7 +428,7 @@ class Explanation(NamedTuple):
 
 
 def explain(
-    graph: Graph,
+    graph: Graph | Source,
     options: PlanOptions | None = None,
     *,
     time_limit: float | None = None,
@@ -434,7 +440,7 @@ def explain(
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, path or bytes
         The model.
     options : PlanOptions, optional
         Options of the plans, as for :func:`plan`; the budget is left out of the comparison, and
@@ -469,7 +475,7 @@ def explain(
     >>> explanation.without.bytes, explanation.levels["in-place"].bytes
     (768, 512)
     """
-    options = resolve(options, overrides)
+    graph, options = graph_of(graph), resolve(options, overrides)
     target = target_of(options, graph.target)
     graph = graph.for_target(target.name)
     if options.spaces is not None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
+from arenaplan.base.amounts import parse_size
 from arenaplan.base.close import did_you_mean
-from arenaplan.base.errors import InvalidOption, fault
+from arenaplan.base.errors import InvalidOption
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
@@ -16,14 +17,8 @@ if TYPE_CHECKING:
 ARENA: Final = "arena"
 """Name of the memory of a plan that has one, unless it is given another name."""
 
-_UNITS = {"": 1, "B": 1} | {
-    name: 1 << (10 * power)
-    for power, letter in enumerate("KMGT", 1)
-    for name in (letter, f"{letter}B", f"{letter}iB")
-}
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Space:
     """
     One memory that a plan may use.
@@ -33,7 +28,7 @@ class Space:
     name : str
         For people, and for pins.
     capacity : int, optional
-        Bytes that it holds; unlimited if left out.
+        Bytes that it holds, given as a number or as ``"64KiB"``; unlimited if left out.
     cost : int, optional
         Cost of reading or writing one byte, in any unit that all spaces share. By
         default the position among the spaces: 0 for the first one, which is the fastest.
@@ -43,31 +38,26 @@ class Space:
 
     Examples
     --------
-    >>> Space("sram", capacity=64 << 10)
+    >>> Space("sram", capacity="64KiB")
     Space(name='sram', capacity=65536, cost=None, alignment=None)
     """
 
     name: str
-    capacity: int | None = None
-    cost: int | None = None
-    alignment: int | None = None
+    capacity: int | None
+    cost: int | None
+    alignment: int | None
 
-
-def parse_size(text: str) -> int:
-    """
-    Return the bytes that a text such as ``64KiB``, ``8M`` or ``65536`` stands for.
-
-    Units are powers of 1024.
-
-    >>> parse_size("64KiB"), parse_size("8M")
-    (65536, 8388608)
-    """
-    number = text.strip()
-    digits = len(number) - len(number.lstrip("0123456789"))
-    unit = number[digits:].strip()
-    if digits == 0 or digits > 20 or not number.isascii() or unit not in _UNITS:
-        raise fault("InvalidSize", f"{text!r} is no number of bytes, such as 65536, 64KiB or 8M")
-    return int(number[:digits]) * _UNITS[unit]
+    def __init__(
+        self,
+        name: str,
+        capacity: int | str | None = None,
+        cost: int | None = None,
+        alignment: int | None = None,
+    ) -> None:
+        size = parse_size(capacity) if isinstance(capacity, str) else capacity
+        facts = {"name": name, "capacity": size, "cost": cost, "alignment": alignment}
+        for field, value in facts.items():
+            object.__setattr__(self, field, value)
 
 
 def parse_spaces(text: str) -> list[Space]:

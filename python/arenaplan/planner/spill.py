@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from arenaplan._core import PlacedWorkspace, Placement, Plan
 from arenaplan.graph import Graph
+from arenaplan.graph.given import graph_of
+from arenaplan.graph.sizes import Source
 from arenaplan.planner.spaces import Space, homes_of
 
 
@@ -40,14 +42,16 @@ class Spilled:
     reason: str
 
 
-def spilled(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> list[Spilled]:
+def spilled(
+    graph: Graph | Source, plan: Plan, pins: Mapping[str, str] | None = None
+) -> list[Spilled]:
     """
     Return the values that are in a slower memory than the fastest, the dearest first.
 
     Parameters
     ----------
-    graph : Graph
-        The graph that was planned.
+    graph : Graph, path or bytes
+        The graph that was planned, or its model as for :func:`load`.
     plan : Plan
         A plan with several spaces.
     pins : mapping of str to str, optional
@@ -57,6 +61,11 @@ def spilled(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> 
     -------
     list of Spilled
         One entry per value; values that share bytes share a reason.
+
+    Raises
+    ------
+    PlanError
+        If the plan was made for another graph.
 
     Examples
     --------
@@ -69,6 +78,7 @@ def spilled(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> 
     >>> [(value.name, value.cost, value.reason) for value in ap.spilled(graph, plan)]
     [('x', 8, "step 0 has 16 bytes in 'sram' already, which holds 20")]
     """
+    graph = graph_of(graph)
     costs = [space.cost for space in plan.spaces]
     fastest = costs.index(min(costs, default=0)) if costs else 0
     spaces, placements, moved = plan.spaces, plan.placements, plan.bytes_moved
@@ -76,7 +86,9 @@ def spilled(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> 
     rows = []
     for members in _buffers(plan):
         place = placements[members[0]]
-        if place is None or costs[place.space] <= costs[fastest]:
+        # Buffers of the caller are behind the spaces, and have no cost.
+        is_inside = place is not None and place.space < len(costs)
+        if place is None or not is_inside or costs[place.space] <= costs[fastest]:
             continue
         is_pinned = any(homes.get(index, fastest) != fastest for index in members)
         is_declared = any(graph.values[index].space is not None for index in members)

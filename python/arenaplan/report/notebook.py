@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from arenaplan._core import Plan
 from arenaplan.graph import Graph
+from arenaplan.graph.sizes import Source
 from arenaplan.report.report_document import report_of
 from arenaplan.report.svg import COLORS, kind_of, map_svg
 
@@ -51,7 +52,7 @@ def frame_of(plan: Plan) -> DataFrame:
     )
 
 
-def plot(plan: Plan, graph: Graph | None = None, *, ax: Axes | None = None) -> Axes:
+def plot(plan: Plan, graph: Graph | Source | None = None, *, ax: Axes | None = None) -> Axes:
     """
     Draw a plan with matplotlib: addresses over steps, a rectangle per value.
 
@@ -59,8 +60,8 @@ def plot(plan: Plan, graph: Graph | None = None, *, ax: Axes | None = None) -> A
     ----------
     plan : Plan
         The plan. Its first space is drawn.
-    graph : Graph, optional
-        The graph that the target of the plan sees, which tells states and outputs apart.
+    graph : Graph, path or bytes, optional
+        The graph that was planned, or its model, which tells states and outputs apart.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure if left out.
 

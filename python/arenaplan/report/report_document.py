@@ -10,7 +10,9 @@ from typing import Any, Final
 from arenaplan._core import Covers, PlacedWorkspace, Placement, Plan, RecomputeCurve
 from arenaplan.base.errors import fault
 from arenaplan.graph import Graph, Node
+from arenaplan.graph.given import graph_of
 from arenaplan.graph.origin import layer_of
+from arenaplan.graph.sizes import Source
 from arenaplan.planner.peak import held_at
 from arenaplan.planner.planning import Explanation
 from arenaplan.report.curves import Span, tops, union
@@ -21,7 +23,7 @@ VERSION: Final = 1
 
 def report_of(
     plan: Plan,
-    graph: Graph | None = None,
+    graph: Graph | Source | None = None,
     explanation: Explanation | None = None,
     curve: RecomputeCurve | None = None,
     total_bytes: int | None = None,
@@ -33,9 +35,9 @@ def report_of(
     ----------
     plan : Plan
         The plan. It is believed: call :meth:`Plan.check` first if it is from a file.
-    graph : Graph, optional
-        The graph as the target of the plan sees it. Without it, the report lacks operators,
-        shapes, layers, and values without a place in memory.
+    graph : Graph, path or bytes, optional
+        The graph that was planned, or its model as for :func:`load`. Without it, the report lacks
+        operators, shapes, layers, and values without a place in memory.
     explanation : Explanation, optional
         The worth of each technique, from :func:`explain`.
     curve : RecomputeCurve, optional
@@ -52,7 +54,7 @@ def report_of(
     Raises
     ------
     PlanError
-        If the plan has values or nodes that the graph has not.
+        If the plan was made for another graph.
 
     Examples
     --------
@@ -102,7 +104,8 @@ def covers_document(covers: Covers) -> dict[str, Any]:
 class _Maker:
     """The parts of one report."""
 
-    def __init__(self, plan: Plan, graph: Graph | None, total_bytes: int | None) -> None:
+    def __init__(self, plan: Plan, graph: Graph | Source | None, total_bytes: int | None) -> None:
+        graph = None if graph is None else graph_of(graph)
         self.plan, self.graph, self.total_bytes = plan, graph, total_bytes
         self.rows: list[dict[str, Any]] = json.loads(plan.to_json())["steps"]
         """The steps as the plan file has them."""

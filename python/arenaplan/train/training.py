@@ -99,6 +99,11 @@ class Trainer:
         page_to: str | Space | None = None,
         **options: Unpack[PlanKeywords],
     ) -> None:
+        if not isinstance(train, TrainingGraph):
+            raise InvalidOption(
+                f"{type(train).__name__!r} has no updates of parameters: pass "
+                "arenaplan.train.sgd(arenaplan.train.gradient(graph, of=loss, wrt=parameters))"
+            )
         if not train.statistics:
             raise InvalidOption(
                 "the graph has no updates of its parameters: call arenaplan.train.sgd or "

@@ -12,10 +12,10 @@ from glob import escape
 from itertools import pairwise
 from typing import NamedTuple
 
+from arenaplan.base.amounts import whole_number
 from arenaplan.base.errors import CapacityExceeded, InvalidOption
 from arenaplan.graph import Graph
 from arenaplan.planner.packing import pack
-from arenaplan.planner.plan_options import whole_number
 from arenaplan.planner.planning import plan
 from arenaplan.planner.spaces import Space
 

@@ -306,9 +306,7 @@ def _executorch() -> Any:
     try:
         import executorch.exir.memory_planning as module
     except ImportError as error:
-        raise ImportError(
-            "planning for ExecuTorch needs it: pip install 'arenaplan[executorch]'"
-        ) from error
+        raise ImportError("planning for ExecuTorch needs it: pip install executorch") from error
     return module
 
 

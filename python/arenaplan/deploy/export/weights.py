@@ -62,7 +62,7 @@ def weights_of(shapes: Iterable[tuple[Mapping[str, int], Graph]]) -> bytes:
         from safetensors.numpy import save
     except ImportError as error:
         raise ImportError(
-            "weights are written by the package safetensors: pip install 'arenaplan[weights]'"
+            "weights are written by the package safetensors: pip install safetensors"
         ) from error
     # By name, the different arrays, and which of them each shape has.
     arrays: dict[str, dict[bytes, np.ndarray]] = {}

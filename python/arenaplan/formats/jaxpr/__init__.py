@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from arenaplan.base.errors import InvalidOption
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.jaxpr.emit import Emitter
 from arenaplan.formats.jaxpr.fold import fold
@@ -34,7 +35,7 @@ def graph_of_jaxpr(jaxpr: Any, name: str, constants: Collection[int]) -> Graph:
     from jax.extend import core
 
     if not isinstance(jaxpr, core.ClosedJaxpr):
-        raise TypeError(f"{type(jaxpr).__name__!r} is no ClosedJaxpr as jax.make_jaxpr returns")
+        raise InvalidOption(f"{type(jaxpr).__name__!r} is no ClosedJaxpr as jax.make_jaxpr returns")
     count = len(jaxpr.jaxpr.invars)
     for position in constants:
         if not 0 <= position < count:

@@ -22,9 +22,7 @@ from arenaplan.graph.sizes import Bind
 try:
     import onnx  # noqa: F401
 except ImportError as error:
-    raise ImportError(
-        "reading ONNX models needs the package 'onnx': pip install 'arenaplan[onnx]'"
-    ) from error
+    raise ImportError("reading ONNX models needs the package 'onnx': pip install onnx") from error
 
 from arenaplan.formats.onnx.external import Folder
 from arenaplan.formats.onnx.file import Source, is_text, read_model
@@ -104,7 +102,7 @@ def open_onnx(source: Source) -> Callable[[Bind | None], Graph]:
             # protobuf hands out bytes for text that is not UTF-8, or refuses to.
             if is_text(model):
                 raise
-            raise NotAModel(f"a name in the model is not UTF-8: {error}") from error
+            raise NotAModel("a name in the model is not UTF-8") from error
         graph.target = "numpy"
         return graph
 
@@ -112,7 +110,13 @@ def open_onnx(source: Source) -> Callable[[Bind | None], Graph]:
 
 
 def _check_text(graph: Graph) -> None:
-    """Raise TypeError if a name is not text."""
-    "".join([value.name for value in graph.values])
-    "".join([text for node in graph.nodes for text in (node.name, node.op, node.domain)])
-    "".join([graph.name])
+    """Refuse names that are not text."""
+    texts: list[tuple[str, object]] = [("the graph", graph.name)]
+    texts += [("a value", value.name) for value in graph.values]
+    for node in graph.nodes:
+        texts += [("a node", node.name), ("an operator", node.op)]
+        texts += [("an operator set", node.domain)]
+        texts += [(f"an attribute of node {node.name!r}", name) for name in node.attributes]
+    for what, text in texts:
+        if not isinstance(text, str):
+            raise NotAModel(f"the name {text!r} of {what} is not UTF-8")

@@ -70,7 +70,7 @@ def _parse(data: bytes, what: str) -> ModelProto:
                 f"{what} nests subgraphs deeper than {MAX_NESTING}, which is as deep as "
                 "readers of the format can follow",
             ) from error
-        raise NotAModel(f"{what} is no ONNX model: {error}") from error
+        raise NotAModel(f"{what} is no ONNX model, or is cut off: {error}") from error
     return _checked(model, what)
 
 

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from arenaplan.base.errors import NotAModel, UnsupportedOp, fault
+from arenaplan.base.errors import InvalidOption, NotAModel, UnsupportedOp, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.pt2.pt2_program import (
     Argument,
@@ -36,7 +36,7 @@ def read_live(exported: Any) -> Program:
 
     Raises
     ------
-    TypeError
+    InvalidOption
         If it is no ``ExportedProgram``.
     NotAModel
         If the program says nothing about a tensor.
@@ -44,7 +44,7 @@ def read_live(exported: Any) -> Program:
     import torch
 
     if not isinstance(exported, torch.export.ExportedProgram):
-        raise TypeError(f"{type(exported).__name__!r} is no torch.export.ExportedProgram")
+        raise InvalidOption(f"{type(exported).__name__!r} is no torch.export.ExportedProgram")
     signature = exported.graph_signature
     return _Reader(torch).program(
         exported.graph_module,
@@ -66,7 +66,7 @@ def read_joint(module: Any, donate: Mapping[int, int]) -> JointProgram:
 
     Raises
     ------
-    TypeError
+    InvalidOption
         If it is no graph module, or a position is no whole number.
     IndexError
         If there is no such input or result.
@@ -76,7 +76,7 @@ def read_joint(module: Any, donate: Mapping[int, int]) -> JointProgram:
     import torch
 
     if not isinstance(module, torch.fx.GraphModule):
-        raise TypeError(f"{type(module).__name__!r} is no torch.fx.GraphModule")
+        raise InvalidOption(f"{type(module).__name__!r} is no torch.fx.GraphModule")
     reader = _Reader(torch)
     program = reader.program(module)
     inputs = [node.name for node in module.graph.nodes if node.op == "placeholder"]
@@ -132,7 +132,7 @@ def _refuse_hidden_writes(module: Any) -> None:
 def _at(names: list[str | None], position: int, what: str) -> str | None:
     """Return the name at a position."""
     if isinstance(position, bool) or not isinstance(position, int):
-        raise TypeError(f"donate: {what} {position!r} is no whole number")
+        raise InvalidOption(f"donate: {what} {position!r} is no whole number")
     if not 0 <= position < len(names):
         raise IndexError(f"donate: there is no {what} {position}; there are {len(names)}")
     return names[position]

@@ -49,7 +49,7 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
 
     Raises
     ------
-    TypeError
+    InvalidOption
         If a donated argument or result is no whole number.
     IndexError
         If there is no such argument or result.

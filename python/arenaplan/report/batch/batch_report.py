@@ -47,7 +47,7 @@ def writer_of(suffix: str) -> Callable[[Sequence[Outcome]], bytes]:
         try:
             import pyarrow.parquet  # noqa: F401
         except ImportError:
-            raise ImportError("Parquet needs pyarrow: pip install 'arenaplan[batch]'") from None
+            raise ImportError("Parquet needs pyarrow: pip install pyarrow") from None
     return _WRITERS[suffix]
 
 
@@ -67,8 +67,18 @@ def _csv(outcomes: Sequence[Outcome]) -> bytes:
     sink = io.StringIO(newline="")
     rows = csv.DictWriter(sink, _NAMES, lineterminator="\n")
     rows.writeheader()
-    rows.writerows(asdict(outcome) for outcome in outcomes)
+    rows.writerows(
+        {name: _harmless(cell) for name, cell in asdict(each).items()} for each in outcomes
+    )
     return sink.getvalue().encode()
+
+
+def _harmless(cell: object) -> object:
+    """Return a cell that neither a terminal nor a spreadsheet takes for a command."""
+    if not isinstance(cell, str):
+        return cell
+    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cell)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _jsonl(outcomes: Sequence[Outcome]) -> bytes:

@@ -60,7 +60,7 @@ def _read(path: Path) -> Iterable[tuple[str, Outcome]]:
             try:
                 found = json.loads(line)
                 yield found["key"], Outcome(**{name: found[name] for name in _NAMES})
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue  # Cut off when the batch was killed, or of another version.
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from arenaplan._core import Plan
+from arenaplan.base.amounts import parse_size
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, PartOfModel, SpacesExceeded
 from arenaplan.base.progress import Progress
 from arenaplan.formats import load, suffix_of
@@ -23,7 +24,7 @@ from arenaplan.planner.plan_options import (
     target_of,
 )
 from arenaplan.planner.planning import plan
-from arenaplan.planner.spaces import ARENA, parse_size, parse_spaces
+from arenaplan.planner.spaces import ARENA, parse_spaces
 from arenaplan.report.gating.baseline import Baseline, read_baseline
 from arenaplan.report.gating.verdicts import Cause, Gate, GateRow, GrowthCause
 

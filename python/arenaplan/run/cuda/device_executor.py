@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from arenaplan.base.amounts import whole_number
 from arenaplan.base.errors import (
     CapacityExceeded,
     InternalError,
@@ -20,7 +21,7 @@ from arenaplan.base.errors import (
 from arenaplan.formats import load as load_model
 from arenaplan.graph import Graph
 from arenaplan.graph.sizes import Source
-from arenaplan.planner.plan_options import PlanOptions, whole_number
+from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.run.cuda.device import Device, Memory, Run, Stream
 from arenaplan.run.cuda.device_program import (

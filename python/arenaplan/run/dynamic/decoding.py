@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 from onnx import ModelProto
 
+from arenaplan.base.amounts import whole_number
 from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.formats import load
 from arenaplan.formats.onnx.file import read_model
 from arenaplan.graph import Graph, keep_caches
 from arenaplan.graph.sizes import Source
-from arenaplan.planner.plan_options import whole_number
 from arenaplan.run.numpy import Executor
 
 if TYPE_CHECKING:

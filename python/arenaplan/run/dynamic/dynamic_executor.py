@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from arenaplan._core import Arena
+from arenaplan.base.amounts import whole_number
 from arenaplan.base.errors import (
     CapacityExceeded,
     InvalidOption,
@@ -16,10 +17,10 @@ from arenaplan.base.errors import (
     fault,
 )
 from arenaplan.base.quoting import quoted
-from arenaplan.planner.plan_options import whole_number
 from arenaplan.run.dynamic.families import InputShapes, PlanFamily, Source, plan_family
 from arenaplan.run.dynamic.shapes import RangeBind, Size
 from arenaplan.run.numpy import PLAN_OPTIONS, Executor
+from arenaplan.run.numpy.executor import check_named
 from arenaplan.run.numpy.tenant import Tenant, arena_of
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ class DynamicExecutor(Tenant):
         executors = self._executors
         if executors is None:
             raise fault("ArenaState", "this executor is closed")
+        check_named(inputs, next(iter(self.family.inputs), None))
         try:
             shapes = tuple([np.shape(inputs[name]) for name in self.family.inputs])
         except KeyError as missing:

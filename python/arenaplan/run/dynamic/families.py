@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
+from arenaplan.base.amounts import whole_number
 from arenaplan.base.errors import (
     CapacityExceeded,
     InvalidOption,
@@ -28,7 +29,7 @@ from arenaplan.base.quoting import listed
 from arenaplan.formats import open_model
 from arenaplan.graph import Graph
 from arenaplan.graph.model import Model, flat_sizes
-from arenaplan.planner.plan_options import PlanKeywords, PlanOptions, resolve, whole_number
+from arenaplan.planner.plan_options import PlanKeywords, PlanOptions, resolve
 from arenaplan.planner.planning import plan as plan_graph
 from arenaplan.run.dynamic.shapes import MAX_SHAPES, RangeBind, Shape, Shapes, Size
 

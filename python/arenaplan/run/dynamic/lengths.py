@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
+from arenaplan.base.amounts import parse_size, whole_number
 from arenaplan.base.errors import InvalidOption
 from arenaplan.base.formulas import solved
 from arenaplan.base.progress import Watch, checked_seconds
 from arenaplan.formats import open_model
 from arenaplan.graph import Graph
-from arenaplan.planner.plan_options import PlanKeywords, PlanOptions, resolve, whole_number
+from arenaplan.planner.plan_options import PlanKeywords, PlanOptions, resolve
 from arenaplan.planner.planning import plan as plan_graph
-from arenaplan.planner.spaces import parse_size
 from arenaplan.run.dynamic.shapes import Size
 
 if TYPE_CHECKING:

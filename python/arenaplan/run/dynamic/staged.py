@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from arenaplan.base.amounts import whole_number
 from arenaplan.base.errors import (
     InvalidOption,
     SizeError,
@@ -24,7 +25,7 @@ from arenaplan.formats import open_partial
 from arenaplan.formats.partial import NOTHING_KNOWN, Decision, Known, Partial, PartialWith
 from arenaplan.graph import Graph
 from arenaplan.graph.sizes import OpenBind, Source
-from arenaplan.planner.plan_options import PlanKeywords, PlanOptions, resolve, whole_number
+from arenaplan.planner.plan_options import PlanKeywords, PlanOptions, resolve
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.run.dynamic.model_stages import (
     NOTHING_DONE,

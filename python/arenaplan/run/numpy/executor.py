@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from arenaplan._core import Arena, ThreadTeam
+from arenaplan.base.amounts import whole_number
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, fault
 from arenaplan.formats import load as load_model
 from arenaplan.graph import Graph, Value
 from arenaplan.graph.sizes import Source
-from arenaplan.planner.plan_options import PlanOptions, whole_number
+from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.run.devices import executor_class
 from arenaplan.run.numpy.buffers import bring
@@ -351,7 +352,7 @@ class Executor(Tenant):
 
     def _as_declared(self, inputs: Mapping[str, ArrayLike]) -> dict[int, np.ndarray] | None:
         """Return the inputs if they are just the arrays that are declared, else ``None``."""
-        if len(inputs) != len(self._declared):
+        if not isinstance(inputs, Mapping) or len(inputs) != len(self._declared):
             return None
         found: dict[int, np.ndarray] = {}
         for name, index, dtype, shape in self._declared:
@@ -447,6 +448,21 @@ def arena_bytes(plan: Plan) -> int:
     return max(base + s.arena_bytes for base, s in zip(plan.bases, plan.spaces, strict=True))
 
 
+def check_named(inputs: object, name: str | None) -> None:
+    """
+    Refuse inputs that are not given by name.
+
+    Raises
+    ------
+    ExecutionError
+        If they are no mapping; the message has the first name.
+    """
+    if not isinstance(inputs, Mapping):
+        needed = "{}" if name is None else f"{{{name!r}: array}}"
+        kind = type(inputs).__name__
+        raise fault("InputMismatch", f"inputs are given by name: pass {needed}, not {kind!r}")
+
+
 def checked_inputs(
     graph: Graph, inputs: Mapping[str, ArrayLike], brought: Mapping[int, np.ndarray] | None = None
 ) -> dict[int, np.ndarray]:
@@ -458,6 +474,7 @@ def checked_inputs(
     ExecutionError
         If an input is missing, unknown, or of another shape or type.
     """
+    check_named(inputs, graph.values[graph.inputs[0]].name if graph.inputs else None)
     brought = brought or {}
     declared = [graph.values[index] for index in graph.inputs]
     for value in declared:

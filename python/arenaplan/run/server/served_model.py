@@ -21,7 +21,13 @@ from arenaplan.run.dynamic import PlanFamily, plan_family
 from arenaplan.run.dynamic.families import InputShapes, Source
 from arenaplan.run.dynamic.shapes import RangeBind
 from arenaplan.run.numpy import PLAN_OPTIONS
-from arenaplan.run.numpy.executor import arena_bytes, checked_inputs, quiet_arithmetic, set_up
+from arenaplan.run.numpy.executor import (
+    arena_bytes,
+    check_named,
+    checked_inputs,
+    quiet_arithmetic,
+    set_up,
+)
 from arenaplan.run.numpy.narrow import loaded
 from arenaplan.run.numpy.steps import load, run_all
 from arenaplan.run.server.pages import ALIGNMENT
@@ -246,6 +252,7 @@ class ServedModel:
     def _shapes(
         self, family: PlanFamily | SavedFamily, inputs: Mapping[str, ArrayLike]
     ) -> InputShapes:
+        check_named(inputs, next(iter(family.inputs), None))
         for name in family.inputs:
             if name not in inputs:
                 raise fault("InputMismatch", f"input {quoted(name)} is missing")

@@ -22,10 +22,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from arenaplan.base.amounts import size_of, whole_number
 from arenaplan.base.errors import InvalidOption, PlannerError, fault
 from arenaplan.base.quoting import listed, quoted
-from arenaplan.planner.plan_options import whole_number
-from arenaplan.planner.spaces import parse_size
 from arenaplan.run.dynamic.shapes import RangeBind
 from arenaplan.run.server.book import Book, Request, Signal, closed
 from arenaplan.run.server.pages import Pages
@@ -521,7 +520,7 @@ class Server:
 
 def _bytes(number: int | str, what: str, *, least: int) -> int:
     """Return a number of bytes that was given as a number or as a text."""
-    size = parse_size(number) if isinstance(number, str) else whole_number(number, what)
+    size = size_of(number, what)
     if not least <= size < 1 << 63:
         raise InvalidOption(f"option {what}: {number} is no number of bytes from {least}")
     return size

@@ -72,7 +72,8 @@ class FlatBuffer:
         if at < 0 or at + size > len(self.data):
             raise fault(
                 "FlatbufferCorrupt",
-                f"{what}: {size} bytes at {at} are not inside the file of {len(self.data)} bytes",
+                f"{what}: {size} bytes at {at} are not inside the file of {len(self.data)} bytes, "
+                "which may be cut off",
             )
 
     def follow(self, at: int, what: str) -> int:

@@ -105,7 +105,7 @@ class Profile:
         """
         try:
             document = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise fault("PlanCorrupt", f"the profile is no JSON: {error}") from None
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise fault("PlanCorrupt", f"the file is no profile of the form {SCHEMA}")

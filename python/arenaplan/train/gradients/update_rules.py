@@ -139,6 +139,11 @@ def _name(train: TrainingGraph, parameter: Value, what: str) -> str:
 
 def _check(train: TrainingGraph) -> None:
     """Refuse parameters that no update can write."""
+    if not isinstance(train, TrainingGraph):
+        raise InvalidOption(
+            f"{type(train).__name__!r} has no gradients: pass "
+            "arenaplan.train.gradient(graph, of=loss, wrt=parameters)"
+        )
     graph = train.graph
     if train.statistics:
         raise InvalidOption("the graph has updates of its parameters already")
