@@ -19,6 +19,9 @@ use crate::call::{self, Ended, Moment, admit};
 use crate::error::OrRaise;
 use crate::views;
 
+/// A buffer, its space, its first byte and the one behind the last, and its steps likewise.
+type Rectangle = (usize, usize, u64, u64, u32, u32);
+
 /// Offsets of buffers, and the proof of their peak.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
@@ -582,7 +585,7 @@ impl Packing {
     /// Per rectangle of bytes and steps that a buffer needs: the buffer, its space, the first byte there
     /// and the one behind the last, the first step and the one behind the last.
     #[getter]
-    fn rectangles(&self, py: Python<'_>) -> PyResult<Vec<(usize, usize, u64, u64, u32, u32)>> {
+    fn rectangles(&self, py: Python<'_>) -> PyResult<Vec<Rectangle>> {
         let buffers = self.source.problem().buffers();
         admit(py, buffers.len().saturating_mul(ROW_BYTES))?;
         let mut rows = Vec::new();

@@ -70,7 +70,9 @@ impl Covers {
         }
         for names in [&self.waiting, &self.deciders, &self.others] {
             hash.count(names.len());
-            names.iter().for_each(|name| hash.text(name));
+            for name in names {
+                hash.text(name);
+            }
         }
         hash.text(&self.signature);
     }

@@ -208,9 +208,8 @@ fn total(json: &mut Json) {
     json["arena_bytes"] = sum("arena_bytes").into();
     json["lower_bound"] = sum("lower_bound").into();
     let worst = ranks[arenas().map(rank).max().unwrap_or(0)];
-    let capacity = arenas().fold(Some(0), |sum: Option<u64>, space| {
-        Some(sum?.saturating_add(space["capacity"].as_u64()?))
-    });
+    let capacity = arenas()
+        .try_fold(0, |sum: u64, space| Some(sum.saturating_add(space["capacity"].as_u64()?)));
     // Where other orders were tried, a plan is about all of them.
     let is_tried = json["search"]["order"].as_str().is_some_and(|order| order != "given");
     let is_all = capacity.is_some_and(|most| json["search"]["floor"].as_u64() > Some(most));
