@@ -332,24 +332,6 @@ def test_an_unknown_operator_that_reads_integers_decides_nothing(
     assert "Mine" in printed
 
 
-def test_numpy_plans_for_no_operator_that_it_has_no_kernel_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    step = helper.make_node("Mine", ["x"], ["y"], domain="acme", name="mine")
-    declared = [helper.make_tensor_value_info("x", _FLOAT, [8])]
-    made = [helper.make_tensor_value_info("y", _FLOAT, [8])]
-    graph = helper.make_graph([step], "g", declared, made)
-    versions = [helper.make_opsetid("", 21), helper.make_opsetid("acme", 1)]
-    model = helper.make_model(graph, opset_imports=versions, ir_version=10)
-    path = tmp_path / "mine.onnx"
-    path.write_bytes(model.SerializeToString())
-    for command in ("plan", "inspect", "explain"):
-        code, printed = _judge([command, path], capsys)
-        assert code == 3, printed
-        assert "'mine'" in printed
-    assert main(["plan", str(path), "--target", "nodes"]) == 0
-
-
 @pytest.mark.parametrize(
     "command", ["plan", "gate --budget 1GiB", "explain", "inspect", "map -o -"]
 )

@@ -275,7 +275,7 @@ def test_a_capacity_that_some_shape_exceeds_is_an_error_with_the_plans() -> None
         ap.plan_family(open_onnx(proto), BATCHES, budget=enough - 1, target="ideal")
     family = caught.value.family
     assert family is not None
-    assert (family.arena_bytes, family.status) == (enough, "infeasible")
+    assert (family.arena_bytes, family.status) == (enough, "unknown")
     assert caught.value.plan is not None
 
 

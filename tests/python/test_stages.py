@@ -124,7 +124,7 @@ def test_what_is_planned_ahead_is_said() -> None:
     executor = ap.StagedExecutor(found())
     assert [node.op for node in executor.graph.nodes] == ["Relu", "Neg"]
     assert len(executor.waiting) == 5
-    assert executor.plan.status == "optimal"
+    assert executor.plan.status == "unknown"  # For the whole model.
     executor.plan.check(executor.graph)
 
 
@@ -460,7 +460,7 @@ def test_commands_say_what_is_planned_ahead(tmp_path: Path) -> None:
     path.write_bytes(found())
     planned = arenaplan("plan", path, "-o", tmp_path / "plan.json")
     assert planned.returncode == 0, planned.stderr
-    assert "2 of 7 nodes, and the proof is for these" in planned.stdout
+    assert "for a part of the model" in planned.stdout
     assert "'find' (NonZero) decides the size of 'nz'" in planned.stdout
     assert arenaplan("check", path, tmp_path / "plan.json").returncode == 0
     ran = arenaplan("run", path, "--verify", "--json")

@@ -155,6 +155,8 @@ def _other_content(source: Source) -> str | None:
     """Return what a file is that could not be read as a model, if that is known."""
     if isinstance(source, bytes):
         head = source[:64]
+    elif not os.path.isfile(source):  # A pipe would be waited for.
+        return None
     else:
         with open(source, "rb") as file:
             head = file.read(64)

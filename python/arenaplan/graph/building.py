@@ -14,6 +14,7 @@ from arenaplan.base.amounts import size_of
 from arenaplan.base.errors import InvalidOption, UndefinedValue, fault
 from arenaplan.base.limits import take_node
 from arenaplan.base.quoting import quoted
+from arenaplan.graph.dtype_names import DTypeName, dtype_name
 from arenaplan.graph.effects import (
     NO_EFFECTS,
     Choice,
@@ -24,7 +25,6 @@ from arenaplan.graph.effects import (
     View,
     Window,
 )
-from arenaplan.graph.given import DTypeName, dtype_name
 from arenaplan.graph.values import (
     ConstantData,
     Node,

@@ -59,16 +59,6 @@ class Costs(Protocol):
     The core asks, and decides. Equal questions have equal answers.
     """
 
-    def require_kernels(self) -> None:
-        """
-        Refuse a graph that the runtime cannot run.
-
-        Raises
-        ------
-        UnsupportedOp
-            If no kernel runs a node; the message names the node.
-        """
-
     @property
     def row_moves(self) -> tuple[int, int] | None:
         """

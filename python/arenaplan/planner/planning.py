@@ -10,8 +10,8 @@ from arenaplan import _core
 from arenaplan._core import Paging, Plan, RecomputeCurve, SharedPlan, Strips, Target
 from arenaplan.base.amounts import parse_size, whole_number
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, PartOfModel
+from arenaplan.base.html_tables import html_table
 from arenaplan.base.progress import Progress, Watch, checked_seconds
-from arenaplan.base.tables import html_table
 from arenaplan.graph import Graph
 from arenaplan.graph.costs import Costs, costs_of, has_costs
 from arenaplan.graph.given import graph_of
@@ -514,10 +514,7 @@ def _costs(graph: Graph, options: PlanOptions, target: Target) -> Costs | None:
     if not has_costs(target.name) or (options.workspace == "none" and not graph.has_weights):
         return None
     graph.require_weights(target.name)
-    costs = costs_of(target.name, graph)
-    if costs is not None:
-        costs.require_kernels()
-    return costs
+    return costs_of(target.name, graph)
 
 
 def _thousandths(options: PlanOptions) -> int | None:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from arenaplan._core import Plan
-from arenaplan.base.tables import html_table
+from arenaplan.base.html_tables import html_table
 
 Cause: TypeAlias = Literal["new", "grown", "moved here", "live at the peak now"]
 

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, Unpack
 
 from arenaplan._core import Plan
 from arenaplan.base.errors import InvalidOption, PlannerError
+from arenaplan.base.html_tables import html_table
 from arenaplan.base.progress import Progress, Watch, checked_seconds
-from arenaplan.base.tables import html_table
 from arenaplan.formats import load
 from arenaplan.graph import Graph, Node, Value
 from arenaplan.graph.costs import has_costs

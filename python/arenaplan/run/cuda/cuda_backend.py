@@ -59,9 +59,6 @@ class CupyCosts:
         """Return nothing: the core's own search knows all steps."""
         return []
 
-    def require_kernels(self) -> None:
-        """Refuse nothing: steps without a kernel have no costs, and an executor refuses them."""
-
     def row_kernels(self, nodes: Sequence[int]) -> list[RowKernel]:
         """Return nothing."""
         return []

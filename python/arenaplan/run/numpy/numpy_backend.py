@@ -15,11 +15,10 @@ from weakref import WeakKeyDictionary
 
 from arenaplan.graph import Choice, Graph, Node
 from arenaplan.graph.costs import RowKernel, StepCost, Way
-from arenaplan.planner.bodies import DOMAIN, bodies_of
 from arenaplan.run.numpy.groups import Group, NotAGroup
 from arenaplan.run.numpy.narrow_steps import narrow_steps
 from arenaplan.run.numpy.regions import ROW_MOVES, RowKernels, region_of
-from arenaplan.run.numpy.registry import Signature, Tensor, attributed, find_kernel, require_kernel
+from arenaplan.run.numpy.registry import Signature, Tensor, attributed, find_kernel
 from arenaplan.run.numpy.signatures import NOT_RUN, group_of, is_in_order, signature_of
 from arenaplan.run.numpy.stages import LIMITS
 from arenaplan.run.numpy.staging import staged_ways
@@ -55,16 +54,6 @@ class NumpyCosts:
         self._graph = graph
         self._facts = facts
         self._rows: RowKernels | None = None
-
-    def require_kernels(self) -> None:
-        """Refuse a graph with an operator that no kernel runs, in branches and loops, too."""
-        pending = [self._graph]
-        for graph in pending:
-            for node in graph.nodes:
-                bodies = bodies_of(node)
-                pending += [body.graph for body in bodies]
-                if not bodies and node.domain != DOMAIN:
-                    require_kernel(node)
 
     def step(self, nodes: Sequence[int], staged: bool) -> StepCost | None:
         """Return the cost of a step; ``None`` if no kernel runs it, or it is no group."""

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from arenaplan.base.errors import PlannerError, UnsupportedOp, fault
-from arenaplan.graph import Choice, Node
+from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import Box
 
 _In = TypeVar("_In")
@@ -402,24 +402,6 @@ def find_kernel(signature: Signature) -> Kernel:
         f"node {signature.name!r}: no kernel runs operator "
         f"{signature.domain or 'ai.onnx'}::{signature.op} version {signature.version}"
     )
-
-
-def require_kernel(node: Node) -> None:
-    """
-    Refuse a node whose operator has no kernel, whatever its operands are.
-
-    Raises
-    ------
-    UnsupportedOp
-        If there is none.
-    """
-    domain = "" if node.domain == "ai.onnx" else node.domain
-    versions = _KERNELS.get((domain, node.op), ())
-    if not any(known.since <= max(node.version, 1) for known in versions):
-        raise UnsupportedOp(
-            f"node {node.name!r}: no kernel runs operator "
-            f"{node.domain or 'ai.onnx'}::{node.op} version {node.version}"
-        )
 
 
 def _or_plain(compiled: Prepare, plain: Kernel) -> Prepare:
