@@ -102,7 +102,7 @@ def test_output_that_documents_show_is_that_of_the_commands(
         counts[name] = len(shown)
         for block in shown:
             assert snippets.run_commands(block.text, f"{name}:{block.line}") == block.text
-    assert list(counts.values()) == ([3, 6, 1, 1, 1] if with_shared else [3, 1, 1, 1, 0])
+    assert list(counts.values()) == ([4, 6, 1, 1, 1] if with_shared else [4, 1, 1, 1, 0])
 
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
