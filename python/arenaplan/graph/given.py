@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from arenaplan.base.errors import InvalidOption
-from arenaplan.graph.graph import Graph
-from arenaplan.graph.sizes import Source
+
+if TYPE_CHECKING:
+    from arenaplan.graph.graph import Graph
+    from arenaplan.graph.sizes import Source
 
 _LOADERS: list[Callable[[Source], Graph]] = []
 
@@ -28,6 +31,8 @@ def graph_of(graph: Graph | Source) -> Graph:
     PlannerError, OSError
         If the file cannot be read as a model.
     """
+    from arenaplan.graph.graph import Graph  # Not for the help of commands, which imports this.
+
     if isinstance(graph, Graph):
         return graph
     if isinstance(graph, (str, bytes, os.PathLike)):
