@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,30 @@ _LARGEST: Final = (1 << 31) - 1
 
 
 # -- the last part of products ------------------------------------------------------------------
+
+
+_REAL_LAST: Final = {
+    "WEIGHT": "float",
+    "SUM": "float",
+    "BIAS": "float",
+    "USED": "real_bounded",
+    "LAST_FIELDS": "float low, high;",
+    "FIRST": "0.0f",
+    "RESULT": "real_bounded(sum + (c->bias != NULL ? c->bias[channel] : 0.0f), c->low, c->high)",
+}
+_INTEGER_LAST: Final = {
+    "WEIGHT": "int8_t",
+    "LAST_FIELDS": """int32_t offset; /* added to each number of the image */
+  int32_t zero, low, high;
+  const int32_t *multipliers;
+  const int8_t *shifts;
+  int32_t step; /* 1 if each channel has a multiplier, else 0 */""",
+    "FIRST": "c->bias != NULL ? c->bias[channel] : 0",
+    "RESULT": """(NUMBER)encoded(
+              RESCALE(sum, c->multipliers[channel * c->step], c->shifts[channel * c->step]),
+              c->zero, c->low, c->high)""",
+}
+"""How a product of either kind begins and ends, in the words of a template."""
 
 
 def real_fields(site: Site, bias: int) -> dict[str, Field]:
@@ -140,6 +164,42 @@ def check_sums(site: Site, weights: np.ndarray, offset: int, image: int, bias: i
         raise site.refuse("its sums may have more than 32 bits")
 
 
+def _product(
+    site: Site, template: str, operands: tuple[int, int, int], by_channel: np.ndarray, term: Term
+) -> tuple[str, dict[str, Field]]:
+    """
+    Add the kernel of a product with constant weights, and return its name and the last fields.
+
+    Parameters
+    ----------
+    operands : tuple of int
+        Positions of image, weights and bias.
+    by_channel : array
+        The weights, with the channels of the result first.
+    """
+    image, weights, bias = operands
+    if site.input(image).dtype == FLOAT:
+        words, fields = {**words_of(FLOAT), **_REAL_LAST}, real_fields(site, bias)
+        words["TERM"] = f"{term.number} * {term.weight}"
+    else:
+        own, fields = rescaled(site, operands, len(by_channel))
+        check_sums(site, by_channel, -encoding(site.signature, image).zero, image, bias)
+        # The words inside of these words come after them.
+        words = {"USED": f"encoded {own['RESCALE']}", **_INTEGER_LAST, **own}
+        words["TERM"] = f"({term.number} + c->offset) * {term.weight}"
+    fields["weights"] = site.constant("weights", constant_operand(site.signature, weights))
+    function = f"{template}_{words['KIND']}"
+    site.use(template, words, function)
+    return function, fields
+
+
+class Term(NamedTuple):
+    """C expressions of a number of the image and of the weight that it meets."""
+
+    number: str
+    weight: str
+
+
 # -- windows --------------------------------------------------------------------------------------
 
 
@@ -217,28 +277,33 @@ def convolution(site: Site) -> Emit:
     depth, channels = site.input(0).shape[3], site.output.shape[3]
     fields: dict[str, Field] = {"window": window}
     if site.op == "CONV_2D":
-        name, inner = "conv", weights.shape[3]
+        name, inner, term = "conv", weights.shape[3], Term("p[k]", "q[k]")
         groups = depth // max(inner, 1)
         if inner < 1 or depth % inner or channels % groups or channels != weights.shape[0]:
             raise site.refuse("its channels are in no groups")
         fields |= {"groups": groups, "group_channels": channels // groups, "group_depth": inner}
         by_channel = weights
     else:
-        name = "depthwise"
+        name, term = "depthwise", Term("*p", "*q")
         if depth < 1 or channels % depth or channels != weights.shape[3]:
             raise site.refuse("its channels are no multiple of those of the image")
         fields["per_channel"] = channels // depth
         by_channel = weights.reshape(-1, channels).T
-    if site.input(0).dtype == FLOAT:
-        site.use(f"{name}_f32")
-        fields |= {**real_fields(site, 2), "weights": site.constant("weights", weights)}
-        return _over_images(site, f"{name}_f32", site.structure(f"{name}_f32", fields))
-    words, last = rescaled(site, (0, 1, 2), channels)
-    check_sums(site, by_channel, -encoding(signature, 0).zero, 0, 2)
-    fields |= {**last, "weights": site.constant("weights", weights)}
-    function = f"{name}_{words['KIND']}"
-    site.use(name, words, function)
-    return _over_images(site, function, site.structure(function, fields))
+    function, last = _product(site, name, (0, 1, 2), by_channel, term)
+    return _over_images(site, function, site.structure(function, fields | last))
+
+
+_MEAN_OF: Final = {
+    "NAME": "average_pool",
+    "PURPOSE": "The mean",
+    "FIRST": "0",
+    "TAKE": "found += *p;",
+}
+_LARGEST_OF: Final = {
+    "NAME": "max_pool",
+    "PURPOSE": "The largest number",
+    "TAKE": "found = *p > found ? *p : found;",
+}
 
 
 @lowers("AVERAGE_POOL_2D", "MAX_POOL_2D")
@@ -252,28 +317,28 @@ def pool(site: Site) -> Emit:
         last = (side.made - 1) * side.stride - side.before
         if side.before >= side.taps or last >= side.size:
             raise site.refuse("a window has no pixel")
-    dtype, name = site.output.dtype, "max" if site.op == "MAX_POOL_2D" else "average"
-    words = words_of(dtype)
-    made = words["NUMBER"]
-    fields: dict[str, Field] = {"window": _window(site, taps)}
+    dtype, is_max = site.output.dtype, site.op == "MAX_POOL_2D"
+    words = {**words_of(dtype), **(_LARGEST_OF if is_max else _MEAN_OF)}
     count = "(i_last - i_first) * (j_last - j_first)"
+    bounds: Range | tuple[float, float]
     if dtype == FLOAT:
         low, high = map(float, float_range(site.signature))
-        words |= {"SUM": "float", "BOUND": "float", "LEAST": real(-float(np.finfo(FLOAT).max))}
-        value = "most" if name == "max" else f"sum / (float)({count})"
-        words["USED"] = "real_bounded"
-        words["FINISH"] = f"*y++ = real_bounded({value}, c->low, c->high);"
-        fields |= {"low": low, "high": high}
+        bounds, least, cast = (low, high), real(-float(np.finfo(FLOAT).max)), ""
+        words |= {"SUM": "float", "BOUND": "float", "USED": "real_bounded"}
+        mean, bounding = f"found / (float)({count})", "real_bounded"
     else:
-        encoded = encoding_or(site.signature, 0, "output")
-        bounds: Range = activation_range(site.signature, encoded)
-        words |= {"SUM": "int32_t", "BOUND": "int32_t", "LEAST": words["LOW"]}
-        value = "most" if name == "max" else f"rounded_quotient(sum, {count})"
-        words["FINISH"] = f"*y++ = ({made})bounded({value}, c->low, c->high);"
-        words["USED"] = "bounded" if name == "max" else "bounded rounded_quotient"
-        fields |= {"low": bounds.low, "high": bounds.high}
-    function = f"{name}_pool_{words['KIND']}"
-    site.use(f"{name}_pool", words, function)
+        bounds = activation_range(site.signature, encoding_or(site.signature, 0, "output"))
+        least, cast = words["LOW"], f"({words['NUMBER']})"
+        words |= {"SUM": "int32_t", "BOUND": "int32_t"}
+        words["USED"] = "bounded" if is_max else "bounded rounded_quotient"
+        mean, bounding = f"rounded_quotient(found, {count})", "bounded"
+    if is_max:
+        words |= {"SUM": words["NUMBER"], "FIRST": least}
+    value = "found" if is_max else mean
+    words["FINISH"] = f"*y++ = {cast}{bounding}({value}, c->low, c->high);"
+    fields = {"window": _window(site, taps), "low": bounds[0], "high": bounds[1]}
+    function = f"{words['NAME']}_{words['KIND']}"
+    site.use("pool", words, function)
     return _over_images(site, function, site.structure(function, fields))
 
 
@@ -304,17 +369,8 @@ def transpose_conv(site: Site) -> Emit:
     }
     if weights.shape[0] != made[3] or weights.shape[3] != depth or images != made[0]:
         raise site.refuse("its weights do not fit image and result")
-    if site.output.dtype == FLOAT:
-        function = "transpose_conv_f32"
-        site.use(function)
-        fields |= {**real_fields(site, 3), "weights": site.constant("weights", weights)}
-    else:
-        words, last = rescaled(site, (2, 1, 3), made[3])
-        check_sums(site, weights, -encoding(signature, 2).zero, 2, 3)
-        fields |= {**last, "weights": site.constant("weights", weights)}
-        function = f"transpose_conv_{words['KIND']}"
-        site.use("transpose_conv", words, function)
-    parameters = site.structure(function, fields)
+    function, last = _product(site, "transpose_conv", (2, 1, 3), weights, Term("p[k]", "q[k]"))
+    parameters = site.structure(function, fields | last)
     sizes = height * width * depth, prod(made[1:])
 
     def emit(part: Part) -> list[str]:

@@ -1,15 +1,11 @@
-/* uses: window encoded RESCALE */
+/* uses: window USED */
 /* A convolution. */
 struct conv_KIND {
   struct window window;
   int32_t groups, group_channels, group_depth;
-  int32_t offset; /* added to each number of the image */
-  int32_t zero, low, high;
-  const int8_t *weights; /* channels, rows, columns, depth of a group */
+  LAST_FIELDS
+  const WEIGHT *weights; /* channels, rows, columns, depth of a group */
   const BIAS *bias;
-  const int32_t *multipliers;
-  const int8_t *shifts;
-  int32_t step; /* 1 if each channel has a multiplier, else 0 */
 };
 
 /* Makes rows start up to stop of the result. x holds rows of the image from x_row on. */
@@ -17,7 +13,7 @@ static void conv_KIND(const struct conv_KIND *c, const NUMBER *x, int32_t x_row,
                       int32_t start, int32_t stop)
 {
   const struct window w = c->window;
-  const int32_t inner = c->group_depth, offset = c->offset;
+  const int32_t inner = c->group_depth;
   const int32_t filter = w.taps_h * w.taps_w * inner;
   const int32_t is_dense = w.dilation_w == 1 && inner == w.depth;
   int32_t row, column, group, each, i, j, k;
@@ -35,23 +31,21 @@ static void conv_KIND(const struct conv_KIND *c, const NUMBER *x, int32_t x_row,
       int32_t channel = 0;
       for (group = 0; group < c->groups; ++group) {
         for (each = 0; each < c->group_channels; ++each, ++channel) {
-          const int8_t *const weights = c->weights + channel * filter + j_first * inner;
-          SUM sum = c->bias != NULL ? c->bias[channel] : 0;
+          const WEIGHT *const weights = c->weights + channel * filter + j_first * inner;
+          SUM sum = FIRST;
           for (i = i_first; i < i_last; ++i) {
             const int32_t line = top + i * w.dilation_h - x_row;
             const NUMBER *p = x + (line * w.width + at) * w.depth + group * inner;
-            const int8_t *q = weights + i * w.taps_w * inner;
+            const WEIGHT *q = weights + i * w.taps_w * inner;
             for (j = 0; j < spans; ++j) {
               for (k = 0; k < count; ++k) {
-                sum += (p[k] + offset) * q[k];
+                sum += TERM;
               }
               p += w.dilation_w * w.depth;
               q += inner;
             }
           }
-          *y++ = (NUMBER)encoded(
-              RESCALE(sum, c->multipliers[channel * c->step], c->shifts[channel * c->step]),
-              c->zero, c->low, c->high);
+          *y++ = RESULT;
         }
       }
     }

@@ -1,15 +1,11 @@
-/* uses: window encoded RESCALE */
+/* uses: window USED */
 /* A convolution of each channel by itself. */
 struct depthwise_KIND {
   struct window window;
   int32_t per_channel; /* results per channel of the image */
-  int32_t offset;
-  int32_t zero, low, high;
-  const int8_t *weights; /* rows, columns, channels */
+  LAST_FIELDS
+  const WEIGHT *weights; /* rows, columns, channels */
   const BIAS *bias;
-  const int32_t *multipliers;
-  const int8_t *shifts;
-  int32_t step;
 };
 
 /* Makes rows start up to stop of the result. x holds rows of the image from x_row on. */
@@ -17,7 +13,7 @@ static void depthwise_KIND(const struct depthwise_KIND *c, const NUMBER *x, int3
                            NUMBER *y, int32_t start, int32_t stop)
 {
   const struct window w = c->window;
-  const int32_t channels = w.depth * c->per_channel, offset = c->offset;
+  const int32_t channels = w.depth * c->per_channel;
   int32_t row, column, depth, each, i, j;
   for (row = start; row < stop; ++row) {
     const int32_t top = row * w.stride_h - w.before_h;
@@ -30,21 +26,19 @@ static void depthwise_KIND(const struct depthwise_KIND *c, const NUMBER *x, int3
       int32_t channel = 0;
       for (depth = 0; depth < w.depth; ++depth) {
         for (each = 0; each < c->per_channel; ++each, ++channel) {
-          SUM sum = c->bias != NULL ? c->bias[channel] : 0;
+          SUM sum = FIRST;
           for (i = i_first; i < i_last; ++i) {
             const int32_t line = top + i * w.dilation_h - x_row;
             const NUMBER *p =
                 x + (line * w.width + left + j_first * w.dilation_w) * w.depth + depth;
-            const int8_t *q = c->weights + (i * w.taps_w + j_first) * channels + channel;
+            const WEIGHT *q = c->weights + (i * w.taps_w + j_first) * channels + channel;
             for (j = j_first; j < j_last; ++j) {
-              sum += (*p + offset) * *q;
+              sum += TERM;
               p += w.dilation_w * w.depth;
               q += channels;
             }
           }
-          *y++ = (NUMBER)encoded(
-              RESCALE(sum, c->multipliers[channel * c->step], c->shifts[channel * c->step]),
-              c->zero, c->low, c->high);
+          *y++ = RESULT;
         }
       }
     }

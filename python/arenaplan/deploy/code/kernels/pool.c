@@ -1,12 +1,12 @@
 /* uses: window USED */
-/* The mean of each window, of each channel by itself. */
-struct average_pool_KIND {
+/* PURPOSE of each window, of each channel by itself. */
+struct NAME_KIND {
   struct window window;
   BOUND low, high;
 };
 
 /* Makes rows start up to stop of the result. x holds rows of the image from x_row on. */
-static void average_pool_KIND(const struct average_pool_KIND *c, const NUMBER *x, int32_t x_row, NUMBER *y,
+static void NAME_KIND(const struct NAME_KIND *c, const NUMBER *x, int32_t x_row, NUMBER *y,
                          int32_t start, int32_t stop)
 {
   const struct window w = c->window;
@@ -18,11 +18,11 @@ static void average_pool_KIND(const struct average_pool_KIND *c, const NUMBER *x
       const int32_t left = column * w.stride_w - w.before_w;
       const int32_t j_first = first_tap(left, 1), j_last = last_tap(left, w.width, 1, w.taps_w);
       for (depth = 0; depth < w.depth; ++depth) {
-        SUM sum = 0;
+        SUM found = FIRST;
         for (i = i_first; i < i_last; ++i) {
           const NUMBER *p = x + ((top + i - x_row) * w.width + left + j_first) * w.depth + depth;
           for (j = j_first; j < j_last; ++j, p += w.depth) {
-            sum += *p;
+            TAKE
           }
         }
         FINISH
