@@ -8,42 +8,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::source::{CRATES, Source};
+use crate::source::{CRATES, File, Source};
 
 /// Returns a line for each name that several files of a crate have.
-fn shared_names<'s>(folder: &str, names: impl Iterator<Item = (String, &'s Path)>) -> Vec<String> {
-    let mut files: BTreeMap<String, BTreeSet<&Path>> = BTreeMap::new();
-    for (name, path) in names {
-        files.entry(name).or_default().insert(path);
+fn shared_names(names_of: impl Fn(&File) -> Vec<String>) -> Vec<String> {
+    let mut shared = Vec::new();
+    for (folder, _) in CRATES {
+        let source = Source::read(folder);
+        let mut files: BTreeMap<String, BTreeSet<&Path>> = BTreeMap::new();
+        for file in &source.files {
+            for name in names_of(file) {
+                files.entry(name).or_default().insert(&file.path);
+            }
+        }
+        let several = files.into_iter().filter(|(_, files)| files.len() > 1);
+        shared.extend(several.map(|(name, files)| format!("{folder}: {name} in {files:?}")));
     }
-    let several = files.into_iter().filter(|(_, files)| files.len() > 1);
-    several.map(|(name, files)| format!("{folder}: {name} in {files:?}")).collect()
+    shared
 }
 
 #[test]
 fn a_file_name_occurs_once_per_crate() {
-    let mut shared = Vec::new();
-    for (folder, _) in CRATES {
-        let source = Source::read(folder);
-        let names = source
-            .files
-            .iter()
-            .filter_map(|file| file.module.last().map(|name| (name.clone(), file.path.as_path())));
-        shared.extend(shared_names(folder, names));
-    }
+    let shared = shared_names(|file| file.module.last().cloned().into_iter().collect());
     assert!(shared.is_empty(), "rename files: {shared:#?}");
 }
 
 #[test]
 fn a_type_name_occurs_once_per_crate() {
-    let mut shared = Vec::new();
-    for (folder, _) in CRATES {
-        let source = Source::read(folder);
-        let names = source
-            .files
-            .iter()
-            .flat_map(|file| file.types().into_iter().map(|name| (name, file.path.as_path())));
-        shared.extend(shared_names(folder, names));
-    }
+    let shared = shared_names(File::types);
     assert!(shared.is_empty(), "rename types to compounds of their terms: {shared:#?}");
 }

@@ -348,7 +348,7 @@ def outcome(model: ModelProto, *, oracle: bool = True) -> str:
         with ap.Executor(graph, plan) as executor:
             found = {name: np.array(it) for name, it in executor.run(inputs, verify=True).items()}
     except ap.PlannerError as error:
-        return getattr(error, "kind", type(error).__name__)
+        return ap.errors.kind_of(error)
     return agreement(model, inputs, found) if oracle else "planned"
 
 

@@ -278,7 +278,7 @@ def survives(data: bytes) -> str:
     except errors.InternalError:
         raise
     except errors.PlannerError as error:
-        return getattr(error, "kind", type(error).__name__)
+        return ap.errors.kind_of(error)
     return "fine"
 
 

@@ -12,7 +12,8 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.cli import main
-from arenaplan.report.curves import Span, tops, union
+from arenaplan.planner.peak import union
+from arenaplan.report.curves import Span, tops
 from map_graphs import HOSTILE, chain, planned, residual
 from raising import raises
 

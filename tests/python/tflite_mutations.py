@@ -72,7 +72,7 @@ def outcome(data: bytes) -> str:
         plan = ap.plan(graph, effort="fast")
         plan.check(graph)
     except ap.PlannerError as error:
-        return getattr(error, "kind", type(error).__name__)
+        return ap.errors.kind_of(error)
     return "planned"
 
 

@@ -43,7 +43,7 @@ class PlannerError(Exception):
 
 
 class ErrorKind(NamedTuple):
-    """A kind of error: class, cause, cure, and the exit code if the class has another one."""
+    """A kind of error: class, cause, cure, and the exit code, if not that of the class."""
 
     of: type[PlannerError]
     cause: str
@@ -79,6 +79,18 @@ _BUILTIN: Final = {
     MemoryError: "Free memory, or raise the limit of the process.",
 }
 """The first thing to try after exceptions of Python that commands report."""
+
+
+def kind_of(error: BaseException) -> str:
+    """
+    Return the kind of an error, which is the class of exceptions of Python.
+
+    Examples
+    --------
+    >>> kind_of(fault("InvalidDim", "a dimension is -1")), kind_of(FileNotFoundError())
+    ('InvalidDim', 'FileNotFoundError')
+    """
+    return error.kind if isinstance(error, PlannerError) else type(error).__name__
 
 
 def cure_of(error: BaseException) -> str:

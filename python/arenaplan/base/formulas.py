@@ -22,6 +22,16 @@ _OPERATIONS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
 }
 
 
+def parsed(text: str, longest: int) -> ast.expr | None:
+    """Return the tree of an expression; ``None`` if the text is none, or longer than allowed."""
+    if len(text) > longest:
+        return None
+    try:
+        return ast.parse(text, mode="eval").body
+    except (MemoryError, RecursionError, SyntaxError, ValueError):
+        return None
+
+
 def formula_value(text: str, numbers: Mapping[str, object]) -> int | None:
     """
     Return the number that sums, products and whole quotients of names and numbers make.
@@ -34,21 +44,18 @@ def formula_value(text: str, numbers: Mapping[str, object]) -> int | None:
     >>> formula_value("past + 2 * rows", {"past": 7, "rows": 1})
     9
     """
-    if len(text) > _LONGEST:
-        return None
+    tree = parsed(text.strip(), _LONGEST)
     try:
-        found = _value(ast.parse(text.strip(), mode="eval").body, numbers)
-    except (ArithmeticError, MemoryError, RecursionError, SyntaxError, ValueError):
+        found = None if tree is None else _value(tree, numbers)
+    except (ArithmeticError, MemoryError, RecursionError, ValueError):
         return None
     return found if found is not None and 0 <= found <= _MOST else None
 
 
 def is_formula(text: str) -> bool:
     """Return whether a text may be a formula of names, and of numbers."""
-    try:
-        parts = list(ast.walk(ast.parse(text[:_LONGEST], mode="eval").body))
-    except (MemoryError, RecursionError, SyntaxError, ValueError):
-        return False
+    tree = parsed(text[:_LONGEST], _LONGEST)
+    parts = [] if tree is None else list(ast.walk(tree))
     allowed = (ast.BinOp, ast.Constant, ast.Name, ast.Load, *_OPERATIONS)
     has_name = any(isinstance(part, ast.Name) for part in parts)
     return has_name and all(isinstance(part, allowed) for part in parts)

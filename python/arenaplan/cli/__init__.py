@@ -26,6 +26,7 @@ from arenaplan.base.errors import (
     UnsupportedDtype,
     UnsupportedModel,
     cure_of,
+    kind_of,
     kinds,
 )
 from arenaplan.cli.parser import command_at, make_parser, parse
@@ -112,8 +113,7 @@ def _report(error: Exception) -> int:
     if code == INTERNAL:
         print("arenaplan: this is a bug; please report it", file=sys.stderr)
     else:
-        kind = getattr(error, "kind", type(error).__name__)
-        name = paint(f"arenaplan: {kind}:", "error", sys.stderr)
+        name = paint(f"arenaplan: {kind_of(error)}:", "error", sys.stderr)
         print(f"{name} {in_words(str(error))}", file=sys.stderr)
         cure = plain(cure_of(error))
         print(f"  cure: {cure}", file=sys.stderr)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from arenaplan import Plan, _core
-from arenaplan.base.errors import BaselineError, InvalidOption, PlannerError, fault
+from arenaplan.base.errors import BaselineError, InvalidOption, PlannerError, fault, kind_of
 from arenaplan.base.limits import applied
 from arenaplan.cli.micro import arena_of
 from arenaplan.cli.models import load_ahead, needed_by, plan_options, seen_by
@@ -38,7 +38,7 @@ def execute(options: argparse.Namespace) -> None:
         except (PlannerError, OSError) as error:
             # The reports name it, too; the others are judged all the same.
             errors.append(error)
-            problem = f"{getattr(error, 'kind', type(error).__name__)}: {error}"
+            problem = f"{kind_of(error)}: {error}"
             gates.append(Gate(model.stem, "no target", None, (), problem=problem, is_error=True))
         # What is wrong with the only model is said once, at the end.
         is_told = len(options.models) == 1 and gates[-1].is_error
@@ -136,7 +136,7 @@ def _refuse_other(path: Path) -> None:
         read_baseline(path)
     except BaselineError as error:
         if b'"arenaplan' in head:
-            return  # It was one, of another version or before it was damaged.
+            return  # A baseline of another version, or a damaged file.
         raise BaselineError(
             f"{str(path)!r} is there and is no baseline, and --update does not replace it: {error}"
         ) from None

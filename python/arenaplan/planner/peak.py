@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from arenaplan._core import PlacedWorkspace, Placement, Plan
 from arenaplan.graph.graph import Graph
+
+
+def union(ranges: Iterable[tuple[int, int]]) -> int:
+    """
+    Return the number of bytes in some ranges of addresses; bytes in several count once.
+
+    Examples
+    --------
+    >>> union([(0, 10), (4, 12), (20, 30)])
+    22
+    """
+    total, covered = 0, 0
+    for start, end in sorted(ranges):
+        total += max(0, end - max(start, covered))
+        covered = max(covered, end)
+    return total
 
 
 class Held(NamedTuple):

@@ -47,19 +47,3 @@ def tops(spans: Iterable[Span], steps: int) -> list[int]:
             after[step] = step + 1
             step = undecided(step)
     return result
-
-
-def union(ranges: Iterable[tuple[int, int]]) -> int:
-    """
-    Return the number of bytes in some ranges of addresses; bytes in several count once.
-
-    Examples
-    --------
-    >>> union([(0, 10), (4, 12), (20, 30)])
-    22
-    """
-    total, covered = 0, 0
-    for start, end in sorted(ranges):
-        total += max(0, end - max(start, covered))
-        covered = max(covered, end)
-    return total

@@ -13,9 +13,9 @@ from arenaplan.graph import Graph, Node
 from arenaplan.graph.given import graph_of
 from arenaplan.graph.origin import layer_of
 from arenaplan.graph.sizes import Source
-from arenaplan.planner.peak import held_at
+from arenaplan.planner.peak import held_at, union
 from arenaplan.planner.planning import Explanation
-from arenaplan.report.curves import Span, tops, union
+from arenaplan.report.curves import Span, tops
 from arenaplan.report.recompute_report import curve_of
 
 VERSION: Final = 1

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from arenaplan.base.errors import UnboundDim, UnknownDim, fault
+from arenaplan.base.formulas import parsed
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.formats.pt2.pt2_program import Size
 from arenaplan.graph.ops import Shape
@@ -95,7 +96,7 @@ class Dims:
             )
         for size, value in zip(sizes, shape, strict=True):
             number = whole_number(value, f"a dimension bound for input {quoted(name)}")
-            tree = _parsed(size) if isinstance(size, str) else None
+            tree = parsed(size, _LONGEST) if isinstance(size, str) else None
             symbol = _symbol(tree)
             if symbol is not None:
                 self._set(symbol, number)
@@ -129,7 +130,7 @@ class Dims:
         if isinstance(size, int):
             number = size
         else:
-            tree = _parsed(size)
+            tree = parsed(size, _LONGEST)
             if tree is None:
                 raise UnboundDim(f"a dimension of tensor {quoted(name)} is {quoted(size)}")
             number = self._value(name, size, tree)
@@ -186,16 +187,6 @@ class Dims:
         return number
 
 
-def _parsed(size: str) -> ast.expr | None:
-    """Return the tree of an expression; ``None`` if it is none, or a long one."""
-    if len(size) > _LONGEST:
-        return None
-    try:
-        return ast.parse(size, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 def _symbol(node: ast.expr | None) -> str | None:
     """Return the symbol that a part of an expression is."""
     match node:
@@ -208,7 +199,7 @@ def _symbol(node: ast.expr | None) -> str | None:
 
 def _symbols(size: str) -> list[str]:
     """Return the symbols of an expression."""
-    tree = _parsed(size)
+    tree = parsed(size, _LONGEST)
     if tree is None:
         return []
     functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}

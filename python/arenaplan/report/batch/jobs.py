@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from arenaplan.base.errors import PlannerError, UnknownDim
+from arenaplan.base.errors import PlannerError, UnknownDim, kind_of
 from arenaplan.base.limits import UNLIMITED, Limits
 from arenaplan.formats import open_model
 from arenaplan.graph import Graph
@@ -134,7 +134,7 @@ def failed(job: Job, error: BaseException, left_out: Sequence[str] = ()) -> Outc
     return Outcome(
         job.name,
         job.target or "",
-        error=getattr(error, "kind", type(error).__name__),
+        error=kind_of(error),
         message=str(error),
         left_out=",".join(left_out),
     )

@@ -7,7 +7,7 @@ planned over the whole range, and those that a search for the longest comes upon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
@@ -17,6 +17,7 @@ from arenaplan.base.formulas import solved
 from arenaplan.base.progress import Watch, checked_seconds
 from arenaplan.formats import open_model
 from arenaplan.graph import Graph
+from arenaplan.planner.peak import held_at, union
 from arenaplan.planner.plan_options import PlanKeywords, PlanOptions, resolve
 from arenaplan.planner.planning import plan as plan_graph
 from arenaplan.run.dynamic.shapes import Size
@@ -60,8 +61,8 @@ class LengthCurve(NamedTuple):
     """Those that were planned, shortest first."""
     budget: int | None
     longest: LengthPoint | None
-    """The longest length that fits the budget, or the longest of all without one; ``None`` if none
-    fits. The next length was planned, too, and does not fit."""
+    """The longest length that fits the budget, or of all lengths without a budget; ``None`` if
+    none fits. The next length was planned, too, and does not fit."""
 
 
 def plan_lengths(
@@ -196,18 +197,17 @@ class _Search:
         grows = {v.name for v in longest.values if sizes.get(v.name, v.shape) != v.shape}
         places, outer = plan.placements, {*graph.inputs, *graph.outputs}
         kinds = [v.kind == "state" or (v.index in outer and v.name in grows) for v in graph.values]
-        # What is about to become a cache, and has its bytes, counts as one.
+        # A value in the bytes of a cache counts as a cache.
         held = {_span(place) for place, is_cache in zip(places, kinds, strict=True) if is_cache}
-        step = plan.peak_step
-        spans = {_span(places[index]) for index in plan.live_at(step)}
-        nodes = set(plan.steps[step]) if plan.steps else set()
-        scratch = sum(work.bytes for work in plan.workspaces if work.node in nodes)
-        kept = _covered(spans & held)
+        rows = held_at(plan, plan.peak_step, graph)
+        spans = {(row.offset, row.offset + row.bytes) for row in rows if not row.is_scratch}
+        scratch = sum(row.bytes for row in rows if row.is_scratch)
+        kept = union(spans & held)
         return LengthPoint(
             self._sizes(length),
             plan.arena_bytes,
             kept,
-            _covered(spans) - kept,
+            union(spans) - kept,
             scratch,
             plan.status,
         )
@@ -216,12 +216,3 @@ class _Search:
 def _span(place: Placement | None) -> tuple[int, int]:
     """Return the bytes of a place."""
     return (0, 0) if place is None else (place.offset, place.offset + place.bytes)
-
-
-def _covered(spans: Iterable[tuple[int, int]]) -> int:
-    """Return the bytes that lie in some of the ranges."""
-    total = end = 0
-    for first, last in sorted(spans):
-        total += max(0, last - max(first, end))
-        end = max(end, last)
-    return total
