@@ -38,9 +38,9 @@ pub enum Function {
     Mul,
     /// `a / b`
     Div,
-    /// The larger one; if one is no number, that.
+    /// The larger number, or the operand that is not a number.
     Max,
-    /// The smaller one; if one is no number, that.
+    /// The smaller number, or the operand that is not a number.
     Min,
     /// `-a`
     Neg,

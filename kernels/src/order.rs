@@ -7,7 +7,7 @@
 use rten_simd::Isa;
 use rten_simd::ops::{BitOps, NumOps};
 
-/// Returns the larger number, or the operand that is no number. Of equal numbers the second one.
+/// Returns the larger number, or the operand that is not a number. Of equal numbers the second.
 #[inline(always)]
 pub(crate) fn larger<I: Isa>(isa: I, a: I::F32, b: I::F32) -> I::F32 {
     let ops = isa.f32();
@@ -15,7 +15,7 @@ pub(crate) fn larger<I: Isa>(isa: I, a: I::F32, b: I::F32) -> I::F32 {
     ops.select(found, a, ops.eq(a, a))
 }
 
-/// Returns the smaller number, or the operand that is no number. Of equal numbers the second one.
+/// Returns the smaller number, or the operand that is not a number. Of equal numbers the second.
 #[inline(always)]
 pub(crate) fn smaller<I: Isa>(isa: I, a: I::F32, b: I::F32) -> I::F32 {
     let ops = isa.f32();
@@ -23,13 +23,13 @@ pub(crate) fn smaller<I: Isa>(isa: I, a: I::F32, b: I::F32) -> I::F32 {
     ops.select(found, a, ops.eq(a, a))
 }
 
-/// Returns [`larger`] of two single numbers.
+/// Returns [`larger`] of two numbers.
 #[inline(always)]
 pub(crate) fn larger_of(a: f32, b: f32) -> f32 {
     if a > b || a.is_nan() { a } else { b }
 }
 
-/// Returns numbers from `low` to `high`, which are numbers. What is no number stays that.
+/// Returns numbers from `low` to `high`, which are numbers. An element that is not a number stays.
 #[inline(always)]
 pub(crate) fn bounded<I: Isa>(isa: I, x: I::F32, low: I::F32, high: I::F32) -> I::F32 {
     let ops = isa.f32();
@@ -37,7 +37,7 @@ pub(crate) fn bounded<I: Isa>(isa: I, x: I::F32, low: I::F32, high: I::F32) -> I
     ops.select(high, x, ops.gt(x, high))
 }
 
-/// Returns numbers from `low` to `high`, which are numbers. What is no number becomes `low`.
+/// Returns numbers from `low` to `high`, which are numbers. An element that is not a number becomes `low`.
 #[inline(always)]
 pub(crate) fn numbered<I: Isa>(isa: I, x: I::F32, low: I::F32, high: I::F32) -> I::F32 {
     let ops = isa.f32();

@@ -19,7 +19,7 @@ use crate::call::{self, Ended, Moment, admit};
 use crate::error::OrRaise;
 use crate::views;
 
-/// A buffer, its space, its first byte and the one behind the last, and its steps likewise.
+/// A buffer, its space, its first byte and the end of its bytes, its first step and the end of its steps.
 type Rectangle = (usize, usize, u64, u64, u32, u32);
 
 /// Offsets of buffers, and the proof of their peak.

@@ -92,8 +92,8 @@ impl Races {
         self.pairs.into_iter().map(|((first, second), conflict)| (first, second, conflict))
     }
 
-    /// Refuses a pair whose second node can run before the first. Each of `steps` names the nodes
-    /// that run as one; the last one stands for them, and they wait for what any of them waits for.
+    /// Refuses a pair whose second node can run before the first. Each of `steps` names the nodes of
+    /// a step; the last node stands for the step, which waits for the predecessors of all its nodes.
     ///
     /// Looks at 64 first nodes at a time: `O(first nodes / 64 · edges)`.
     pub(super) fn check(self, graph: &Graph, steps: &[&[NodeId]]) -> Result<()> {
@@ -139,7 +139,7 @@ fn before(graph: &Graph, steps: &[&[NodeId]]) -> Vec<Vec<NodeId>> {
     for nodes in steps {
         nodes.iter().for_each(|id| last_of[id.index()] = nodes.last().copied());
     }
-    // A node that runs again inside of other steps, too, is waited for where it stands for one.
+    // Of a node that runs again inside other steps, the step that the node stands for counts.
     for &last in steps.iter().filter_map(|nodes| nodes.last()) {
         last_of[last.index()] = Some(last);
     }

@@ -203,7 +203,7 @@ class Cached(NamedTuple):
 
     rows: int
     cache: int | None
-    """Entries that the old cache has room for; ``None`` without one."""
+    """Entries that the old cache has room for; ``None`` without an old cache."""
     lengths: Sequence[int]
     """Entries after the step."""
     attributes: dict[str, Any] = {}  # noqa: RUF012

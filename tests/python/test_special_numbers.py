@@ -57,7 +57,7 @@ ATTRIBUTES: dict[str, list[dict[str, Any]]] = {
 
 
 def _no_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return where two integers have no quotient, or one that their type cannot hold."""
+    """Return where two integers have no quotient, or a quotient that their type cannot hold."""
     if a.dtype.kind == "f":
         return np.zeros(np.broadcast_shapes(a.shape, b.shape), bool)
     overflows = (a == np.iinfo(a.dtype).min) & (b == -1) if a.dtype.kind == "i" else False
@@ -186,7 +186,7 @@ class Node(NamedTuple):
             return self.run(model)
 
     def agrees(self, made: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Return, by element, whether a result is the wanted one."""
+        """Return, by element, whether a result is as wanted."""
         assert made.shape == wanted.shape
         if made.dtype.kind != "f":
             return made == wanted

@@ -62,7 +62,7 @@ class GraphBuilder:
         self._pins: dict[int, int] = {}
         self._owner = object()
         self._owners: dict[object, int] = {}
-        """By graph that this one is a copy of: the number of values that both have."""
+        """By graph that this graph is a copy of: the number of values in both."""
         self.composed: object | None = None
         """What :func:`arenaplan.train.operators` remembers of the graph: names, constants."""
 

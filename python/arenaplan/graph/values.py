@@ -43,7 +43,7 @@ the methods of this graph returned, or Graph.find("NAME").index
     """
 
     owner: object
-    """What stands for the graph, and for no other one."""
+    """An object that stands for the graph, and for no other graph."""
 
     def __new__(cls, index: int, owner: object) -> ValueId:
         """Return the id of the value at a position of :attr:`Graph.values`."""
@@ -52,7 +52,7 @@ the methods of this graph returned, or Graph.find("NAME").index
         return made
 
     def __reduce__(self) -> tuple[type[int], tuple[int]]:
-        """Copies in other processes are plain indices: their graph is another one."""
+        """Copies in other processes are plain indices: their graph is a copy, too."""
         return int, (int(self),)
 
 

@@ -150,7 +150,7 @@ _REAL: Final = {
 
 @lowers("ABS", "ELU", "HARD_SWISH", "LOGISTIC", "RELU", "RELU6", "RSQRT", "TANH")
 def activation(site: Site) -> Emit:
-    """Real numbers by the C library, 8-bit ones by a table, 16-bit ones by arithmetic."""
+    """Real numbers by the C library, 8-bit numbers by a table, 16-bit numbers by arithmetic."""
     dtype = site.input(0).dtype
     if dtype == FLOAT:
         return _real(site)

@@ -16,11 +16,11 @@ class Loops(NamedTuple):
 
     dims: list[int]
     steps: list[list[int]]
-    """By operand, from one index to the next."""
+    """By operand, the distance between indices."""
 
 
 def dense_steps(shape: Shape) -> list[int]:
-    """Return the numbers from one index to the next of an array without gaps."""
+    """Return the numbers between indices of an array without gaps."""
     return [prod(shape[at + 1 :]) for at in range(len(shape))]
 
 

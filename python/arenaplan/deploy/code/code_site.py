@@ -62,7 +62,7 @@ class Constants:
     """Constant arrays and structures, in flash memory."""
 
     written: list[Callable[[], str]] = field(default_factory=list)
-    """Functions that return the text of each: long ones are not always wanted."""
+    """Functions that return the text of each constant: long texts are not always wanted."""
     size: int = 0
     """Bytes, with 32-bit pointers."""
     _names: dict[tuple[str, bytes], str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Constants:
         return [text() for text in self.written]
 
     def array(self, wanted: str, data: np.ndarray) -> str:
-        """Return the name of an array; equal ones are there once."""
+        """Return the name of an array; equal arrays are there once."""
         type_ = c_type(data.dtype)
         if type_ is None:
             raise UnsupportedOp(f"constant {wanted!r} has element type {data.dtype}, not one of C")

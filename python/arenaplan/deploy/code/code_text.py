@@ -53,7 +53,7 @@ def real(number: float) -> str:
 
 
 def integer(number: int) -> str:
-    """Return a whole number; the least ones of a type have no literal of their own."""
+    """Return a whole number; the least number of a type has no literal."""
     if number == -(1 << 31):
         return "INT32_MIN"
     if number == -(1 << 63):

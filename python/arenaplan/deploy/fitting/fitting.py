@@ -149,7 +149,7 @@ def fit(
     best = _Search(model, options, watch).result()
     if options.budget is not None and best.fits(options.budget):
         return best
-    # The order of operators is no choice of a search: the best one has a search of its own.
+    # The order of operators is not a choice of a search: the best order has a search of its own.
     order = better_order(model, shares=options.build.shares)
     if order is not None:
         other = _Search(reordered(model, order), options, watch).result()
@@ -185,7 +185,7 @@ def _exported(model: Model, best: Fit, options: FitOptions) -> Fit:
 
 
 def _better(model: Model, best: Fit, other: Fit, options: FitOptions) -> Fit:
-    """Return another result if it needs fewer bytes and is proven, and else the best one so far."""
+    """Return another result if proven and smaller, and else the best result so far."""
     if other.total >= best.total:
         return best
     with _skipping_unproven():

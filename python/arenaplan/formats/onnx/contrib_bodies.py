@@ -112,7 +112,7 @@ class _Body:
                 raise self.refused(f"input {position}")
 
     def refuse_attributes(self, **usual: Any) -> None:
-        """Refuse attributes with other values than the usual ones."""
+        """Refuse attributes with other than usual values."""
         for name, value in usual.items():
             given = self.op.attributes.get(name, value)
             if given != value:

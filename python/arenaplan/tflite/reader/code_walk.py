@@ -47,7 +47,7 @@ class CodeWalk(RunnableWalk):
         """Padding by tensor that no node makes."""
 
     def inside(self, place: Any) -> RunnableWalk:
-        """Return the walk over a subgraph that an operator of this one runs."""
+        """Return the walk over a subgraph that an operator of this walk runs."""
         return RunnableWalk(self._model, "", None, place)
 
     def _fold(self, operator: Operator) -> bool:
@@ -115,7 +115,7 @@ class CodeWalk(RunnableWalk):
         return data is not None and data.size == 1 and bool(np.all(data == zero))
 
     def _attributes(self, operator: Operator) -> dict[str, Any]:
-        """Add the padding that an operator does for another one."""
+        """Add the padding of a PAD that the operator does itself."""
         attributes = dict(super()._attributes(operator))
         image = operator.inputs[0] if operator.inputs else None
         if image in self._padding:
@@ -158,7 +158,7 @@ class CodeWalk(RunnableWalk):
     def _slides(
         self, operator: Operator, x: Operand, y: Operand
     ) -> tuple[Slide, Slide, int] | None:
-        """Return how windows move over rows and columns, and the rows under one."""
+        """Return how windows move over rows and columns, and the rows under a window."""
         if len(x.shape) != 4 or len(y.shape) != 4 or operator.options is None:
             return None
         number = operator.options.number

@@ -121,7 +121,7 @@ class RunnableWalk(Walk):
         return self._graph
 
     def inside(self, place: Within) -> RunnableWalk:
-        """Return the walk over a subgraph that an operator of this one runs."""
+        """Return the walk over a subgraph that an operator of this walk runs."""
         return RunnableWalk(self._model, "", None, place)
 
     def value_of(self, index: int | None, what: str) -> int:

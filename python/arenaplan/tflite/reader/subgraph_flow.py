@@ -93,7 +93,7 @@ class FlowWalk(Protocol):
         """The subgraph that is read, and those around it."""
 
     def inside(self, place: Within) -> Self:
-        """Return the walk over a subgraph that an operator of this one runs."""
+        """Return the walk over a subgraph that an operator of this walk runs."""
 
     def value_of(self, index: int | None, what: str) -> int:
         """Return the value of an operand of an operator that has to be there."""

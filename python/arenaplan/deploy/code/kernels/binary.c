@@ -2,7 +2,7 @@
 /* WHAT, of two operands that are broadcast. */
 struct NAME_KIND {
   int32_t dims[5];
-  int32_t a_steps[5], b_steps[5]; /* numbers from one index to the next, 0 where it is repeated */
+  int32_t a_steps[5], b_steps[5]; /* numbers between indices, 0 where an operand is repeated */
   FIELDS
 };
 

@@ -10,7 +10,7 @@ struct gate_KIND {
 /* A long short-term memory. */
 struct lstm_KIND {
   int32_t batches, moments, features, units;
-  int32_t x_batch, x_moment, y_batch, y_moment; /* numbers from one to the next */
+  int32_t x_batch, x_moment, y_batch, y_moment; /* numbers between neighbors */
   int32_t x_offset, hidden_offset;
   struct gate_KIND forget, enter, cell, leave;
   int32_t forget_multiplier, forget_shift;

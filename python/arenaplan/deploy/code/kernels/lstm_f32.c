@@ -8,7 +8,7 @@ struct gate_f32 {
 /* A long short-term memory of real numbers. */
 struct lstm_f32 {
   int32_t batches, moments, features, units;
-  int32_t x_batch, x_moment, y_batch, y_moment; /* numbers from one to the next */
+  int32_t x_batch, x_moment, y_batch, y_moment; /* numbers between neighbors */
   struct gate_f32 forget, enter, cell, leave;
   float clip; /* 0 for none */
 };

@@ -1,7 +1,7 @@
 /* Copies parts of an operand to other places. */
 struct move {
   int32_t dims[6];
-  int32_t from[6], to[6]; /* bytes from one index to the next */
+  int32_t from[6], to[6]; /* bytes between indices */
   int32_t bytes;          /* that stay together */
 };
 

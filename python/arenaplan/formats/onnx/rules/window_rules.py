@@ -217,7 +217,7 @@ def global_pool(op: Op) -> Sequence[Result]:
 
 
 def max_unpool(op: Op) -> Sequence[Result]:
-    """What MaxPool had: the shape that an operand says, or the smallest one that pools to this."""
+    """The image of MaxPool: the shape in an operand, or the smallest shape that pools to this."""
     x = op.input(0)
     space = _space(op, x.shape)
     sliding = window(op, len(space))

@@ -86,7 +86,7 @@ def _softmax_scale(beta: float, scale: float) -> Multiplier:
 
 
 def softmax_exps(scale: float, beta: float) -> np.ndarray:
-    """Return exp of the differences of 8-bit numbers from 0 on; of larger ones it counts as 0."""
+    """Return exp of differences of 8-bit numbers from 0 on; exp of larger ones counts as 0."""
     factor = _softmax_scale(beta, scale)
     differences = -np.arange(min(256, fixed.radius(_DIFFERENCE_BITS, factor.shift) + 1))
     shifted = fixed.wrapped(differences << factor.shift)
