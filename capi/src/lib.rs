@@ -5,6 +5,7 @@
 //! Rust.
 
 pub mod arena;
+pub mod cancel;
 pub mod costs;
 pub mod error;
 pub mod exports;
@@ -13,5 +14,6 @@ pub mod model;
 pub mod plan;
 pub mod pool;
 pub mod problem;
+mod table;
 pub mod types;
 pub mod watch;

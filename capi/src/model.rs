@@ -5,8 +5,8 @@ use std::ffi::{CString, c_char};
 use arenaplan::model::Bucket;
 
 use crate::error::{Code, Failure, Result};
-use crate::plan::{Plan, c_string, count};
-use crate::types::{FIND_PADDED, ModelInfo, ModelShape, position};
+use crate::plan::{Plan, count};
+use crate::types::{FIND_PADDED, ModelInfo, ModelShape, c_string, position};
 
 /// A model: a checked plan for each shape that it may run with.
 ///

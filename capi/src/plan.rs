@@ -21,7 +21,8 @@ use crate::error::{Code, Failure, Result};
 use crate::problem::no_flags;
 use crate::types::{
     EFFORT_FAST, EFFORT_MAX, NONE, PLAN_CALLER_INPUTS, PLAN_CALLER_OUTPUTS, PLAN_PARALLEL_SAFE,
-    PLAN_PRESERVE_INPUTS, PlanInfo, PlanOptions, PlanSpace, PlanStep, PlanValue, Share, position,
+    PLAN_PRESERVE_INPUTS, PlanInfo, PlanOptions, PlanSpace, PlanStep, PlanValue, Share, c_string,
+    position,
 };
 use crate::watch::Watch;
 
@@ -350,11 +351,6 @@ impl Step {
 pub(crate) fn bytes_of(space: &SpacePlan) -> Result<usize> {
     let too_large = || Failure::argument("the plan is for machines with more address space");
     usize::try_from(space.arena_bytes).map_err(|_| too_large())
-}
-
-/// Returns text that ends with a zero; zeros inside become question marks.
-pub(crate) fn c_string(text: &str) -> CString {
-    CString::new(text).unwrap_or_else(|_| CString::new(text.replace('\0', "?")).unwrap_or_default())
 }
 
 /// Returns a number of the interface.

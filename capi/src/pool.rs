@@ -1,19 +1,17 @@
 //! Pools: one cap of bytes for the arenas of many plans and threads.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arenaplan::ArenaPool;
 use arenaplan::arena::ArenaAllocator;
 
-use crate::arena::{Arena, Table};
+use crate::arena::Arena;
 use crate::error::{Failure, Result};
 use crate::plan::Plan;
 use crate::problem::no_flags;
+use crate::table::Tables;
 use crate::types::{FOREVER, POOL_CLEAR, POOL_KEEP_NOTHING, PoolNumbers, PoolOptions};
-
-/// Most tables of addresses that a pool keeps.
-const MOST_TABLES: usize = 64;
 
 /// A source of arenas below one cap of bytes.
 ///
@@ -22,31 +20,6 @@ const MOST_TABLES: usize = 64;
 pub struct Pool {
     inner: ArenaPool,
     tables: Arc<Tables>,
-}
-
-/// Tables of addresses of arenas that were given back. A later lease of the same plan at the same
-/// addresses uses the table again.
-#[derive(Debug, Default)]
-pub(crate) struct Tables {
-    kept: Mutex<Vec<Table>>,
-}
-
-impl Tables {
-    /// Keeps a table in place of the one that was kept for the longest time, if there are too many.
-    pub(crate) fn keep(&self, table: Table) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() == MOST_TABLES {
-            kept.remove(0);
-        }
-        kept.push(table);
-    }
-
-    /// Takes out a table that fits.
-    pub(crate) fn find(&self, fits: impl Fn(&Table) -> bool) -> Option<Table> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = kept.iter().rposition(fits)?;
-        Some(kept.remove(at))
-    }
 }
 
 impl Pool {

@@ -4,12 +4,12 @@
 //! compiled with, and zeros mean the default in every field. No such struct has padding where
 //! pointers have 64 bits, so that each byte belongs to a field.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CString, c_char, c_void};
 
 use arenaplan::pack;
 use arenaplan::plan::{HazardKind as CoreHazardKind, ShareRule as CoreShareRule};
 
-use crate::watch::Cancel;
+use crate::cancel::Cancel;
 
 /// The number of a value or a node that is none.
 pub const NONE: u32 = u32::MAX;
@@ -672,6 +672,11 @@ pub struct StepMemory {
     pub outputs: *const Operand,
     /// Scratch memory of the nodes, in order. The content is lost after the step.
     pub workspaces: *const Memory,
+}
+
+/// Returns text that ends with a zero; zeros inside become question marks.
+pub(crate) fn c_string(text: &str) -> CString {
+    CString::new(text).unwrap_or_else(|_| CString::new(text.replace('\0', "?")).unwrap_or_default())
 }
 
 /// Returns a number of the interface as a position.

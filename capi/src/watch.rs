@@ -3,38 +3,12 @@
 use std::ffi::CString;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arenaplan::{Budget, pack};
 
-use crate::plan::c_string;
-use crate::types::Progress;
-
-/// A request to end searches. Any number of threads may use it at the same time.
-#[derive(Debug, Default)]
-pub struct Cancel {
-    state: Mutex<Requested>,
-}
-
-#[derive(Debug, Default)]
-struct Requested {
-    is_requested: bool,
-    /// Searches that run now: the flag that ends each.
-    running: Vec<Arc<AtomicBool>>,
-}
-
-impl Cancel {
-    /// Nothing can panic while the state is locked.
-    fn state(&self) -> MutexGuard<'_, Requested> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn request(&self) {
-        let mut state = self.state();
-        state.is_requested = true;
-        state.running.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
-    }
-}
+use crate::cancel::Cancel;
+use crate::types::{Progress, c_string};
 
 /// Hears of progress, and returns whether the search is to go on.
 pub(crate) type Hear<'a> = dyn Fn(&Progress) -> bool + Send + 'a;
@@ -57,9 +31,7 @@ impl<'a> Watch<'a> {
     pub(crate) fn new(listener: Option<Box<Hear<'a>>>, cancel: Option<&'a Cancel>) -> Self {
         let ended = Arc::new(AtomicBool::new(false));
         if let Some(cancel) = cancel {
-            let mut state = cancel.state();
-            ended.store(state.is_requested, Ordering::Relaxed);
-            state.running.push(Arc::clone(&ended));
+            cancel.add(&ended);
         }
         Self { listener: listener.map(Mutex::new), cancel, ended }
     }
@@ -99,7 +71,7 @@ impl<'a> Watch<'a> {
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         if let Some(cancel) = self.cancel {
-            cancel.state().running.retain(|flag| !Arc::ptr_eq(flag, &self.ended));
+            cancel.remove(&self.ended);
         }
     }
 }

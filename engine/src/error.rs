@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::queue::{OperationId, VariableId};
+use crate::ids::{OperationId, VariableId};
 
 /// Why a kernel or an operation failed.
 #[derive(Clone, Debug)]

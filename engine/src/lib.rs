@@ -40,11 +40,13 @@
 //! ```
 
 mod error;
+mod ids;
 mod policy;
 mod program;
 mod queue;
 
 pub use error::{AccessError, Cause, OperationError, PushError, RunError, StepError, WaitError};
+pub use ids::{OperationId, VariableId};
 pub use policy::Policy;
 pub use program::{Engine, Runner};
-pub use queue::{Operation, OperationId, Queue, Task, Variable, VariableId};
+pub use queue::{Operation, Queue, Task, Variable};

@@ -13,30 +13,8 @@ use std::sync::{
 use std::thread::{self, JoinHandle};
 
 use crate::error::{AccessError, Cause, OperationError, PushError, WaitError};
+use crate::ids::{OperationId, VariableId};
 use crate::policy::Policy;
-
-/// A variable of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VariableId {
-    queue: u64,
-    index: usize,
-}
-
-impl fmt::Display for VariableId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "variable {}", self.index)
-    }
-}
-
-/// An operation of a queue: operations are numbered as they are pushed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OperationId(u64);
-
-impl fmt::Display for OperationId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// A value that operations of a queue read and write.
 ///

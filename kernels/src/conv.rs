@@ -11,28 +11,28 @@ use std::ops::Range;
 use rten_simd::ops::BitOps;
 use rten_simd::{Isa, SimdOp};
 
+use crate::conv_shape::{Conv, Start};
 use crate::copied::{self, Copiable, Memory, Panel, Whole, WholePanels};
+use crate::cost::{copied_cycles, product_cycles};
 use crate::division::{ConvPart, Cut, Parts};
-use crate::error::{Error, Result, check, check_at_least};
+use crate::error::{Result, check, check_at_least};
 use crate::frame::{Frame, Lines};
-use crate::pack::{Segments, Sliding, pack};
-use crate::product::{
-    Columns, FEW_ROWS, FEW_VECTORS, Framed, Made, Pass, Place, ROWS, Run, Unrolled, VECTORS,
-    is_wide, panel_rows, tile_vectors,
-};
+use crate::pack::Channels;
+use crate::pack::{Segments, pack};
+use crate::product::{Columns, Framed, Made, Pass, Place, Run, Unrolled};
 use crate::raw::{Planes, PlanesMut};
 use crate::team::Team;
+use crate::tile::{
+    COLUMNS, COPIED_ROWS, COPIED_WEIGHTS, FEW_ROWS, FEW_VECTORS, LANES, ROWS, is_wide,
+    next_vectors, panel_rows, tile_vectors,
+};
 
-/// Positions of the window that are unrolled at a time: three vectors of AVX-512, six of AVX2.
-pub const COLUMNS: usize = 48;
 /// Rows of the unrolled image that are unrolled at a time, at most.
 const DEPTH: usize = 384;
 /// Elements of an image in a frame, at most: with them, weights fit a first-level cache.
 const FRAMED: usize = 28_672;
 /// Parts into which the rows of a result may be cut.
 const MOST_BANDS: usize = 32;
-/// Elements of a vector that cycles are counted for.
-pub(crate) const LANES: usize = 16;
 /// Weights that stay in a second-level cache while all positions are worked on.
 const CACHED: usize = 1 << 18;
 
@@ -77,36 +77,7 @@ pub fn packed_weights(
     Ok(())
 }
 
-/// The sizes of a convolution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Conv {
-    pub(crate) window: Sliding,
-    pub(crate) groups: usize,
-    pub(crate) fan_in: usize,
-    pub(crate) fan_out: usize,
-}
-
 impl Conv {
-    /// Returns a convolution of `groups` groups, each from `fan_in` channels to `fan_out`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfRange`] if a size is zero, or a product of sizes overflows.
-    pub fn new(window: Sliding, groups: usize, fan_in: usize, fan_out: usize) -> Result<Self> {
-        let weights = [groups, fan_in, fan_out.next_multiple_of(panel_rows()), window.taps()]
-            .iter()
-            .try_fold(1_usize, |product, &size| product.checked_mul(size));
-        if weights.is_none_or(|weights| weights == 0) {
-            return Err(Error::OutOfRange { what: "the number of weights" });
-        }
-        Ok(Self { window, groups, fan_in, fan_out })
-    }
-
-    /// Returns the number of rows of the unrolled image of one group.
-    pub fn depth(&self) -> usize {
-        self.fan_in * self.window.taps()
-    }
-
     /// Returns the fastest way within some elements of scratch memory, at least [`COLUMNS`].
     ///
     /// It is that of a processor with AVX-512, on every processor: plans, which depend on it, are the
@@ -167,7 +138,7 @@ impl Conv {
             return blocks * depth * each
                 + product_cycles(positions.div_ceil(LANES), self.fan_out, depth, passes);
         }
-        let product = copied::cycles(positions, self.fan_out, depth, depth.div_ceil(rows), 1);
+        let product = copied_cycles(positions, self.fan_out, depth, depth.div_ceil(rows), 1);
         if self.window.is_identity() {
             return product;
         }
@@ -311,25 +282,6 @@ enum ProductForm {
     Unrolled(usize),
     /// Some channels of the image, in a frame of zeros.
     Framed(Frame),
-}
-
-/// What a product is added to.
-#[derive(Clone, Copy, Debug)]
-pub enum Start<'m> {
-    /// Nothing.
-    Nothing,
-    /// What the memory of the result holds.
-    Result,
-    /// As many numbers as the result has.
-    Numbers(Planes<'m>),
-}
-
-/// Returns about how many cycles a product takes: vectors of columns by rows of weights.
-pub(crate) fn product_cycles(vectors: usize, rows: usize, depth: usize, passes: usize) -> usize {
-    let halves = rows.div_ceil(ROWS / 2);
-    // Two multiplications per cycle. Each pass loads and stores the sums, and begins to read weights
-    // at as many places as there are panels.
-    vectors * halves * (depth * 2 + passes * 48) + passes * halves * 100
 }
 
 /// The product of the weights of a group and its unrolled image.
@@ -527,9 +479,9 @@ impl<'a> WeightedGroup<'a, '_, '_> {
         let lanes = isa.f32().len();
         let mut memory = Memory::new();
         let all = self.conv.fan_out.div_ceil(FEW_ROWS);
-        let depth = rows.len().div_ceil(rows.len().div_ceil(copied::DEPTH));
+        let depth = rows.len().div_ceil(rows.len().div_ceil(COPIED_ROWS));
         // As many panels at a time, in as few parts.
-        let many = all.div_ceil((all * depth * FEW_ROWS).div_ceil(copied::CACHED));
+        let many = all.div_ceil((all * depth * FEW_ROWS).div_ceil(COPIED_WEIGHTS));
         for first in rows.clone().step_by(depth) {
             let some = first..rows.end.min(first + depth);
             let inner = some.start - rows.start..some.end - rows.start;
@@ -565,30 +517,6 @@ impl<'a> WeightedGroup<'a, '_, '_> {
                 }
             }
         }
-    }
-}
-
-/// Returns how many vectors of columns are worked on at a time, of some that are left, by a processor
-/// with 32 registers.
-///
-/// A single vector keeps a processor waiting for sums, so four are two times two.
-#[inline(always)]
-pub(crate) fn next_vectors(left: usize) -> usize {
-    if left == VECTORS + 1 { 2 } else { left.min(VECTORS) }
-}
-
-/// The channels of one group of an image.
-pub(crate) struct Channels<'a, 'i> {
-    image: &'a Planes<'i>,
-    n: usize,
-    first: usize,
-}
-
-impl<'i> Channels<'_, 'i> {
-    /// Returns the elements of a channel of the group.
-    #[inline(always)]
-    pub(crate) fn plane(&self, channel: usize) -> &'i [f32] {
-        self.image.plane(self.n, self.first + channel)
     }
 }
 

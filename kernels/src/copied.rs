@@ -10,68 +10,37 @@ use std::ops::Range;
 use rten_simd::ops::BitOps;
 use rten_simd::{Isa, SimdOp};
 
-use crate::conv::{COLUMNS, Channels};
-use crate::product::{FEW_ROWS, FEW_VECTORS, Framed, Made, Pass, Place, Unrolled};
+use crate::pack::Channels;
+use crate::product::{Framed, Made, Pass, Place, Unrolled};
 use crate::raw::load_part;
+use crate::tile::{COLUMNS, COPIED_COLUMNS, COPIED_ROWS, FEW_ROWS, FEW_VECTORS};
 
-/// Columns of a tile, at most: [`FEW_VECTORS`] vectors of eight elements.
-pub(crate) const WIDTH: usize = FEW_VECTORS * 8;
-/// Rows of the operand that are copied at a time: half of a first-level cache of 32 KiB.
-pub(crate) const DEPTH: usize = 256;
-/// Weights that are multiplied by all columns in turn: three quarters of a second-level cache of
-/// 512 KiB.
-pub(crate) const CACHED: usize = 3 << 15;
 /// Rows of weights that are not worth a copy of the columns.
 pub(crate) const FEW: usize = FEW_ROWS;
 
-/// Returns about how many cycles a product takes: as if a processor with AVX-512 took half of the
-/// time of this one, as [`product_cycles`](crate::conv::product_cycles) counts them.
-///
-/// # Arguments
-///
-/// * `passes`: parts of the rows of the operand.
-/// * `pieces`: pieces of a row from which a tile is copied.
-pub(crate) fn cycles(
-    positions: usize,
-    fan_out: usize,
-    depth: usize,
-    passes: usize,
-    pieces: usize,
-) -> usize {
-    let each = depth.div_ceil(passes);
-    let passes = passes * each.div_ceil(DEPTH);
-    let panels = fan_out.div_ceil(FEW_ROWS);
-    let parts = (panels * depth.div_ceil(passes) * FEW_ROWS).div_ceil(CACHED);
-    // Twelve multiplications per row, two at a time, and twelve loads and stores of sums per pass.
-    let product = panels * (depth * 3 + passes * 24);
-    // Weights come from a third-level cache, where other parts find them as well.
-    let read = fan_out * depth / 4;
-    positions.div_ceil(WIDTH) * (product + parts * depth * (1 + pieces)) + read
-}
-
 /// A row of a tile.
-type TileRow = [f32; WIDTH];
+type TileRow = [f32; COPIED_COLUMNS];
 /// The columns of one tile.
-pub(crate) type Copied<'a> = Unrolled<'a, WIDTH>;
+pub(crate) type Copied<'a> = Unrolled<'a, COPIED_COLUMNS>;
 
 /// A right operand whose columns can be copied.
 pub(crate) trait Copiable {
-    /// Writes some successive columns of some rows, [`WIDTH`] elements from row to row; elements
+    /// Writes some successive columns of some rows, [`COPIED_COLUMNS`] elements from row to row; elements
     /// behind them, and of a row behind the last, have any value then.
     fn copy<I: Isa>(&self, isa: I, rows: Range<usize>, at: usize, count: usize, target: &mut [f32]);
 }
 
 /// Memory for the columns of a tile, and for lanes behind the last row.
 #[repr(align(64))]
-pub(crate) struct Memory([TileRow; DEPTH + 1]);
+pub(crate) struct Memory([TileRow; COPIED_ROWS + 1]);
 
 impl Memory {
     #[allow(clippy::large_stack_arrays, reason = "half of a first-level cache")]
     pub(crate) fn new() -> Self {
-        Self([[0.0; WIDTH]; DEPTH + 1])
+        Self([[0.0; COPIED_COLUMNS]; COPIED_ROWS + 1])
     }
 
-    /// Copies `count` columns of some rows, at most [`WIDTH`] of at most [`DEPTH`].
+    /// Copies `count` columns of some rows, at most [`COPIED_COLUMNS`] of at most [`COPIED_ROWS`].
     #[inline(always)]
     pub(crate) fn fill<I: Isa>(
         &mut self,
@@ -120,7 +89,7 @@ impl Copiable for Unrolled<'_> {
     ) {
         let ops = isa.f32();
         let stop = COLUMNS.min(at + count.next_multiple_of(ops.len()));
-        for (row, target) in self.0[rows].iter().zip(target.as_chunks_mut::<WIDTH>().0) {
+        for (row, target) in self.0[rows].iter().zip(target.as_chunks_mut::<COPIED_COLUMNS>().0) {
             for (from, to) in
                 row[at..stop].chunks_exact(ops.len()).zip(target.chunks_exact_mut(ops.len()))
             {
@@ -141,7 +110,7 @@ impl Copiable for Framed<'_> {
         target: &mut [f32],
     ) {
         // Where positions of each row of the result lie in the frame, and in the tile.
-        let mut pieces = [(0, 0); WIDTH];
+        let mut pieces = [(0, 0); COPIED_COLUMNS];
         let mut len = 0;
         let mut lane = 0;
         while lane < count {
@@ -178,11 +147,11 @@ impl Framed<'_> {
         while row < count {
             let elements = &self.elements[start..];
             for tap in self.taps[skipped..].iter().take(count - row) {
-                let target = &mut target[row * WIDTH..][..2 * WIDTH];
+                let target = &mut target[row * COPIED_COLUMNS..][..2 * COPIED_COLUMNS];
                 for (lane, first) in pieces {
-                    let from = &elements[first + tap..][..WIDTH];
-                    let to = &mut target[*lane..][..WIDTH];
-                    for v in (0..WIDTH).step_by(ops.len()) {
+                    let from = &elements[first + tap..][..COPIED_COLUMNS];
+                    let to = &mut target[*lane..][..COPIED_COLUMNS];
+                    for v in (0..COPIED_COLUMNS).step_by(ops.len()) {
                         ops.store(ops.load(&from[v..]), &mut to[v..]);
                     }
                 }
@@ -208,7 +177,7 @@ impl Copiable for Whole<'_, '_, '_> {
     ) {
         let ops = isa.f32();
         let lanes = ops.len();
-        for (row, target) in rows.zip(target.as_chunks_mut::<WIDTH>().0) {
+        for (row, target) in rows.zip(target.as_chunks_mut::<COPIED_COLUMNS>().0) {
             let line = &self.0.plane(row)[at..at + count];
             if count == FEW_VECTORS * lanes {
                 for v in 0..FEW_VECTORS {

@@ -4,11 +4,11 @@
 
 use std::ops::Range;
 
-use crate::conv::{COLUMNS, Conv, Start};
+use crate::conv_shape::{Conv, Start};
 use crate::pack::{Side, Sliding};
-use crate::product::panel_rows;
 use crate::raw::{Axis, Planes, PlanesMut};
 use crate::team::LEAST;
+use crate::tile::{COLUMNS, panel_rows};
 
 /// Parts of this many cycles are short enough: of longer ones, each thread may have two.
 const LONG: usize = 1 << 21;

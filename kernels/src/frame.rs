@@ -10,11 +10,12 @@ use std::ops::Range;
 use rten_simd::Isa;
 use rten_simd::ops::BitOps;
 
-use crate::conv::{COLUMNS, Channels, LANES, product_cycles};
-use crate::copied;
+use crate::cost::{copied_cycles, product_cycles};
+use crate::pack::Channels;
 use crate::pack::{Side, Sliding, every_second};
-use crate::product::{Run, tile_vectors};
+use crate::product::Run;
 use crate::raw::{load_part, store_part};
+use crate::tile::{COLUMNS, COPIED_COLUMNS, LANES, tile_vectors};
 
 /// Taps of a window, at most.
 const TAPS: usize = 64;
@@ -135,8 +136,8 @@ impl Frame {
         let filled = fan_in * (self.plane() + 8 * lines);
         let (positions, depth) = (self.rows * self.width, fan_in * self.taps);
         let passes = fan_in.div_ceil(self.channels);
-        let pieces = 1 + copied::WIDTH / self.width;
-        self.bands() * (filled + copied::cycles(positions, fan_out, depth, passes, pieces))
+        let pieces = 1 + COPIED_COLUMNS / self.width;
+        self.bands() * (filled + copied_cycles(positions, fan_out, depth, passes, pieces))
     }
 
     /// Returns the lanes of some rows, with those between rows.

@@ -6,11 +6,11 @@ use std::ops::Range;
 use rten_simd::Isa;
 
 use crate::bytes::Encoding;
-use crate::conv::COLUMNS;
 use crate::frame::Source;
 use crate::lanes::{Lane, MOST_CHANNELS, SOME, convert};
 use crate::pack::{Segments, Sliding};
 use crate::raw::Planes;
+use crate::tile::COLUMNS;
 
 /// Elements of a line that is being made: as many as positions, and what conversions may write behind.
 const LINE: usize = COLUMNS + SOME;

@@ -4,7 +4,7 @@ use rten_simd::ops::BitOps;
 use rten_simd::{Isa, Simd};
 
 use crate::lanes::Lane;
-use crate::product::{ROWS, is_wide};
+use crate::tile::{ROWS, is_wide};
 
 /// A lane, whose bits are kept as an integer or in single precision.
 pub(crate) trait Bits: Copy {

@@ -6,11 +6,12 @@
 use rten_simd::ops::{BitOps, NumOps};
 use rten_simd::{Isa, SimdOp};
 
-use crate::conv::{LANES, next_vectors};
 use crate::error::{Error, Result, check};
-use crate::product::{FEW_ROWS, ROWS, VECTORS, is_wide, panel_rows, tile_vectors};
 use crate::raw::{Axis, Planes, PlanesMut, load_part, load_vectors, store_part};
 use crate::team::{Team, even, ranges};
+use crate::tile::{
+    FEW_ROWS, LANES, ROWS, VECTORS, is_wide, next_vectors, panel_rows, tile_vectors,
+};
 
 /// Rows of a panel that are worked on at a time: they stay in a first-level cache.
 const DEPTH: usize = 192;

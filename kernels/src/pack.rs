@@ -6,9 +6,10 @@ use rten_simd::Isa;
 use rten_simd::ops::BitOps;
 
 use crate::bytes::Encoding;
-use crate::conv::{COLUMNS, Channels};
 use crate::error::{Error, Result};
 use crate::lanes::{self, Lane};
+use crate::raw::Planes;
+use crate::tile::COLUMNS;
 
 /// One spatial dimension of a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,6 +192,21 @@ impl Segments {
             }
             target[at + stop..at + count].fill(padding);
         }
+    }
+}
+
+/// The channels of one group of an image.
+pub(crate) struct Channels<'a, 'i> {
+    pub(crate) image: &'a Planes<'i>,
+    pub(crate) n: usize,
+    pub(crate) first: usize,
+}
+
+impl<'i> Channels<'_, 'i> {
+    /// Returns the elements of a channel of the group.
+    #[inline(always)]
+    pub(crate) fn plane(&self, channel: usize) -> &'i [f32] {
+        self.image.plane(self.n, self.first + channel)
     }
 }
 

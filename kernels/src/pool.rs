@@ -3,12 +3,12 @@
 use rten_simd::ops::{BitOps, FloatOps, NumOps};
 use rten_simd::{Isa, SimdOp};
 
-use crate::conv::LANES;
 use crate::error::{Result, check, check_at_least};
 use crate::order::{larger, larger_of};
 use crate::pack::{Sliding, every_second};
 use crate::raw::{Axis, Planes, PlanesMut, load_part, store_part};
 use crate::team::{Team, even, ranges};
+use crate::tile::LANES;
 
 /// Elements of a row with its padding that are worked on as vectors.
 const SHORT: usize = 512;

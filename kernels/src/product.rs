@@ -2,55 +2,18 @@
 
 use std::hint::black_box;
 
+use rten_simd::Isa;
 use rten_simd::ops::{BitOps, NumOps};
-use rten_simd::{Isa, SimdOp};
 
-use crate::conv::{COLUMNS, Start, next_vectors};
+use crate::conv_shape::Start;
 use crate::order::bounded;
 use crate::raw::{PlanesMut, load_part, load_vectors, store_part};
+use crate::tile::{COLUMNS, FEW_ROWS, ROWS, is_wide};
 
-/// Vectors of columns that are worked on at a time: with eight rows, their sums take 24 registers of
-/// 32.
-pub(crate) const VECTORS: usize = 3;
-/// The same where there are 16 registers: with six rows, the sums, the vectors and a weight take 15.
-pub(crate) const FEW_VECTORS: usize = 2;
-/// Rows of weights in one panel where there are 32 registers.
-pub(crate) const ROWS: usize = 8;
-/// The same where there are 16.
-pub(crate) const FEW_ROWS: usize = 6;
 /// Rows that are worked on at a time if fewer of a panel count.
 const LEAST_ROWS: usize = 4;
 /// Elements of the vectors of a tile, and of one more vector.
 const LANES: usize = 64;
-
-/// Whether there are 32 registers.
-#[inline(always)]
-pub(crate) fn is_wide<I: Isa>(isa: I) -> bool {
-    isa.f32().len() >= 16 || cfg!(target_arch = "aarch64")
-}
-
-/// Returns the rows of weights in one panel on this processor.
-pub(crate) fn panel_rows() -> usize {
-    struct Rows;
-
-    impl SimdOp for Rows {
-        type Output = usize;
-
-        #[inline(always)]
-        fn eval<I: Isa>(self, isa: I) -> usize {
-            if is_wide(isa) { ROWS } else { FEW_ROWS }
-        }
-    }
-
-    Rows.dispatch()
-}
-
-/// Returns how many vectors of columns are worked on at a time, of some columns that are left.
-#[inline(always)]
-pub(crate) fn tile_vectors<I: Isa>(isa: I, columns: usize) -> usize {
-    let left = columns.div_ceil(isa.f32().len());
-    if is_wide(isa) { next_vectors(left) } else { left.min(FEW_VECTORS) }
-}
 
 /// The right operand of a product.
 pub(crate) trait Columns {

@@ -5,24 +5,23 @@
 //! [`Frame`], or the columns of the unrolled image (im2col) for a few positions at a time.
 //! Sums stay in registers, or in scratch memory between passes, until they are bytes.
 
-use std::marker::PhantomData;
 use std::ops::Range;
 
 use rten_simd::{Isa, SimdOp};
 
 use crate::bytes::Encoding;
-use crate::conv::{COLUMNS, LANES};
-use crate::error::{Error, Result, check, check_at_least};
+use crate::error::{Result, check, check_at_least};
 use crate::frame::{Frame, Lines};
-use crate::lane_image::{Image, ImageRows};
+use crate::lane_image::ImageRows;
 use crate::lane_product::{Bits, LaneColumns, accumulate, tile};
-use crate::lanes::{Lane, Lanes, MOST_CHANNELS, MOST_TERMS, Pairs, quads};
-use crate::pack::{Segments, Sliding};
-use crate::product::{ROWS, is_wide, panel_rows};
+use crate::lanes::{Lane, Lanes, MOST_CHANNELS, Pairs, quads};
+use crate::pack::Segments;
 use crate::quantized_copied;
+use crate::quantized_shape::{ImageForm, QuantizedConv, QuantizedSweep, QuantizedWay};
 use crate::raw::{Axis, Planes, PlanesMut};
 use crate::requantize::Requantization;
 use crate::team::{Team, even, ranges};
+use crate::tile::{COLUMNS, LANES, ROWS, is_wide, panel_rows};
 
 /// Positions that are unrolled at a time where scratch memory is short.
 const FEW: usize = 16;
@@ -37,109 +36,7 @@ const CACHED: usize = 1 << 16;
 /// Elements of the vectors of a tile.
 const TILE: usize = 48;
 
-/// The sizes of a convolution of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuantizedConv {
-    pub(crate) window: Sliding,
-    pub(crate) groups: usize,
-    pub(crate) fan_in: usize,
-    pub(crate) fan_out: usize,
-    lanes: Lanes,
-}
-
-/// A way to compute a convolution of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuantizedWay {
-    pub(crate) form: ImageForm,
-    cycles: usize,
-}
-
-/// The form of the image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ImageForm {
-    /// The unrolled image.
-    Unrolled {
-        /// Positions at a time: [`COLUMNS`] or [`FEW`].
-        columns: usize,
-        /// Rows of lanes at a time.
-        rows: usize,
-        /// Rows of sums of several passes that are kept in scratch memory.
-        held: usize,
-    },
-    /// Lanes of channels in a frame.
-    Framed(Frame),
-}
-
-impl QuantizedWay {
-    /// Returns the elements of scratch memory that it needs.
-    pub fn scratch_len(&self) -> usize {
-        match self.form {
-            ImageForm::Unrolled { columns, rows, held } => columns * (rows + held),
-            ImageForm::Framed(frame) => frame.len(),
-        }
-    }
-
-    /// Returns the positions at which results can be made by themselves: parts of a division are
-    /// multiples of it.
-    fn step(&self) -> usize {
-        match self.form {
-            ImageForm::Unrolled { columns, .. } => columns,
-            ImageForm::Framed(frame) => frame.rows * frame.width(),
-        }
-    }
-
-    /// Returns about how many cycles the product of one group takes: see [`crate::Way::cycles`].
-    pub fn cycles(&self) -> usize {
-        self.cycles
-    }
-}
-
 impl QuantizedConv {
-    /// Returns a convolution of `groups` groups, each from `fan_in` channels to `fan_out`.
-    ///
-    /// # Arguments
-    ///
-    /// * `lanes`: those of the weights. Ways of [`Lanes::Pairs`] have room for those of others.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::OutOfRange`] if a size is zero, a product of sizes overflows, or a sum has so many
-    /// terms that 32 bits might not hold it.
-    pub fn new(
-        window: Sliding,
-        groups: usize,
-        fan_in: usize,
-        fan_out: usize,
-        lanes: Lanes,
-    ) -> Result<Self> {
-        let weights = [groups, fan_out.next_multiple_of(panel_rows()), fan_in, window.taps()]
-            .iter()
-            .try_fold(1_usize, |product, &size| product.checked_mul(size));
-        let made = Self { window, groups, fan_in, fan_out, lanes };
-        if weights.is_none_or(|weights| weights == 0) || made.depth() > MOST_TERMS {
-            return Err(Error::OutOfRange { what: "the number of weights" });
-        }
-        Ok(made)
-    }
-
-    fn depth(&self) -> usize {
-        self.fan_in * self.window.taps()
-    }
-
-    /// Returns the lanes of a position: those of channels.
-    pub(crate) fn lanes(&self) -> usize {
-        self.fan_in.div_ceil(self.lanes.channels())
-    }
-
-    /// Returns the lanes of a column: those of channels, times elements under the window.
-    pub(crate) fn depth_lanes(&self) -> usize {
-        self.lanes() * self.window.taps()
-    }
-
-    pub(crate) fn panels(&self) -> usize {
-        self.fan_out.div_ceil(panel_rows())
-    }
-
     /// Returns the number of elements of [`QuantizedConv::pack`].
     pub fn packed_len(&self) -> usize {
         self.lanes_len() + self.totals_len()
@@ -349,23 +246,6 @@ impl QuantizedConv {
     }
 }
 
-/// All images and groups, at some of the positions.
-pub(crate) struct QuantizedSweep<'a, 'o> {
-    pub(crate) conv: &'a QuantizedConv,
-    pub(crate) way: &'a QuantizedWay,
-    pub(crate) image: &'a Planes<'a, u8>,
-    pub(crate) encoding: Encoding,
-    pub(crate) weights: &'a [i32],
-    /// Per channel of the result, the sum of its weights, if a zero point is in the image.
-    totals: &'a [i32],
-    pub(crate) addend: Option<&'a [i32]>,
-    pub(crate) finish: &'a Requantization<'a>,
-    /// The first position.
-    pub(crate) start: usize,
-    /// As many elements of each plane as there are positions.
-    pub(crate) output: PlanesMut<'o, u8>,
-}
-
 /// Such a part of the work with lanes, and its scratch memory.
 struct Paired<'a, 'o, 's> {
     sweep: QuantizedSweep<'a, 'o>,
@@ -415,19 +295,7 @@ impl<L: Lane> SimdOp for Wide<'_, '_, '_, L> {
     }
 }
 
-impl<'a> QuantizedSweep<'a, '_> {
-    /// Returns the channels of a group of an image.
-    pub(crate) fn image_of<L: Lane>(&self, n: usize, group: usize) -> Image<'a, L> {
-        let fan_in = self.conv.fan_in;
-        Image {
-            planes: self.image,
-            encoding: self.encoding,
-            n,
-            channels: group * fan_in..(group + 1) * fan_in,
-            lane: PhantomData,
-        }
-    }
-
+impl QuantizedSweep<'_, '_> {
     /// Makes the results of a group with the image in a frame, some rows at a time.
     #[inline(always)]
     fn framed<I: Isa, L: Lane>(
@@ -475,25 +343,6 @@ impl<'a> QuantizedSweep<'a, '_> {
                     }
                 }
             }
-        }
-    }
-
-    /// Writes the integers that sums of some channels begin with.
-    #[inline(always)]
-    pub(crate) fn begin<L: Lane, const N: usize>(
-        &self,
-        channel: usize,
-        made: usize,
-        sums: &mut [[f32; N]],
-    ) {
-        let zero = L::zero(self.encoding);
-        for (row, sums) in sums.iter_mut().enumerate() {
-            let channel = Some(channel + row).filter(|_| row < made);
-            let of =
-                |integers: &[i32]| channel.and_then(|at| integers.get(at).copied()).unwrap_or(0);
-            // Sums are right modulo 2³², and those that are complete are in range.
-            let start = self.addend.map_or(0, of).wrapping_sub(of(self.totals).wrapping_mul(zero));
-            sums.fill(f32::from_bits(start.cast_unsigned()));
         }
     }
 

@@ -9,17 +9,18 @@ use std::ops::Range;
 use rten_simd::ops::BitOps;
 use rten_simd::{Isa, SimdOp};
 
-use crate::conv::COLUMNS;
-use crate::copied::{self, Copiable, Copied, DEPTH, Memory, WIDTH};
+use crate::copied::{Copiable, Copied, Memory};
+use crate::cost::copied_cycles;
 use crate::frame::{Frame, Source};
 use crate::lane_image::{Image, ImageRows};
 use crate::lane_product::{UnrolledLanes, tile};
 use crate::lanes::{Lane, Pairs};
 use crate::pack::Segments;
-use crate::product::{self, FEW_ROWS, FEW_VECTORS, Framed};
-use crate::quantized::{ImageForm, QuantizedConv, QuantizedSweep};
+use crate::product::{self, Framed};
+use crate::quantized_shape::{ImageForm, QuantizedConv, QuantizedSweep};
 use crate::raw::PlanesMut;
 use crate::requantize::Requantization;
+use crate::tile::{COLUMNS, COPIED_COLUMNS, COPIED_ROWS, FEW_ROWS, FEW_VECTORS};
 
 /// Positions whose sums are made at a time, of several tiles.
 const POSITIONS: usize = COLUMNS;
@@ -41,8 +42,8 @@ pub(crate) fn unrolled_cycles(conv: &QuantizedConv, is_direct: bool) -> usize {
     let (positions, lanes) = (conv.window.positions(), conv.depth_lanes());
     let each = if conv.window.is_identity() { 4 } else { 24 };
     let times = if is_direct { conv.panels().div_ceil(PANELS) * 2 } else { 1 };
-    let unrolled = positions.div_ceil(WIDTH) * lanes * each * times;
-    unrolled + copied::cycles(positions, conv.fan_out, lanes, 1, 1)
+    let unrolled = positions.div_ceil(COPIED_COLUMNS) * lanes * each * times;
+    unrolled + copied_cycles(positions, conv.fan_out, lanes, 1, 1)
 }
 
 /// Divides positions into as few parts of at most [`POSITIONS`], each but the last of whole tiles, and
@@ -156,8 +157,8 @@ impl<'a> Work<'a, '_> {
         let (length, lanes, panels) = (isa.f32().len(), conv.depth_lanes(), conv.panels());
         let width = FEW_VECTORS * length;
         // As many rows and panels at a time, in as few parts.
-        let depth = lanes.div_ceil(lanes.div_ceil(DEPTH));
-        let is_shallow = POSITIONS.div_ceil(width) * lanes <= DEPTH;
+        let depth = lanes.div_ceil(lanes.div_ceil(COPIED_ROWS));
+        let is_shallow = POSITIONS.div_ceil(width) * lanes <= COPIED_ROWS;
         let most = if is_shallow { FEW_PANELS } else { PANELS };
         let many = panels.div_ceil(panels.div_ceil(most));
         let each = FEW_ROWS * lanes;
@@ -250,7 +251,7 @@ impl Copiable for Unrolling<'_> {
         target: &mut [f32],
     ) {
         let first = self.start + at;
-        let target = &mut target.as_chunks_mut::<WIDTH>().0[..rows.len()];
+        let target = &mut target.as_chunks_mut::<COPIED_COLUMNS>().0[..rows.len()];
         self.write(isa, rows.start, first..first + count, target);
     }
 }

@@ -8,14 +8,13 @@
 use rten_simd::{Isa, SimdOp};
 
 use crate::bytes::Encoding;
-use crate::conv::COLUMNS;
 use crate::error::{Error, Result, check, check_at_least};
 use crate::lane_product::accumulate;
 use crate::lanes::{Lane, Lanes, MOST_CHANNELS, MOST_TERMS, Pairs, Turned, quads};
-use crate::product::ROWS;
 use crate::raw::{Axis, Planes, PlanesMut};
 use crate::requantize::Requantization;
 use crate::team::{Team, even, ranges};
+use crate::tile::{COLUMNS, ROWS};
 
 /// Columns of the last panels.
 const FEW: usize = 16;

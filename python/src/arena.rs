@@ -21,9 +21,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMemoryView, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
-use crate::compiled::PlaneLayout;
 use crate::error::{Named, OrRaise, raise_named};
 use crate::headroom;
+use crate::planes::PlaneLayout;
 
 /// The system's allocator, which asks [`headroom`] before it fails.
 struct Allocator;

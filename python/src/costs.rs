@@ -6,9 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use arenaplan::base::Alignment;
 use arenaplan::choose::{RowCost, RowKernel, RowMoveCost, StepCost, StepForm, Way};
 use arenaplan::graph::{Choice, Workspace};
-use arenaplan::{NodeId, ValueId};
+use arenaplan::{Budget, NodeId, ValueId};
 use pyo3::prelude::*;
 
+use crate::call::{self, Moment};
+use crate::error::OrRaise as _;
 use crate::results::Strips;
 
 /// Bytes and nanoseconds.
@@ -116,4 +118,31 @@ fn indices(nodes: &[NodeId]) -> Vec<u32> {
 
 fn ways_of(rows: Vec<WayRow>) -> Vec<Way> {
     rows.into_iter().map(|(bytes, time)| Way { bytes, time }).collect()
+}
+
+/// Runs `work` with the costs that a backend states, if there are any, and raises the exception of a
+/// question to the backend.
+pub(crate) fn costed<T: Send + 'static>(
+    py: Python<'_>,
+    items: usize,
+    costs: Option<Py<PyAny>>,
+    on_progress: Option<&Bound<'_, PyAny>>,
+    time_limit: Option<f64>,
+    work: impl FnOnce(Budget<'_>, Option<&dyn arenaplan::choose::Costs>) -> arenaplan::Result<T>
+    + Send
+    + 'static,
+) -> PyResult<T> {
+    let mut hear = |moment: Moment| call::told(py, on_progress, moment);
+    let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
+        let budget = call::budget(cancel, tell, time_limit);
+        let Some(object) = costs else { return (work(budget, None), None) };
+        let costs = Costs::new(object, cancel);
+        let made = work(budget, Some(&costs));
+        (made, costs.failure())
+    })?;
+    let (made, failure) = ended.finished()?;
+    match failure {
+        Some(error) => Err(error),
+        None => made.or_raise(py),
+    }
 }

@@ -14,11 +14,11 @@ use pyo3::types::PyBool;
 
 use crate::attributes;
 use crate::call::{self, admit};
+use crate::costs::costed;
 use crate::error::{OrRaise, raise, raise_named};
 use crate::files;
-use crate::planner::costed;
-use crate::recompute::{Entry, Paging};
 use crate::results::{Covers, Strips};
+use crate::schedule::{Entry, Paging};
 
 /// A value, as a tuple.
 #[derive(FromPyObject)]

@@ -23,10 +23,12 @@ mod incremental;
 mod model;
 mod pack;
 mod plan;
+mod planes;
 mod planner;
 mod quantized;
 mod recompute;
 mod results;
+mod schedule;
 mod shared;
 mod sharing;
 mod storage;
@@ -73,7 +75,7 @@ mod _core {
     };
     #[pymodule_export]
     use crate::recompute::{
-        Paging, RecomputeCurve, RecomputePoint, Transfer, extra_of_chen, recompute, recompute_curve,
+        RecomputeCurve, RecomputePoint, extra_of_chen, recompute, recompute_curve,
     };
     #[pymodule_export]
     use crate::results::{
@@ -81,6 +83,8 @@ mod _core {
         Level, LineBuffer, Live, MoveCost, PlacedWorkspace, Placement, PlanPoint, PlannedSpace,
         RowsInPlace, Share, StepOperands, Strips, Timetable,
     };
+    #[pymodule_export]
+    use crate::schedule::{Paging, Transfer};
     #[pymodule_export]
     use crate::shared::{SharedPlan, plan_together};
     #[pymodule_export]

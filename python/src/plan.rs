@@ -17,11 +17,11 @@ use crate::error::{OrRaise, raise_named};
 use crate::files::{self, write_all};
 use crate::graph::Graph;
 use crate::hazards::Hazards;
-use crate::recompute::{Entry, Paging, ratio};
 use crate::results::{
     CallerBuffer, Covers, Estimate, Live, MoveCost, PlacedWorkspace, Placement, PlannedSpace,
-    Share, StepOperands, Strips, Timetable,
+    Share, StepOperands, Strips, Timetable, ratio,
 };
+use crate::schedule::{Entry, Paging};
 use crate::target::Target;
 use crate::verdict::Verdict;
 use crate::views;

@@ -6,12 +6,10 @@ use arenaplan::base::Alignment;
 use arenaplan::choose::{nodes_in_strips as nodes_in_strips_of, step_times as step_times_of};
 use arenaplan::pack::Space;
 use arenaplan::planner::{Explanation, Point};
-use arenaplan::{Budget, Memories, NodeId, Planner, SpaceId, Technique, ValueId};
+use arenaplan::{Memories, NodeId, Planner, SpaceId, Technique, ValueId};
 use pyo3::prelude::*;
 
-use crate::call;
-use crate::call::Moment;
-use crate::costs::Costs;
+use crate::costs::costed;
 use crate::error::OrRaise;
 use crate::graph::Graph;
 use crate::plan::Plan;
@@ -116,33 +114,6 @@ pub(crate) fn plan(
         }
     })?;
     Ok(plan.into())
-}
-
-/// Runs `work` with the costs that a backend states, if there are any, and raises the exception of a
-/// question to the backend.
-pub(crate) fn costed<T: Send + 'static>(
-    py: Python<'_>,
-    items: usize,
-    costs: Option<Py<PyAny>>,
-    on_progress: Option<&Bound<'_, PyAny>>,
-    time_limit: Option<f64>,
-    work: impl FnOnce(Budget<'_>, Option<&dyn arenaplan::choose::Costs>) -> arenaplan::Result<T>
-    + Send
-    + 'static,
-) -> PyResult<T> {
-    let mut hear = |moment: Moment| call::told(py, on_progress, moment);
-    let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
-        let budget = call::budget(cancel, tell, time_limit);
-        let Some(object) = costs else { return (work(budget, None), None) };
-        let costs = Costs::new(object, cancel);
-        let made = work(budget, Some(&costs));
-        (made, costs.failure())
-    })?;
-    let (made, failure) = ended.finished()?;
-    match failure {
-        Some(error) => Err(error),
-        None => made.or_raise(py),
-    }
 }
 
 /// Returns the memories that a plan may use.

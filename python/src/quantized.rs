@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 
 use crate::arena::{elements, elements_mut, planes, planes_mut};
 use crate::compiled::{
-    CompiledKernel, ConvWay, PlaneLayout, WindowSide, Work, check_apart, is_same, no_planes,
-    refused,
+    CompiledKernel, ConvWay, WindowSide, Work, check_apart, is_same, no_planes, refused,
 };
+use crate::planes::PlaneLayout;
 use crate::team;
 
 /// The integers that bytes stand for.

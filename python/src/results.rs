@@ -538,3 +538,9 @@ impl From<arenaplan_classic::sharing::Assign> for Assign {
         }
     }
 }
+
+/// Returns a part of a whole, to a millionth.
+#[allow(clippy::cast_precision_loss, clippy::as_conversions, reason = "a share, for people")]
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use super::Planner;
-use super::recomputation::{Goal, fast_bytes};
+use super::goal::{Goal, fast_bytes};
 use crate::base::{Error, Execution, NodeId, Result};
 use crate::choose::time::KnownCosts;
 use crate::choose::{Costs, StepCost, StepForm};

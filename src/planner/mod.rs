@@ -8,6 +8,8 @@ mod attempt;
 mod context;
 mod executions;
 mod explain;
+mod given_steps;
+mod goal;
 mod joint_choice;
 mod least;
 mod lines;
@@ -42,8 +44,8 @@ use crate::plan::{
 };
 use context::Context;
 pub use explain::Explanation;
+pub use goal::{Curve, CurvePoint, Goal};
 use pack::pack;
-pub use recomputation::{Curve, CurvePoint, Goal};
 use step_schedule::StepSchedule;
 pub use strip_search::StripSearch;
 pub use timed::{Chosen, Point};

@@ -5,11 +5,14 @@ use super::context::{Context, MOST_NODES_TO_OVERLAP};
 use super::joint_choice::MOST_NODES_TO_TRY;
 use super::other_orders::floor;
 use super::pack::{Best, Placed};
-use super::strip_plans::skips_strips;
 use crate::base::{Result, SpaceId};
+use crate::graph::Graph;
 use crate::liveness::Liveness;
 use crate::pack::{Problem, max_load};
-use crate::plan::{OrderSearch, Search, Technique, Techniques};
+use crate::plan::{Effort, Granularity, OrderSearch, Provider, Search, Technique, Techniques};
+
+/// Graphs with more nodes have no steps in strips.
+const MOST_NODES_IN_STRIPS: usize = 5_000;
 
 /// Returns the scope of the choice of the best attempt, with the bytes that no attempt goes below
 /// in any order.
@@ -102,4 +105,34 @@ pub(super) fn skips_overlaps(context: &Context<'_>, attempts: &[Attempt<'_>]) ->
     };
     nodes().any(|(schedule, node)| !schedule.graph.overlaps(node).is_empty())
         && !nodes().any(|(schedule, node)| context.can_overlap(&schedule.graph, node))
+}
+
+/// Returns whether steps of a plan of `graph` might run strip by strip: some nodes make rows from
+/// rows, and the options and the target let the planner use them.
+pub(super) fn may_have_strips(context: &Context<'_>, graph: &Graph) -> bool {
+    context.options.optimize.contains(Technique::Streaming)
+        && context.target.granularity() == Granularity::Tile
+        && graph.nodes().iter().any(|node| !node.effects().windows.is_empty())
+}
+
+/// Returns whether the planner does not choose steps in strips by bytes: the bytes of a node alone do not decide,
+/// or the search would take too long.
+pub(super) fn is_unfit_for_strips(context: &Context<'_>, graph: &Graph) -> bool {
+    let options = &context.options;
+    context.target.scratch() != Provider::Nobody
+        || context.has_workspaces()
+        || options.effort == Effort::Fast
+        || context.memories.is_some()
+        || options.workers > 1
+        || options.parallel_safe
+        || graph.nodes().len() > MOST_NODES_IN_STRIPS
+}
+
+/// Returns whether steps in strips might need fewer bytes and are not tried. With the costs of a
+/// runner, the stage that knows the costs tells.
+fn skips_strips(context: &Context<'_>, graph: &Graph) -> bool {
+    let is_late = context.budget.exhausted();
+    may_have_strips(context, graph)
+        && context.costs.is_none()
+        && (is_unfit_for_strips(context, graph) || is_late)
 }

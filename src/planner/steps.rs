@@ -1,8 +1,7 @@
-//! Plans for steps that the caller gives.
+//! Plans for given steps.
 
 use alloc::{format, vec::Vec};
 
-use super::Planner;
 use super::assemble::assemble;
 use super::attempt::with_copies;
 use super::context::Context;
@@ -11,7 +10,6 @@ use super::memory_choice::best_of;
 use super::other_orders::floor;
 use super::scope::skips_overlaps;
 use super::step_schedule::StepSchedule;
-use super::timed;
 use super::workers::{add_timetable, for_workers};
 use crate::base::{Error, NodeId, Result, quoted};
 use crate::graph::Graph;
@@ -24,62 +22,6 @@ pub(super) struct Stepped {
     skips_overlaps: bool,
     /// Bytes that some step needs by itself, if steps run strip by strip.
     floor: Option<u64>,
-}
-
-impl Planner<'_> {
-    /// Returns a plan of `graph` that runs `steps`, already checked.
-    ///
-    /// Each step names the nodes that [run as one](Graph::grouped), in order; every node is in
-    /// one step.
-    ///
-    /// # Errors
-    ///
-    /// As [`plan`](Self::plan), and
-    ///
-    /// - [`InvalidGroup`](crate::Error::InvalidGroup) if nodes of a step cannot run as one.
-    /// - [`InvalidOption`](crate::Error::InvalidOption) if the steps do not run every node once,
-    ///   after its dependencies.
-    pub fn plan_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Plan> {
-        let context = self.context(graph)?;
-        if let Some(costs) = context.costs.filter(|_| context.has_workspaces()) {
-            return timed::with_steps(&context, graph, costs, steps);
-        }
-        let Stepped { plan, .. } = with_steps(&context, graph, steps)?;
-        plan.check(graph)?;
-        Ok(plan)
-    }
-
-    /// Returns a plan of `graph` that runs the steps of another plan of it, already checked.
-    ///
-    /// For plans with workspaces, which depend on the fused groups. The scope of the choice of the
-    /// steps is copied, as far as it holds for this plan.
-    ///
-    /// # Errors
-    ///
-    /// As [`plan_steps`](Self::plan_steps).
-    pub fn plan_steps_of(&self, graph: &Graph, other: &Plan) -> Result<Plan> {
-        let steps: Vec<_> = other.steps().iter().map(|step| step.nodes().collect()).collect();
-        self.plan_steps_after(graph, &steps, other)
-    }
-
-    /// Returns a plan of `graph` that runs `steps`, which were derived from those of another
-    /// plan of it, already checked.
-    ///
-    /// The scope of the choice of the other plan's steps is copied, as far as it holds for these.
-    ///
-    /// # Errors
-    ///
-    /// As [`plan_steps`](Self::plan_steps).
-    pub fn plan_steps_after(
-        &self,
-        graph: &Graph,
-        steps: &[Vec<NodeId>],
-        other: &Plan,
-    ) -> Result<Plan> {
-        let plan = plan_after(&self.context(graph)?, graph, steps, other)?;
-        plan.check(graph)?;
-        Ok(plan)
-    }
 }
 
 /// Returns a plan that runs `steps`, which were derived from those of another plan, with the scope

@@ -8,16 +8,15 @@ use alloc::{vec, vec::Vec};
 
 use super::attempt::Attempt;
 use super::context::Context;
+use super::scope::{is_unfit_for_strips, may_have_strips};
 use super::steps::plan_after;
 use crate::base::{Alignment, NodeId, Result, SpaceId};
 use crate::choose::regions::{PlacedPiece, StripRegions, WholeSteps};
 use crate::choose::{StripChoice, StripLimits};
 use crate::graph::Graph;
 use crate::liveness::{Liveness, Member};
-use crate::plan::{Effort, Granularity, Plan, Provider, Technique};
+use crate::plan::Plan;
 
-/// Graphs with more nodes have no steps in strips.
-const MOST_NODES_IN_STRIPS: usize = 5_000;
 /// Choices of steps in strips that are planned, at most, of one attempt.
 const ROUNDS: usize = 4;
 
@@ -31,7 +30,7 @@ pub(super) fn planned_in_strips(
     attempts: &[Attempt<'_>],
     plan: &Plan,
 ) -> Result<Option<Plan>> {
-    if !may_have_strips(context, graph) || is_unfit(context, graph) {
+    if !may_have_strips(context, graph) || is_unfit_for_strips(context, graph) {
         return Ok(None);
     }
     let has_groups = |attempt: &&Attempt<'_>| steps_of(attempt).any(|step| step.len() > 1);
@@ -48,36 +47,6 @@ pub(super) fn planned_in_strips(
         }
     }
     Ok(best)
-}
-
-/// Returns whether steps of a plan of `graph` might run strip by strip: some nodes make rows from
-/// rows, and the options and the target let the planner use them.
-pub(super) fn may_have_strips(context: &Context<'_>, graph: &Graph) -> bool {
-    context.options.optimize.contains(Technique::Streaming)
-        && context.target.granularity() == Granularity::Tile
-        && graph.nodes().iter().any(|node| !node.effects().windows.is_empty())
-}
-
-/// Returns whether this module leaves steps in strips out: the bytes of a node alone do not decide,
-/// or the search would take too long.
-fn is_unfit(context: &Context<'_>, graph: &Graph) -> bool {
-    let options = &context.options;
-    context.target.scratch() != Provider::Nobody
-        || context.has_workspaces()
-        || options.effort == Effort::Fast
-        || context.memories.is_some()
-        || options.workers > 1
-        || options.parallel_safe
-        || graph.nodes().len() > MOST_NODES_IN_STRIPS
-}
-
-/// Returns whether steps in strips might need fewer bytes and are not tried. With the costs of a
-/// runner, the stage that knows the costs tells.
-pub(super) fn skips_strips(context: &Context<'_>, graph: &Graph) -> bool {
-    let is_late = context.budget.exhausted();
-    may_have_strips(context, graph)
-        && context.costs.is_none()
-        && (is_unfit(context, graph) || is_late)
 }
 
 /// Returns a plan with fewer than `below` bytes, with the steps of an attempt or several of them in

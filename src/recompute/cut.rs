@@ -2,7 +2,7 @@
 
 use alloc::{collections::VecDeque, vec, vec::Vec};
 
-use super::sequence_model::{NONE, at, narrow};
+use super::narrow_ids::{NONE, at, narrow};
 
 /// Capacity of an arc that no cut contains.
 pub(super) const UNLIMITED: u64 = 1 << 60;

@@ -3,8 +3,9 @@
 
 use alloc::{vec, vec::Vec};
 
+use super::narrow_ids::{NONE, at, narrow};
 use super::sequence::{Evaluation, Instance, repeated, without};
-use super::sequence_model::{NONE, SequenceModel, at, narrow};
+use super::sequence_model::SequenceModel;
 use super::starts::repaired;
 use super::trial::{Trial, TrialFigures};
 use crate::pack::Budget;

@@ -20,7 +20,9 @@
 mod cost_bound;
 mod cut;
 mod greedy;
+mod narrow_ids;
 mod node_orders;
+mod paged_values;
 mod paging;
 mod separator;
 mod sequence;

@@ -2,9 +2,10 @@
 
 use alloc::{vec, vec::Vec};
 
+use super::narrow_ids::{NONE, at, narrow};
 use super::separator::{dependencies, dependents};
 use super::sequence::Evaluation;
-use super::sequence_model::{NONE, SequenceModel, at, narrow};
+use super::sequence_model::SequenceModel;
 
 /// Returns the best of some orders: the given one, and others in which nodes that free bytes run
 /// early and nodes that take bytes run late.

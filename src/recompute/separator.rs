@@ -8,7 +8,8 @@
 use alloc::{vec, vec::Vec};
 
 use super::cut::{Network, UNLIMITED};
-use super::sequence_model::{NONE, SequenceModel, at, narrow};
+use super::narrow_ids::{NONE, at, narrow};
+use super::sequence_model::SequenceModel;
 
 /// Binary digits of a price after the point.
 const PRICE_BITS: u32 = 16;

@@ -2,7 +2,8 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::sequence_model::{NONE, SequenceModel, at, narrow};
+use super::narrow_ids::{NONE, at, narrow};
+use super::sequence_model::SequenceModel;
 
 /// One content of a value: it is live from the execution that makes it to its last reader.
 #[derive(Clone, Copy, Debug)]

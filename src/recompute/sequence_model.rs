@@ -2,14 +2,12 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::paging::PagedValues;
+use super::narrow_ids::{NONE, at, narrow};
+use super::paged_values::PagedValues;
 use crate::base::ValueId;
 use crate::graph::{Graph, Node, ValueKind, Whole};
 use crate::liveness::LivenessOptions;
 use crate::plan::{InputMemory, OutputMemory};
-
-/// Marks the absence of a value, node or position.
-pub(super) const NONE: u32 = u32::MAX;
 
 /// The facts about a graph.
 pub(super) struct SequenceModel {
@@ -59,16 +57,6 @@ pub(super) struct NodeFacts {
     pub(super) previous: Vec<u32>,
     /// Values that it replaces.
     pub(super) replaces: Vec<u32>,
-}
-
-/// Returns an index as a position.
-pub(super) fn at(index: u32) -> usize {
-    ValueId::from(index).index()
-}
-
-/// Returns a position as an index.
-pub(super) fn narrow(position: usize) -> u32 {
-    u32::try_from(position).unwrap_or(NONE)
 }
 
 impl SequenceModel {

@@ -4,11 +4,12 @@ use alloc::vec::Vec;
 
 use super::cost_bound::extra_bound;
 use super::greedy::{SequenceWork, pruned, reduced};
+use super::narrow_ids::{NONE, at};
 use super::node_orders::{improved, small_first, updates_early};
 use super::retain_falling;
 use super::separator::{Separator, price_of, separators};
 use super::sequence::{Evaluation, repeated, without};
-use super::sequence_model::{NONE, SequenceModel, at};
+use super::sequence_model::SequenceModel;
 use super::starts::{chen, mirror, rebuilt, rebuilt_with_copies, reversal};
 use crate::graph::Graph;
 use crate::pack::{Budget, Space};

@@ -3,8 +3,9 @@
 
 use alloc::{vec, vec::Vec};
 
+use super::narrow_ids::{NONE, at, narrow};
 use super::separator::Separator;
-use super::sequence_model::{NONE, SequenceModel, at, narrow};
+use super::sequence_model::SequenceModel;
 
 /// A sequence that is being made.
 struct SequenceBuilder<'a> {

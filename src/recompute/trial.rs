@@ -6,8 +6,9 @@
 
 use alloc::vec::Vec;
 
+use super::narrow_ids::{NONE, at, narrow};
 use super::sequence::{Evaluation, Instance, InstanceRead, credit, signed};
-use super::sequence_model::{NONE, SequenceModel, at, narrow};
+use super::sequence_model::SequenceModel;
 
 /// Marks positions of executions that are added; the other bits count them.
 const ADDED: u32 = 1 << 31;

@@ -3,9 +3,10 @@
 use std::ffi::c_void;
 use std::ptr;
 
+use crate::cancel::Cancel;
 use crate::costs::{Ask, ProgramCosts};
 use crate::types::{CostFunction, MOST_WAYS, Progress, ProgressFunction, Way};
-use crate::watch::{Cancel, Hear, Watch};
+use crate::watch::{Hear, Watch};
 
 /// Returns a request to end searches, which has not been made yet, for the caller to free with
 /// `ap_cancel_free`.

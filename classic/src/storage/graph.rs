@@ -10,18 +10,12 @@ use alloc::{
 
 use hashbrown::{HashMap, HashSet};
 
+use super::layout::{CALL, FUNCTION, NOP};
 use super::{StorageLayout, StorageNode, storage};
 use crate::error::Result;
 use arenaplan::base::{ValueId, quoted};
 use arenaplan::graph::{Effects, Graph, InPlace, Node, Value, ValueKind};
 use arenaplan::pack::Space;
-
-/// Function of a call that does nothing: a direct assignment.
-pub(super) const NOP: &str = "__nop";
-/// Operator of a call of the function in the attribute `func_name`.
-pub(super) const CALL: &str = "tvm_op";
-/// Attribute with the function of a call.
-pub(super) const FUNCTION: &str = "func_name";
 
 impl StorageNode {
     /// Returns the operator: for a call, the function that is called.

@@ -13,11 +13,17 @@ use hashbrown::HashMap;
 
 use crate::error::{Error, Result};
 use crate::sharing::{Block, StoragePlan};
-use crate::storage::graph::{CALL, FUNCTION, NOP};
 use crate::storage::{storage, undefined};
 use arenaplan::Error as Core;
 use arenaplan::base::{NodeId, SpaceId, ValueId, quoted};
 use arenaplan::graph::{DType, Graph, Node};
+
+/// Function of a call that does nothing: a direct assignment.
+pub(super) const NOP: &str = "__nop";
+/// Operator of a call of the function in the attribute `func_name`.
+pub(super) const CALL: &str = "tvm_op";
+/// Attribute with the function of a call.
+pub(super) const FUNCTION: &str = "func_name";
 
 /// A value, and the block that it lives in.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{format, vec, vec::Vec};
 
-use super::rows::Stage;
+use super::stage::Stage;
 use crate::base::{Error, NodeId, Result, ValueId};
 use crate::graph::{Graph, ValueKind};
 

@@ -12,6 +12,7 @@
 
 mod kernels;
 mod rows;
+mod stage;
 
 pub use kernels::{RowCost, RowKernel, RowMoveCost, Way};
 

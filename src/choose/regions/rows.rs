@@ -8,8 +8,8 @@ use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
 
 use super::kernels::{Inside, Kernels, RowKernel, RowMoveCost, Way};
+use super::stage::Stage;
 use crate::base::{LiveRange, NodeId, Result, ValueId};
-use crate::graph::{Graph, Node, ValueKind, Window};
 use crate::pack::{Budget, Buffer, Problem, Space, solve};
 use crate::plan::{LineBuffer, RowsInPlace, Strips};
 
@@ -17,89 +17,6 @@ use crate::plan::{LineBuffer, RowsInPlace, Strips};
 const ALIGNMENT: u64 = 64;
 /// Strips of one result, at most.
 const MOST_STRIPS: u64 = 4096;
-
-/// A node that makes some rows of its only result from some rows of its operands.
-#[derive(Debug)]
-pub(super) struct Stage {
-    /// The result.
-    pub(super) value: ValueId,
-    /// Rows of the result.
-    pub(super) rows: u64,
-    /// Bytes of one row in all planes of the result.
-    row_bytes: u64,
-    /// The dimension of the rows, in operands, too.
-    axis: usize,
-    /// Operands that are read row by row.
-    reads: Vec<RowRead>,
-    /// Operands that are read whole.
-    wholes: Vec<ValueId>,
-    /// Operands in whose rows the result can be made, since the node alone reads them.
-    pub(super) may_take: Vec<ValueId>,
-}
-
-#[derive(Debug)]
-struct RowRead {
-    value: ValueId,
-    window: Window,
-    /// Rows of the value.
-    rows: u64,
-}
-
-impl Stage {
-    pub(super) fn of(graph: &Graph, node: &Node, users: &[Vec<NodeId>]) -> Option<Self> {
-        let effects = node.effects();
-        let is_simple = effects.mutates.is_empty()
-            && effects.ignores.is_empty()
-            && node.control_dependencies().is_empty();
-        let mut produced = node.produces();
-        let (position, value) = produced.next().filter(|_| is_simple)?;
-        let mut windows = effects.windows.iter().filter(|window| window.output == position);
-        let axis = windows.clone().next()?.axis;
-        if produced.next().is_some() || effects.windows.iter().any(|window| window.axis != axis) {
-            return None;
-        }
-        let made = graph.value(value);
-        let rows = *made.shape().get(axis).filter(|&&rows| rows > 0)?;
-        let is_whole = made.dtype().bits() >= 8 && made.bytes() > 0;
-        if !is_whole || !made.bytes().is_multiple_of(rows) {
-            return None;
-        }
-        let (mut reads, mut wholes) = (Vec::new(), Vec::new());
-        let mut may_take = Vec::new();
-        for (input, value) in node.reads_bytes_of() {
-            let Some(&window) = windows.clone().find(|window| window.input == input) else {
-                wholes.push(value);
-                continue;
-            };
-            let operand = graph.value(value);
-            let rows = *operand.shape().get(axis)?;
-            reads.push(RowRead { value, window, rows });
-            let is_free = window.is_pointwise()
-                && effects.in_place.iter().any(|it| (it.input, it.output) == (input, position))
-                && users[value.index()].len() == 1
-                && operand.kind() == ValueKind::Activation
-                && !graph.outputs().contains(&value)
-                && (operand.shape(), operand.dtype()) == (made.shape(), made.dtype());
-            if is_free {
-                may_take.push(value);
-            }
-        }
-        windows.next()?;
-        let row_bytes = made.bytes() / rows;
-        Some(Self { value, rows, row_bytes, axis, reads, wholes, may_take })
-    }
-
-    /// Iterates over the values that it reads.
-    pub(super) fn operands(&self) -> impl Iterator<Item = ValueId> + '_ {
-        self.reads.iter().map(|read| read.value).chain(self.wholes.iter().copied())
-    }
-
-    /// Returns whether the stage can read what another one makes, as far as it reads that.
-    pub(super) fn can_follow(&self, other: &Self) -> bool {
-        let is_read = self.reads.iter().any(|read| read.value == other.value);
-        (!is_read || self.axis == other.axis) && !self.wholes.contains(&other.value)
-    }
-}
 
 /// The rows of a value that its readers need, by strip: from `low` up to `high`, which is 0 where
 /// none is needed.

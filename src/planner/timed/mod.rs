@@ -14,9 +14,9 @@ mod row_strips;
 use alloc::vec::Vec;
 
 use super::context::Context;
+use super::scope::may_have_strips;
 use super::stages;
 use super::steps::plan_after;
-use super::strip_plans::may_have_strips;
 use crate::base::{Error, Result};
 use crate::choose::Costs;
 use crate::choose::time::KnownCosts;

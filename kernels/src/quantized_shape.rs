@@ -1,0 +1,167 @@
+//! The shape of a convolution of bytes, the ways to compute the convolution, and one sweep over images.
+
+use std::marker::PhantomData;
+
+use crate::bytes::Encoding;
+use crate::error::{Error, Result};
+use crate::frame::Frame;
+use crate::lane_image::Image;
+use crate::lanes::{Lane, Lanes, MOST_TERMS};
+use crate::pack::Sliding;
+use crate::raw::{Planes, PlanesMut};
+use crate::requantize::Requantization;
+use crate::tile::panel_rows;
+
+/// The sizes of a convolution of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuantizedConv {
+    pub(crate) window: Sliding,
+    pub(crate) groups: usize,
+    pub(crate) fan_in: usize,
+    pub(crate) fan_out: usize,
+    pub(crate) lanes: Lanes,
+}
+
+/// A way to compute a convolution of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuantizedWay {
+    pub(crate) form: ImageForm,
+    pub(crate) cycles: usize,
+}
+
+/// The form of the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImageForm {
+    /// The unrolled image.
+    Unrolled {
+        /// Positions at a time: [`COLUMNS`] or [`FEW`].
+        columns: usize,
+        /// Rows of lanes at a time.
+        rows: usize,
+        /// Rows of sums of several passes that are kept in scratch memory.
+        held: usize,
+    },
+    /// Lanes of channels in a frame.
+    Framed(Frame),
+}
+
+impl QuantizedWay {
+    /// Returns the elements of scratch memory that it needs.
+    pub fn scratch_len(&self) -> usize {
+        match self.form {
+            ImageForm::Unrolled { columns, rows, held } => columns * (rows + held),
+            ImageForm::Framed(frame) => frame.len(),
+        }
+    }
+
+    /// Returns the positions at which results can be made by themselves: parts of a division are
+    /// multiples of it.
+    pub(crate) fn step(&self) -> usize {
+        match self.form {
+            ImageForm::Unrolled { columns, .. } => columns,
+            ImageForm::Framed(frame) => frame.rows * frame.width(),
+        }
+    }
+
+    /// Returns about how many cycles the product of one group takes: see [`crate::Way::cycles`].
+    pub fn cycles(&self) -> usize {
+        self.cycles
+    }
+}
+
+impl QuantizedConv {
+    /// Returns a convolution of `groups` groups, each from `fan_in` channels to `fan_out`.
+    ///
+    /// # Arguments
+    ///
+    /// * `lanes`: those of the weights. Ways of [`Lanes::Pairs`] have room for those of others.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] if a size is zero, a product of sizes overflows, or a sum has so many
+    /// terms that 32 bits might not hold it.
+    pub fn new(
+        window: Sliding,
+        groups: usize,
+        fan_in: usize,
+        fan_out: usize,
+        lanes: Lanes,
+    ) -> Result<Self> {
+        let weights = [groups, fan_out.next_multiple_of(panel_rows()), fan_in, window.taps()]
+            .iter()
+            .try_fold(1_usize, |product, &size| product.checked_mul(size));
+        let made = Self { window, groups, fan_in, fan_out, lanes };
+        if weights.is_none_or(|weights| weights == 0) || made.depth() > MOST_TERMS {
+            return Err(Error::OutOfRange { what: "the number of weights" });
+        }
+        Ok(made)
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.fan_in * self.window.taps()
+    }
+
+    /// Returns the lanes of a position: those of channels.
+    pub(crate) fn lanes(&self) -> usize {
+        self.fan_in.div_ceil(self.lanes.channels())
+    }
+
+    /// Returns the lanes of a column: those of channels, times elements under the window.
+    pub(crate) fn depth_lanes(&self) -> usize {
+        self.lanes() * self.window.taps()
+    }
+
+    pub(crate) fn panels(&self) -> usize {
+        self.fan_out.div_ceil(panel_rows())
+    }
+}
+
+/// All images and groups, at some of the positions.
+pub(crate) struct QuantizedSweep<'a, 'o> {
+    pub(crate) conv: &'a QuantizedConv,
+    pub(crate) way: &'a QuantizedWay,
+    pub(crate) image: &'a Planes<'a, u8>,
+    pub(crate) encoding: Encoding,
+    pub(crate) weights: &'a [i32],
+    /// Per channel of the result, the sum of its weights, if a zero point is in the image.
+    pub(crate) totals: &'a [i32],
+    pub(crate) addend: Option<&'a [i32]>,
+    pub(crate) finish: &'a Requantization<'a>,
+    /// The first position.
+    pub(crate) start: usize,
+    /// As many elements of each plane as there are positions.
+    pub(crate) output: PlanesMut<'o, u8>,
+}
+
+impl<'a> QuantizedSweep<'a, '_> {
+    /// Returns the channels of a group of an image.
+    pub(crate) fn image_of<L: Lane>(&self, n: usize, group: usize) -> Image<'a, L> {
+        let fan_in = self.conv.fan_in;
+        Image {
+            planes: self.image,
+            encoding: self.encoding,
+            n,
+            channels: group * fan_in..(group + 1) * fan_in,
+            lane: PhantomData,
+        }
+    }
+
+    /// Writes the integers that sums of some channels begin with.
+    #[inline(always)]
+    pub(crate) fn begin<L: Lane, const N: usize>(
+        &self,
+        channel: usize,
+        made: usize,
+        sums: &mut [[f32; N]],
+    ) {
+        let zero = L::zero(self.encoding);
+        for (row, sums) in sums.iter_mut().enumerate() {
+            let channel = Some(channel + row).filter(|_| row < made);
+            let of =
+                |integers: &[i32]| channel.and_then(|at| integers.get(at).copied()).unwrap_or(0);
+            // Sums are right modulo 2³², and those that are complete are in range.
+            let start = self.addend.map_or(0, of).wrapping_sub(of(self.totals).wrapping_mul(zero));
+            sums.fill(f32::from_bits(start.cast_unsigned()));
+        }
+    }
+}
