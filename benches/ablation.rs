@@ -4,8 +4,9 @@
 //! method switched off, then with each tuning value halved and doubled, and prints a table. The limit
 //! of a search is its effort in memory accesses, so the figures do not depend on the machine.
 //!
-//! Arguments after `--`: `methods` or `values` prints one of the tables, `first=N` is the first
-//! seed of the generators, and each other argument is a folder with CSV files that are packed as well.
+//! Arguments after `--`: `methods` or `values` prints one of the tables, `without=A,B` the methods as a
+//! whole beside all but A and B, `first=N` is the first seed of the generators, and each other argument
+//! is a folder with CSV files that are packed as well.
 #![allow(
     missing_docs,
     clippy::as_conversions,
@@ -29,6 +30,8 @@ const METHODS_EFFORT: usize = 60_000_000;
 const VALUES_EFFORT: usize = 15_000_000;
 /// Seeds with which the default options run, to show the spread.
 const SEEDS: u64 = 5;
+/// Seeds with which groups of methods are switched off.
+const GROUP_SEEDS: u64 = 2;
 
 /// A generator of random numbers that is the same everywhere.
 struct Random(u64);
@@ -318,6 +321,21 @@ fn methods(kinds: &[(&str, Vec<Problem>)]) {
     }
 }
 
+/// Prints what all methods achieve, and all but some, for some seeds.
+fn group(kinds: &[(&str, Vec<Problem>)], names: &str) {
+    head("methods", kinds);
+    let mut options = SolveOptions::DEFAULT;
+    for name in names.split(',') {
+        options.methods = options.methods.without(name).unwrap();
+    }
+    for seed in 0..GROUP_SEEDS {
+        let base = score(kinds, &SolveOptions::DEFAULT, METHODS_EFFORT, seed);
+        row(&format!("all, seed {seed}"), &base, &base);
+        let fewer = score(kinds, &options, METHODS_EFFORT, seed);
+        row(&format!("without `{names}`, seed {seed}"), &fewer, &base);
+    }
+}
+
 fn values(kinds: &[(&str, Vec<Problem>)]) {
     head("values", kinds);
     let base = score(kinds, &SolveOptions::DEFAULT, VALUES_EFFORT, 0);
@@ -355,6 +373,10 @@ fn main() {
     for folder in folders {
         let name = std::path::Path::new(folder).file_name().and_then(|it| it.to_str());
         kinds.push((name.unwrap_or("stored"), stored(folder, 450)));
+    }
+    if let Some(names) = arguments.iter().find_map(|it| it.strip_prefix("without=")) {
+        group(&kinds, names);
+        return;
     }
     let wants = |name: &str| {
         let other = if name == "methods" { "values" } else { "methods" };

@@ -47,7 +47,7 @@ pub fn packed_weights_len(groups: usize, fan_out: usize, depth: usize) -> usize 
 ///
 /// # Errors
 ///
-/// [`Error::WrongSize`] if an operand is of another size.
+/// [`Error::WrongSize`](crate::Error::WrongSize) if an operand is of another size.
 pub fn packed_weights(
     weights: &[f32],
     groups: usize,
@@ -173,7 +173,7 @@ impl Conv {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if an operand is of another size.
+    /// [`Error::WrongSize`](crate::Error::WrongSize) if an operand is of another size.
     #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
     pub fn run(
         &self,

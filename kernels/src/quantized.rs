@@ -59,7 +59,7 @@ impl QuantizedConv {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if an operand is of another size, [`Error::OutOfRange`] if the lanes do not
+    /// [`Error::WrongSize`](crate::Error::WrongSize) if an operand is of another size, [`Error::OutOfRange`](crate::Error::OutOfRange) if the lanes do not
     /// hold a weight.
     pub fn pack(&self, weights: &[i16], target: &mut [i32]) -> Result<()> {
         let (depth, lanes, taps) = (self.depth(), self.depth_lanes(), self.window.taps());
@@ -181,7 +181,7 @@ impl QuantizedConv {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if an operand is of another size, [`Error::OutOfRange`] if this processor
+    /// [`Error::WrongSize`](crate::Error::WrongSize) if an operand is of another size, [`Error::OutOfRange`](crate::Error::OutOfRange) if this processor
     /// does not multiply such lanes.
     #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
     pub fn run(

@@ -34,7 +34,7 @@ pub struct QuantizedWay {
 pub(crate) enum ImageForm {
     /// The unrolled image.
     Unrolled {
-        /// Positions at a time: [`COLUMNS`] or [`FEW`].
+        /// Positions at a time.
         columns: usize,
         /// Rows of lanes at a time.
         rows: usize,
