@@ -12,6 +12,7 @@ not built: after a change of Rust that Python tests need, run ``make develop`` f
 from __future__ import annotations
 
 import ast
+import functools
 import shlex
 import subprocess
 import sys
@@ -45,6 +46,7 @@ def changed() -> list[str]:
     return sorted({name for text in found for name in text.splitlines()})
 
 
+@functools.cache
 def modules_of(path: Path) -> set[str]:
     """Return the modules that a Python file imports, and the names that it takes of them."""
     found: set[str] = set()

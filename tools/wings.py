@@ -12,6 +12,7 @@ by a name in a string. A name that is put together at run time may only be of th
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -109,6 +110,7 @@ def _known(name: str, known: set[str]) -> str:
     return name
 
 
+@functools.cache
 def graph_of_modules() -> dict[str, set[str]]:
     """Return by module those that it imports."""
     known = sources()

@@ -47,6 +47,7 @@ def check(lines: list[dict]) -> None:
     assert not over, "\n".join(map(str, over))
 
 
+@pytest.mark.skipif(shutil.which("gcc") is not None, reason="the malloc shim sees more")
 def test_no_step_allocates_more_than_small_change_by_tracemalloc() -> None:
     check(probe("tracemalloc"))
 

@@ -52,12 +52,6 @@ def test_no_modules_import_each_other_in_a_circle(
     assert wings.circles(modules) == set()
 
 
-def test_the_table_of_wings_is_that_of_the_code(wings: ModuleType) -> None:
-    parts = wings.DESIGN.read_text(encoding="utf-8").split(wings.MARK)
-    assert len(parts) == 3
-    assert parts[1].strip() == wings.table()
-
-
 IMPORTS = {
     "from arenaplan.graph import effects": {"arenaplan.graph.effects"},
     "def f():\n    import arenaplan.graph.effects": {"arenaplan.graph.effects"},

@@ -167,9 +167,9 @@ def test_a_plan_with_scratch_memory_meets_a_budget_or_is_refused():
 def test_bytes_that_an_arena_was_found_for_are_enough():
     graph = training_step()
     most = ap.plan(graph, optimize="all,-order").arena_bytes
-    for part in (0.95, 0.9, 0.85):
+    for part in (0.95, 0.85):
         found = ap.plan(graph, recompute=int(most * part)).arena_bytes
-        for more in (0, 1, 63):
+        for more in (0, 63):
             assert ap.plan(graph, recompute=found + more).arena_bytes <= found + more
 
 
