@@ -1,11 +1,12 @@
 //! The fuzz targets: functions of bytes that panic when they find a defect.
 
 use arbitrary::{Result, Unstructured};
+use arenaplan::base::Step;
 use arenaplan::check::Proof;
 use arenaplan::format::CsvProblem;
 use arenaplan::pack::Space;
 use arenaplan::plan::{Hazards, SharedPlan, Together};
-use arenaplan::{Budget, Graph, Model, Plan, Problem, solve};
+use arenaplan::{Budget, Graph, Model, Plan, Problem, SpaceId, solve};
 use serde_json::Value as Json;
 
 use super::{edit, forge, graphs, oracle, problems};
@@ -77,6 +78,7 @@ fn try_forged(bytes: &mut Unstructured<'_>) -> Result<()> {
     let forged = forge::forge(&plan, |json| edited = edit::edit(bytes, json, 4));
     edited?;
     let Ok(forged) = forged else { return Ok(()) };
+    figures(&forged);
     let Ok(verdict) = forged.check(&graph) else { return Ok(()) };
     let is_same = plan.steps() == forged.steps()
         && plan.placements().len() == forged.placements().len()
@@ -86,6 +88,17 @@ fn try_forged(bytes: &mut Unstructured<'_>) -> Result<()> {
     }
     oracle::run(&graph, &forged);
     Ok(())
+}
+
+/// Asks for all that reports show of a plan which nobody has checked.
+fn figures(plan: &Plan) {
+    for space in 0..plan.spaces().len() {
+        plan.peak(SpaceId::new(space));
+    }
+    plan.bytes_moved();
+    plan.live_at(Step::new(0));
+    plan.repeated();
+    plan.status();
 }
 
 /// Solves a problem of packing: the checker and an oracle agree with the answer.
@@ -169,6 +182,7 @@ fn try_graph_edit(bytes: &mut Unstructured<'_>) -> Result<()> {
 /// Reads bytes as plans of all kinds: what can be read can be written and read again.
 pub fn plan_file(bytes: &[u8]) {
     if let Ok(plan) = Plan::from_json(bytes) {
+        figures(&plan);
         let read = Plan::from_json(plan.to_json().as_bytes()).expect("a plan can be read");
         assert_eq!(read, plan);
     }

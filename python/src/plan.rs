@@ -669,12 +669,15 @@ impl Plan {
         if let Ok(core) = graph.cast::<Graph>() {
             return Ok(core.clone());
         }
+        let target = self.inner.target().name();
+        let graph = graph.call_method1("for_target", (target,))?;
         let graph = match self.schedule() {
             Some(schedule) => graph.call_method1("scheduled", (schedule, self.paging()))?,
-            None => graph.clone(),
+            None => graph,
         };
+        let own = graph.getattr("core")?.cast_into::<Graph>()?;
+        self.inner.check_digest(&own.get().inner).or_raise(graph.py())?;
         let policy = self.inner.options().workspace.name();
-        let target = self.inner.target().name();
         let arguments = (policy, self.steps(), self.overlapped(), target, self.strips());
         let core = graph.call_method1("core_for", arguments)?;
         Ok(core.cast_into::<Graph>()?)

@@ -170,18 +170,30 @@ impl Plan {
         self.check_contents(graph, executions)
     }
 
+    /// Checks that the plan was made for `graph`, in which each execution of a
+    /// [schedule](Self::recomputed) is a node. Whoever reads a plan beside a graph asks this first:
+    /// positions in a plan of another graph mean nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PlanMismatch`] if the digests differ.
+    pub fn check_digest(&self, graph: &Graph) -> Result<()> {
+        let digest = graph.digest();
+        if self.digest == digest {
+            return Ok(());
+        }
+        mismatch(format!(
+            "it was made for {}, whose digest begins with {}, and the digest of {} begins with {}",
+            quoted(&self.model),
+            quoted(self.digest.get(..12).unwrap_or(&self.digest)),
+            quoted(graph.name()),
+            quoted(&digest[..12]),
+        ))
+    }
+
     /// Checks the plan, and returns facts about it.
     fn examine(&self, graph: &Graph) -> Result<Examined> {
-        let digest = graph.digest();
-        if self.digest != digest {
-            return mismatch(format!(
-                "it was made for {}, whose digest begins with {}, and the digest of {} begins with {}",
-                quoted(&self.model),
-                quoted(self.digest.get(..12).unwrap_or(&self.digest)),
-                quoted(graph.name()),
-                quoted(&digest[..12]),
-            ));
-        }
+        self.check_digest(graph)?;
         if self.covers != *graph.covers() {
             return mismatch(format!("the graph has {}, the plan {}", graph.covers(), self.covers));
         }

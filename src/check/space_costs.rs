@@ -23,6 +23,7 @@ impl Plan {
                     return Err(Error::PlanCorrupt { reason });
                 }
             }
+            self.check_declared_limits(graph)?;
         } else if !planned.iter().copied().eq(graph.spaces().iter().map(Space::name)) {
             return mismatch("its spaces are not those of the graph".into());
         } else {
@@ -34,6 +35,27 @@ impl Plan {
             })?;
         }
         self.check_caller_buffers(graph)
+    }
+
+    /// Checks that a space which the plan chose is no larger, and aligned no less, than the graph says of
+    /// the space of that name.
+    fn check_declared_limits(&self, graph: &Graph) -> Result<()> {
+        for declared in graph.spaces() {
+            let Some(space) = self.arenas().iter().find(|it| it.name == declared.name()) else {
+                continue;
+            };
+            let name = quoted(&space.name);
+            if let Some(limit) = declared.capacity()
+                && space.capacity.is_none_or(|capacity| capacity > limit)
+            {
+                return mismatch(format!("the graph limits space {name} to {limit} bytes"));
+            }
+            if space.alignment < declared.alignment().bytes() {
+                let alignment = declared.alignment().bytes();
+                return mismatch(format!("the graph aligns space {name} to {alignment} bytes"));
+            }
+        }
+        Ok(())
     }
 
     /// Checks that capacities, alignments and costs are those of the graph's spaces.

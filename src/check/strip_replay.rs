@@ -229,7 +229,7 @@ impl<'a> StripReplay<'a> {
         for pair in strips.in_place.iter().rev() {
             let (value, of) = (ValueId::from(pair.value), ValueId::from(pair.of));
             let home = self.made.get(&of).map(|made| made.home).filter(|&home| home != usize::MAX);
-            let alike = self.made.contains_key(&value) && {
+            let alike = home.is_some() && self.made.contains_key(&value) && {
                 let [a, b] = [value, of].map(|value| self.graph.value(value));
                 (a.shape(), a.dtype()) == (b.shape(), b.dtype())
             };

@@ -7,7 +7,7 @@
 #![allow(clippy::zero_sized_map_values, reason = "of unknown fields only the names matter")]
 
 use alloc::collections::BTreeMap;
-use alloc::{string::String, vec::Vec};
+use alloc::{format, string::String, vec::Vec};
 #[cfg(feature = "std")]
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use super::checksum;
 use super::file;
 use super::form::{Form, to_text};
 use super::is_default;
-use crate::base::{Error, Fingerprint, Result};
+use crate::base::{Error, Fingerprint, MAX_BYTES, NodeId, Result, SpaceId, quoted};
 use crate::graph::Covers;
 use crate::pack::Status;
 use crate::plan::{
@@ -28,6 +28,10 @@ use serde::{Deserialize, Serialize};
 
 /// The version of plan files that this crate writes, and the only one it reads.
 pub const PLAN_VERSION: u32 = 1;
+
+/// Values of a graph, at most, for each place and operand that a plan names: constants and values inside of
+/// fused groups have neither.
+const VALUES_PER_NAMED: usize = 1024;
 
 const FORM: Form = Form {
     format: "arenaplan",
@@ -108,22 +112,67 @@ impl Plan {
         FORM.parse::<PlanDocument>(text)?.into_plan()
     }
 
-    /// Refuses lists that are not in ascending order, as lookups need them, values past their
-    /// number, and arenas behind buffers of the caller.
-    fn check_lists(&self) -> Result<()> {
-        let values = self.placements.windows(2).all(|pair| pair[0].value < pair[1].value)
-            && self.placements.last().is_none_or(|last| last.value < self.value_count);
+    /// Refuses a plan that contradicts itself, so that its tables and sums can be used before the plan is
+    /// checked against a graph: to report, compare or draw the plan.
+    fn check_form(&self) -> Result<()> {
+        let fail = |reason: String| Err(corrupt(reason));
+        let values = self.placements.windows(2).all(|pair| pair[0].value < pair[1].value);
         let key = |workspace: &WorkspacePlacement| (workspace.node, workspace.slot);
         let workspaces = self.workspaces.windows(2).all(|pair| key(&pair[0]) < key(&pair[1]));
         let arenas = self.arenas().len();
         let spaces = self.spaces.iter().skip(arenas).all(|space| space.caller.is_some());
-        let spaces = spaces && self.arenas().iter().all(|space| space.caller.is_none());
-        if values && workspaces && spaces {
-            Ok(())
-        } else {
-            let reason = "its values, workspaces or spaces are not in ascending order".into();
-            Err(Error::PlanCorrupt { reason })
+        if !(values && workspaces && spaces) {
+            return fail("its values, workspaces or spaces are not in ascending order".into());
         }
+        let lists = self.steps.iter().map(|step| step.inputs.len() + step.outputs.len());
+        let named = lists.fold(self.placements.len(), usize::saturating_add);
+        if self.value_count() > named.saturating_add(1).saturating_mul(VALUES_PER_NAMED) {
+            return fail(format!("it names {named} values of {}", self.value_count));
+        }
+        let steps = u32::try_from(self.steps.len().max(1)).unwrap_or(u32::MAX);
+        for place in &self.placements {
+            let [start, end] = place.live;
+            if place.value >= self.value_count || start >= end || end > steps {
+                return fail(format!("value {} has no steps", quoted(&place.name)));
+            }
+            self.check_bytes(place.space, place.offset, place.bytes)?;
+        }
+        for work in &self.workspaces {
+            if self.step_of.get(NodeId::from(work.node).index()).is_none() {
+                return fail(format!("no step runs node {}, which has a workspace", work.node));
+            }
+            self.check_bytes(work.space, work.offset, work.bytes)?;
+        }
+        self.steps.iter().try_for_each(|step| self.check_step(step))
+    }
+
+    /// Refuses bytes that no space of the plan can have.
+    fn check_bytes(&self, space: u32, offset: u64, bytes: u64) -> Result<()> {
+        let is_there = SpaceId::from(space).index() < self.spaces.len();
+        if is_there && offset.checked_add(bytes).is_some_and(|end| end <= MAX_BYTES) {
+            return Ok(());
+        }
+        Err(corrupt(format!("{bytes} bytes at {offset} of space {space} are in no memory")))
+    }
+
+    /// Refuses a step with operands that are not there, or strips without rows.
+    fn check_step(&self, step: &PlanStep) -> Result<()> {
+        let fail = |reason: &str| Err(corrupt(format!("step {} {reason}", quoted(&step.name))));
+        let is_known = |value: &u32| *value < self.value_count;
+        if !step.inputs.iter().chain(&step.outputs).flatten().all(is_known) {
+            return fail("has an operand that is not there");
+        }
+        let Some(strips) = &step.strips else { return Ok(()) };
+        let buffers = strips.buffers.iter().all(|buffer| {
+            is_known(&buffer.value)
+                && buffer.rows.min(strips.rows) > 0
+                && buffer.rows.max(buffer.offset).max(strips.rows) <= MAX_BYTES
+        });
+        let mut pairs = strips.in_place.iter().flat_map(|pair| [&pair.value, &pair.of]);
+        if buffers && strips.rows > 0 && pairs.all(is_known) {
+            return Ok(());
+        }
+        fail("has strips without rows, or line buffers of values that are not there")
     }
 
     /// Writes the plan to a file, as [`write_file`](crate::format::write_file) does.
@@ -215,7 +264,7 @@ impl PlanDocument {
         if sums != (plan.arena_bytes(), plan.lower_bound(), plan.status()) {
             return Err(corrupt("its totals are not those of its spaces".into()));
         }
-        plan.check_lists()?;
+        plan.check_form()?;
         Ok(plan)
     }
 }

@@ -21,6 +21,7 @@ impl<'a> Planner<'a> {
             let reason = format!("target {target} has one arena, and the graph has several");
             return Err(Error::InvalidOption { option: "spaces", reason });
         }
+        check_memories(&context, graph)?;
         check_boundary(&context, graph)?;
         if context.options.parallel_safe {
             check_states(graph)?;
@@ -91,6 +92,28 @@ impl<'a> Planner<'a> {
             strips,
         })
     }
+}
+
+/// Refuses a memory that holds more, or is aligned less, than the graph says of the space of that name.
+fn check_memories(context: &Context<'_>, graph: &Graph) -> Result<()> {
+    let Some(memories) = context.memories else { return Ok(()) };
+    for memory in memories.spaces() {
+        let declared = graph.spaces().iter().find(|it| it.name() == memory.name());
+        let Some(declared) = declared else { continue };
+        let is_larger = declared
+            .capacity()
+            .is_some_and(|limit| memory.capacity().is_none_or(|capacity| capacity > limit));
+        if is_larger || memory.alignment() < declared.alignment() {
+            let limit = declared.capacity().map_or("any number of".into(), |it| format!("{it}"));
+            let reason = format!(
+                "the graph says of memory {} that it holds {limit} bytes, aligned to {}",
+                quoted(memory.name()),
+                declared.alignment().bytes()
+            );
+            return Err(Error::InvalidOption { option: "spaces", reason });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses inputs and outputs that cannot be in the memory that the options ask for.

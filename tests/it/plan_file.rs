@@ -4,7 +4,9 @@ use std::fs;
 
 use arenaplan::Plan;
 use proptest::prelude::*;
+use serde_json::{Value as Json, json};
 
+use crate::check::forge;
 use crate::graphs::{Sketch, graphs};
 use crate::planners::ideal_planner;
 
@@ -104,6 +106,40 @@ fn c16_repeated_keys_and_deep_nesting_are_refused() {
     assert_eq!(kind(deep.as_bytes()), "PlanCorrupt");
     let nested = text.replacen("{\"format\"", &format!("{{\"x-deep\":{deep},\"format\""), 1);
     assert_eq!(kind(nested.as_bytes()), "PlanCorrupt");
+}
+
+/// Reports, comparisons and drawings use plans that nobody has checked.
+#[test]
+fn a_plan_that_contradicts_itself_is_refused_as_it_is_read() {
+    let plan = sample();
+    let huge = json!(u64::MAX);
+    let rows: [(&str, Json); 9] = [
+        ("/values/0/offset", huge.clone()),
+        ("/values/0/bytes", huge.clone()),
+        ("/values/0/live", json!([1, 1])),
+        ("/values/0/live", json!([0, 7])),
+        ("/values/0/space", json!(u32::MAX)),
+        ("/value_count", json!(u32::MAX)),
+        ("/value_count", json!(1)),
+        ("/steps/0/inputs/0", json!(u32::MAX)),
+        ("/steps/0/strips", json!({"rows": 0, "buffers": []})),
+    ];
+    for (path, content) in rows {
+        let forged = forge(&plan, |json| match json.pointer_mut(path) {
+            Some(place) => *place = content.clone(),
+            None => json["steps"][0]["strips"] = content.clone(),
+        });
+        let refused = forged.map(|_| ()).map_err(|error| error.kind());
+        assert_eq!(refused, Err("PlanCorrupt"), "{path} = {content}");
+    }
+    for place in ["value", "of"] {
+        let forged = forge(&plan, |json| {
+            let mut pair = json!({"value": 0, "of": 0});
+            pair[place] = json!(u32::MAX);
+            json["steps"][0]["strips"] = json!({"rows": 1, "buffers": [], "in_place": [pair]});
+        });
+        assert_eq!(forged.map_err(|error| error.kind()), Err("PlanCorrupt"), "{place}");
+    }
 }
 
 #[test]

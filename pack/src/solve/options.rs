@@ -68,32 +68,20 @@ methods! {
     assumed_cuts,
     /// The assumption that some items at a cut, of equal sums, use the same room.
     assumed_parts,
-    /// The assumption that room that opens and closes by equal amounts is one empty item.
-    fillers,
     /// Exact search of items that have grown a little, so that more cuts are tight.
     grown_sizes,
     /// Blocks: items that fill a rectangle of time and offsets together are one item.
     blocks,
-    /// Propagation over chained intervals: tight cuts that are not rectangles.
-    chained_intervals,
     /// Symmetry breaking: identical items are one kind with copies.
     identical_items,
     /// Dominance rule: an item in all sections of a component is directly below the roof.
     dominance,
     /// Nogoods: hashes of components that have no packing.
     nogoods,
-    /// Subset-sum pruning in sections with little slack.
-    subset_sums,
-    /// Trial placement of the first children before one is chosen.
-    look_ahead,
     /// Weights on sections that caused failures.
     failure_weights,
     /// Random noise in the fixed order of items.
     random_ranks,
-    /// Short searches with random weights after the first rounds.
-    short_searches,
-    /// Phase saving: short searches prefer the offsets of the search that left the least area open.
-    phase_saving,
 }
 
 impl Default for Methods {

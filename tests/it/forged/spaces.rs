@@ -53,6 +53,30 @@ fn chosen() -> Case {
     (graph, plan)
 }
 
+/// A plan that chose spaces, of which the graph aligns the first.
+fn aligned() -> Case {
+    let [fast, slow] = spaces();
+    let fast = fast.with_alignment(Alignment::new(256).unwrap());
+    let graph = two_spaces(&fast, &slow);
+    let memories = Memories::new(vec![fast, slow]).unwrap();
+    let plan = ideal_planner().memories(&memories).plan(&graph).unwrap();
+    (graph, plan)
+}
+
+#[test]
+fn memories_are_no_larger_than_the_graph_says() {
+    let [fast, slow] = spaces();
+    let graph = two_spaces(&fast, &slow);
+    for wider in [fast.clone().with_capacity(8192), Space::new("sram")] {
+        let memories = Memories::new(vec![wider, slow.clone()]).unwrap();
+        let refused = ideal_planner().memories(&memories).plan(&graph).unwrap_err();
+        assert!(
+            refused.to_string().contains("memory 'sram' that it holds 4096 bytes"),
+            "{refused}"
+        );
+    }
+}
+
 #[test]
 fn spaces_are_those_of_the_graph() {
     const KIND: &str = "PlanMismatch";
@@ -168,11 +192,32 @@ fn spaces_that_a_plan_chose_and_their_costs_are_true() {
         row(
             "a space that is not there",
             chosen(),
-            "PlanMismatch",
-            "value 'x' is in another space",
+            corrupt,
+            "of space 2 are in no memory",
             |json| {
                 value(json, "x")["space"] = 2.into();
             },
+        ),
+        row(
+            "a limit of the graph that is left out",
+            chosen(),
+            "PlanMismatch",
+            "the graph limits space 'psram' to 4096 bytes",
+            |json| json["spaces"][1]["capacity"] = Json::Null,
+        ),
+        row(
+            "a wider limit than that of the graph",
+            chosen(),
+            "PlanMismatch",
+            "the graph limits space 'sram' to 4096 bytes",
+            |json| json["spaces"][0]["capacity"] = 4097.into(),
+        ),
+        row(
+            "an alignment below that of the graph",
+            aligned(),
+            "PlanMismatch",
+            "the graph aligns space 'sram' to 256 bytes",
+            |json| json["spaces"][0]["alignment"] = 64.into(),
         ),
         row("the cost", chosen(), corrupt, "moving its bytes costs 320, not 319", cost(319, 319)),
         row(

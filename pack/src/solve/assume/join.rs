@@ -2,25 +2,12 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::fillers::fillers;
 use super::tight_cut::{CutSide, TightCut, parts, whole};
 use crate::base::Result;
-use crate::solve::exact::chained::ChainedInterval;
 use crate::solve::model::Model;
 use crate::solve::model::arith::{index, number};
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::tuning::AssumeTuning;
-
-/// The assumption of a restricted model.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Assumption {
-    /// Which items take over the room of others.
-    pub(crate) cuts: Cuts,
-    /// Whether slack that opens and closes by equal amounts is filled with an empty item.
-    pub(crate) fill: bool,
-    /// Whether tight cuts that could not be joined become chained intervals.
-    pub(crate) chain: bool,
-}
 
 /// Cuts that are assumed to be tight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +26,6 @@ pub(crate) struct Joined {
     model: Model,
     /// The items that each one stands for, with their offsets inside it.
     members: Vec<Vec<(u32, u64)>>,
-    /// The tight cuts that could not be joined.
-    chains: Vec<ChainedInterval>,
 }
 
 /// Joins the items at tight cuts of a model in which all items end at byte `target` or before.
@@ -55,41 +40,37 @@ pub(crate) struct Joined {
 /// Where there is slack, a cut of equal sums is only assumed to be tight. A packing of the joined
 /// model is still a packing of `model`. Infeasibility of the joined model proves nothing then.
 ///
-/// Returns nothing if no cut is joined or chained, or if alignments, pins or pads matter.
+/// Returns nothing if no cut is joined, or if alignments, pins or pads matter.
 pub(crate) fn join(
     model: &Model,
     target: u64,
-    assumption: Assumption,
+    cuts: Cuts,
     tuning: &AssumeTuning,
 ) -> Result<Option<Joined>> {
     if !model.is_plain() {
         return Ok(None);
     }
     let mut blocks = JoinBlocks::new(model, target, *tuning)?;
-    if assumption.fill {
-        blocks.fill();
-    }
     let count = blocks.list.len();
     let mut again = true;
     while again {
         again = false;
         for moment in 1..blocks.loads.len() {
             while core::mem::take(&mut blocks.changed[moment])
-                && let Some(cut) = blocks.rectangle(assumption.cuts, moment)
+                && let Some(cut) = blocks.rectangle(cuts, moment)
             {
                 blocks.join(&cut, moment);
                 again = true;
             }
         }
     }
-    let chains = if assumption.chain { blocks.chains(assumption.cuts) } else { Vec::new() };
-    if blocks.list.len() == count && chains.is_empty() {
+    if blocks.list.len() == count {
         return Ok(None);
     }
-    blocks.into_joined(model, &chains).map(Some)
+    blocks.into_joined(model).map(Some)
 }
 
-/// An item, several joined items, or an empty item.
+/// An item, or several joined items.
 #[derive(Clone, Debug)]
 struct JoinBlock {
     start: u32,
@@ -146,16 +127,6 @@ impl JoinBlocks {
         self.list.push(block);
     }
 
-    /// Adds empty items where slack opens and closes by equal amounts.
-    fn fill(&mut self) {
-        let slack = self.loads.iter().map(|&load| self.roof.saturating_sub(load)).collect();
-        for (span, size) in fillers(slack) {
-            self.loads[index(span.start)..index(span.end)].iter_mut().for_each(|it| *it += size);
-            let (start, end) = (span.start, span.end);
-            self.add(JoinBlock { start, end, size, members: Vec::new(), gone: false });
-        }
-    }
-
     /// Returns the tight cuts at a moment.
     fn tight_cuts(&self, cuts: Cuts, moment: usize) -> Vec<TightCut> {
         if cuts == Cuts::Certain
@@ -180,12 +151,6 @@ impl JoinBlocks {
             it.dying.iter().all(|&it| self.list[it].start == first.start)
                 && it.born.iter().all(|&it| self.list[it].end == last.end)
         })
-    }
-
-    /// Returns the tight cuts that are not joined.
-    fn chains(&self, cuts: Cuts) -> Vec<TightCut> {
-        let moments = 1..self.loads.len();
-        moments.flat_map(|moment| self.tight_cuts(cuts, moment)).collect()
     }
 
     /// Joins the blocks of a tight cut.
@@ -218,20 +183,13 @@ impl JoinBlocks {
     }
 
     /// Returns the model of the blocks that there are now.
-    fn into_joined(mut self, model: &Model, chains: &[TightCut]) -> Result<Joined> {
+    fn into_joined(mut self, model: &Model) -> Result<Joined> {
         let mut order = with_capacity(self.list.len(), "joined items")?;
         order.extend((0..self.list.len()).filter(|&it| !self.list[it].gone));
         order.sort_unstable_by_key(|&it| {
             let block = &self.list[it];
             (block.start, block.end, block.size, it)
         });
-        let mut place = filled(0, self.list.len(), "joined items")?;
-        for (at, &it) in order.iter().enumerate() {
-            place[it] = number(at);
-        }
-        let side = |blocks: &[usize]| blocks.iter().map(|&it| place[it]).collect();
-        let chain = |it: &TightCut| ChainedInterval { sides: [side(&it.dying), side(&it.born)] };
-        let chains = chains.iter().map(chain).collect();
         let solid = |&it: &usize| {
             let block = &self.list[it];
             (block.start..block.end, block.size)
@@ -239,7 +197,7 @@ impl JoinBlocks {
         let model = model.of_solids(order.iter().map(solid))?;
         let mut members = with_capacity(order.len(), "joined items")?;
         members.extend(order.iter().map(|&it| core::mem::take(&mut self.list[it].members)));
-        Ok(Joined { model, members, chains })
+        Ok(Joined { model, members })
     }
 }
 
@@ -247,11 +205,6 @@ impl Joined {
     /// Returns the model.
     pub(crate) const fn model(&self) -> &Model {
         &self.model
-    }
-
-    /// Returns the tight cuts that are not joined, as chained intervals.
-    pub(crate) fn chains(&self) -> &[ChainedInterval] {
-        &self.chains
     }
 
     /// Returns the offset of each item, given those of the items that stand for them.
@@ -276,15 +229,11 @@ mod tests {
     use crate::solve::testing::model_of;
     use crate::solve::tuning::Tuning;
 
-    const CERTAIN: Assumption = Assumption { cuts: Cuts::Certain, fill: false, chain: false };
-    const WHOLE: Assumption = Assumption { cuts: Cuts::Whole, ..CERTAIN };
-    const PARTS: Assumption = Assumption { cuts: Cuts::Parts, ..CERTAIN };
-
     /// Joins items given as first step, last step and size.
-    fn joined(rows: &[(u32, u32, u64)], target: u64, assumption: Assumption) -> Option<Joined> {
+    fn joined(rows: &[(u32, u32, u64)], target: u64, cuts: Cuts) -> Option<Joined> {
         let buffer = |&(start, end, size)| Buffer::new(size, LiveRange::new(start, end).unwrap());
         let model = model_of(rows.iter().map(buffer).collect());
-        join(&model, target, assumption, &Tuning::DEFAULT.assume).unwrap()
+        join(&model, target, cuts, &Tuning::DEFAULT.assume).unwrap()
     }
 
     #[test]
@@ -295,7 +244,7 @@ mod tests {
         // In the order of a model's items: by birth, death and size.
         let mut rows = [&[one, three], &two[..], &others].concat();
         rows.sort_unstable();
-        let joined = joined(&rows, 10, CERTAIN).unwrap();
+        let joined = joined(&rows, 10, Cuts::Certain).unwrap();
         assert_eq!(joined.model.loads.len(), 1, "all are live together");
         let sizes: Vec<_> = joined.model.items.iter().map(|item| item.size).collect();
         assert_eq!(sizes, [1, 4, 5], "one for each place, and the long one");
@@ -306,43 +255,20 @@ mod tests {
     #[test]
     fn several_give_way_to_several_in_one_piece_unless_they_may_lie_apart() {
         let apart = [(0, 2, 2), (0, 2, 3), (2, 4, 2), (2, 4, 3), (0, 4, 4)];
-        assert!(joined(&apart, 9, CERTAIN).is_none(), "2 may take the place of 2");
+        assert!(joined(&apart, 9, Cuts::Certain).is_none(), "2 may take the place of 2");
         let piece = [(0, 2, 2), (0, 2, 5), (2, 4, 3), (2, 4, 4), (0, 4, 4)];
-        assert_eq!(joined(&piece, 11, CERTAIN).unwrap().model.items.len(), 2);
+        assert_eq!(joined(&piece, 11, Cuts::Certain).unwrap().model.items.len(), 2);
     }
 
     #[test]
     fn where_there_is_room_only_hints_join() {
         let one = [(0, 2, 5), (2, 4, 5), (0, 4, 4)];
-        assert!(joined(&one, 10, CERTAIN).is_none());
-        assert!(joined(&one, 9, CERTAIN).is_some());
-        assert_eq!(joined(&one, 10, WHOLE).unwrap().model.items.len(), 2);
+        assert!(joined(&one, 10, Cuts::Certain).is_none());
+        assert!(joined(&one, 9, Cuts::Certain).is_some());
+        assert_eq!(joined(&one, 10, Cuts::Whole).unwrap().model.items.len(), 2);
         // 5 takes the place of 5, and 1 comes besides.
         let part = [(0, 2, 5), (2, 4, 5), (2, 4, 1), (0, 4, 4)];
-        assert!(joined(&part, 10, WHOLE).is_none());
-        assert_eq!(joined(&part, 10, PARTS).unwrap().model.items.len(), 3);
-    }
-
-    #[test]
-    fn room_that_is_filled_makes_what_is_around_it_certain() {
-        let rows = [(0, 1, 2), (0, 2, 5), (1, 2, 1), (2, 4, 2), (2, 4, 5)];
-        assert!(joined(&rows, 7, CERTAIN).is_none());
-        let filled = joined(&rows, 7, Assumption { fill: true, ..CERTAIN }).unwrap();
-        // 1 and empty room of 1 take the place of 2.
-        let sizes: Vec<_> = filled.model.items.iter().map(|item| item.size).collect();
-        assert_eq!(sizes, [2, 5, 2, 5]);
-        assert_eq!(filled.offsets(&[5, 0, 5, 0]).unwrap(), [5, 0, 5, 5, 0]);
-    }
-
-    #[test]
-    fn what_cannot_be_joined_is_linked() {
-        // 7 takes the place of 3 and 4, which are born one after the other.
-        let rows = [(0, 3, 3), (1, 3, 4), (3, 5, 7), (0, 1, 3), (0, 4, 1), (4, 5, 1)];
-        let joined = joined(&rows, 8, Assumption { chain: true, ..CERTAIN }).unwrap();
-        let size = |&item: &u32| joined.model.items[index(item)].size;
-        let sizes = |side: &Vec<u32>| side.iter().map(size).collect::<Vec<_>>();
-        let chains: Vec<_> =
-            joined.chains.iter().map(|chain| chain.sides.each_ref().map(sizes)).collect();
-        assert_eq!(chains, [[vec![3, 4], vec![7]]]);
+        assert!(joined(&part, 10, Cuts::Whole).is_none());
+        assert_eq!(joined(&part, 10, Cuts::Parts).unwrap().model.items.len(), 3);
     }
 }

@@ -2,7 +2,6 @@
 //! models.
 
 pub(super) mod blocks;
-mod fillers;
 pub(super) mod grow;
 pub(super) mod handovers;
 mod join;

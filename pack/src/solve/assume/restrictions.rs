@@ -12,7 +12,7 @@
 
 use alloc::{boxed::Box, vec::Vec};
 
-use super::join::{Assumption, Cuts, Joined, join};
+use super::join::{Cuts, Joined, join};
 use crate::base::Result;
 use crate::solve::exact::outcome::Outcome;
 use crate::solve::exact::restarts::Restarts;
@@ -21,14 +21,8 @@ use crate::solve::model::Model;
 use crate::solve::model::clock::Clock;
 use crate::solve::options::Methods;
 
-/// The assumption of each restricted model; the last one assumes nothing.
-const ASSUMPTIONS: [Assumption; 5] = [
-    Assumption { cuts: Cuts::Whole, fill: false, chain: false },
-    Assumption { cuts: Cuts::Parts, fill: false, chain: false },
-    Assumption { cuts: Cuts::Whole, fill: true, chain: true },
-    Assumption { cuts: Cuts::Certain, fill: false, chain: true },
-    Assumption { cuts: Cuts::Certain, fill: false, chain: false },
-];
+/// The cuts that each restricted model takes for tight; the last one assumes nothing.
+const ASSUMPTIONS: [Cuts; 3] = [Cuts::Whole, Cuts::Parts, Cuts::Certain];
 /// The model that assumes nothing.
 const CERTAIN: usize = ASSUMPTIONS.len() - 1;
 
@@ -133,19 +127,15 @@ impl RestrictedSlot {
     }
 }
 
-/// Returns the assumption of a model as far as methods are switched on; nothing if none is left.
-fn permitted(number: usize, on: &Methods) -> Option<Assumption> {
-    let wanted = ASSUMPTIONS[number];
-    let assumption = Assumption { chain: wanted.chain && on.chained_intervals, ..wanted };
-    let is_on = match wanted.cuts {
+/// Returns the cuts of a model, if the methods for them are switched on.
+fn permitted(number: usize, on: &Methods) -> Option<Cuts> {
+    let cuts = ASSUMPTIONS[number];
+    let is_on = match cuts {
         Cuts::Whole => on.assumed_cuts,
         Cuts::Parts => on.assumed_parts,
         Cuts::Certain => true,
     };
-    let is_on = is_on && (on.fillers || !wanted.fill);
-    // Without chains, the model with chains only is the one that assumes nothing.
-    let repeats = wanted.cuts == Cuts::Certain && wanted.chain && !assumption.chain;
-    (is_on && on.tight_cuts && !repeats).then_some(assumption)
+    (is_on && on.tight_cuts).then_some(cuts)
 }
 
 /// Returns a restricted model of a core; nothing if it is equal to the core, or too large.
@@ -156,7 +146,7 @@ fn restricted(
     clock: &Clock<'_>,
 ) -> Result<Option<Restriction>> {
     let joined = match permitted(number, clock.methods()) {
-        Some(assumption) => join(core, target, assumption, &clock.tuning().assume)?,
+        Some(cuts) => join(core, target, cuts, &clock.tuning().assume)?,
         None => None,
     };
     if joined.is_none() && number != CERTAIN {
@@ -169,13 +159,12 @@ impl Restriction {
     /// Returns the searches of a model, or nothing if the model is too large.
     fn new(core: &Model, joined: Option<Joined>, clock: &Clock<'_>) -> Result<Option<Self>> {
         let model = joined.as_ref().map_or(core, Joined::model);
-        let chains = joined.as_ref().map_or(&[][..], Joined::chains);
         // A search of so many items hardly ever ends. Joined items may be few where items are many.
         if model.items.len() > clock.tuning().portfolio.small_core {
             return Ok(None);
         }
         let turns = Turns::new(model, 0, clock);
-        let search = Restarts::new(model, chains, clock)?;
+        let search = Restarts::new(model, clock)?;
         Ok(search.map(|search| Self { joined, search, turns }))
     }
 

@@ -1,17 +1,12 @@
 //! Exact search: packs below a target, or proves that no packing exists.
 
 mod branch;
-mod chain_rule;
-pub(super) mod chained;
 mod exact_search;
 mod kinds;
 mod moves;
 mod nogoods;
 pub(super) mod outcome;
-mod phases;
 pub(super) mod restarts;
 mod state;
-mod subset_sums;
-mod sum_rule;
 pub(super) mod turns;
 pub(super) mod windowed;

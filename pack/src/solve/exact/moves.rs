@@ -6,9 +6,7 @@ use crate::solve::model::arith::index;
 
 impl SkylineState {
     /// Places an item of `kind` at its low, which must be the floor of all its sections.
-    ///
-    /// Returns how much room was given up: for each section, the part of its slack.
-    pub(super) fn place(&mut self, kind: u32) -> Result<f64, Conflict> {
+    pub(super) fn place(&mut self, kind: u32) -> Result<(), Conflict> {
         let it = &self.kinds[index(kind)];
         let (sections, size) = (it.sections(), it.size);
         let end = self.low[index(kind)] + size;
@@ -17,21 +15,17 @@ impl SkylineState {
             self.total[section] -= size;
             self.set_floor(section, end);
         }
-        let done = self.settle(sections, end);
-        let done = self.follow_chains(done);
-        self.prune_by_sums(done)
+        self.settle(sections, end)
     }
 
     /// Raises the floor of `section` to `floor`, with the room below left empty.
-    pub(super) fn give_up(&mut self, section: u32, floor: u64) -> Result<f64, Conflict> {
+    pub(super) fn give_up(&mut self, section: u32, floor: u64) -> Result<(), Conflict> {
         let at = index(section);
         if floor + self.total[at] > self.roof[at] {
             return Err(Conflict { section });
         }
         self.set_floor(at, floor);
-        let done = self.settle(at..at + 1, floor);
-        let done = self.follow_chains(done);
-        self.prune_by_sums(done)
+        self.settle(at..at + 1, floor)
     }
 
     /// Dominance rule: places all items of a kind that is live in all sections of a component
@@ -53,8 +47,6 @@ impl SkylineState {
                 self.drop_count(section);
             }
         }
-        let done = self.cover();
-        let done = self.follow_chains(done);
-        self.prune_by_sums(done).map(|_| ())
+        self.cover()
     }
 }

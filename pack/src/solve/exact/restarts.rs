@@ -4,12 +4,10 @@
 //!
 //! Gomes, Selman and Kautz, "Boosting combinatorial search through randomization", AAAI 1998; Luby,
 //! Sinclair and Zuckerman, "Optimal speedup of Las Vegas algorithms", Information Processing
-//! Letters 47, 1993. Here the lengths grow geometrically, and later stay short with a growing
-//! search between.
+//! Letters 47, 1993. Here the lengths grow geometrically.
 
 use alloc::vec::Vec;
 
-use super::chained::ChainedInterval;
 use super::exact_search::DepthSearch;
 use super::kinds::ItemKind;
 use super::outcome::Outcome;
@@ -26,7 +24,7 @@ use crate::solve::model::random::Random;
 /// Searches of one model, one after the other.
 ///
 /// Times of searches vary by orders of magnitude with early choices. So each search gets few nodes,
-/// the next one a few more, with other rules. Nogoods and weights of failures are kept.
+/// the next one a few more, with other rules. Weights of failures are kept.
 #[derive(Debug)]
 pub(crate) struct Restarts {
     search: DepthSearch,
@@ -38,12 +36,8 @@ pub(crate) struct Restarts {
 
 impl Restarts {
     /// Returns searches of `model`, or nothing if it is too large to be searched.
-    pub(crate) fn new(
-        model: &Model,
-        chains: &[ChainedInterval],
-        clock: &Clock<'_>,
-    ) -> Result<Option<Self>> {
-        let Some(state) = SkylineState::new(model, chains, clock)? else { return Ok(None) };
+    pub(crate) fn new(model: &Model, clock: &Clock<'_>) -> Result<Option<Self>> {
+        let Some(state) = SkylineState::new(model, clock)? else { return Ok(None) };
         let loads = most_loaded(model)?;
         let first = |kind: &ItemKind| index(kind.copies[0]);
         let ranks = [
@@ -74,14 +68,14 @@ impl Restarts {
         }
         let is_random = turns.all_tried() && clock.methods().random_ranks;
         let noise = clock.tuning().exact.rank_noise;
-        let (strategy, rank) = turns.next(&mut self.random);
+        let (strategy, rank) = turns.next();
         self.search.ranks.clone_from(&self.ranks[usize::from(rank == Rank::Load)]);
         if is_random {
             for rank in &mut self.search.ranks {
                 *rank += noise * self.random.unit();
             }
         }
-        self.search.run(model, target, strategy, &mut turns.phases, clock)
+        self.search.run(model, target, strategy, clock)
     }
 
     /// Returns the least share of all grains × sections that any search has left open.

@@ -3,16 +3,13 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::chained::{ChainedInterval, ChainedIntervals};
 use super::kinds::{ItemKind, kinds};
-use super::subset_sums::SubsetSums;
 use crate::base::Result;
 use crate::solve::model::Model;
-use crate::solve::model::arith::{align_up, index, number, real};
+use crate::solve::model::arith::{align_up, index, number};
 use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::random::mix;
-use crate::solve::tuning::ExactTuning;
 
 /// A change to undo.
 #[derive(Clone, Copy, Debug)]
@@ -25,16 +22,6 @@ pub(super) enum Change {
     Low {
         kind: u32,
         low: u64,
-    },
-    High {
-        kind: u32,
-        high: u64,
-    },
-    /// The offsets of a chained interval were restricted.
-    Room {
-        link: u32,
-        low: u64,
-        high: u64,
     },
     /// An item was placed on the floor, or by the dominance rule at the roof.
     Placed {
@@ -71,9 +58,6 @@ pub(super) struct SkylineState {
     /// Copies of each kind that are not placed yet.
     pub(super) left_over: Vec<u32>,
     pub(super) low: Vec<u64>,
-    /// Upper bound of the offset of each kind from chained intervals; equal to `low` for a placed
-    /// kind.
-    pub(super) high: Vec<u64>,
     pub(super) floor: Vec<u64>,
     pub(super) total: Vec<u64>,
     /// The grain at which items of the section must end.
@@ -100,33 +84,26 @@ pub(super) struct SkylineState {
     /// For [`SkylineState::settle`]: by how many more or less kinds stand on the floor of each section
     /// than on that of the one before.
     standing: Vec<u32>,
-    pub(super) sums: SubsetSums,
-    pub(super) chains: ChainedIntervals,
     /// Area of all open items, grains × sections.
     pub(super) left: u128,
     /// Open items looked at so far.
     pub(super) work: usize,
     /// Whether sizes alone matter: no alignments, pins or pads.
     pub(super) plain: bool,
-    pub(super) tuning: ExactTuning,
 }
 
 impl SkylineState {
     /// Returns the state in which nothing is placed, or nothing if it would have more
     /// than `largest` entries.
-    pub(super) fn new(
-        model: &Model,
-        chains: &[ChainedInterval],
-        clock: &Clock<'_>,
-    ) -> Result<Option<Self>> {
+    pub(super) fn new(model: &Model, clock: &Clock<'_>) -> Result<Option<Self>> {
         let sections = model.loads.len();
-        let tuning = clock.tuning().exact;
+        let largest = clock.tuning().exact.largest;
         let mut kinds = kinds(model, clock.methods().identical_items)?;
         let mut entries = 0;
         for kind in &mut kinds {
             kind.first_position = entries;
             entries += kind.sections().len();
-            if entries > tuning.largest {
+            if entries > largest {
                 return Ok(None);
             }
         }
@@ -155,12 +132,6 @@ impl SkylineState {
                 crossing[section] += u32::from(section + 1 < index(kind.right));
             }
         }
-        let mut kind_of = filled(None, model.items.len(), "open items")?;
-        for (kind, it) in kinds.iter().enumerate() {
-            if let [item] = it.copies[..] {
-                kind_of[index(item)] = Some(number(kind));
-            }
-        }
         let mut left_over = with_capacity(kinds.len(), "open items")?;
         left_over.extend(kinds.iter().map(|kind| number(kind.copies.len())));
         let mut born_hash = filled(0, sections, "sections")?;
@@ -182,9 +153,6 @@ impl SkylineState {
             raised: Vec::new(),
             standing: filled(0, sections + 1, "sections")?,
             first_born,
-            sums: SubsetSums::new(sections)?,
-            chains: ChainedIntervals::new(chains, &kind_of, &kinds)?,
-            high: filled(u64::MAX, kinds.len(), "open items")?,
             left: kinds.iter().map(ItemKind::whole_area).sum(),
             work: 0,
             kinds,
@@ -195,7 +163,6 @@ impl SkylineState {
             open,
             positions,
             plain,
-            tuning,
         };
         Ok(Some(state))
     }
@@ -222,8 +189,6 @@ impl SkylineState {
             }
             self.count_again(section)?;
         }
-        self.sums.forget();
-        self.chains.forget();
         Ok(())
     }
 
@@ -257,29 +222,10 @@ impl SkylineState {
                     self.floor[index(section)] = floor;
                 }
                 Change::Low { kind, low } => self.low[index(kind)] = low,
-                Change::Room { link, low, high } => self.chains.reset(link, low, high),
-                Change::High { kind, high } => self.high[index(kind)] = high,
                 Change::Placed { kind, at_roof } => self.reopen(kind, at_roof),
             }
         }
         self.placed.truncate(mark.placed);
-    }
-
-    /// Returns at how many sections the floor is not that of the section before, while some
-    /// open item is live in both.
-    pub(super) fn steps(&self, sections: Range<usize>) -> u32 {
-        let floors = self.floor[sections.clone()].windows(2);
-        let steps = floors.zip(&self.crossing[sections]);
-        steps.map(|(pair, &crossing)| u32::from(crossing > 0 && pair[0] != pair[1])).sum()
-    }
-
-    /// Stores the offset of an item of each kind, and `u64::MAX` for open kinds.
-    pub(super) fn record(&self, offsets: &mut Vec<u64>) -> Result<()> {
-        *offsets = filled(u64::MAX, self.kinds.len(), "offsets")?;
-        for &(kind, offset) in &self.placed {
-            offsets[index(kind)] = offset;
-        }
-        Ok(())
     }
 
     /// Returns the offset of every item once all are placed.
@@ -307,12 +253,6 @@ impl SkylineState {
         self.left_over[at] = copies - 1;
         if copies > 1 {
             return;
-        }
-        if self.chains.has(kind) {
-            self.trail.push(Change::High { kind, high: self.high[at] });
-            self.trail.push(Change::Low { kind, low: self.low[at] });
-            (self.low[at], self.high[at]) = (offset, offset);
-            self.chains.note(kind);
         }
         for (step, section) in it.sections().enumerate() {
             // Swap it with the last open one: undoing just counts it in again.
@@ -365,7 +305,7 @@ impl SkylineState {
     }
 
     /// Restores the invariants after the floors of `sections` were raised to `floor`.
-    pub(super) fn settle(&mut self, sections: Range<usize>, floor: u64) -> Result<f64, Conflict> {
+    pub(super) fn settle(&mut self, sections: Range<usize>, floor: u64) -> Result<(), Conflict> {
         self.uncovered.clear();
         self.raised.clear();
         // A kind of these sections is live in the first one, or born in a later one.
@@ -384,7 +324,6 @@ impl SkylineState {
         for section in sections.clone() {
             count = count.wrapping_add(core::mem::take(&mut self.standing[section]));
             self.count[section] = count;
-            self.sums.suspect(section);
             if count == 0 && self.is_open(section) {
                 self.uncovered.push(number(section));
             }
@@ -395,7 +334,7 @@ impl SkylineState {
             let (kind, low) = self.raised[position];
             let it = &self.kinds[index(kind)];
             let own = it.sections();
-            if self.low[index(kind)] > self.ceiling(it).min(self.high[index(kind)]) {
+            if self.low[index(kind)] > self.ceiling(it) {
                 return Err(Conflict { section: number(own.start.max(sections.start)) });
             }
             for section in (own.start..sections.start).chain(sections.end..own.end) {
@@ -416,7 +355,6 @@ impl SkylineState {
         if low < floor {
             self.trail.push(Change::Low { kind, low });
             self.raised.push((kind, low));
-            self.chains.note(kind);
             self.low[index(kind)] = align_up(floor, it.mask);
         }
         if self.low[index(kind)] == floor {
@@ -446,25 +384,17 @@ impl SkylineState {
         }
         self.trail.push(Change::Section { section: number(section), count, floor });
         self.count[section] = count - 1;
-        self.sums.suspect(section);
         if count == 1 {
             self.uncovered.push(number(section));
         }
     }
 
     /// Lifts the floors on which no open item can stand.
-    pub(super) fn cover(&mut self) -> Result<f64, Conflict> {
-        let mut loss = 0.0;
+    pub(super) fn cover(&mut self) -> Result<(), Conflict> {
         for position in 0..self.uncovered.len() {
-            let section = index(self.uncovered[position]);
-            let (floor, slack) = (self.floor[section], self.slack(section));
-            self.count_again(section)?;
-            let given_up = self.floor[section] - floor;
-            if given_up > 0 {
-                loss += real(given_up) / real(slack);
-            }
+            self.count_again(index(self.uncovered[position]))?;
         }
-        Ok(loss)
+        Ok(())
     }
 
     /// Lifts the floor of a section to the least low, and counts the kinds that have it.
@@ -485,7 +415,6 @@ impl SkylineState {
         }
         self.set_floor(section, least);
         self.count[section] = count;
-        self.sums.suspect(section);
         Ok(())
     }
 

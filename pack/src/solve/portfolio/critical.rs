@@ -179,7 +179,7 @@ impl Critical {
         let turns = Turns::new(&part, 0, clock);
         let entries: u64 = part.items.iter().map(|item| u64::from(item.length())).sum();
         if entries <= self.tuning.largest_part
-            && let Some(search) = Restarts::new(&part, &[], clock)?
+            && let Some(search) = Restarts::new(&part, clock)?
         {
             self.search = Some((part, search, turns));
         } else {
