@@ -26,6 +26,7 @@ fn graph(nodes: usize) -> Graph {
     let mut builder = Graph::builder("skips");
     let input = Value::new("x", ValueKind::Input, DType::FLOAT32, [64]).expect("a valid value");
     let mut values = vec![builder.add_value(input)];
+    let mut sizes = vec![64];
     for index in 0..nodes {
         let size = u64::try_from(16 << random(&mut seed, 8)).expect("small");
         let name = format!("v{index}");
@@ -33,15 +34,17 @@ fn graph(nodes: usize) -> Graph {
             .expect("a valid value");
         let value = builder.add_value(value);
         let back = 1 + random(&mut seed, values.len().min(16));
-        let reads = [values[values.len() - 1], values[values.len() - back]];
-        let mut node = Node::new(name, "Op").reads(reads).writes([value]);
-        for input in 0..2 {
+        let read = [values.len() - 1, values.len() - back];
+        let mut node = Node::new(name, "Op").reads(read.map(|at| values[at])).writes([value]);
+        // An output is in place of an input that is no smaller.
+        for input in (0..2).filter(|&input| sizes[read[input]] >= size) {
             let mut effects = node.effects().clone();
             effects.in_place.push(InPlace { input, output: 0, identity: false });
             node = node.with_effects(effects);
         }
         builder.add_node(node);
         values.push(value);
+        sizes.push(size);
     }
     builder.add_output(values[nodes]);
     builder.build().expect("a valid graph")

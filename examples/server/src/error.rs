@@ -31,6 +31,18 @@ pub enum Error {
     /// The server has no model of a name.
     #[error("there is no model {name:?}; there are {known}")]
     UnknownModel { name: String, known: String },
+    /// A request has too many bytes.
+    #[error("a request has at most {limit} bytes")]
+    TooLarge { limit: usize },
+    /// A client sends a request too slowly.
+    #[error("the request did not arrive within {seconds} seconds")]
+    Late { seconds: u64 },
+    /// Other requests have the memory for bodies.
+    #[error("no memory for the request is free")]
+    Busy,
+    /// A client broke off.
+    #[error("the request ends early")]
+    Broken,
     /// A kernel panicked.
     #[error("the model {name:?} failed")]
     Failed { name: String },

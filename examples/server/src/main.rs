@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arenaplan_server::model::ServedModel;
 use arenaplan_server::service::{Service, router};
+use arenaplan_server::serving::serve as serve_connections;
 use lexopt::{Arg, Parser, ValueExt};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -117,7 +118,5 @@ async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
         }
         eprintln!("stopping: requests that are running are answered");
     };
-    // New connections are refused from the signal on; open ones get their answers.
-    axum::serve(listener, router(service)).with_graceful_shutdown(stopped).await?;
-    Ok(())
+    Ok(serve_connections(listener, router(service), stopped).await?)
 }

@@ -102,7 +102,7 @@ impl ServedModel {
     ///
     /// # Errors
     ///
-    /// [`Error::Input`] if an input is missing, or has another type; [`Error::Plan`] if no shape
+    /// [`Error::Input`] if an input is missing, unknown, or has another type; [`Error::Plan`] if no shape
     /// has as many rows.
     pub fn fit(&self, request: &SafeTensors<'_>) -> Result<Fit<'_>> {
         let first = &self.shapes[0];
@@ -116,6 +116,12 @@ impl ServedModel {
             }
             let shape: Vec<u64> = tensor.shape().iter().map(|&dim| dim as u64).collect();
             found.push((port.name.as_str(), shape));
+        }
+        let is_known = |name: &&&str| first.inputs.iter().any(|port| port.name == **name);
+        if let Some(other) = request.names().iter().find(|name| !is_known(name)) {
+            let known: Vec<&str> = first.inputs.iter().map(|port| port.name.as_str()).collect();
+            let reason = format!("the model reads {} alone", known.join(", "));
+            return Err(Error::Input { name: (*other).to_string(), reason });
         }
         let inputs: Vec<_> = found.iter().map(|(name, shape)| (*name, &shape[..])).collect();
         let shape = &self.shapes[self.model.find_inputs(&inputs, Bucket::Padded)?.index()];

@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 
 use arenaplan::ArenaPool;
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
+use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use http_body_util::LengthLimitError;
 use safetensors::SafeTensors;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
@@ -19,6 +22,10 @@ use crate::model::{Fit, ServedModel};
 
 /// Most bytes of a request: a batch of images.
 const MAX_REQUEST: usize = 64 << 20;
+/// Bytes of a permit: memory for bodies is counted in these.
+const PERMIT: usize = 1 << 10;
+/// Longest time in which the body of a request arrives.
+const BODY_TIME: Duration = Duration::from_secs(20);
 
 /// Seconds after which a client that was refused may come again.
 const RETRY_AFTER: &str = "1";
@@ -29,6 +36,8 @@ pub struct Service {
     pool: ArenaPool,
     /// Most time that a request waits for memory.
     patience: Duration,
+    /// Memory for the bodies of all requests together: that of the largest one.
+    bodies: Semaphore,
     metrics: Metrics,
 }
 
@@ -51,7 +60,8 @@ impl Service {
             drop(trial.try_lease(shape.program())?);
         }
         let pool = ArenaPool::builder().cap(cap).build()?;
-        Ok(Self { models, pool, patience, metrics: Metrics::default() })
+        let bodies = Semaphore::new(MAX_REQUEST / PERMIT);
+        Ok(Self { models, pool, patience, bodies, metrics: Metrics::default() })
     }
 
     /// Returns the pool.
@@ -69,6 +79,32 @@ impl Service {
             name: name.into(),
             known: self.models.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
         })
+    }
+
+    /// Returns the body of a request, and the permit for its memory.
+    async fn body(&self, body: Body) -> Result<(Bytes, SemaphorePermit<'_>)> {
+        let size = body.size_hint();
+        if size.lower() > MAX_REQUEST as u64 {
+            return Err(Error::TooLarge { limit: MAX_REQUEST });
+        }
+        // A request that does not tell its size may be as large as any.
+        let most = size.upper().map_or(MAX_REQUEST, |bytes| MAX_REQUEST.min(bytes as usize));
+        let permits = u32::try_from(most.div_ceil(PERMIT)).unwrap_or(u32::MAX);
+        let permit = timeout(self.patience, self.bodies.acquire_many(permits)).await;
+        let permit = permit.ok().and_then(Result::ok).ok_or(Error::Busy)?;
+        let read = timeout(BODY_TIME, to_bytes(body, MAX_REQUEST)).await;
+        let read = read.map_err(|_| Error::Late { seconds: BODY_TIME.as_secs() })?;
+        let bytes = read.map_err(|error| match error.into_inner().is::<LengthLimitError>() {
+            true => Error::TooLarge { limit: MAX_REQUEST },
+            false => Error::Broken,
+        })?;
+        Ok((bytes, permit))
+    }
+
+    /// Counts and returns the answer to a request that leads nowhere.
+    fn astray(&self, status: StatusCode) -> Response {
+        self.metrics.count("", status.as_u16(), Duration::ZERO);
+        (status, "there are POST /infer/MODEL, GET /metrics and GET /healthz\n").into_response()
     }
 
     /// Answers a request: safetensors with the inputs in, safetensors with the outputs out.
@@ -110,17 +146,23 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/infer/{model}", post(infer))
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
-        .layer(DefaultBodyLimit::max(MAX_REQUEST))
+        .fallback(async |State(service): State<Arc<Service>>| service.astray(StatusCode::NOT_FOUND))
+        .method_not_allowed_fallback(async |State(service): State<Arc<Service>>| {
+            service.astray(StatusCode::METHOD_NOT_ALLOWED)
+        })
         .with_state(service)
 }
 
 async fn infer(
     State(service): State<Arc<Service>>,
     Path(name): Path<String>,
-    body: Bytes,
+    request: Request,
 ) -> Response {
     let start = Instant::now();
-    let result = Arc::clone(&service).infer(name.clone(), body).await;
+    let result = match service.body(request.into_body()).await {
+        Ok((body, _permit)) => Arc::clone(&service).infer(name.clone(), body).await,
+        Err(error) => Err(error),
+    };
     let response = match result {
         Ok(outputs) => {
             ([(header::CONTENT_TYPE, "application/octet-stream")], outputs).into_response()
@@ -142,6 +184,10 @@ impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let status = match &self {
             Self::Plan(arenaplan::Error::PoolBusy { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Late { .. } => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken => StatusCode::BAD_REQUEST,
             Self::UnknownModel { .. } => StatusCode::NOT_FOUND,
             Self::Plan(
                 arenaplan::Error::ShapeNotPlanned { .. } | arenaplan::Error::InvalidOption { .. },

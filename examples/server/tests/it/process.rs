@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::common::{MODELS, base, compare, known};
 use rustix::process::{Pid, Signal, kill_process};
+use safetensors::SafeTensors;
 
 /// A server that ends with the test.
 struct Server {
@@ -159,6 +160,58 @@ fn cancelled_requests_give_their_memory_back() {
     while server.metric("pool_leased_bytes") + server.metric("pool_waiting") > 0 {
         thread::sleep(Duration::from_millis(5));
     }
+    assert!(server.stop());
+}
+
+/// Heads that never end, and bodies that never come.
+#[test]
+fn slow_clients_hold_neither_memory_nor_the_process() {
+    let server = start(&[]);
+    let half: Vec<TcpStream> = (0..50)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&server.address).unwrap();
+            stream.write_all(b"POST /infer/keyword HTTP/1.1\r\nhost: x\r\n").unwrap();
+            stream
+        })
+        .collect();
+    let head = |length: u64| {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        let head = "POST /infer/keyword HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
+        write!(stream, "{head}content-length: {length}\r\n\r\n").unwrap();
+        stream
+    };
+    assert_eq!(read(head(99_999_999_999_999)).status, 413, "refused before the body");
+    // One body may have all memory for bodies, and a second one finds none.
+    let held = head(64 << 20);
+    while read(head(64 << 20)).status != 503 {
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(held);
+    assert_eq!(server.ask("GET", "/nowhere", &[]).status, 404);
+    let text = String::from_utf8(server.ask("GET", "/metrics", &[]).body).unwrap();
+    for status in [404, 413, 503] {
+        assert!(text.contains(&format!(r#"status="{status}""#)), "{status}: {text}");
+    }
+    assert!(server.stop(), "open connections do not hold the process");
+    drop(half);
+}
+
+#[test]
+fn an_input_that_no_model_reads_is_refused() {
+    let server = start(&[]);
+    let known = known("keyword").remove(0);
+    let request = SafeTensors::deserialize(&known.request).unwrap();
+    let mut tensors: Vec<(String, _)> = request
+        .names()
+        .into_iter()
+        .map(|name| (name.clone(), request.tensor(name).unwrap()))
+        .collect();
+    let extra = tensors[0].1.clone();
+    tensors.push(("other".into(), extra));
+    let body = safetensors::serialize(tensors, None).unwrap();
+    let response = server.ask("POST", "/infer/keyword", &body);
+    assert_eq!(response.status, 422);
+    assert!(String::from_utf8(response.body).unwrap().contains("other"));
     assert!(server.stop());
 }
 
