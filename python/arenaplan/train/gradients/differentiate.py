@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 
@@ -68,6 +68,78 @@ class TrainingGraph:
     """The new content of each parameter. Nodes that read the parameter itself read the old one."""
     steps: int | None = None
     """The state that counts updates, if the optimizer has one."""
+
+    @property
+    def is_updated(self) -> bool:
+        """Whether a node gives a parameter a new content."""
+        replaced = {into for _, into in self.graph.write_backs}
+        return not replaced.isdisjoint(self.parameters)
+
+    def replace(self, values: Mapping[int, int]) -> Self:
+        """
+        Put values in the place of gradients, for updates to read, and return ``self``.
+
+        Clipping, removal of a loss's scale and sums over processes are such values.
+
+        Parameters
+        ----------
+        values : mapping of int to int
+            By gradient, a value of its shape and type.
+
+        Raises
+        ------
+        UndefinedValue
+            If a key is no gradient of the graph.
+        ShapeMismatch
+            If a value has another shape or type than the gradient.
+        InvalidOption
+            If updates have read the gradients already.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph()
+        >>> w = graph.parameter("w", np.full((2,), 3, np.float32))
+        >>> op = ap.train.operators(graph)
+        >>> train = ap.train.gradient(graph, of=op.ReduceSumSquare(w, keepdims=0), wrt=[w])
+        >>> halved = ap.train.operators(train.graph).Mul(train.gradient(w), np.float32(0.5))
+        >>> train = ap.train.sgd(train.replace({train.gradient(w): halved}), lr=1)
+        >>> with ap.train.Trainer(train) as trainer:
+        ...     losses = trainer.step({})
+        ...     trainer.states()["w"]
+        array([0., 0.], dtype=float32)
+        """
+        graph = self.graph
+        if self.is_updated:
+            raise InvalidOption("the updates have read the gradients: replace gradients before")
+        found: dict[int, int] = {graph.own(old): graph.own(new) for old, new in values.items()}
+        for old, new in found.items():
+            if old not in self.gradients:
+                name = graph.values[old].name
+                raise UndefinedValue(
+                    f"{name!r} is not a gradient: TrainingGraph.gradients has them"
+                )
+            was, now = graph.values[old], graph.values[new]
+            if (was.shape, was.dtype) != (now.shape, now.dtype):
+                raise ShapeMismatch(
+                    f"gradient {was.name!r} holds {was.dtype} of shape {was.shape}, and "
+                    f"{now.name!r} in its place {now.dtype} of shape {now.shape}"
+                )
+        for old in found:
+            graph.drop_output(old)
+        made = {at for node in graph.nodes for at in node.outputs}
+        gradients = []
+        for old in self.gradients:
+            index: int = found.get(old, old)
+            if old in found:
+                if index in graph.outputs or index not in made:
+                    # One value cannot be two outputs, nor a constant or an input one.
+                    index = operators(graph).Identity(index)
+                graph.output(index)
+            gradients.append(index)
+        self.gradients = tuple(gradients)
+        return self
 
     def gradient(self, parameter: int) -> ValueId:
         """
