@@ -24,23 +24,27 @@ from arenaplan.base.errors import (
 from arenaplan.graph import Graph, Node, ValueId
 from arenaplan.train.gradients import (
     activation_gradients,
+    composed_gradients,
     elementwise_gradients,
     layout_gradients,
     norm_gradients,
     product_gradients,
     reduction_gradients,
+    second_gradients,
     window_gradients,
 )
-from arenaplan.train.gradients.gradient_rules import RULES, Site
+from arenaplan.train.gradients.gradient_rules import RULES, Gradients, Rule, Site
 from arenaplan.train.symbols import operators
 
 _FAMILIES = (
     activation_gradients,
+    composed_gradients,
     elementwise_gradients,
     layout_gradients,
     norm_gradients,
     product_gradients,
     reduction_gradients,
+    second_gradients,
     window_gradients,
 )
 """Modules whose import registers rules."""
@@ -213,12 +217,14 @@ def gradient(
         raise InvalidOption(f"option sum_cap: {sum_cap} is less than 2")
     if seeds is not None and len(seeds) != len(losses):
         raise InvalidOption(f"option seeds: {len(seeds)} for {len(losses)} losses")
-    sweep = _Sweep(graph.copy(), parameters, frozenset(stops), sum_cap)
+    made = graph.copy()
+    made.is_exact = True
+    forward = [made.nodes[index] for index in made.core.order]
+    sweep = _Sweep(made, forward, parameters, stop=frozenset(stops), sum_cap=sum_cap)
     for loss, seed in zip(losses, seeds or [None] * len(losses), strict=True):
         sweep.seed(loss, seed)
     sweep.run()
     found = [sweep.result(position) for position in range(len(parameters))]
-    made = sweep.graph
     for loss in losses:
         if loss not in made.outputs:
             made.output(loss)
@@ -229,16 +235,21 @@ def gradient(
 
 
 class _Sweep:
-    """One pass over the nodes, from the last to the first."""
+    """One pass over nodes, from the last to the first."""
 
     def __init__(
-        self, graph: Graph, parameters: Sequence[int], stop: frozenset[int], sum_cap: int
+        self,
+        graph: Graph,
+        forward: Sequence[Node],
+        parameters: Sequence[int],
+        *,
+        stop: frozenset[int] = frozenset(),
+        sum_cap: int,
     ) -> None:
         self.graph = graph
-        graph.is_exact = True
         self._parameters = parameters
         self._cap = sum_cap
-        self._forward = [graph.nodes[index] for index in graph.core.order]
+        self._forward = forward
         self._wanted = _dependent(graph, self._forward, parameters, stop)
         self._overwritten = _overwritten(self._forward)
         self._terms: dict[int, list[int]] = {}
@@ -293,7 +304,7 @@ class _Sweep:
             )
         gone = self._overwritten.get(node.index, frozenset())
         site = Site(self.graph, node, given, self._wanted, rule.reads, gone)
-        found = rule.function(site)
+        found = self._composed(site, rule) if rule.is_composed else rule.function(site)
         for position, (operand, term) in enumerate(zip(node.inputs, found, strict=True)):
             if operand is None or term is None or operand not in self._wanted:
                 continue
@@ -304,6 +315,24 @@ class _Sweep:
                     f"{shape}, not {expected}"
                 )
             self._terms.setdefault(operand, []).append(term)
+
+    def _composed(self, site: Site, rule: Rule) -> Gradients:
+        """Compose the results of a node again, and go through the nodes that did so."""
+        start = len(self.graph.nodes)
+        made = rule.function(site)
+        forward = self.graph.nodes[start:]
+        wrt: dict[int, int | None]
+        wrt = {x: None for k, x in enumerate(site.node.inputs) if x is not None and site.wants(k)}
+        inner = _Sweep(self.graph, forward, tuple(wrt), sum_cap=self._cap)
+        for position, index in enumerate(made):
+            if index is not None and site.flows(position):
+                inner._terms[index] = [site.gradient(position)]
+                inner._reached.add(index)
+        inner.run()
+        for index in wrt:
+            wrt[index] = inner._total(index)
+        # An operand that is there twice has one gradient.
+        return [wrt.pop(x, None) if x is not None else None for x in site.node.inputs]
 
     def _total(self, value: int) -> int | None:
         """Return the sum of all gradients of a value; ``None`` for zeros."""
@@ -353,7 +382,8 @@ def _dependent(
             raise fault("NotDifferentiable", f"{value.name!r} holds {value.dtype}, no real numbers")
         found.add(index)
     for node in forward:
-        if node.op == "StopGradient" or found.isdisjoint(v for v in node.inputs if v is not None):
+        read = {v for at, v in enumerate(node.inputs) if at not in node.effects.ignores}
+        if node.op == "StopGradient" or found.isdisjoint(read):
             continue
         for value_index in node.outputs:
             if value_index is None or value_index in stop:
