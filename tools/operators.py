@@ -22,6 +22,7 @@ import arenaplan.run.numpy
 from arenaplan.formats.onnx.function_bodies import INLINED
 from arenaplan.formats.onnx.walk import SEQUENCES
 from arenaplan.run.numpy.registry import MICROSOFT, supported_ops
+from arenaplan.train.gradients import RULES
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "operators.md"
@@ -85,7 +86,8 @@ def table() -> str:
         else:
             refused.append(f"`{name}`")
             continue
-        rows.append(f"| {name} | {version} | {how} | {passed}/{total} |\n")
+        gradient = "yes" if name in RULES else "no"
+        rows.append(f"| {name} | {version} | {how} | {gradient} | {passed}/{total} |\n")
     return "".join(
         [
             f"With onnx {onnx.__version__}: {len(rows)} of the {len(versions)} operators of the "
@@ -93,8 +95,11 @@ def table() -> str:
             f"Refused by name: {', '.join(refused)}.\n\n",
             "Sequences and optional values are made inside of models, whose inputs are arrays.\n"
             "Many node tests have sequences as inputs.\n\n",
-            "| operator | newest version | runs as | node tests |\n",
-            "| --- | ---: | --- | ---: |\n",
+            f"`arenaplan.train.gradient` has a rule for {len(RULES.keys() & versions.keys())} of "
+            "these operators, and for the rules' own operators, so that gradients have gradients.\n"
+            "Operators with whole numbers or truth values alone need none.\n\n",
+            "| operator | newest version | runs as | gradient | node tests |\n",
+            "| --- | ---: | --- | --- | ---: |\n",
             *rows,
             "\nOf the operators that ONNX Runtime adds (`com.microsoft`), these run: ",
             ", ".join(f"`{name}`" for name in added()),

@@ -269,10 +269,13 @@ def slice_(rng: Rng) -> Case:
     return Case([real(rng, *dims)], lambda o, v: o.Slice(v[0], *rows))
 
 
-def pad(rng: Rng) -> Case:
-    dims = shape(rng)
-    pads = [int(n) for n in rng.integers(0, 3, 2 * len(dims))]
-    return Case([real(rng, *dims)], lambda o, v: o.Pad(v[0], pads))
+def pad(mode: str) -> Any:
+    def make(rng: Rng) -> Case:
+        dims = tuple(int(n) for n in rng.integers(3, 6, rng.integers(1, 4)))
+        pads = [int(n) for n in rng.integers(-1 if mode == "constant" else 0, 3, 2 * len(dims))]
+        return Case([real(rng, *dims)], lambda o, v: o.Pad(v[0], pads, mode=mode))
+
+    return make
 
 
 def expand(rng: Rng) -> Case:
@@ -310,9 +313,158 @@ def gather_nd(rng: Rng) -> Case:
     return Case([real(rng, 3, 2, 2)], lambda o, v: o.GatherND(v[0], indices))
 
 
-def blocks(op: str) -> Any:
+def blocks(op: str, **given: str) -> Any:
     dims = (2, 8, 2, 3) if op == "DepthToSpace" else (2, 2, 4, 6)
-    return lambda rng: Case([real(rng, *dims)], lambda o, v: getattr(o, op)(v[0], blocksize=2))
+
+    def make(rng: Rng) -> Case:
+        return Case([real(rng, *dims)], lambda o, v: getattr(o, op)(v[0], blocksize=2, **given))
+
+    return make
+
+
+def scatter(op: str) -> Any:
+    def make(rng: Rng) -> Case:
+        adds = bool(rng.random() < 0.5)
+        reduction = "add" if adds else "none"
+        if op == "ScatterND":
+            where = rng.permutation(6)[:4]
+            indices = np.stack([where // 2, where % 2], axis=-1)
+            arrays = [real(rng, 3, 2, 2), real(rng, 4, 2)]
+            return Case(arrays, lambda o, v: o.ScatterND(v[0], indices, v[1], reduction=reduction))
+        axis = int(rng.integers(-2, 2))
+        order = np.argsort(rng.random((4, 4)), axis=axis)
+        indices = order[:3, :3] if not adds else rng.integers(0, 4, (3, 3))
+        return Case(
+            [real(rng, 4, 4), real(rng, 3, 3)],
+            lambda o, v: o.ScatterElements(v[0], indices, v[1], axis=axis, reduction=reduction),
+        )
+
+    return make
+
+
+def top_k(rng: Rng) -> Case:
+    dims = tuple(int(n) for n in rng.integers(2, 5, 3))
+    axis, largest = int(rng.integers(-3, 3)), int(rng.integers(0, 2))
+    return Case([real(rng, *dims)], lambda o, v: o.TopK(v[0], [2], axis=axis, largest=largest)[0])
+
+
+def reverse_sequence(rng: Rng) -> Case:
+    time = int(rng.integers(0, 2))
+    lengths = rng.integers(1, 5, 4)
+    return Case(
+        [real(rng, 4, 4, 2)],
+        lambda o, v: o.ReverseSequence(v[0], lengths, time_axis=time, batch_axis=1 - time),
+    )
+
+
+def compress(rng: Rng) -> Case:
+    axis = None if rng.random() < 0.3 else int(rng.integers(-2, 2))
+    condition = rng.permutation([True, False, True])
+    given = {} if axis is None else {"axis": axis}
+    return Case([real(rng, 3, 3)], lambda o, v: o.Compress(v[0], condition, **given))
+
+
+def resize(rng: Rng) -> Case:
+    mode = str(rng.choice(["nearest", "linear", "cubic"]))
+    given: dict[str, Any] = {"mode": mode}
+    given["coordinate_transformation_mode"] = str(
+        rng.choice(["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"])
+    )
+    if mode != "nearest" and rng.random() < 0.3:
+        given["antialias"] = 1
+    dims = (2, 1, *(int(n) for n in rng.integers(2, 6, 2)))
+    sizes = [2, 1, *(int(n) for n in rng.integers(2, 9, 2))]
+    if rng.random() < 0.3:
+        scales = np.array([1, 1, 2, 1.5], np.float32)
+        return Case([real(rng, *dims)], lambda o, v: o.Resize(v[0], None, scales, **given))
+    if rng.random() < 0.3:
+        return Case(
+            [real(rng, *dims)],
+            lambda o, v: o.Resize(v[0], None, None, sizes[2:], axes=[2, -1], **given),
+        )
+    return Case([real(rng, *dims)], lambda o, v: o.Resize(v[0], None, None, sizes, **given))
+
+
+def attention(rng: Rng) -> Case:
+    heads, groups = (2, 1) if rng.random() < 0.5 else (2, 2)
+    is_causal, softcap = int(rng.integers(0, 2)), float(rng.choice([0, 2.0]))
+    given: dict[str, Any] = {"is_causal": is_causal, "softcap": softcap}
+    if rng.random() < 0.5:
+        arrays = [real(rng, 2, heads, 3, 4), real(rng, 2, groups, 3, 4), real(rng, 2, groups, 3, 5)]
+    else:
+        arrays = [real(rng, 2, 3, heads * 4), real(rng, 2, 3, groups * 4),
+                  real(rng, 2, 3, groups * 5)]  # fmt: skip
+        given |= {"q_num_heads": heads, "kv_num_heads": groups}
+    if not is_causal and rng.random() < 0.5:
+        arrays.append(real(rng, 3, 3))
+    return Case(arrays, lambda o, v: o.Attention(*v, **given))
+
+
+def rotary(rng: Rng) -> Case:
+    cos, sin = real(rng, 5, 2), real(rng, 5, 2)
+    places = rng.integers(0, 5, (2, 3))
+    swapped = int(rng.integers(0, 2))
+    return Case(
+        [real(rng, 2, 2, 3, 4)],
+        lambda o, v: o.RotaryEmbedding(v[0], cos, sin, places, interleaved=swapped),
+    )
+
+
+def lp_norm(rng: Rng) -> Case:
+    dims = shape(rng)
+    axis, p = int(rng.integers(-len(dims), len(dims))), int(rng.integers(1, 3))
+    return Case([real(rng, *dims)], lambda o, v: o.LpNormalization(v[0], axis=axis, p=p))
+
+
+def lrn(rng: Rng) -> Case:
+    size = int(rng.integers(1, 5))
+    return Case([real(rng, 2, 5, 2, 3)], lambda o, v: o.LRN(v[0], size=size, alpha=0.5, beta=0.6))
+
+
+def mean_variance(rng: Rng) -> Case:
+    axes = [0, 2, 3] if rng.random() < 0.5 else [2]
+    return Case([real(rng, 2, 3, 2, 4)], lambda o, v: o.MeanVarianceNormalization(v[0], axes=axes))
+
+
+# -- second derivatives ---------------------------------------------------------------------------
+
+
+def slope(op: str, first: str, **given: Any) -> Any:
+    """Draw the gradient of an operator of one operand, at a result of the operator."""
+
+    def make(rng: Rng) -> Case:
+        dims = shape(rng, 1, 3)
+        arrays = [real(rng, *dims), real(rng, *dims)]
+        return Case(arrays, lambda o, v: getattr(o, op)(v[0], getattr(o, first)(v[1]), **given))
+
+    return make
+
+
+def drop_slope(rng: Rng) -> Case:
+    mask = rng.random((3, 4)) < 0.5
+    return Case([real(rng, 3, 4)], lambda o, v: o.DropoutGrad(v[0], mask, np.float64(0.3)))
+
+
+def twice(name: str) -> Any:
+    """Draw a node whose gradient is differentiated: the sum of squares of all gradients."""
+
+    def make(rng: Rng) -> Case:
+        case = CASES[name](rng)
+
+        def compose(o: Any, v: list[int]) -> int:
+            inner = ap.Graph("inner")
+            inputs = [inner.input(f"x{k}", x.shape, "float64") for k, x in enumerate(case.arrays)]
+            y = case.compose(operators(inner), inputs)
+            op = operators(inner)
+            loss = op.ReduceSum(op.Mul(op.Mul(y, y), y), keepdims=0)
+            train = ap.train.gradient(inner, of=loss, wrt=inputs)
+            made = o.call(train.graph, **{f"x{k}": x for k, x in enumerate(v)})
+            parts = [o.ReduceSumSquare(each, keepdims=0) for each in made[1:]]
+            return o.Sum(*parts) if len(parts) > 1 else parts[0]
+
+        return Case(case.arrays, compose)
+
+    return make
 
 
 def trilu(rng: Rng) -> Case:
@@ -492,6 +644,7 @@ CASES: Mapping[str, Callable[[Rng], Case]] = {
         "ReduceSumSquare", "ReduceLogSumExp",
     )},
     "ReduceLogSum": reduction("ReduceLogSum", 0.3),
+    "ReduceProd": reduction("ReduceProd"),
     "CumSum": cumulative,
     "Reshape": reshape,
     "Flatten": flatten,
@@ -501,13 +654,19 @@ CASES: Mapping[str, Callable[[Rng], Case]] = {
     "Concat": concat,
     "Split": split,
     "Slice": slice_,
-    "Pad": pad,
+    **{f"Pad {mode}": pad(mode) for mode in ("constant", "edge", "reflect", "wrap")},
     "Expand": expand,
     "Tile": tile,
     "Gather": gather,
     "GatherElements": gather_elements,
     "GatherND": gather_nd,
     "DepthToSpace": blocks("DepthToSpace"),
+    "DepthToSpace CRD": blocks("DepthToSpace", mode="CRD"),
+    **{op: scatter(op) for op in ("ScatterElements", "ScatterND")},
+    "TopK": top_k,
+    "ReverseSequence": reverse_sequence,
+    "Compress": compress,
+    "Resize": resize,
     "SpaceToDepth": blocks("SpaceToDepth"),
     "Trilu": trilu,
     "Conv": conv,
@@ -524,6 +683,26 @@ CASES: Mapping[str, Callable[[Rng], Case]] = {
     "SoftmaxCrossEntropyLoss": loss("SoftmaxCrossEntropyLoss"),
     "NegativeLogLikelihoodLoss": loss("NegativeLogLikelihoodLoss"),
     "SoftmaxCrossEntropyLoss both": loss("Both"),
+    "Attention": attention,
+    "RotaryEmbedding": rotary,
+    "MeanVarianceNormalization": mean_variance,
+    "LpNormalization": lp_norm,
+    "LRN": lrn,
+    "ReluGrad": slope("ReluGrad", "Relu"),
+    "SigmoidGrad": slope("SigmoidGrad", "Sigmoid"),
+    "TanhGrad": slope("TanhGrad", "Tanh"),
+    "SoftmaxGrad": slope("SoftmaxGrad", "Softmax"),
+    "LogSoftmaxGrad": slope("LogSoftmaxGrad", "LogSoftmax"),
+    "DropoutGrad": drop_slope,
+    "SliceGrad": twice("Slice"),
+    "GatherGrad": twice("Gather"),
+    "AveragePoolGrad": twice("AveragePool"),
+    "ConvGradWeight": twice("Conv"),
+    **{f"NormalizationGrad {name}": twice(name) for name in (
+        "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization",
+        "BatchNormalization",
+    )},
+    "SoftmaxCrossEntropyLossGrad": twice("SoftmaxCrossEntropyLoss"),
 }  # fmt: skip
 """By operator, functions that draw a node."""
 

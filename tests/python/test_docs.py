@@ -172,10 +172,11 @@ TRAINING = (ROOT / "docs" / "training.md").read_text().partition("\n## Import a 
 
 def test_the_examples_of_writing_and_training_a_model_run() -> None:
     blocks = re.findall(r"```python\n(.*?)```", TRAINING[0], re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "training.md", "exec"), names)
+    assert names["factor"] == 2.0**16, "gradients in float16 overflow above"
     shapes = names["shapes"]
     assert isinstance(shapes, dict)
     assert (shapes["x"], shapes["w2"]) == ((64, 784), (128, 10))

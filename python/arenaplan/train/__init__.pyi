@@ -1,4 +1,12 @@
-from .gradients import TrainingGraph, adam, gradient, sgd
+from .gradients import (
+    TrainingGraph,
+    adam,
+    clip_by_norm,
+    clip_by_value,
+    gradient,
+    sgd,
+    unscale,
+)
 from .symbols import Inferred, Operators, Symbol, group, op, operators, variable
 from .training import StepReport, Trainer
 
@@ -10,10 +18,13 @@ __all__ = [
     "Trainer",
     "TrainingGraph",
     "adam",
+    "clip_by_norm",
+    "clip_by_value",
     "gradient",
     "group",
     "op",
     "operators",
     "sgd",
+    "unscale",
     "variable",
 ]

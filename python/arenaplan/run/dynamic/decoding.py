@@ -96,7 +96,7 @@ class Decoder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._executor.__exit__(kind, error, trace)
 
     def close(self) -> None:
         """Let the memory go."""

@@ -221,9 +221,14 @@ class Executor(Tenant):
                     first = self.graph.initial(value.index)
                     np.copyto(setup.arrays[value.index], 0 if first is None else first)
 
-    def states(self) -> dict[str, np.ndarray]:
+    def states(self, *, borrow: bool = False) -> dict[str, np.ndarray]:
         """
         Return copies of all states of the model, by name.
+
+        Parameters
+        ----------
+        borrow : bool, default False
+            Return read-only views of the arena instead, which the next run overwrites.
 
         Raises
         ------
@@ -233,9 +238,15 @@ class Executor(Tenant):
             If the executor is closed.
         """
         with self.arena.lease():
-            return {name: array.copy() for name, array in self._states().items()}
+            return {name: _shown(array, borrow) for name, array in self._states().items()}
 
-    def restore(self, states: Mapping[str, ArrayLike], *, runs: int | None = None) -> None:
+    def restore(
+        self,
+        states: Mapping[str, ArrayLike],
+        *,
+        runs: int | None = None,
+        seed: int | None = None,
+    ) -> None:
         """
         Give states of the model a content: all of those that are named, or none after an error.
 
@@ -245,6 +256,8 @@ class Executor(Tenant):
             Arrays of exactly the shape and element type of the states.
         runs : int, optional
             Number of runs that were made before, which random operators depend on.
+        seed : int, optional
+            Seed of random operators from now on.
 
         Raises
         ------
@@ -272,13 +285,22 @@ class Executor(Tenant):
                     )
             for name, given in states.items():
                 np.copyto(own[name], given)
-            if runs is not None and self._setup is not None:
-                self._setup.program.clock.run = whole_number(runs, "runs")
+            assert self._setup is not None, "it has states"
+            clock = self._setup.program.clock
+            if runs is not None:
+                clock.run = whole_number(runs, "runs")
+            if seed is not None:
+                clock.seed = whole_number(seed, "seed")
 
     @property
     def runs(self) -> int:
-        """Number of runs so far."""
+        """Number of runs so far; a run that failed does not count."""
         return 0 if self._setup is None else self._setup.program.clock.run
+
+    @property
+    def seed(self) -> int:
+        """Seed of the random operators that have none in the model."""
+        return 0 if self._setup is None else self._setup.program.clock.seed
 
     def _states(self) -> dict[str, np.ndarray]:
         """Return the memory of all states that a run touches, by name."""
@@ -334,21 +356,29 @@ class Executor(Tenant):
                 self._as_declared(inputs) or checked_inputs(setup.graph, inputs, self._given)
             )
             setup.program.clock.run += 1
-            if verify:
-                with quiet_arithmetic():
-                    verified_run(setup, {**given, **self._inputs_given()}, self._loads)
-            else:
-                load(self._loads, given)
-                if self._workers is None:
-                    self._context.run(run_all, setup.program)
-                else:
-                    self._context.run(self._workers.run)
+            try:
+                self._compute(setup, given, verify=verify)
+            except BaseException:
+                setup.program.clock.run -= 1
+                raise
             return {
                 value.name: self._given[value.index]
                 if value.index in self._given
                 else _handed_out(value, setup.arrays[value.index], borrow)
                 for value in self._outputs
             }
+
+    def _compute(self, setup: Setup, given: dict[int, np.ndarray], *, verify: bool) -> None:
+        """Copy inputs to the arena, and do every step."""
+        if verify:
+            with quiet_arithmetic():
+                verified_run(setup, {**given, **self._inputs_given()}, self._loads)
+            return
+        load(self._loads, given)
+        if self._workers is None:
+            self._context.run(run_all, setup.program)
+        else:
+            self._context.run(self._workers.run)
 
     def _as_declared(self, inputs: Mapping[str, ArrayLike]) -> dict[int, np.ndarray] | None:
         """Return the inputs if they are just the arrays that are declared, else ``None``."""
@@ -401,6 +431,11 @@ def _handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:
     """Return an output as a copy, or as a view that cannot be written."""
     if is_packed(value.dtype):
         return loaded(array, value.shape, value.dtype)
+    return _shown(array, borrow)
+
+
+def _shown(array: np.ndarray, borrow: bool) -> np.ndarray:
+    """Return a copy of memory of the arena, or a view that cannot be written."""
     if not borrow:
         return array.copy()
     view = array.view()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from arenaplan._core import Arena
-from arenaplan.base.errors import ArenaInUse
+from arenaplan.base.errors import ArenaError, ArenaInUse
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -50,7 +50,7 @@ class Tenant(ABC):
     ) -> None:
         try:
             self.close()
-        except ArenaInUse:
+        except ArenaError:
             if error is None:  # Its traceback may hold references to the arena.
                 raise
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 
@@ -24,23 +24,27 @@ from arenaplan.base.errors import (
 from arenaplan.graph import Graph, Node, ValueId
 from arenaplan.train.gradients import (
     activation_gradients,
+    composed_gradients,
     elementwise_gradients,
     layout_gradients,
     norm_gradients,
     product_gradients,
     reduction_gradients,
+    second_gradients,
     window_gradients,
 )
-from arenaplan.train.gradients.gradient_rules import RULES, Site
+from arenaplan.train.gradients.gradient_rules import RULES, Gradients, Rule, Site
 from arenaplan.train.symbols import operators
 
 _FAMILIES = (
     activation_gradients,
+    composed_gradients,
     elementwise_gradients,
     layout_gradients,
     norm_gradients,
     product_gradients,
     reduction_gradients,
+    second_gradients,
     window_gradients,
 )
 """Modules whose import registers rules."""
@@ -68,6 +72,78 @@ class TrainingGraph:
     """The new content of each parameter. Nodes that read the parameter itself read the old one."""
     steps: int | None = None
     """The state that counts updates, if the optimizer has one."""
+
+    @property
+    def is_updated(self) -> bool:
+        """Whether a node gives a parameter a new content."""
+        replaced = {into for _, into in self.graph.write_backs}
+        return not replaced.isdisjoint(self.parameters)
+
+    def replace(self, values: Mapping[int, int]) -> Self:
+        """
+        Put values in the place of gradients, for updates to read, and return ``self``.
+
+        Clipping, removal of a loss's scale and sums over processes are such values.
+
+        Parameters
+        ----------
+        values : mapping of int to int
+            By gradient, a value of its shape and type.
+
+        Raises
+        ------
+        UndefinedValue
+            If a key is no gradient of the graph.
+        ShapeMismatch
+            If a value has another shape or type than the gradient.
+        InvalidOption
+            If updates have read the gradients already.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph()
+        >>> w = graph.parameter("w", np.full((2,), 3, np.float32))
+        >>> op = ap.train.operators(graph)
+        >>> train = ap.train.gradient(graph, of=op.ReduceSumSquare(w, keepdims=0), wrt=[w])
+        >>> halved = ap.train.operators(train.graph).Mul(train.gradient(w), np.float32(0.5))
+        >>> train = ap.train.sgd(train.replace({train.gradient(w): halved}), lr=1)
+        >>> with ap.train.Trainer(train) as trainer:
+        ...     losses = trainer.step({})
+        ...     trainer.states()["w"]
+        array([0., 0.], dtype=float32)
+        """
+        graph = self.graph
+        if self.is_updated:
+            raise InvalidOption("the updates have read the gradients: replace gradients before")
+        found: dict[int, int] = {graph.own(old): graph.own(new) for old, new in values.items()}
+        for old, new in found.items():
+            if old not in self.gradients:
+                name = graph.values[old].name
+                raise UndefinedValue(
+                    f"{name!r} is not a gradient: TrainingGraph.gradients has them"
+                )
+            was, now = graph.values[old], graph.values[new]
+            if (was.shape, was.dtype) != (now.shape, now.dtype):
+                raise ShapeMismatch(
+                    f"gradient {was.name!r} holds {was.dtype} of shape {was.shape}, and "
+                    f"{now.name!r} in its place {now.dtype} of shape {now.shape}"
+                )
+        for old in found:
+            graph.drop_output(old)
+        made = {at for node in graph.nodes for at in node.outputs}
+        gradients = []
+        for old in self.gradients:
+            index: int = found.get(old, old)
+            if old in found:
+                if index in graph.outputs or index not in made:
+                    # One value cannot be two outputs, nor a constant or an input one.
+                    index = operators(graph).Identity(index)
+                graph.output(index)
+            gradients.append(index)
+        self.gradients = tuple(gradients)
+        return self
 
     def gradient(self, parameter: int) -> ValueId:
         """
@@ -141,12 +217,14 @@ def gradient(
         raise InvalidOption(f"option sum_cap: {sum_cap} is less than 2")
     if seeds is not None and len(seeds) != len(losses):
         raise InvalidOption(f"option seeds: {len(seeds)} for {len(losses)} losses")
-    sweep = _Sweep(graph.copy(), parameters, frozenset(stops), sum_cap)
+    made = graph.copy()
+    made.is_exact = True
+    forward = [made.nodes[index] for index in made.core.order]
+    sweep = _Sweep(made, forward, parameters, stop=frozenset(stops), sum_cap=sum_cap)
     for loss, seed in zip(losses, seeds or [None] * len(losses), strict=True):
         sweep.seed(loss, seed)
     sweep.run()
     found = [sweep.result(position) for position in range(len(parameters))]
-    made = sweep.graph
     for loss in losses:
         if loss not in made.outputs:
             made.output(loss)
@@ -157,16 +235,21 @@ def gradient(
 
 
 class _Sweep:
-    """One pass over the nodes, from the last to the first."""
+    """One pass over nodes, from the last to the first."""
 
     def __init__(
-        self, graph: Graph, parameters: Sequence[int], stop: frozenset[int], sum_cap: int
+        self,
+        graph: Graph,
+        forward: Sequence[Node],
+        parameters: Sequence[int],
+        *,
+        stop: frozenset[int] = frozenset(),
+        sum_cap: int,
     ) -> None:
         self.graph = graph
-        graph.is_exact = True
         self._parameters = parameters
         self._cap = sum_cap
-        self._forward = [graph.nodes[index] for index in graph.core.order]
+        self._forward = forward
         self._wanted = _dependent(graph, self._forward, parameters, stop)
         self._overwritten = _overwritten(self._forward)
         self._terms: dict[int, list[int]] = {}
@@ -221,7 +304,7 @@ class _Sweep:
             )
         gone = self._overwritten.get(node.index, frozenset())
         site = Site(self.graph, node, given, self._wanted, rule.reads, gone)
-        found = rule.function(site)
+        found = self._composed(site, rule) if rule.is_composed else rule.function(site)
         for position, (operand, term) in enumerate(zip(node.inputs, found, strict=True)):
             if operand is None or term is None or operand not in self._wanted:
                 continue
@@ -232,6 +315,24 @@ class _Sweep:
                     f"{shape}, not {expected}"
                 )
             self._terms.setdefault(operand, []).append(term)
+
+    def _composed(self, site: Site, rule: Rule) -> Gradients:
+        """Compose the results of a node again, and go through the nodes that did so."""
+        start = len(self.graph.nodes)
+        made = rule.function(site)
+        forward = self.graph.nodes[start:]
+        wrt: dict[int, int | None]
+        wrt = {x: None for k, x in enumerate(site.node.inputs) if x is not None and site.wants(k)}
+        inner = _Sweep(self.graph, forward, tuple(wrt), sum_cap=self._cap)
+        for position, index in enumerate(made):
+            if index is not None and site.flows(position):
+                inner._terms[index] = [site.gradient(position)]
+                inner._reached.add(index)
+        inner.run()
+        for index in wrt:
+            wrt[index] = inner._total(index)
+        # An operand that is there twice has one gradient.
+        return [wrt.pop(x, None) if x is not None else None for x in site.node.inputs]
 
     def _total(self, value: int) -> int | None:
         """Return the sum of all gradients of a value; ``None`` for zeros."""
@@ -281,7 +382,8 @@ def _dependent(
             raise fault("NotDifferentiable", f"{value.name!r} holds {value.dtype}, no real numbers")
         found.add(index)
     for node in forward:
-        if node.op == "StopGradient" or found.isdisjoint(v for v in node.inputs if v is not None):
+        read = {v for at, v in enumerate(node.inputs) if at not in node.effects.ignores}
+        if node.op == "StopGradient" or found.isdisjoint(read):
             continue
         for value_index in node.outputs:
             if value_index is None or value_index in stop:

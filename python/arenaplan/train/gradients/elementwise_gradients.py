@@ -49,7 +49,7 @@ def div(at: Site) -> Gradients:
 
 @rule("Pow", reads="x0 x1 y0")
 def power(at: Site) -> Gradients:
-    """Write ``dy b a^(b-1)`` and ``dy y log(a)``, the latter 0 where ``a`` is 0."""
+    """Write ``dy b a^(b-1)``, 0 where ``b`` is 0, and ``dy y log(a)``, 0 where ``a`` is 0."""
     op = at.op
     found: list[int | None] = [None, None]
     dtype = at.read(0).dtype
@@ -58,9 +58,7 @@ def power(at: Site) -> Gradients:
         if exponent.kind == "constant" and exponent.dtype == dtype and np.all(at.data(1) == 2):
             slope = op.Mul(at.x(0), at.number(2))
         else:
-            one = op.constant(np.asarray(1, exponent.dtype), name="number")
-            lower = op.Pow(at.x(0), op.Sub(at.x(1), one))
-            slope = op.Mul(lower, _cast(at, at.x(1), dtype))
+            slope = op.Mul(op.Pow(at.x(0), _lower(at)), _cast(at, at.x(1), dtype))
         found[0] = at.unbroadcast(op.Mul(at.dy, slope), 0)
     if at.wants(1):
         zero, one = at.number(0), at.number(1)
@@ -69,6 +67,19 @@ def power(at: Site) -> Gradients:
         slope = op.Mul(op.Mul(at.dy, at.y()), logarithm)
         found[1] = at.unbroadcast(_cast(at, slope, exponent.dtype), 1)
     return found
+
+
+def _lower(at: Site) -> int:
+    """Return the exponent less one, and 0 for an exponent of 0: powers of 0 are finite then."""
+    op, exponent = at.op, at.read(1)
+    zero, one = (np.asarray(number, exponent.dtype) for number in (0, 1))
+    made: int
+    if exponent.kind == "constant" and at.graph.has_data(exponent.index):
+        b = at.data(1)
+        made = op.constant(np.where(b == 0, zero, b - one).astype(b.dtype), name="exponent")
+    else:
+        made = op.Sub(op.Where(op.Equal(at.x(1), zero), one, at.x(1)), one)
+    return made
 
 
 def _cast(at: Site, value: int, dtype: str) -> int:

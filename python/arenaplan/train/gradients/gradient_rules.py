@@ -34,10 +34,27 @@ class Rule:
     """Operands that it may read: ``x0``, ``x1``, … are inputs, ``y0``, … outputs, ``x*`` all
     inputs."""
     function: RuleFunction
+    is_composed: bool = False
+    """Whether the function returns the results of the node, composed of operators with rules."""
 
 
 RULES: Final[dict[str, Rule]] = {}
 """Rules by operator."""
+
+
+def composed(*ops: str) -> Callable[[RuleFunction], RuleFunction]:
+    """
+    Register a function that composes the results of a node of other operators.
+
+    The backward pass makes the results again and differentiates the nodes that do, so operators
+    with a kernel of their own for the forward pass need no rule. It may read every input.
+    """
+
+    def register(function: RuleFunction) -> RuleFunction:
+        RULES.update((op, Rule(op, ("x*",), function, is_composed=True)) for op in ops)
+        return function
+
+    return register
 
 
 def rule(*ops: str, reads: str = "") -> Callable[[RuleFunction], RuleFunction]:

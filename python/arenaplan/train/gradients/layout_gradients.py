@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
+from arenaplan.graph import Graph
+from arenaplan.run.numpy import Executor
 from arenaplan.train.gradients.gradient_rules import Gradients, Site, rule
+from arenaplan.train.symbols import operators
 
 
 def _found(at: Site, gradient: int) -> Gradients:
@@ -66,20 +71,37 @@ def slice_(at: Site) -> Gradients:
 
 @rule("Pad")
 def pad(at: Site) -> Gradients:
-    """Cut the border off."""
-    if at.attribute("mode", "constant") != "constant":
-        raise at.refusal(f"mode {at.attribute('mode')!r} has no gradient")
+    """Cut a constant border off; add a border of elements up where they were taken from."""
     if at.wants(2):
         raise at.refusal("the constant of the border has no gradient")
     rank, pads = at.rank(), at.data(1).reshape(-1).tolist()
     axes = list(range(rank))
     if at.has(3):
         axes = [axis % rank for axis in at.data(3).reshape(-1).tolist()]
-    if min(pads, default=0) < 0:
-        raise at.refusal(f"negative pads {pads} have no gradient")
-    stops = [pads[k] + at.shape(0)[axis] for k, axis in enumerate(axes)]
-    rows = (pads[: len(axes)], stops, axes)
-    return _found(at, at.op.Slice(at.dy, *(np.array(row, np.int64) for row in rows)))
+    mode, gradient = at.attribute("mode", "constant"), at.dy
+    if mode == "constant" and min(pads, default=0) >= 0:
+        stops = [pads[k] + at.shape(0)[axis] for k, axis in enumerate(axes)]
+        rows = (pads[: len(axes)], stops, axes)
+        return _found(at, at.op.Slice(at.dy, *(np.array(row, np.int64) for row in rows)))
+    for k, axis in enumerate(axes):
+        taken = _padded(at.shape(0)[axis], pads[k], pads[k + len(axes)], mode)
+        shape = list(at.graph.values[gradient].shape)
+        kept = np.flatnonzero(taken >= 0)
+        if kept.size < taken.size:
+            gradient = at.op.Gather(gradient, kept, axis=axis)
+        shape[axis] = at.shape(0)[axis]
+        gradient = at.op.GatherGrad(gradient, taken[kept], axis=axis, shape=shape)
+    return _found(at, gradient)
+
+
+def _padded(count: int, before: int, after: int, mode: str) -> np.ndarray:
+    """Return the element that each one along a padded axis is, -1 for the constant."""
+    numbers = np.arange(count)
+    wide = (max(before, 0), max(after, 0))
+    given = {"constant_values": -1} if mode == "constant" else {}
+    found = np.pad(numbers, wide, mode=mode, **given)  # type: ignore[call-overload]
+    kept: np.ndarray = found[max(-before, 0) : found.size - max(-after, 0)]
+    return kept
 
 
 @rule("Expand")
@@ -128,9 +150,13 @@ def gather_nd(at: Site) -> Gradients:
 @rule("DepthToSpace")
 def depth_to_space(at: Site) -> Gradients:
     """Move blocks back into channels."""
-    if at.attribute("mode", "DCR") != "DCR":
-        raise at.refusal("mode CRD has no gradient")
-    return [at.op.SpaceToDepth(at.dy, blocksize=at.attribute("blocksize"))]
+    size = at.attribute("blocksize")
+    if at.attribute("mode", "DCR") == "CRD":
+        n, c, h, w = at.shape(0)
+        apart = np.array([n, c // size**2, h, size, w, size], np.int64)
+        blocks = at.op.Transpose(at.op.Reshape(at.dy, apart), perm=(0, 1, 3, 5, 2, 4))
+        return [at.op.Reshape(blocks, np.array([n, c, h, w], np.int64))]
+    return [at.op.SpaceToDepth(at.dy, blocksize=size)]
 
 
 @rule("SpaceToDepth")
@@ -144,3 +170,93 @@ def trilu(at: Site) -> Gradients:
     """Keep the same triangle."""
     diagonal = at.node.inputs[1] if at.has(1) else None
     return _found(at, at.op.Trilu(at.dy, diagonal, upper=at.attribute("upper", 1)))
+
+
+@rule("ScatterElements", "ScatterND", reads="x1")
+def scatter(at: Site) -> Gradients:
+    """Gather the gradient of what was written; none flows to what was written over."""
+    op, name = at.op, at.node.op
+    reduction = at.attribute("reduction", "none")
+    if reduction not in ("none", "add"):
+        raise at.refusal(f"reduction {reduction!r} has no gradient")
+    given = {"axis": at.axis("axis", 0)} if name == "ScatterElements" else {}
+    base = updates = None
+    if at.wants(0):
+        base = at.dy
+        if reduction == "none":
+            zeros = op.constant(np.zeros(at.shape(2), at.read(2).dtype), name="zeros")
+            base = getattr(op, name)(at.dy, at.x(1), zeros, **given)
+    if at.wants(2):
+        gather = op.GatherElements if name == "ScatterElements" else op.GatherND
+        updates = gather(at.dy, at.x(1), **given)
+    return [base, None, updates]
+
+
+@rule("TopK", reads="y1")
+def top_k(at: Site) -> Gradients:
+    """Write the gradient where the elements were."""
+    axis = at.axis("axis", -1)
+    return [at.op.ScatterElements(_zeros(at), at.y(1), at.dy, axis=axis), None]
+
+
+@rule("ReverseSequence", reads="x1")
+def reverse_sequence(at: Site) -> Gradients:
+    """Reverse again."""
+    axes = {"batch_axis": at.attribute("batch_axis", 1), "time_axis": at.attribute("time_axis", 0)}
+    return [at.op.ReverseSequence(at.dy, at.x(1), **axes), None]
+
+
+@rule("Compress", reads="x1")
+def compress(at: Site) -> Gradients:
+    """Write the gradient where the elements were; the condition is constant."""
+    kept, axis, shape = np.flatnonzero(at.data(1)), at.attribute("axis"), at.shape(0)
+    if axis is not None:
+        return [at.op.GatherGrad(at.dy, kept, axis=axis % len(shape), shape=shape), None]
+    flat = at.op.GatherGrad(at.dy, kept, axis=0, shape=(prod(shape),))
+    return [at.op.Reshape(flat, np.array(shape, np.int64)), None]
+
+
+@rule("Resize")
+def resize(at: Site) -> Gradients:
+    """Add elements up where they were taken from, one axis after another."""
+    if at.attribute("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
+        raise at.refusal("regions have no gradient")
+    gradient, op = at.dy, at.op
+    for axis, (count, made) in enumerate(zip(at.shape(0), at.made().shape, strict=True)):
+        weights = _weights(at, axis)
+        if np.array_equal(weights, np.eye(count)):
+            continue
+        shape = list(at.graph.values[gradient].shape)
+        planes = np.array([prod(shape[:axis]), made, prod(shape[axis + 1 :])], np.int64)
+        shape[axis] = count
+        if at.attribute("mode", "nearest") == "nearest":
+            taken = weights.argmax(axis=0)
+            gradient = op.GatherGrad(gradient, taken, axis=axis, shape=shape)
+        else:
+            data = op.constant(weights.astype(at.made().dtype), name="weights")
+            gradient = op.MatMul(data, op.Reshape(gradient, planes))
+            gradient = op.Reshape(gradient, np.array(shape, np.int64))
+    return _found(at, gradient)
+
+
+def _weights(at: Site, axis: int) -> np.ndarray:
+    """Return the part of each input element in each output element along one axis."""
+    count, made, rank = at.shape(0)[axis], at.made().shape[axis], at.rank()
+    given = dict(at.node.attributes)
+    axes = [int(k) % rank for k in given.pop("axes", None) or range(rank)]
+    if given.pop("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise at.refusal("sizes that keep the ratio have no gradient")
+    if axis not in axes:
+        return np.eye(count)
+    scales = at.data(2).reshape(-1) if at.has(2) and at.read(2).shape != (0,) else None
+    probe = Graph("weights")
+    x, op = probe.input("x", (count, count), "float64"), operators(probe)
+    if scales is None:
+        y = op.Resize(x, None, None, np.array([count, made], np.int64), **given)
+    else:
+        both = np.array([1, scales[axes.index(axis)]], np.float32)
+        y = op.Resize(x, None, both, **given)
+    probe.output(y)
+    with Executor(probe) as executor:
+        (found,) = executor.run({"x": np.eye(count)}).values()
+    return found

@@ -59,8 +59,28 @@ def reduce_l1(at: Site) -> Gradients:
 
 @rule("ReduceL2", reads="x0 y0")
 def reduce_l2(at: Site) -> Gradients:
-    """Multiply the operand by the gradient over the length."""
-    return _found(at, at.op.Mul(at.x(0), _kept(at, at.op.Div(at.dy, at.y()))))
+    """Multiply the operand by the gradient over the length; 0 where all elements are."""
+    op, zero = at.op, at.number(0)
+    share = op.Where(op.Equal(at.y(), zero), zero, op.Div(at.dy, at.y()))
+    return _found(at, op.Mul(at.x(0), _kept(at, share)))
+
+
+@rule("ReduceProd", reads="x0")
+def reduce_prod(at: Site) -> Gradients:
+    """Multiply by the product of the others: all of them, or those beside the one zero."""
+    op, zero, one = at.op, at.number(0), at.number(1)
+    axes = np.array(at.axes(), np.int64)
+    is_zero = op.Equal(at.x(0), zero)
+    safe = op.Where(is_zero, one, at.x(0))
+    zeros = op.Where(is_zero, one, zero)
+    if axes.size:
+        rest, many = op.ReduceProd(safe, axes, keepdims=1), op.ReduceSum(zeros, axes, keepdims=1)
+    else:
+        rest, many = safe, zeros
+    # With one zero, all but its own factor are 0; with two or more, every factor is.
+    alone = op.Where(op.Equal(many, zeros), op.Div(rest, safe), zero)
+    kept = op.Where(op.Less(many, at.number(1.5)), alone, zero)
+    return _found(at, op.Mul(_kept(at, at.dy), kept))
 
 
 @rule("ReduceSumSquare", reads="x0")

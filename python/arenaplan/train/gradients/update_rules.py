@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def sgd(
     Raises
     ------
     InvalidOption
-        If a parameter is no state, or the graph has updates already.
+        If a parameter is no state, the graph has updates already, or a number is out of range.
 
     Examples
     --------
@@ -56,6 +57,10 @@ def sgd(
     ...     [round(trainer.step({})["ReduceSumSquare_0"], 2) for _ in range(3)]
     [18.0, 4.5, 1.12]
     """
+    momentum = _number(momentum, "momentum", below=1)
+    weight_decay = _number(weight_decay, "weight_decay")
+    if nesterov and not momentum:
+        raise InvalidOption("option nesterov: steps look ahead by the momentum, which is 0")
 
     def update(parameter: Value, gradient: ValueId, rate: ValueId) -> tuple[ValueId, ...]:
         graph = train.graph
@@ -64,7 +69,7 @@ def sgd(
             kept = (graph.state(_name(train, parameter, "velocity"), *_like(parameter)),)
         made = operators(graph).SgdUpdate(
             rate, parameter.index, gradient, *kept,
-            momentum=float(momentum), nesterov=int(nesterov), weight_decay=float(weight_decay),
+            momentum=momentum, nesterov=int(nesterov), weight_decay=weight_decay,
             outputs=1 + len(kept),
         )  # fmt: skip
         train.updated[parameter.index] = made[0] if kept else made
@@ -105,9 +110,13 @@ def adam(
     Raises
     ------
     InvalidOption
-        If a parameter is no state, or the graph has updates already.
+        If a parameter is no state, the graph has updates already, or a number is out of range.
     """
     _check(train)
+    if len(betas) != 2:
+        raise InvalidOption(f"option betas: {len(betas)} numbers, not 2")
+    beta1, beta2 = (_number(beta, "betas", below=1) for beta in betas)
+    epsilon, weight_decay = _number(epsilon, "epsilon"), _number(weight_decay, "weight_decay")
     graph = train.graph
     steps = graph.state(operators(graph).unique("steps"), (), "int64")
 
@@ -118,8 +127,8 @@ def adam(
         )
         train.updated[parameter.index], _, _ = operators(graph).AdamUpdate(
             rate, steps, parameter.index, gradient, mean, square,
-            beta1=float(betas[0]), beta2=float(betas[1]), epsilon=float(epsilon),
-            weight_decay=float(weight_decay), decoupled=int(decoupled),
+            beta1=beta1, beta2=beta2, epsilon=epsilon,
+            weight_decay=weight_decay, decoupled=int(decoupled),
         )  # fmt: skip
         return mean, square
 
@@ -145,7 +154,7 @@ def _check(train: TrainingGraph) -> None:
             "arenaplan.train.gradient(graph, of=loss, wrt=parameters)"
         )
     graph = train.graph
-    if train.statistics:
+    if train.is_updated:
         raise InvalidOption("the graph has updates of its parameters already")
     for index in train.parameters:
         value = graph.values[index]
@@ -156,6 +165,14 @@ def _check(train: TrainingGraph) -> None:
             )
     if len(set(train.parameters)) != len(train.parameters):
         raise InvalidOption("option wrt: a parameter is listed twice and would be updated twice")
+
+
+def _number(number: float, option: str, below: float = np.inf) -> float:
+    """Return a number from 0 on that is less than a bound."""
+    if isinstance(number, Real) and not isinstance(number, ValueId) and 0 <= number < below:
+        return float(number)
+    bound = "" if below == np.inf else f" below {below}"
+    raise InvalidOption(f"option {option}: {number!r} is not a number from 0 on{bound}")
 
 
 def _held(train: TrainingGraph, rate: float | ValueId, dtype: str) -> ValueId:

@@ -45,21 +45,30 @@ def _bias(at: Site) -> int | None:
     return made
 
 
+def image_gradient(
+    at: Site, dy: int, weights: int, image: tuple[int, ...], window: dict[str, Any]
+) -> int:
+    """Return the gradient of the image of a convolution: its results convolved transposed."""
+    made, kernel, rest = at.graph.values[dy].shape, window["kernel_shape"], []
+    rank = len(kernel)
+    for k in range(rank):
+        extent = (kernel[k] - 1) * window["dilations"][k] + 1
+        pads = window["pads"][k] + window["pads"][rank + k]
+        reach = (made[2 + k] - 1) * window["strides"][k] + extent - pads
+        rest.append(image[2 + k] - reach)
+    group = at.attribute("group", 1)
+    found: int = at.op.ConvTranspose(dy, weights, group=group, output_padding=rest, **window)
+    return found
+
+
 @rule("Conv", reads="x0 x1")
 def conv(at: Site) -> Gradients:
     """Convolve the gradient transposed; correlate image and gradient for the weights."""
     x, made, kernel = at.shape(0), at.made().shape, at.shape(1)[2:]
     window, group = _window(at, kernel, x, made), at.attribute("group", 1)
     found: list[int | None] = [None] * len(at.node.inputs)
-    rank = len(kernel)
     if at.wants(0):
-        rest = []
-        for k in range(rank):
-            extent = (kernel[k] - 1) * window["dilations"][k] + 1
-            pads = window["pads"][k] + window["pads"][rank + k]
-            reach = (made[2 + k] - 1) * window["strides"][k] + extent - pads
-            rest.append(x[2 + k] - reach)
-        found[0] = at.op.ConvTranspose(at.dy, at.x(1), group=group, output_padding=rest, **window)
+        found[0] = image_gradient(at, at.dy, at.x(1), x, window)
     if at.wants(1):
         found[1] = at.op.ConvGradWeight(at.x(0), at.dy, group=group, **window)
     if len(found) > 2:
