@@ -131,7 +131,7 @@ def _opened(options: argparse.Namespace) -> Source:
     if not options.keep_caches:
         model: Source = options.model
         return model
-    graph_with = open_model(options.model)
+    graph_with = open_model(options.model, signature=options.signature)
     return lambda sizes: arenaplan.keep_caches(graph_with(sizes))
 
 
