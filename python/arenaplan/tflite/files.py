@@ -86,15 +86,17 @@ def open_tflite(source: Source, signature: str | None = None) -> Callable[[Bind 
         graph.covers = covers
         return graph
 
+    def tflm(build: Build = REFERENCE) -> Graph:
+        return covered(graph_for_tflm(model, name, build))
+
     def graph_with(bind: Bind | None) -> Graph:
         graph = covered(Walk(model, name, bind).run())
         graph.target = "litert" if covers.signature else "tflm"
         graph.add_variant("numpy", lambda: covered(RunnableWalk(model, name, bind).run()))
         graph.add_variant("c-code", lambda: covered(CodeWalk(model, name, bind).run()))
-        graph.add_variant("tflm", lambda: covered(graph_for_tflm(model, name)))
+        graph.add_variant("tflm", tflm)
         for kernels in KERNEL_SETS:
-            made = partial(graph_for_tflm, model, name, Build(kernels, shares=True))
-            graph.add_variant(f"tflm:{kernels}", lambda made=made: covered(made()))
+            graph.add_variant(f"tflm:{kernels}", partial(tflm, Build(kernels, shares=True)))
         return graph
 
     return graph_with
