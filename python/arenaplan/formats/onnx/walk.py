@@ -88,7 +88,7 @@ SEQUENCES = frozenset(
 )
 """Operators of the default domain on sequences and optional values, which become no node."""
 _SPECIAL = FLOWS | SEQUENCES
-_FEW: Final = 64
+_FEW = 64
 """Most numbers of a result that is looked for among earlier ones."""
 _UNLIKE = BRANCHING | {"Constant"}
 """Operators whose attributes hold graphs or data."""
