@@ -59,9 +59,8 @@ def open_partial(source: Source, bind: Bind | None = None) -> PartialWith:
     PlannerError, OSError
         As for :func:`~arenaplan.formats.onnx.load_onnx`, and so does the function.
     """
-    model, path = read_model(source)
+    model, path, folder = read_model(source)
     name = model.graph.name or (path.stem if path is not None else "")
-    folder = Folder(None if path is None else path.absolute().parent)
     tensors: dict[str, StoredTensor] = {}
 
     def partial_with(known: Known) -> Partial:

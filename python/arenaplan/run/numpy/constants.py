@@ -8,10 +8,11 @@ shares one array. It lives as long as a kernel uses it.
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -94,11 +95,31 @@ def _identity(array: np.ndarray) -> Hashable:
 def _is_fixed(array: np.ndarray) -> bool:
     """Whether nobody can write the memory of an array: a caller may keep a writable one."""
     base: object = array
-    while isinstance(base, np.ndarray):
-        if base.flags.writeable:
+    while isinstance(base, np.ndarray | memoryview):
+        if isinstance(base, np.ndarray) and base.flags.writeable:
             return False
-        base = base.base
-    return base is None or isinstance(base, bytes)
+        base = base.base if isinstance(base, np.ndarray) else base.obj
+    return base is None or isinstance(base, bytes) or _map_of(array) is not None
+
+
+def _map_of(array: np.ndarray) -> mmap.mmap | None:
+    """Return the map of a file that an array shows, if it shows one."""
+    base: object = array
+    while isinstance(base, np.ndarray | memoryview):
+        base = base.base if isinstance(base, np.ndarray) else base.obj
+    return base if isinstance(base, mmap.mmap) and not array.flags.writeable else None
+
+
+def let_pages_go(arrays: Iterable[np.ndarray]) -> None:
+    """
+    Give back the memory of constants that are mapped, until a kernel reads them again.
+
+    Kernels have read all of them to make others, of which they read the copies.
+    """
+    maps = {id(found): found for found in map(_map_of, arrays) if found is not None}
+    for found in maps.values():
+        if hasattr(found, "madvise") and hasattr(mmap, "MADV_DONTNEED"):
+            found.madvise(mmap.MADV_DONTNEED)
 
 
 def _forget(key: Hashable, held: weakref.ref[np.ndarray]) -> None:

@@ -22,6 +22,7 @@ from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.run.devices import executor_class
 from arenaplan.run.numpy.buffers import bring
+from arenaplan.run.numpy.constants import let_pages_go
 from arenaplan.run.numpy.narrow import is_packed, loaded
 from arenaplan.run.numpy.numpy_backend import missing_workspaces
 from arenaplan.run.numpy.parallel import Workers
@@ -169,6 +170,7 @@ class Executor(Tenant):
         setup.program.clock.seed = whole_number(seed, "seed")
         self._setup: Setup | None = setup
         arrays = setup.arrays
+        let_pages_go(arrays.values())
         self._workers: Workers | None = None
         if workers > 1:
             self._workers = Workers(
