@@ -32,6 +32,8 @@ from arenaplan.deploy.adapters.interpreter import Interpreter
 from arenaplan.formats.partial import DECIDING
 from arenaplan.graph.graph import Graph, Value
 from arenaplan.run.dynamic import StagedExecutor
+from arenaplan.run.numpy.constants import shared_bytes
+from arenaplan.run.numpy.signatures import byte_size
 from arenaplan.tflite.reader.entries import chosen
 from arenaplan.tflite.reader.tflite_model import parse
 
@@ -262,6 +264,8 @@ def _summarize(
         "threads": options.threads,
         **arena,
         "scratch_bytes": executor.scratch_bytes,
+        "weight_bytes": sum(byte_size(v) for v in executor.graph.values if v.kind == "constant"),
+        "copied_bytes": shared_bytes(),
         "verified": options.verify,
         "cpu_seconds": seconds,
         "outputs": [
@@ -299,6 +303,9 @@ def _print(summary: Mapping[str, Any]) -> None:
         print(f"  stage {number}  {text}{f', then {found} is known' if found else ''}")
     if summary["scratch_bytes"]:
         print(f"  scratch outside the arena  {size(summary['scratch_bytes'])}")
+    if summary["weight_bytes"]:
+        copies = f"copies in the form of kernels {size(summary['copied_bytes'])}"
+        print(f"  weights  {size(summary['weight_bytes'])}; {copies}")
     for output in summary["outputs"]:
         head = ", ".join(f"{number:.6g}" for number in output["head"])
         print(f"  {shown(output['name'])}  {output['dtype']}{output['shape']}  [{head}, …]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.external import Folder, mapped
 from arenaplan.formats.onnx.lean import LARGE, Content, lean
 from arenaplan.formats.onnx.node_order import MAX_NESTING
+from arenaplan.graph.mapped import let_pages_go
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | ModelProto"
 
@@ -76,6 +78,8 @@ def _parse(data: Content, what: str) -> ModelProto:
                 "readers of the format can follow",
             ) from error
         raise NotAModel(f"{what} is no ONNX model, or is cut off: {error}") from error
+    if isinstance(data, mmap.mmap):
+        let_pages_go(data)  # Of weights that were passed over.
     return _checked(model, what)
 
 

@@ -15,6 +15,7 @@ from arenaplan.base.errors import UnsupportedDtype, UnsupportedModel, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.external import Folder, Span, read_span
 from arenaplan.formats.onnx.lean import own_offset
+from arenaplan.graph.mapped import Reread
 from arenaplan.graph.ops import BITS, Shape
 from arenaplan.graph.sizes import checked_bytes
 
@@ -153,10 +154,11 @@ class StoredTensor:
     def _decode(self) -> np.ndarray:
         """Return the elements; without copying them, where that is possible."""
         if self._span is not None:
-            return from_bytes(self._folder.read(self.name, self._span), self.dtype, self.shape)
+            data = self._folder.read(self.name, self._span)
+            return Reread.of(from_bytes(data, self.dtype, self.shape))
         if self._own is not None:
             data = self._folder.inside(self.name, self._own, self.bytes)
-            return from_bytes(data, self.dtype, self.shape)
+            return Reread.of(from_bytes(data, self.dtype, self.shape))
         if self._proto.HasField("raw_data"):
             return from_bytes(self._proto.raw_data, self.dtype, self.shape)
         return numpy_helper.to_array(self._proto)

@@ -22,7 +22,7 @@ from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.run.devices import executor_class
 from arenaplan.run.numpy.buffers import bring
-from arenaplan.run.numpy.constants import let_pages_go
+from arenaplan.run.numpy.constants import let_constants_go
 from arenaplan.run.numpy.narrow import is_packed, loaded
 from arenaplan.run.numpy.numpy_backend import missing_workspaces
 from arenaplan.run.numpy.parallel import Workers
@@ -170,7 +170,6 @@ class Executor(Tenant):
         setup.program.clock.seed = whole_number(seed, "seed")
         self._setup: Setup | None = setup
         arrays = setup.arrays
-        let_pages_go(arrays.values())
         self._workers: Workers | None = None
         if workers > 1:
             self._workers = Workers(
@@ -442,6 +441,7 @@ def set_up(
     arrays = arena_arrays(graph, plan, memories)
     units = find_units(graph, plan)
     program = prepare(graph, units, arrays, workspaces, given=given(arrays))
+    let_constants_go(graph, arrays)
     return Setup(graph, plan, memories, arrays, workspaces, units, program, given), outside
 
 
