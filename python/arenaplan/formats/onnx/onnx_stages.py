@@ -93,7 +93,7 @@ class StagedWalk(Walk):
     ) -> None:
         self._known = known
         super().__init__(model, name, folder, bind, tensors, emit_flow)
-        self.partial = Partial(self.graph)
+        self.partial = Partial(self.graph, known.data)
 
     def _add_inputs(self, scope: Scope, infos: Mapping[str, Declared]) -> None:
         super()._add_inputs(scope, infos)
