@@ -192,25 +192,33 @@ def lengths_of(past: Any, **options: Any) -> Any:
 
 def test_the_curve_is_that_of_single_plans() -> None:
     curve = lengths_of(range(1, 400))
-    assert len(curve.points) == 9
-    for point in curve.points:
+    assert 3 <= len(curve.points) <= 9
+    assert curve.longest == curve.points[-1]
+    numbers = np.random.default_rng(3).integers(1, 400, 5).tolist()
+    for point in [*curve.points, *map(curve.at, numbers)]:
         graph = ap.keep_caches(ap.load(decoder().SerializeToString(), bind=point.bind))
         assert ap.plan(graph).arena_bytes == point.arena_bytes
         assert point.caches == 4 * KV_HEADS * WIDTH * 4 * point.bind["past_sequence_length"]
         parts = point.caches + point.activations + point.scratch
         assert parts <= point.arena_bytes < parts + (1 << 13)
-    assert curve.longest == curve.points[-1]
+    with pytest.raises(InvalidOption, match="400 is none of the 399 lengths"):
+        curve.at(400)
 
 
-@pytest.mark.parametrize("budget", [40_000, 100_000])
-def test_the_longest_that_fits_is_found(budget: int) -> None:
-    curve = lengths_of(range(1, 400), budget=budget)
-    assert curve.longest.arena_bytes <= budget
-    following = curve.points[curve.points.index(curve.longest) + 1]
-    length = curve.longest.bind["past_sequence_length"]
-    assert following.bind["past_sequence_length"] == length + 1
-    assert following.arena_bytes > budget
-    assert lengths_of(range(1, 400), budget=1000).longest is None
+def test_a_straight_curve_takes_three_plans() -> None:
+    curve = lengths_of(range(1, 1 << 20), budget=1 << 40)
+    assert len(curve.points) == 3
+
+
+def test_the_longest_that_fits_is_that_of_all_single_plans() -> None:
+    lengths = [*range(60, 70), *range(252, 260)]
+    curve = lengths_of(lengths)
+    needed = [curve.at(length).arena_bytes for length in lengths]
+    for budget in (needed[0] - 1, needed[4], needed[9] - 1, needed[13], max(needed) - 1):
+        fits = [length for length, size in zip(lengths, needed, strict=True) if size <= budget]
+        found = lengths_of(lengths, budget=budget).longest
+        longest = None if found is None else found.bind["past_sequence_length"]
+        assert longest == max(fits, default=None)
 
 
 def test_a_growing_cache_counts_as_one() -> None:
@@ -232,7 +240,7 @@ def test_the_command_draws_bytes_over_the_length(
     options += ["--bind=past_sequence_length=1..2048"]
     options += ["--bind=total_sequence_length=past_sequence_length"]
     assert main(["plan", str(path), *options]) == 0
-    assert "9 of 2,048 lengths are planned" in capsys.readouterr().out
+    assert "3 of 2,048 lengths are planned" in capsys.readouterr().out
     assert main(["plan", str(path), *options, "--budget", "64KiB", "--json"]) == 1
     shown = capsys.readouterr()
     found = json.loads(shown.out)

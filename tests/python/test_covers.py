@@ -167,12 +167,18 @@ def test_no_command_says_yes_for_a_part(
 ) -> None:
     path, target = part
     command, options = question.split()[0], list(YES[question])
+    if path.suffix == ".tflite" and question in ("gate", "plan --budget", "plan --spaces"):
+        assert main([command, str(path), "--target", target, *options]) == 0  # Of each signature.
+        return
     if options[-1] == "-o":
         options.append(str(tmp_path / "out"))
     sources = [path, path] if "--share" in options else [path]
     code, printed = _judge([command, *sources, "--target", target, *options], capsys)
     if "--share" in options and path.suffix == ".onnx":
         assert code == 2, printed  # Models that share an arena are read as a whole.
+    elif "--with-graph" in options and path.suffix == ".tflite":
+        assert code == 2, printed
+        assert "--signature" in printed
     else:
         assert code == (1 if command == "gate" else 3), printed
         assert "is planned in part" in printed
@@ -196,6 +202,8 @@ def test_every_report_says_what_it_covers(
     report: str, part: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, target = part
+    if path.suffix == ".tflite" and report.startswith("plan"):
+        return  # Of each signature, see below.
     line = [report.split()[0], path, "--target", target, *REPORTS[report]]
     code, printed = _judge(line, capsys)
     assert code == 0, printed
@@ -222,6 +230,8 @@ def test_files_carry_what_they_cover(
     part: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, target = part
+    if path.suffix == ".tflite":
+        return  # A plan file is of a signature that was chosen.
     file = tmp_path / "p.json"
     assert main(["plan", str(path), "--target", target, "-o", str(file)]) == 0
     plan = ap.Plan.load(file)
@@ -297,13 +307,91 @@ def test_the_total_of_the_runtime_is_that_of_the_whole_file(
     tiny_first: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = _signatures(tmp_path / "two.tflite", tiny_first=tiny_first)
-    assert main(["plan", str(path), "--json"]) == 0
+    line = ["plan", str(path), "--target", "tflm", "--json"]
+    assert main(line) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["status"] != "optimal"
     total = document["runtime"]["total"]
     assert total > 32768
-    assert main(["gate", str(path), "--budget", str(total - 16)]) == 1
-    assert main(["gate", str(path), "--budget", str(total)]) == 0
+    gate = ["gate", str(path), "--target", "tflm", "--budget"]
+    assert main([*gate, str(total - 16)]) == 1
+    assert main([*gate, str(total)]) == 0
+
+
+# -- signatures ------------------------------------------------------------------------
+
+NAMES = {"signatures.tflite": ("encode", "decode"), "uncalled.tflite": ("subgraph 0", "subgraph 1")}
+
+
+@pytest.mark.parametrize("target", TARGETS[".tflite"])
+@pytest.mark.parametrize("name", NAMES)
+def test_each_signature_is_planned_and_the_largest_counts(
+    name: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, (small, large) = PARTS[name](tmp_path / name), NAMES[name]
+    graphs = [ap.load(path, signature=each) for each in (small, large)]
+    assert [str(graph.covers) for graph in graphs] == ["the whole model"] * 2
+    needed = [ap.plan(graph, target=target).arena_bytes for graph in graphs]
+    line = ["plan", str(path), "--target", target]
+    assert main([*line, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["arena_bytes"] == max(needed) == needed[1]
+    assert document["signatures"] == dict(zip((small, large), needed, strict=True))
+    assert document["covers"]["part"] == f"signature {large!r}"
+    assert main(line) == 0
+    printed = capsys.readouterr().out
+    assert f"{needed[0]:,}  {small}" in printed
+    assert f"{needed[1]:,}  {large}" in printed
+    gate = ["gate", str(path), "--target", target, "--budget"]
+    assert main([*gate, str(needed[1] - 1)]) == 1
+    assert main([*gate, str(needed[1])]) == 0
+    assert main([*gate, str(needed[0]), "--signature", small]) == 0
+    assert main([*line, "--budget", str(needed[0])]) == 1
+    assert main([*line, "--budget", str(needed[0]), "--signature", small]) == 0
+
+
+@pytest.mark.parametrize("command", ["inspect", "explain", "classic --strategy litert", "run"])
+def test_every_command_takes_the_signature_that_is_chosen(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = _signatures(tmp_path / "two.tflite")
+    word, *options = command.split()
+    for name in ("encode", "decode"):
+        line = [word, str(path), *options, "--signature", name, "--json"]
+        assert main(line) == 0
+        document = json.JSONDecoder().raw_decode(capsys.readouterr().out)[0]
+        assert document["covers"]["signature"] == name
+        assert document["covers"]["whole"]
+    assert main([word, str(path), *options, "--signature", "decod"]) == 2
+    assert "did you mean 'decode'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("form", "code"),
+    [("c", 0), ("csv", 0), ("hazards-c", 0), ("tflm", 3), ("graph", 0), ("c-code", 0)],
+)
+def test_exports_and_files_are_of_the_signature_that_is_chosen(
+    form: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = _signatures(tmp_path / "two.tflite"), tmp_path / "out"
+    chosen = ["--signature", "decode"]
+    assert main(["export", str(path), *chosen, "--to", form, "-o", str(out)]) == code
+    if form == "c":
+        assert "TWO_DECODE_ARENA_BYTES UINT64_C(32768)" in out.read_text()
+    plan = tmp_path / "plan.json"
+    assert main(["plan", str(path), *chosen, "-o", str(plan)]) == 0
+    assert ap.Plan.load(plan).covers.signature == "decode"
+    assert main(["check", str(path), str(plan), *chosen]) == 0
+    assert main(["check", str(path), str(plan)]) == 1
+    capsys.readouterr()
+
+
+def test_only_tflite_files_have_signatures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = _reshape(tmp_path / "one.onnx")
+    assert main(["plan", str(path), "--signature", "decode"]) == 2
+    assert "have no signatures" in capsys.readouterr().err
 
 
 # -- operators that nothing is known of ------------------------------------------------

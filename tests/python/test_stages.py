@@ -373,7 +373,8 @@ def test_a_body_is_walked_for_each_element_of_a_sequence() -> None:
         np.testing.assert_array_equal(got, want)
 
 
-def test_a_sequence_that_a_loop_fills_is_settled_too() -> None:
+def filled(trips: list[Any], count: Any) -> bytes:
+    """Return a model with a loop that fills a sequence, which is joined then."""
     inner = [info("i", (), INT64), info("go", (), BOOL)]
     sequence = helper.make_tensor_sequence_value_info
     inner.append(sequence("q", TensorProto.FLOAT, None))
@@ -385,7 +386,7 @@ def test_a_sequence_that_a_loop_fills_is_settled_too() -> None:
     ]
     results = [info("more", (), BOOL), sequence("q1", TensorProto.FLOAT, None)]
     whole = [
-        constant("trips", np.int64(3)),
+        *trips,
         helper.make_node("SequenceEmpty", [], ["none"]),
         helper.make_node(
             "Loop",
@@ -395,11 +396,43 @@ def test_a_sequence_that_a_loop_fills_is_settled_too() -> None:
         ),
         helper.make_node("ConcatFromSequence", ["all"], ["y"], axis=0, new_axis=1),
     ]
-    data = model(whole, [info("x", (2,))], [info("y", None)])
-    graph = ap.load(data)
+    return model(whole, [info("x", (2,)), *count], [info("y", None)])
+
+
+def test_a_sequence_that_a_loop_fills_is_settled_too() -> None:
+    graph = ap.load(filled([constant("trips", np.int64(3))], []))
     with ap.Executor(graph) as executor:
         (y,) = executor.run({"x": numbers(2)}, verify=True).values()
     np.testing.assert_array_equal(y, numbers(2) + np.arange(3, dtype=np.float32)[:, None])
+
+
+def test_a_sequence_is_filled_as_often_as_a_run_says() -> None:
+    data = filled([], [info("trips", (), INT64)])
+    check(data, *({"x": numbers(2), "trips": np.array(trips)} for trips in (1, 4, 2)))
+    with pytest.raises(errors.UnsupportedSubgraph, match="carries a sequence"):
+        ap.load(data)
+
+
+@pytest.mark.parametrize("bind", [{}, {"rows": 2}])
+def test_a_branch_decides_whether_a_loop_grows(bind: dict[str, int]) -> None:
+    grown = helper.make_node("Concat", ["s", "x"], ["a"], axis=0)
+    kept = helper.make_node("Identity", ["s"], ["b"])
+    then_branch, else_branch = (
+        helper.make_graph([node], name, [], [info(node.output[0], None)])
+        for name, node in (("grown", grown), ("kept", kept))
+    )
+    branch = helper.make_node(
+        "If", ["use"], ["t"], then_branch=then_branch, else_branch=else_branch
+    )
+    rows = "rows" if bind else 2
+    inputs = [info("x", (rows, 3)), info("use", (), BOOL)]
+    data = loop([branch], [("s", "t", (2, 3))], trips=None, inputs=inputs)
+    old, new = np.zeros((2, 3), np.float32), np.ones((2, 3), np.float32)
+    with ap.StagedExecutor(data, bind=bind) as executor:
+        for trips, use in ((3, True), (3, False), (0, True), (3, True)):
+            given = {"s0": old, "x": new, "trips": np.array(trips), "use": np.array(use)}
+            (y,) = executor.run(given, verify=True).values()
+            np.testing.assert_array_equal(y, np.concatenate([old, *[new] * (trips * use)]))
 
 
 def test_a_sequence_that_leaves_the_model_is_its_elements() -> None:

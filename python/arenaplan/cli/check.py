@@ -130,7 +130,7 @@ def _check_model(options: argparse.Namespace) -> None:
 def _check_shapes(options: argparse.Namespace, text: bytes) -> None:
     """Check the plans of all shapes against the model that they were made for."""
     model = Model.from_json(text)
-    graph_with = open_model(options.model)
+    graph_with = open_model(options.model, signature=options.signature)
     has_attributes = True
     for sizes in model:
         bound = {**solved(dict(options.bind)), **nested_sizes(sizes)}

@@ -45,6 +45,7 @@ from arenaplan.graph.graph import Graph
 from arenaplan.graph.model import flat_sizes
 from arenaplan.planner.plan_options import PlanOptions, keeps_order
 from arenaplan.run.dynamic.shapes import MAX_SHAPES, Shapes
+from arenaplan.tflite.reader.entries import chosen
 from arenaplan.tflite.reader.tflite_model import Model, parse, read_bytes
 from arenaplan.tflite.runtime.arena import total
 from arenaplan.tflite.runtime.build import Build
@@ -67,7 +68,7 @@ def execute(options: argparse.Namespace) -> None:
     given = _given(options)
     exporter = EXPORTERS[options.to]
     if "name" in exporter.options:
-        given.setdefault("name", _name(options.model))
+        given.setdefault("name", _name(options))
     if "firmware" in exporter.options and is_tflite(options.model):
         given["firmware"] = _firmware(options)
     if exporter.source == "tflite":
@@ -127,7 +128,7 @@ def _export_shapes(options: argparse.Namespace) -> None:
     """Write what all shapes of a model have in common."""
     _refuse_plan(options)
     shapes = Shapes(dict(options.bind), MAX_SHAPES)
-    graph_with = open_model(options.model)
+    graph_with = open_model(options.model, signature=options.signature)
     chosen = plan_options(options)
     bound = map(shapes.bound, shapes)
     graphs = ((flat_sizes(sizes), seen_by(graph_with(sizes), chosen, options)) for sizes in bound)
@@ -163,13 +164,16 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def _name(model: Path | bytes) -> str:
+def _name(options: argparse.Namespace) -> str:
     """
     Return the prefix of identifiers that a model's file gives, or "" where the graph's name does.
 
     Frameworks write one name into all graphs: every export of torch is a "main_graph".
     """
-    return "" if isinstance(model, bytes) or model.suffix.lower() == ".json" else model.stem
+    model: Path | bytes = options.model
+    if isinstance(model, bytes) or model.suffix.lower() == ".json":
+        return ""
+    return model.stem if options.signature is None else f"{model.stem}.{options.signature}"
 
 
 def _firmware(options: argparse.Namespace) -> Firmware:
@@ -232,7 +236,8 @@ def _export_tflm(options: argparse.Namespace) -> None:
     target = options.target
     if given is not None and target is None and given.target.runtime == "tflm":
         target = given.target.name
-    model, build = parse(data), build_of(options, target)
+    model = chosen(parse(data), options.signature)
+    build = build_of(options, target)
     if options.to == "tflm" and given is None and not keeps_order(options.optimize):
         ordered, result = plan_in_best_order(model, always=options.always, build=build)
     else:

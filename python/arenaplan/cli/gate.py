@@ -10,10 +10,11 @@ from arenaplan import Plan, _core
 from arenaplan.base.errors import BaselineError, InvalidOption, PlannerError, fault, kind_of
 from arenaplan.base.limits import applied
 from arenaplan.cli.micro import arena_of
-from arenaplan.cli.models import load_ahead, needed_by, plan_options, seen_by
+from arenaplan.cli.models import each_signature, load_ahead, needed_by, plan_options, seen_by
 from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.sources import is_stream, limits_of, read_model, read_plan, write_result
 from arenaplan.cli.watch import watching
+from arenaplan.graph.graph import Graph
 from arenaplan.planner.changes import Layout
 from arenaplan.report.gating import Gate, judged, junit, markdown, read_baseline, table
 from arenaplan.report.gating.gating import Growth, Limits
@@ -27,23 +28,26 @@ def execute(options: argparse.Namespace) -> None:
     if options.update and options.baseline in (None, "-"):
         raise InvalidOption("option --update: --baseline names the file to write")
     baselines = _baselines(options)
-    gates: list[Gate] = []
+    pairs: list[tuple[Gate, Path | None]] = []
     errors: list[Exception] = []
     for model, baseline in zip(options.models, baselines, strict=True):
         try:
             chosen = options.with_model(model)
             with applied(limits_of(chosen)):
                 chosen.model = read_model(model)
-                gates.append(_gate(chosen, baseline))
+                made = _gates(chosen, baseline)
         except (PlannerError, OSError) as error:
             # The reports name it, too; the others are judged all the same.
             errors.append(error)
             problem = f"{kind_of(error)}: {error}"
-            gates.append(Gate(model.stem, "no target", None, (), problem=problem, is_error=True))
+            made = [Gate(model.stem, "no target", None, (), problem=problem, is_error=True)]
+        pairs += ((gate, baseline) for gate in made)
         # What is wrong with the only model is said once, at the end.
-        is_told = len(options.models) == 1 and gates[-1].is_error
+        is_told = len(options.models) == 1 and made[-1].is_error
         if not (options.json or options.markdown or on_stdout or is_told):
-            _print(gates[-1])
+            for gate in made:
+                _print(gate)
+    gates = [gate for gate, _ in pairs]
     if options.json:
         print_json({"passed": all(gates), "gates": [gate.document() for gate in gates]})
     elif options.markdown:
@@ -57,7 +61,7 @@ def execute(options: argparse.Namespace) -> None:
         why = "; ".join(f"{shown(gate.model)}: {', '.join(gate.failures())}" for gate in failed)
         raise fault("GateFailed", why)
     if options.update:
-        _update(list(zip(gates, baselines, strict=True)))
+        _update(pairs)
 
 
 def _baselines(options: argparse.Namespace) -> list[Path | None]:
@@ -80,8 +84,16 @@ def _baselines(options: argparse.Namespace) -> list[Path | None]:
     return list(files)
 
 
-def _gate(options: argparse.Namespace, baseline: Path | None) -> Gate:
-    """Plan one model and judge it."""
+def _gates(options: argparse.Namespace, baseline: Path | None) -> list[Gate]:
+    """Plan each signature of one model and judge it."""
+    graphs = each_signature(options, load_ahead(options))
+    if len(graphs) > 1 and baseline is not None:
+        raise InvalidOption("option --baseline: it is of one signature, which --signature names")
+    return [_gate(options, graph, baseline) for graph in graphs]
+
+
+def _gate(options: argparse.Namespace, graph: Graph, baseline: Path | None) -> Gate:
+    """Plan a graph and judge it."""
     limits = Limits.of(replace(plan_options(options), budget=options.budget))
     limits.require_rule(baseline)
     old = None
@@ -94,7 +106,7 @@ def _gate(options: argparse.Namespace, baseline: Path | None) -> Gate:
             ) from None
         except BaselineError as error:
             raise BaselineError(f"{str(baseline)!r}: {error}") from None
-    graph = seen_by(load_ahead(options), limits.options, options)
+    graph = seen_by(graph, limits.options, options)
     with watching(options) as watch:
         made = limits.planned(graph, time_limit=options.time_limit, on_progress=watch)
     watch.raise_if_stopped()

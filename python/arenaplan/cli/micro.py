@@ -109,7 +109,7 @@ def _generated(options: argparse.Namespace) -> dict[str, Any] | None:
     if len(read_bytes(options.model)[0]) > _LARGEST_AS_CODE:
         return None
     try:
-        files = c_code(load(options.model, bind=dict(options.bind)))
+        files = c_code(load(options.model, bind=dict(options.bind), signature=options.signature))
     except PlannerError:
         return None  # It is no part of what was asked for.
     words = ["export", model_word(options), "--to", "c-code", "-o", "FOLDER"]

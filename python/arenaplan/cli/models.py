@@ -28,7 +28,7 @@ from arenaplan.planner.bodies import bodies_of, describe
 from arenaplan.planner.plan_options import PlanOptions, target_of
 from arenaplan.planner.spaces import Space, aligned
 from arenaplan.report.gating.gating import needed_bytes
-from arenaplan.report.report_document import covers_document
+from arenaplan.report.report_document import covered_part, covers_document
 from arenaplan.tflite.files import graph_for_tflm
 from arenaplan.tflite.reader.tflite_model import parse, read_bytes
 from arenaplan.tflite.runtime.build import Build
@@ -39,18 +39,35 @@ if TYPE_CHECKING:
     from arenaplan._core import Covers
 
 
+def each_signature(options: argparse.Namespace, graph: Graph) -> list[Graph]:
+    """
+    Return the graph of each signature of the model of a command; of most models the only one.
+
+    TensorFlow Lite Micro runs the first alone, and what the runtime needs in all is of the file.
+    """
+    covers = graph.covers
+    if not covers.others or target_of(plan_options(options), graph.target).runtime == "tflm":
+        return [graph]
+    return [load_model(options, signature=name) for name in (covers.signature, *covers.others)]
+
+
 def has_ranges(options: argparse.Namespace) -> bool:
     """Return whether a dimension was given several numbers."""
     return any(isinstance(sizes, range | list) for _, sizes in options.bind)
 
 
-def load_model(options: argparse.Namespace, source: Path | bytes | None = None) -> Graph:
+def load_model(
+    options: argparse.Namespace,
+    source: Path | bytes | None = None,
+    signature: str | None = None,
+) -> Graph:
     """Read the model of a command, or another one, and pass on the importer's warnings."""
     if has_ranges(options):
         raise InvalidOption("option bind: only 'plan' takes several numbers for a dimension")
     if source is None:
         source = options.model
-    graph = load(source, bind=dict(options.bind))
+    signature = signature or options.signature
+    graph = load(source, bind=dict(options.bind), signature=signature)
     for warning in graph.warnings:
         say(f"warning: {warning}")
     return keep_caches(graph) if getattr(options, "keep_caches", False) else graph
@@ -227,9 +244,10 @@ def covers_facts(covers: Covers) -> dict[str, Any]:
 
 def tell_covers(covers: Covers, file: TextIO | None = None) -> None:
     """Print the part of a model that a report is about; nothing of the whole model."""
-    if covers.is_whole:
+    if covers.is_whole and not covers.signature:
         return
-    print(f"  covers       {shown(str(covers), 200)}: figures are of this part alone", file=file)
+    alone = "" if covers.is_whole else ": figures are of this part alone"
+    print(f"  covers       {shown(covered_part(covers), 200)}{alone}", file=file)
     for sentence in covers.deciders:
         print(f"    {shown(sentence, 160)}", file=file)
 

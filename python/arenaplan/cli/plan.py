@@ -13,6 +13,7 @@ from arenaplan.cli.micro import arena_of, print_arena
 from arenaplan.cli.models import (
     check_budget,
     covers_facts,
+    each_signature,
     flow_facts,
     has_ranges,
     load_ahead,
@@ -70,13 +71,19 @@ def execute(options: argparse.Namespace) -> None:
     if has_ranges(options):
         plan_shapes(options, replace(chosen, budget=options.budget))
         return
-    graph = load_ahead(options)
-    chosen = with_budget(chosen, options, graph.target)
-    graph = seen_by(graph, chosen, options)
+    graphs = each_signature(options, load_ahead(options))
+    if len(graphs) > 1 and options.output is not None:
+        raise InvalidOption("option --output: a plan is of one signature, which --signature names")
+    chosen = with_budget(chosen, options, graphs[0].target)
     pins = {pattern: space for space, pattern in options.pin}
+    planned: list[tuple[Graph, Plan]] = []
+    limit = options.time_limit
     try:
         with watching(options) as watch:
-            plan = arenaplan.plan(graph, chosen, time_limit=options.time_limit, on_progress=watch)
+            for graph in (seen_by(each, chosen, options) for each in graphs):
+                plan = arenaplan.plan(graph, chosen, time_limit=limit, on_progress=watch)
+                planned.append((graph, plan))
+        graph, plan = max(planned, key=lambda pair: pair[1].arena_bytes)
         try:
             check_budget(options, plan)
         except (CapacityExceeded, PartOfModel) as error:
@@ -93,8 +100,13 @@ def execute(options: argparse.Namespace) -> None:
         raise
     with delivering(options, lambda: _document(graph, plan, options)):
         as_json = options.json and not goes_to_stdout(options)
-        report(graph, plan, options, as_json=as_json, pins=pins)
+        report(graph, plan, options, as_json=as_json, pins=pins, signatures=_table(planned))
     watch.raise_if_stopped()
+
+
+def _table(planned: list[tuple[Graph, Plan]]) -> dict[str, int]:
+    """Return the bytes of each of several signatures."""
+    return {p.covers.signature: p.arena_bytes for _, p in planned} if len(planned) > 1 else {}
 
 
 def _document(graph: Graph, plan: Plan, options: argparse.Namespace) -> str:
@@ -112,9 +124,14 @@ def report(
     *,
     as_json: bool,
     pins: Mapping[str, str] | None = None,
+    signatures: Mapping[str, int] | None = None,
 ) -> None:
-    """Print the report of a plan."""
-    summary = summarize(graph, plan, pins)
+    """
+    Print the report of a plan.
+
+    ``signatures`` are the bytes of all signatures of the model, of which the largest is reported.
+    """
+    summary = {**summarize(graph, plan, pins), **({"signatures": signatures} if signatures else {})}
     arena = arena_of(plan, options)
     if as_json:
         print_json(summary if arena is None else {**summary, "runtime": arena})
@@ -125,6 +142,8 @@ def report(
     )
     print(f"  arena        {size(plan.arena_bytes)}, {proof_of(plan)}")
     tell_covers(plan.covers)
+    for name, needed in (signatures or {}).items():
+        print(f"  signature    {needed:>14,}  {shown(name)}")
     tell_flow(graph)
     for note in notes_of(plan, has_arena=arena is not None):
         print(f"  note         {note}")

@@ -32,6 +32,10 @@ from arenaplan.deploy.adapters.interpreter import Interpreter
 from arenaplan.formats.partial import DECIDING
 from arenaplan.graph.graph import Graph, Value
 from arenaplan.run.dynamic import StagedExecutor
+from arenaplan.run.numpy.constants import shared_bytes
+from arenaplan.run.numpy.signatures import byte_size
+from arenaplan.tflite.reader.entries import chosen
+from arenaplan.tflite.reader.tflite_model import parse
 
 if TYPE_CHECKING:
     from arenaplan import Executor
@@ -130,10 +134,13 @@ def _need_data(graph: Graph) -> None:
 class _Reference:
     """Comparison of a TFLite model with the interpreter, or the reason why there is none."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, signature: str | None) -> None:
         self._interpreter: Interpreter | None = None
         self._problem = ""
         self._inexact = 0
+        if chosen(parse(data), signature).main:
+            self._problem = "tflite-micro runs the first subgraph alone"
+            return
         try:
             self._interpreter = Interpreter(data)
         except ImportError:
@@ -166,7 +173,8 @@ def _reference(options: argparse.Namespace) -> _Reference | None:
     source: Path | bytes = options.model
     if not is_tflite(source):
         return None
-    return _Reference(source if isinstance(source, bytes) else source.read_bytes())
+    data = source if isinstance(source, bytes) else source.read_bytes()
+    return _Reference(data, options.signature)
 
 
 def _save(folder: Path, outputs: Mapping[str, np.ndarray]) -> None:
@@ -256,6 +264,8 @@ def _summarize(
         "threads": options.threads,
         **arena,
         "scratch_bytes": executor.scratch_bytes,
+        "weight_bytes": sum(byte_size(v) for v in executor.graph.values if v.kind == "constant"),
+        "copied_bytes": shared_bytes(),
         "verified": options.verify,
         "cpu_seconds": seconds,
         "outputs": [
@@ -285,7 +295,7 @@ def _print(summary: Mapping[str, Any]) -> None:
     if reference is not None:
         print(f"  compared  {_compared(reference)}")
     print(f"  arena  {size(summary['arena_bytes'])} for {shown(summary['target'])}")
-    if not summary["covers"]["whole"] and "stages" not in summary:
+    if summary["covers"]["signature"] or not (summary["covers"]["whole"] or "stages" in summary):
         print(f"  covers  {shown(summary['covers']['part'], 200)}")
     for number, stage in enumerate(summary.get("stages", [])):
         text = f"{stage['nodes']:,} nodes, {stage['arena_bytes']:,} bytes"
@@ -293,6 +303,9 @@ def _print(summary: Mapping[str, Any]) -> None:
         print(f"  stage {number}  {text}{f', then {found} is known' if found else ''}")
     if summary["scratch_bytes"]:
         print(f"  scratch outside the arena  {size(summary['scratch_bytes'])}")
+    if summary["weight_bytes"]:
+        copies = f"copies in the form of kernels {size(summary['copied_bytes'])}"
+        print(f"  weights  {size(summary['weight_bytes'])}; {copies}")
     for output in summary["outputs"]:
         head = ", ".join(f"{number:.6g}" for number in output["head"])
         print(f"  {shown(output['name'])}  {output['dtype']}{output['shape']}  [{head}, …]")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LISTED = 64
 """Most shapes whose bytes are all listed, since each is planned for that."""
 
-_LOOKED_AT, _MOST = 256, 1 << 20
+_LOOKED_AT, _MOST = 64, 1 << 20
 """Most numbers of a dimension that are all looked at, and that a curve is over."""
 
 _NAMED = 4
@@ -131,7 +131,7 @@ def _opened(options: argparse.Namespace) -> Source:
     if not options.keep_caches:
         model: Source = options.model
         return model
-    graph_with = open_model(options.model)
+    graph_with = open_model(options.model, signature=options.signature)
     return lambda sizes: arenaplan.keep_caches(graph_with(sizes))
 
 

@@ -339,6 +339,8 @@ model: --bind NAME=NUMBER*
     number for a symbolic dimension, such as batch=1, an equation of other names, such as
     total=past+1, or the shape of an input, such as image=1x3x224x224; can be repeated; with plan
     and export --to weights also several, such as batch=1..32 or seq=16,32,64
+--signature NAME
+    signature of a .tflite file that has several (default: the first; with plan and gate each)
 --keep-caches
     keep inputs that outputs are written over, such as keys and values of earlier tokens, in the
     arena from run to run: one copy each, neither given nor returned
@@ -460,7 +462,10 @@ class Command:
 _MODEL = Operand("model", "MODEL", "model file, such as model.onnx; - is stdin")
 _OTHERS = Operand("others", "MODEL", "more models, with --share", "*")
 
-_PLAN = "bind target pointer spaces align inputs outputs workspace optimize workers max-slowdown"
+_PLAN = (
+    "bind signature target pointer spaces align inputs outputs workspace optimize workers "
+    "max-slowdown"
+)
 """The common options of a plan."""
 _LIMITS = "max-nodes max-bytes"
 _RARE = f"keep-caches pin profile {_LIMITS}"
@@ -551,7 +556,7 @@ output: --to html|svg|perfetto|json = html
         run model.onnx --input x=x.npy --save-outputs out
         """,
         (_MODEL,),
-        "bind plan input seed verify threads device graph runs generate prompt room json "
+        "bind signature plan input seed verify threads device graph runs generate prompt room json "
         f"save-outputs | keep-caches {_LIMITS}",
         _table("""
 run: --plan FILE
@@ -601,7 +606,7 @@ output: --save-outputs DIR
                 "*",
             ),
         ),
-        f"bind target pointer profile hazards json | {_LIMITS}",
+        f"bind signature target pointer profile hazards json | {_LIMITS}",
         _table("""
 check: --hazards FILE
     hazards of the plan, as 'arenaplan export --to hazards' writes them: each pair of steps that use
@@ -712,8 +717,8 @@ output: --pareto
         recompute step.json --curve
         """,
         (_MODEL,),
-        "bind budget max-extra curve strategy inputs outputs page-to time-limit json output "
-        f"| {_LIMITS}",
+        "bind signature budget max-extra curve strategy inputs outputs page-to time-limit json "
+        f"output | {_LIMITS}",
         _table("""
 goal: --budget BYTES
     least extra work in so many bytes of the whole arena, such as 512MiB
@@ -741,8 +746,9 @@ output: --output FILE
         gate a.tflite b.tflite --baseline baselines/ --allow-growth 1%
         """,
         (Operand("models", "MODEL", "model files, such as model.onnx; - is stdin", "+"),),
-        "budget spaces baseline update allow-growth bind target pointer inputs outputs workspace "
-        f"optimize json markdown junit | align max-slowdown workers effort time-limit {_RARE}",
+        "budget spaces baseline update allow-growth bind signature target pointer inputs outputs "
+        "workspace optimize json markdown junit "
+        f"| align max-slowdown workers effort time-limit {_RARE}",
         _table("""
 gate: --baseline NAME
     plan or report that was written before: no memory may need more bytes; of several models a
@@ -838,8 +844,8 @@ output: --why
         classic model.tflite --strategy litert --json
         """,
         (_MODEL,),
-        "bind strategy match-range auto-search num-temp size-rule parallel-safe align inputs "
-        f"workspace json | {_LIMITS}",
+        "bind signature strategy match-range auto-search num-temp size-rule parallel-safe align "
+        f"inputs workspace json | {_LIMITS}",
         _table("""
 strategy: --strategy storage-sharing|nnvm|incremental|litert|tflite-2019
     blocks that values share, as ours or as NNVM; or values one after the other, as ours or as

@@ -56,6 +56,7 @@ def load(
     source: Source,
     *,
     bind: OpenBind | None = None,
+    signature: str | None = None,
     max_nodes: int | None = None,
     max_bytes: int | None = None,
 ) -> Graph:
@@ -71,6 +72,9 @@ def load(
     bind : mapping, optional
         Numbers for symbolic dimensions by name, ``{"batch": 1}``, or equations of other names,
         ``{"total": "past + 1"}``; whole shapes for inputs by name, ``{"image": (1, 3, 224, 224)}``.
+    signature : str, optional
+        The one of several signatures of a ``.tflite`` file to read, by default that of the first
+        subgraph. ``covers`` of the graph names all others.
     max_nodes : int, optional
         Most nodes of the graph, for models that are not trusted.
     max_bytes : int, optional
@@ -94,10 +98,12 @@ def load(
         If the file cannot be read.
     """
     limits = None if max_nodes is max_bytes is None else Limits(max_nodes, max_bytes)
-    return open_model(source, limits)(bind)
+    return open_model(source, limits, signature)(bind)
 
 
-def open_model(source: Source, limits: Limits | None = None) -> Callable[[OpenBind | None], Graph]:
+def open_model(
+    source: Source, limits: Limits | None = None, signature: str | None = None
+) -> Callable[[OpenBind | None], Graph]:
     """
     Read a model once, to make graphs of it for several shapes.
 
@@ -108,6 +114,8 @@ def open_model(source: Source, limits: Limits | None = None) -> Callable[[OpenBi
     limits : Limits, optional
         The most that the file and each graph may have; by default what the block around the
         caller applies.
+    signature : str, optional
+        The signature to read, as for :func:`load`.
 
     Returns
     -------
@@ -119,13 +127,16 @@ def open_model(source: Source, limits: Limits | None = None) -> Callable[[OpenBi
     PlannerError, OSError
         As :func:`load`, and so does the function.
     """
-    importer, limits = _IMPORTERS[suffix_of(source)], limits or current()
+    suffix, limits = suffix_of(source), limits or current()
+    if signature is not None and suffix != ".tflite":
+        raise InvalidOption(f"option signature: models in {suffix} files have no signatures")
+    importer, given = _IMPORTERS[suffix], () if signature is None else (signature,)
     limits.admit(source)
     with _ctrl_c_held_back():
         opener = getattr(importlib.import_module(importer.module), importer.function)
     try:
         with reading(limits):
-            graph_with: Callable[[Bind | None], Graph] = opener(source)
+            graph_with: Callable[[Bind | None], Graph] = opener(source, *given)
     except ModelError as error:
         found = _other_content(source)
         if found is None:

@@ -58,6 +58,8 @@ class Partial:
     """A graph as far as sizes are known."""
 
     graph: Graph
+    told: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Data of values that a run has found out."""
     wanted: list[Wanted] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     awaited: set[str] = field(default_factory=set)

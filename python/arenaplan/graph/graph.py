@@ -509,7 +509,8 @@ class Graph(GraphBuilder):
         if data.flags.writeable:
             data = data.view()
             data.flags.writeable = False
-        self._constants[index] = data
+        if getattr(data, "origin", None) is None:
+            self._constants[index] = data
         return data
 
     def quantized(self, index: int) -> Quantized | None:

@@ -89,11 +89,18 @@ def report_schema() -> str:
     return files(__package__).joinpath("report.schema.json").read_text("utf-8")
 
 
+def covered_part(covers: Covers) -> str:
+    """Return the part of a model that a plan is of, for people."""
+    if covers.is_whole and covers.signature:
+        return f"signature {covers.signature!r}"
+    return str(covers)
+
+
 def covers_document(covers: Covers) -> dict[str, Any]:
     """Return what a plan covers, as JSON has it."""
     return {
         "whole": covers.is_whole,
-        "part": str(covers),
+        "part": covered_part(covers),
         "waiting": list(covers.waiting),
         "deciders": list(covers.deciders),
         "signature": covers.signature or None,

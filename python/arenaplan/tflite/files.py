@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from arenaplan.graph.sizes import Bind
 from arenaplan.tflite.reader.code_walk import CodeWalk
-from arenaplan.tflite.reader.entries import covers_of
+from arenaplan.tflite.reader.entries import chosen, covers_of
 from arenaplan.tflite.reader.offline import read_offsets
 from arenaplan.tflite.reader.runnable import RunnableWalk
 from arenaplan.tflite.reader.tflite_model import Model, Source, parse, read_bytes
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["graph_for_tflm", "load_tflite", "open_tflite", "own_arena"]
 
 
-def load_tflite(source: Source, *, bind: Bind | None = None) -> Graph:
+def load_tflite(source: Source, *, bind: Bind | None = None, signature: str | None = None) -> Graph:
     """
     Read a TFLite model.
 
@@ -43,14 +43,17 @@ def load_tflite(source: Source, *, bind: Bind | None = None) -> Graph:
     bind : mapping, optional
         Shapes by tensor, ``{"image": (1, 96, 96, 3)}``, where the file leaves one open and
         stores no number to start with.
+    signature : str, optional
+        The signature whose subgraph is read, by default that of the first subgraph.
 
     Returns
     -------
     Graph
-        The main subgraph, its operators in the order of the file. Tensors with data are
+        The subgraph, its operators in the order of the file. Tensors with data are
         constants, variables are states; custom operators have the shapes that the file
         declares, and no effects. If operators run other subgraphs, the graph can be planned
-        for the targets ``"tflm"`` and ``"numpy"`` only.
+        for the targets ``"tflm"`` and ``"numpy"`` only. The default target of a model with several
+        signatures is ``"litert"``, since TensorFlow Lite Micro runs the first subgraph alone.
 
     Raises
     ------
@@ -59,12 +62,14 @@ def load_tflite(source: Source, *, bind: Bind | None = None) -> Graph:
     OSError
         If the file cannot be read.
     """
-    return open_tflite(source)(bind)
+    return open_tflite(source, signature)(bind)
 
 
-def open_tflite(source: Source) -> Callable[[Bind | None], Graph]:
+def open_tflite(source: Source, signature: str | None = None) -> Callable[[Bind | None], Graph]:
     """
     Read a TFLite model, and return a function that makes its graph for given shapes.
+
+    The graph of one of several signatures has the name of the signature behind that of the file.
 
     Raises
     ------
@@ -72,28 +77,29 @@ def open_tflite(source: Source) -> Callable[[Bind | None], Graph]:
         As :func:`load_tflite`, and so does the function.
     """
     data, path = read_bytes(source)
-    model, name = parse(data), "" if path is None else path.stem
+    model, name = chosen(parse(data), signature), "" if path is None else path.stem
+    covers = covers_of(model, signature)
+    if covers.signature:
+        name = f"{name}.{covers.signature}"
+
+    def covered(graph: Graph) -> Graph:
+        graph.covers = covers
+        return graph
+
+    def tflm(build: Build = REFERENCE) -> Graph:
+        return covered(graph_for_tflm(model, name, build))
 
     def graph_with(bind: Bind | None) -> Graph:
-        graph = Walk(model, name, bind).run()
-        graph.target = "tflm"
-        graph.covers = covers_of(model)
-        graph.add_variant("numpy", lambda: _covered(RunnableWalk(model, name, bind)))
-        graph.add_variant("c-code", lambda: _covered(CodeWalk(model, name, bind)))
-        graph.add_variant("tflm", lambda: graph_for_tflm(model, name))
+        graph = covered(Walk(model, name, bind).run())
+        graph.target = "litert" if covers.signature else "tflm"
+        graph.add_variant("numpy", lambda: covered(RunnableWalk(model, name, bind).run()))
+        graph.add_variant("c-code", lambda: covered(CodeWalk(model, name, bind).run()))
+        graph.add_variant("tflm", tflm)
         for kernels in KERNEL_SETS:
-            build = Build(kernels, shares=True)
-            graph.add_variant(f"tflm:{kernels}", partial(graph_for_tflm, model, name, build))
+            graph.add_variant(f"tflm:{kernels}", partial(tflm, Build(kernels, shares=True)))
         return graph
 
     return graph_with
-
-
-def _covered(walk: RunnableWalk) -> Graph:
-    """Return the graph of a walk, which knows the part of the model that it has."""
-    graph = walk.run()
-    graph.covers = covers_of(walk.model)
-    return graph
 
 
 def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Graph:
@@ -112,7 +118,7 @@ def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Gr
     offsets = read_offsets(model) if timeline.areas else None
     graph = graph_of_timeline(timeline, name, boxes, offsets)
     graph.target = build.target
-    graph.covers = covers_of(model)
+    graph.covers = covers_of(model, None)
     return graph
 
 

@@ -24,7 +24,6 @@ try:
 except ImportError as error:
     raise ImportError("reading ONNX models needs the package 'onnx': pip install onnx") from error
 
-from arenaplan.formats.onnx.external import Folder
 from arenaplan.formats.onnx.file import Source, is_text, read_model
 from arenaplan.formats.onnx.onnx_flow import emit_flow
 from arenaplan.formats.onnx.tensors import StoredTensor
@@ -89,9 +88,8 @@ def open_onnx(source: Source) -> Callable[[Bind | None], Graph]:
     PlannerError, OSError
         As :func:`load_onnx`, and so does the function.
     """
-    model, path = read_model(source)
+    model, path, folder = read_model(source)
     name = model.graph.name or (path.stem if path is not None else "")
-    folder = Folder(None if path is None else path.absolute().parent)
     tensors: dict[str, StoredTensor] = {}
 
     def graph_with(bind: Bind | None) -> Graph:

@@ -10,6 +10,7 @@ neither through ``..`` nor through links.
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import re
 import stat
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 from arenaplan.base.errors import PlannerError, fault
 from arenaplan.base.quoting import quoted
+from arenaplan.formats.onnx.lean import LARGE, Content
 from arenaplan.graph.sizes import MAX_BYTES
 
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -105,13 +107,28 @@ class Folder:
 
     path: Path | None
     """``None`` if the model was not read from a file."""
+    own: Content = b""
+    """The content of the model's own file, in which large weights stay."""
+
+    def inside(self, name: str, offset: int, length: int) -> memoryview:
+        """
+        Return bytes of the model's own file.
+
+        Raises
+        ------
+        ModelError
+            If it is too short.
+        """
+        if not 0 <= offset <= len(self.own) - length:
+            raise _beyond(name, Span("", offset, length), len(self.own))
+        return memoryview(self.own)[offset : offset + length]
 
     def read(self, name: str, span: Span) -> memoryview:
         """
         Return the bytes of tensor ``name``, read-only.
 
-        They are read and not mapped: a file that is cut off later would end the process, and
-        one that is changed later would change results.
+        Many bytes are mapped and not read, so that weights take memory only while a kernel reads
+        them, and the file has to stay as it is as long as they are used.
 
         Raises
         ------
@@ -154,10 +171,22 @@ class Folder:
             ) from error
 
 
+def mapped(file: io.FileIO, start: int, length: int) -> tuple[mmap.mmap, int]:
+    """Return a map of a part of a file, read-only, and where the part begins in the map."""
+    before = start % mmap.ALLOCATIONGRANULARITY
+    whole = mmap.mmap(
+        file.fileno(), before + length, access=mmap.ACCESS_READ, offset=start - before
+    )
+    return whole, before
+
+
 def _bytes_of(name: str, file: io.FileIO, span: Span, size: int) -> memoryview:
     """Return the bytes of one tensor."""
     end = span.offset + span.length
     # Bytes that the file does not have are not allocated.
+    if end <= size and span.length >= LARGE:
+        found, before = mapped(file, span.offset, span.length)
+        return memoryview(found)[before:]
     if end <= size:
         memory = memoryview(bytearray(span.length))
         file.seek(span.offset)
@@ -170,9 +199,16 @@ def _bytes_of(name: str, file: io.FileIO, span: Span, size: int) -> memoryview:
             done += count
         else:
             return memory.toreadonly()
-    raise fault(
+    raise _beyond(name, span, size)
+
+
+def _beyond(name: str, span: Span, size: int) -> PlannerError:
+    """Return the error for bytes that a file does not have."""
+    where = quoted(span.location) if span.location else "the model's file"
+    return fault(
         "ExternalDataRange",
-        f"tensor {quoted(name)} ends at byte {end} of {quoted(span.location)}, which has {size}",
+        f"tensor {quoted(name)} ends at byte {span.offset + span.length} of {where}, which has "
+        f"{size}",
     )
 
 

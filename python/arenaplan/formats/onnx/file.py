@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,10 @@ from onnx import ModelProto, OperatorSetIdProto, defs
 
 from arenaplan.base.errors import NotAModel, fault
 from arenaplan.base.quoting import quoted
+from arenaplan.formats.onnx.external import Folder, mapped
+from arenaplan.formats.onnx.lean import LARGE, Content, lean
 from arenaplan.formats.onnx.node_order import MAX_NESTING
+from arenaplan.graph.mapped import let_pages_go
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | ModelProto"
 
@@ -21,9 +25,9 @@ MAX_FILE = 2**31 - 1
 """Largest message that protobuf reads."""
 
 
-def read_model(source: Source) -> tuple[ModelProto, Path | None]:
+def read_model(source: Source) -> tuple[ModelProto, Path | None, Folder]:
     """
-    Return a model, and the path it was read from.
+    Return a model, the path it was read from, and the folder of its weights.
 
     Raises
     ------
@@ -33,11 +37,11 @@ def read_model(source: Source) -> tuple[ModelProto, Path | None]:
         If the file cannot be read.
     """
     if isinstance(source, ModelProto):
-        return _checked(source, "the model"), None
+        return _checked(source, "the model"), None, Folder(None)
     if isinstance(source, bytes):
-        return _parse(source, "the data"), None
+        return _parse(source, "the data"), None, Folder(None, source)
     path = Path(source)
-    with open(path, "rb", opener=_open_at_once) as file:
+    with open(path, "rb", buffering=0, opener=_open_at_once) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise NotAModel(f"{str(path)!r} is not a plain file")
@@ -47,7 +51,10 @@ def read_model(source: Source) -> tuple[ModelProto, Path | None]:
                 f"{str(path)!r} has {status.st_size} bytes; a model without its weights has "
                 f"at most {MAX_FILE}",
             )
-        return _parse(file.read(), repr(str(path))), path
+        content: Content = (
+            file.read() if status.st_size < LARGE else mapped(file, 0, status.st_size)[0]
+        )
+        return _parse(content, repr(str(path))), path, Folder(path.absolute().parent, content)
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -55,14 +62,14 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _parse(data: bytes, what: str) -> ModelProto:
+def _parse(data: Content, what: str) -> ModelProto:
     """Decode a model."""
     if len(data) > MAX_FILE:
         raise fault(
             "ModelTooLarge", f"{what} has {len(data)} bytes; a model has at most {MAX_FILE}"
         )
     try:
-        model = ModelProto.FromString(data)
+        model = ModelProto.FromString(lean(data))
     except DecodeError as error:
         if "depth" in str(error).lower():
             raise fault(
@@ -71,6 +78,8 @@ def _parse(data: bytes, what: str) -> ModelProto:
                 "readers of the format can follow",
             ) from error
         raise NotAModel(f"{what} is no ONNX model, or is cut off: {error}") from error
+    if isinstance(data, mmap.mmap):
+        let_pages_go(data)  # Of weights that were passed over.
     return _checked(model, what)
 
 

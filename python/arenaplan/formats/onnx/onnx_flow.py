@@ -481,6 +481,9 @@ def _unrolled(walk: Walk, frame: Frame, op: Op, error: PlannerError) -> list[Ope
     """
     body = op.attributes["body"]
     limit, start = op.optional(0), op.optional(1)
+    if isinstance(error, UnsupportedDtype):
+        rounds = "a sequence, and the number of rounds depends on data that is only known when the"
+        error = op.error(UnsupportedSubgraph, f"it carries {rounds} model runs")
     for known in (limit, start):
         if known is not None and not known.inline:
             raise DataDependent(known, error)

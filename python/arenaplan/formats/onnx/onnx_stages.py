@@ -59,9 +59,8 @@ def open_partial(source: Source, bind: Bind | None = None) -> PartialWith:
     PlannerError, OSError
         As for :func:`~arenaplan.formats.onnx.load_onnx`, and so does the function.
     """
-    model, path = read_model(source)
+    model, path, folder = read_model(source)
     name = model.graph.name or (path.stem if path is not None else "")
-    folder = Folder(None if path is None else path.absolute().parent)
     tensors: dict[str, StoredTensor] = {}
 
     def partial_with(known: Known) -> Partial:
@@ -94,7 +93,7 @@ class StagedWalk(Walk):
     ) -> None:
         self._known = known
         super().__init__(model, name, folder, bind, tensors, emit_flow)
-        self.partial = Partial(self.graph)
+        self.partial = Partial(self.graph, known.data)
 
     def _add_inputs(self, scope: Scope, infos: Mapping[str, Declared]) -> None:
         super()._add_inputs(scope, infos)

@@ -14,6 +14,8 @@ from onnx import TensorProto, numpy_helper
 from arenaplan.base.errors import UnsupportedDtype, UnsupportedModel, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.external import Folder, Span, read_span
+from arenaplan.formats.onnx.lean import own_offset
+from arenaplan.graph.mapped import Reread
 from arenaplan.graph.ops import BITS, Shape
 from arenaplan.graph.sizes import checked_bytes
 
@@ -104,7 +106,7 @@ class StoredTensor:
     """A tensor of a model file. Its bytes are counted at once, and decoded by :meth:`load`."""
 
     __slots__ = (
-        *("_folder", "_loaded", "_proto", "_span"),
+        *("_folder", "_loaded", "_own", "_proto", "_span"),
         *("bytes", "dtype", "is_external", "name", "shape"),
     )
 
@@ -128,11 +130,16 @@ class StoredTensor:
         self._span: Span | None = None
         self._loaded: weakref.ref[np.ndarray] | None = None
         """The elements, as long as somebody has them: graphs of one model share them."""
+        self._own: int | None = None
+        """Where the bytes are in the model's own file, if the message does not have them."""
         self.is_external = proto.data_location == _EXTERNAL
         """Whether the bytes are in another file than the model."""
         if self.is_external:
             entries = ((entry.key, entry.value) for entry in proto.external_data)
             self._span = read_span(name, entries, self.bytes)
+        elif (own := own_offset(proto)) is not None:
+            self._own = own[0]
+            self._check_stored(own[1])
         else:
             self._check_payload()
 
@@ -147,10 +154,22 @@ class StoredTensor:
     def _decode(self) -> np.ndarray:
         """Return the elements; without copying them, where that is possible."""
         if self._span is not None:
-            return from_bytes(self._folder.read(self.name, self._span), self.dtype, self.shape)
+            data = self._folder.read(self.name, self._span)
+            return Reread.of(from_bytes(data, self.dtype, self.shape))
+        if self._own is not None:
+            data = self._folder.inside(self.name, self._own, self.bytes)
+            return Reread.of(from_bytes(data, self.dtype, self.shape))
         if self._proto.HasField("raw_data"):
             return from_bytes(self._proto.raw_data, self.dtype, self.shape)
         return numpy_helper.to_array(self._proto)
+
+    def _check_stored(self, stored: int) -> None:
+        """Refuse a tensor with more or fewer bytes than its shape says."""
+        if stored != self.bytes:
+            raise fault(
+                "TensorPayloadMismatch",
+                f"tensor {quoted(self.name)} has {stored} bytes; its shape needs {self.bytes}",
+            )
 
     def _check_payload(self) -> None:
         """Refuse a tensor that holds more or fewer elements than its shape says."""
@@ -165,11 +184,7 @@ class StoredTensor:
                     "TensorPayloadMismatch",
                     f"tensor {quoted(self.name)} has both raw_data and {field}",
                 )
-            if stored != self.bytes:
-                raise fault(
-                    "TensorPayloadMismatch",
-                    f"tensor {quoted(self.name)} has {stored} bytes; its shape needs {self.bytes}",
-                )
+            self._check_stored(stored)
             return
         count = self.bytes if BITS[dtype] < 8 else prod(self.shape)
         if dtype in ("complex64", "complex128"):

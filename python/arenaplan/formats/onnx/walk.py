@@ -88,6 +88,8 @@ SEQUENCES = frozenset(
 )
 """Operators of the default domain on sequences and optional values, which become no node."""
 _SPECIAL = FLOWS | SEQUENCES
+_FEW = 64
+"""Most numbers of a result that is looked for among earlier ones."""
 _UNLIKE = BRANCHING | {"Constant"}
 """Operators whose attributes hold graphs or data."""
 
@@ -168,6 +170,9 @@ class Walk:
         self._has_items = False
         self._taken: dict[str, int] = {}
         self._joined: Joined = {}
+        self._numbers: dict[tuple[object, ...], list[Operand | None]] = {}
+        """Positions and lengths that functions have computed: all layers of a model ask for the
+        same ones."""
         self._repeated: set[int | None] = set()
         """Values of nodes that may run again for each reader."""
         self._behind: Mapping[str, Declared] | None = None
@@ -346,7 +351,14 @@ class Walk:
             raise op.error(UnsupportedDtype, "it reads a sequence or optional value")
         results = self._infer(frame, node, op)
         operands = self._fold(op, results, names)
-        return self._emit(op, results, names) if operands is None else operands
+        if operands is not None:
+            return operands
+        key = None if frame.place is None else _alike(op, results)
+        if key is None:
+            return self._emit(op, results, names)
+        if key not in self._numbers:
+            self._numbers[key] = self._emit(op, results, names)
+        return self._numbers[key]
 
     def _call(
         self, key: FunctionKey, frame: Frame, node: NodeProto, inputs: list[Operand | None]
@@ -711,3 +723,21 @@ def _plain(op: Op) -> Mapping[str, Any]:
                 )
             plain = {**plain, name: value.load()}
     return plain
+
+
+def _alike(op: Op, results: Sequence[Result]) -> tuple[object, ...] | None:
+    """Return a key of nodes that make the same few whole numbers; ``None`` for other nodes."""
+    if op.domain or len(results) != 1 or op.type == "Multinomial":
+        return None
+    ((shape, dtype),) = results
+    if dtype not in ("int32", "int64") or prod(shape) > _FEW:
+        return None
+    key: list[object] = [op.type, op.version, shape, dtype, repr(sorted(op.attributes.items()))]
+    for known in op.inputs:
+        if known is None or known.source is None:
+            key.append(None if known is None else known.index)
+        elif not known.inline or prod(known.shape) > _FEW:
+            return None
+        else:
+            key.append(known().tobytes())
+    return tuple(key)

@@ -64,7 +64,7 @@ class Decoder:
         self.room = whole_number(room, "room")
         if self.room < 1:
             raise InvalidOption("option room: there is no room for a token")
-        proto, _ = read_model(model)
+        proto, _, _ = read_model(model)
         usual = {**dict.fromkeys(_ONE, 1), **dict.fromkeys(_ROOM, self.room)}
         names = _symbols(proto)
         sizes = {name: size for name, size in usual.items() if name in names}

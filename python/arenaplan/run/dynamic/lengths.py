@@ -1,12 +1,14 @@
 """
 Bytes over the length of a sequence: a curve of plans, and the longest sequence that fits.
 
-A cache grows evenly with its length, and a decoder has thousands of lengths. So a few of them are
-planned over the whole range, and those that a search for the longest comes upon.
+A cache grows evenly with its length, and a decoder has thousands of lengths. So the planned lengths
+are the ends, the middle, further middles where bytes bend, and those that a search for the longest
+comes upon.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
@@ -26,8 +28,11 @@ if TYPE_CHECKING:
     from arenaplan._core import Placement, Plan
     from arenaplan.run.dynamic.families import Source
 
-POINTS = 9
-"""Lengths that are planned over the whole range."""
+_HALVINGS = 3
+"""How often a range is halved whose middle is not on the line between the ends."""
+
+_BEND = 0.01
+"""Part of the bytes that a middle may be off the line."""
 
 
 class LengthPoint(NamedTuple):
@@ -49,7 +54,8 @@ class LengthCurve(NamedTuple):
     """
     Bytes over a length, made by :func:`plan_lengths`.
 
-    Every point is a plan of its own. Lengths between were not looked at.
+    Every point is a plan of its own. Lengths between have bytes near the line between two points;
+    :attr:`at` plans them exactly.
     """
 
     model: str
@@ -62,7 +68,10 @@ class LengthCurve(NamedTuple):
     budget: int | None
     longest: LengthPoint | None
     """The longest length that fits the budget, or of all lengths without a budget; ``None`` if
-    none fits. The next length was planned, too, and does not fit."""
+    none fits. No length behind it fits: either it was planned, too, or what the values of a shorter
+    one need is too much."""
+    at: Callable[[int], LengthPoint]
+    """Plans one of the lengths, if it was not planned yet, and returns its point."""
 
 
 def plan_lengths(
@@ -89,7 +98,7 @@ def plan_lengths(
     time_limit : float, optional
         Seconds after which plans are no longer improved: the first that is found is taken.
     on_progress : callable, optional
-        Called with the number of lengths planned, and of those over the whole range.
+        Called with the number of lengths that were planned, and of all.
     **overrides
         Single options by name.
 
@@ -126,73 +135,114 @@ def plan_lengths(
     if not lengths:
         raise InvalidOption(f"option bind: no size is given for {name!r}")
     graph_with = model if callable(model) else open_model(model)
+    alone, watch = replace(chosen, budget=None), Watch(None, checked_seconds(time_limit))
+
+    def plan_of(graph: Graph) -> Plan:
+        made = plan_graph(graph, alone, time_limit=watch.seconds_left)
+        if on_progress is not None:
+            on_progress(len(search.plans) + 1, len(lengths))
+        return made
+
     search = _Search(
+        lengths,
         lambda length: solved({**bind, name: length}),  # type: ignore[dict-item]
         graph_with,
-        replace(chosen, budget=None),
-        Watch(None, checked_seconds(time_limit)),
+        plan_of,
     )
     budget = None if chosen.budget is None else parse_size(str(chosen.budget))
-    count = min(POINTS, len(lengths))
-    for at in range(count):
-        # The ends first: they tell which values have the length.
-        where = (
-            (0, len(lengths) - 1)[at] if at < 2 else (at - 1) * (len(lengths) - 1) // (count - 1)
-        )
-        search.plan(lengths[where])
-        if on_progress is not None:
-            on_progress(at + 1, count)
-    longest: int | None = lengths[-1]
-    if budget is not None:
-        longest = search.longest(lengths, budget)
+    search.draw(0, len(lengths) - 1, _HALVINGS)
+    longest = len(lengths) - 1 if budget is None else search.longest(budget)
     return LengthCurve(
         search.name,
         name,
         lengths,
-        [search.point(length, lengths) for length in sorted(search.plans)],
+        [search.at(lengths[place]) for place in sorted(search.plans)],
         budget,
-        None if longest is None else search.point(longest, lengths),
+        None if longest is None else search.at(lengths[longest]),
+        search.at,
     )
 
 
 class _Search:
-    """The plans of the lengths that were looked at."""
+    """The plans of the lengths that were looked at, by place among all lengths."""
 
     def __init__(
         self,
-        sizes: Callable[[int], dict[str, Size]],
+        lengths: Sequence[int],
+        sizes_of: Callable[[int], dict[str, Size]],
         graph_with: Callable[[dict[str, Size]], Graph],
-        options: PlanOptions,
-        watch: Watch,
+        plan_of: Callable[[Graph], Plan],
     ) -> None:
-        self._sizes, self._graph_with, self._options = sizes, graph_with, options
-        self._watch = watch
+        self._lengths, self._sizes_of = lengths, sizes_of
+        self._graph_with, self._plan_of = graph_with, plan_of
         self.plans: dict[int, tuple[Graph, Plan]] = {}
         self.name = ""
 
-    def plan(self, length: int) -> Plan:
-        """Return the plan for a length."""
-        if length not in self.plans:
-            graph = self._graph_with(self._sizes(length))
-            made = plan_graph(graph, self._options, time_limit=self._watch.seconds_left)
-            self.plans[length], self.name = (graph, made), made.model
-        return self.plans[length][1]
+    def bytes(self, place: int) -> int:
+        """Return the bytes of the plan for a length."""
+        if place not in self.plans:
+            graph = self._graph_with(self._sizes_of(self._lengths[place]))
+            made = self._plan_of(graph)
+            self.plans[place], self.name = (graph, made), made.model
+        return self.plans[place][1].arena_bytes
 
-    def longest(self, lengths: Sequence[int], budget: int) -> int | None:
-        """Return the longest length that fits, if bytes grow with the length."""
-        if self.plan(lengths[0]).arena_bytes > budget:
-            return None
-        low, high = 0, len(lengths)
+    def draw(self, first: int, last: int, halvings: int) -> None:
+        """Plan the ends of a range, and middles as long as they are off the line between ends."""
+        ends, middle = (self.bytes(first), self.bytes(last)), (first + last) // 2
+        if not first < middle or not halvings:
+            return
+        low, at, high = (self._lengths[place] for place in (first, middle, last))
+        line = ends[0] + (at - low) * (ends[1] - ends[0]) / (high - low)
+        if abs(self.bytes(middle) - line) > _BEND * line:
+            self.draw(first, middle, halvings - 1)
+            self.draw(middle, last, halvings - 1)
+
+    def longest(self, budget: int) -> int | None:
+        """
+        Return the place of the longest length that fits.
+
+        Scratch memory of kernels goes up and down with the length, and values only go up. So the
+        search looks for the last length whose values fit, and from there down for a plan that fits.
+        """
+        low, high = -1, len(self._lengths)
+        for place in sorted(self.plans):
+            if self._values(place) > budget:
+                high = place
+                break
+            low = place
         while high - low > 1:
-            middle = (low + high) // 2
-            fits = self.plan(lengths[middle]).arena_bytes <= budget
-            low, high = (middle, high) if fits else (low, middle)
-        return lengths[low]
+            guess = self._guess(low, high, budget)
+            fits = self._values(guess) <= budget
+            low, high = (guess, high) if fits else (low, guess)
+        while low >= 0 and self.bytes(low) > budget:
+            low -= 1
+        return low if low >= 0 else None
 
-    def point(self, length: int, lengths: Sequence[int]) -> LengthPoint:
-        """Return the bytes of a plan by what has them."""
-        graph, plan = self.plans[length]
-        shortest, longest = (self.plans[at][0] for at in (lengths[0], lengths[-1]))
+    def _guess(self, low: int, high: int, budget: int) -> int:
+        """Return the place between two planned ones where the line between them meets a budget."""
+        first, last = self._lengths[low], self._lengths[high]
+        least, most = self._values(low), self._values(high)
+        reach = first + (last - first) * (budget - least) // max(most - least, 1)
+        return min(max(bisect_right(self._lengths, reach) - 1, low + 1), high - 1)
+
+    def _values(self, place: int) -> int:
+        """Return the most bytes that are live at a step without scratch memory."""
+        self.bytes(place)
+        plan = self.plans[place][1]
+        live = list(plan.live_bytes)
+        for work in plan.workspaces:
+            for step in range(work.live.start, work.live.end):
+                live[step] -= work.bytes
+        return max(live, default=0)
+
+    def at(self, length: int) -> LengthPoint:
+        """Return the bytes of the plan for a length by what has them."""
+        place = bisect_left(self._lengths, length)
+        if list(self._lengths[place : place + 1]) != [length]:
+            raise InvalidOption(f"{length} is none of the {len(self._lengths):,} lengths")
+        self.bytes(place)
+        graph, plan = self.plans[place]
+        shortest, longest = (self.plans[end][0] for end in (0, len(self._lengths) - 1))
         sizes = {value.name: value.shape for value in shortest.values}
         grows = {v.name for v in longest.values if sizes.get(v.name, v.shape) != v.shape}
         places, outer = plan.placements, {*graph.inputs, *graph.outputs}
@@ -204,7 +254,7 @@ class _Search:
         scratch = sum(row.bytes for row in rows if row.is_scratch)
         kept = union(spans & held)
         return LengthPoint(
-            self._sizes(length),
+            self._sizes_of(length),
             plan.arena_bytes,
             kept,
             union(spans) - kept,

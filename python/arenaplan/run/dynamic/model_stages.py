@@ -17,6 +17,7 @@ from arenaplan._core import Covers
 from arenaplan.formats.partial import Partial
 from arenaplan.graph import Graph, Node, Value
 from arenaplan.graph.effects import NO_EFFECTS, View
+from arenaplan.graph.values import ConstantData
 from arenaplan.planner.bodies import DOMAIN
 from arenaplan.run.numpy.registry import Run
 
@@ -90,7 +91,9 @@ def stage_graph(found: Partial, before: Before) -> StageGraph:
     for name in brought:
         if name not in index:
             value = by_name[name]
-            data = partial(whole.data, value.index) if whole.has_data(value.index) else None
+            data: ConstantData | None = found.told.get(name)
+            if whole.has_data(value.index):
+                data = partial(whole.data, value.index)
             index[name] = graph.constant(name, value.shape, value.dtype, data)
     decided = {}
     for node in nodes:

@@ -8,6 +8,7 @@ shares one array. It lives as long as a kernel uses it.
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 import weakref
@@ -16,6 +17,9 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+
+from arenaplan.graph import Graph
+from arenaplan.graph.mapped import let_pages_go
 
 Transformed: TypeAlias = tuple[np.ndarray, np.ndarray | None]
 """A large array, and a small one beside it."""
@@ -74,7 +78,7 @@ def shared(
         if large.base is None and not any(np.may_share_memory(large, each) for each in sources):
             large.flags.writeable = False
             held = weakref.ref(large, lambda ref: _forget(key, ref))
-            _FOUND[key] = _Entry(held, small, tuple(sources))
+            _FOUND[key] = _Entry(held, small, tuple(map(_origin, sources)))
         return large, small
 
 
@@ -84,21 +88,64 @@ def shared_bytes() -> int:
     return sum(array.nbytes for array in arrays if array is not None)
 
 
+def _origin(array: np.ndarray) -> np.ndarray:
+    """Return the same view of the file that the memory of an array is a copy of, or the array."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        origin: np.ndarray | None = getattr(base, "origin", None)
+        if origin is not None:
+            content = origin.reshape(-1).view(np.uint8)
+            offset = _address(array) - _address(base)
+            return np.ndarray(array.shape, array.dtype, content, offset, array.strides)
+        base = base.base
+    return array
+
+
+def _address(array: np.ndarray) -> int:
+    """Return where the first element of an array is."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
 def _identity(array: np.ndarray) -> Hashable:
     """Return a key that two arrays have in common only if they have the same elements."""
-    address = array.__array_interface__["data"][0]
+    array = _origin(array)
     content = None if _is_fixed(array) else blake2b(array.tobytes()).digest()
-    return address, array.shape, array.strides, array.dtype, content
+    return _address(array), array.shape, array.strides, array.dtype, content
 
 
 def _is_fixed(array: np.ndarray) -> bool:
     """Whether nobody can write the memory of an array: a caller may keep a writable one."""
     base: object = array
-    while isinstance(base, np.ndarray):
-        if base.flags.writeable:
+    while isinstance(base, np.ndarray | memoryview):
+        if isinstance(base, np.ndarray) and base.flags.writeable:
             return False
-        base = base.base
-    return base is None or isinstance(base, bytes)
+        base = base.base if isinstance(base, np.ndarray) else base.obj
+    return base is None or isinstance(base, bytes) or _map_of(array) is not None
+
+
+def _map_of(array: np.ndarray) -> mmap.mmap | None:
+    """Return the map of a file that an array shows, if it shows one."""
+    base: object = array
+    while isinstance(base, np.ndarray | memoryview):
+        base = base.base if isinstance(base, np.ndarray) else base.obj
+    return base if isinstance(base, mmap.mmap) and not array.flags.writeable else None
+
+
+def let_constants_go(graph: Graph, arrays: dict[int, np.ndarray]) -> None:
+    """
+    Give back the memory of constants in files, until a kernel reads them again.
+
+    Kernels that were prepared have read them to make others, and read those. Copies that can be
+    made again are dropped, unless they are results.
+    """
+    shown = [_origin(array) for array in arrays.values()]
+    copies = [i for i, a in arrays.items() if _origin(a) is not a and i not in graph.outputs]
+    for index in copies:
+        del arrays[index]
+    maps = {id(found): found for found in map(_map_of, shown) if found is not None}
+    for found in maps.values():
+        let_pages_go(found)
 
 
 def _forget(key: Hashable, held: weakref.ref[np.ndarray]) -> None:

@@ -22,6 +22,7 @@ from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.run.devices import executor_class
 from arenaplan.run.numpy.buffers import bring
+from arenaplan.run.numpy.constants import let_constants_go
 from arenaplan.run.numpy.narrow import is_packed, loaded
 from arenaplan.run.numpy.numpy_backend import missing_workspaces
 from arenaplan.run.numpy.parallel import Workers
@@ -475,6 +476,7 @@ def set_up(
     arrays = arena_arrays(graph, plan, memories)
     units = find_units(graph, plan)
     program = prepare(graph, units, arrays, workspaces, given=given(arrays))
+    let_constants_go(graph, arrays)
     return Setup(graph, plan, memories, arrays, workspaces, units, program, given), outside
 
 

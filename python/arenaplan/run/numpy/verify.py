@@ -29,6 +29,7 @@ from arenaplan.run.numpy.steps import (
     prepare,
     run_all,
     spans_of,
+    used_values,
 )
 
 _POISON = np.frombuffer(np.uint32(0x7FF5A5A5).tobytes(), np.uint8)
@@ -221,11 +222,11 @@ _NOTHING = Program([], [])
 def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
     """Return the same graph and kernels, with every value in memory of its own."""
     graph = setup.graph
-    arrays = {}
+    values = graph.values
+    arrays = {i: graph.data(i) for i in used_values(graph) if values[i].kind == "constant"}
     for index, own in setup.arrays.items():
-        value = graph.values[index]
+        value = values[index]
         if value.kind == "constant":
-            arrays[index] = own
             continue
         memory = aligned_bytes(byte_size(value), own)
         memory[...] = _UNWRITTEN

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from arenaplan._core import Covers
+from arenaplan.base.close import did_you_mean
+from arenaplan.base.errors import InvalidOption
+from arenaplan.base.quoting import listed
+from arenaplan.graph.graph import WHOLE
 from arenaplan.tflite.reader.tflite_model import Model
 from arenaplan.tflite.reader.tflite_operators import CALLS
 
@@ -12,16 +18,17 @@ CALLEES: Final = {"IF": (0, 1), "WHILE": (0, 1), "CALL_ONCE": (0,)}
 """Slots, among an operator's options, of the subgraphs that TensorFlow Lite Micro can call."""
 
 
-def covers_of(model: Model) -> Covers:
+def entries_of(model: Model) -> Mapping[str, int]:
     """
-    Return the part of a model that the main subgraph is, with those that it runs.
+    Return the subgraphs that a program can run, by name.
 
-    Subgraphs with a signature are entry points, and so are those that no operator runs.
+    Subgraphs with a signature are entry points, and so are the first and those that no operator
+    runs. A subgraph without a signature has its number for a name.
     """
     keys: dict[int, str] = {}
     for signature in model.signatures:
         keys.setdefault(signature.subgraph, signature.key)
-    others = {*keys} - {0}
+    found = {*keys, 0}
     callers = [
         operator
         for subgraph in model.subgraphs
@@ -35,9 +42,37 @@ def covers_of(model: Model) -> Covers:
             if caller.options is not None
             for slot in CALLEES[caller.name]
         }
-        others |= {*range(1, len(model.subgraphs))} - called
+        found |= {*range(1, len(model.subgraphs))} - called
+    names: dict[str, int] = {}
+    for number in sorted(found):
+        key = keys.get(number) or ""
+        names[f"subgraph {number}" if not key or key in names else key] = number
+    return names
 
-    def name(number: int) -> str:
-        return keys.get(number) or f"subgraph {number}"
 
-    return Covers([], [], name(0) if others else "", [name(number) for number in sorted(others)])
+def covers_of(model: Model, signature: str | None) -> Covers:
+    """Return the part of a model that the main subgraph is; all of what was chosen by name."""
+    entries = entries_of(model)
+    if len(entries) == 1:
+        return WHOLE
+    name = next(name for name, number in entries.items() if number == model.main)
+    others = [] if signature is not None else [each for each in entries if each != name]
+    return Covers([], [], signature or name, others)
+
+
+def chosen(model: Model, signature: str | None) -> Model:
+    """
+    Return a model whose main subgraph is the one of a signature.
+
+    Raises
+    ------
+    InvalidOption
+        If the model has no signature of that name.
+    """
+    if signature is None:
+        return model
+    entries = {each.key: each.subgraph for each in model.signatures} | dict(entries_of(model))
+    if signature not in entries:
+        near = did_you_mean(signature, entries) or f"; it has {listed(entries)}"
+        raise InvalidOption(f"option signature: the model has no signature {signature!r}{near}")
+    return replace(model, main=entries[signature])

@@ -60,7 +60,7 @@ class RunnableWalk(Walk):
     ) -> None:
         if place is None:
             super().__init__(model, name, bind)
-            place = Within(0, self._graph, "", (), Budget(len(model.data)))
+            place = Within(model.main, self._graph, "", (), Budget(len(model.data)))
         else:
             self._prefix = place.prefix
             self._begin(model, place.subgraph, place.graph, None)

@@ -133,6 +133,8 @@ class Model:
     buffers: tuple[Buffer, ...]
     metadata: tuple[Metadata, ...]
     signatures: tuple[Signature, ...]
+    main: int = 0
+    """The subgraph that is read, with those that it runs."""
 
     def content(self, buffer: int) -> bytes:
         """Return the bytes of a buffer."""

@@ -43,7 +43,7 @@ class Walk:
     """Prefix of the names of nodes and values."""
 
     def __init__(self, model: Model, name: str, bind: Bind | None) -> None:
-        self._begin(model, 0, Graph(name), bind)
+        self._begin(model, model.main, Graph(name), bind)
 
     def _begin(self, model: Model, subgraph: int, graph: Graph, bind: Bind | None) -> None:
         """Prepare to read a subgraph into a graph."""

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from arenaplan.base.errors import (
     UndefinedValue,
+    UnsupportedModel,
     UnsupportedOp,
     UnsupportedSubgraph,
     fault,
@@ -124,10 +125,16 @@ def timeline_of(model: Model) -> Timeline:
     UndefinedValue
         If an operator reads a tensor that a later one writes.
     UnsupportedModel
-        If a kernel of the runtime refuses the types of its operands.
+        If the subgraph that was chosen is not the first, or a kernel of the runtime refuses the
+        types of its operands.
     ModelError
         If subgraphs call each other more often than the size of the file justifies.
     """
+    if model.main:
+        raise UnsupportedModel(
+            f"TensorFlow Lite Micro runs the first subgraph alone, and subgraph {model.main} was "
+            "chosen; plan for another target, such as litert"
+        )
     check_accepted(model)
     clock = _Clock(model)
     clock.run()
