@@ -172,7 +172,9 @@ impl Plan {
         if buffers && strips.rows > 0 && pairs.all(is_known) {
             return Ok(());
         }
-        fail("has strips without rows, or line buffers of values that are not there")
+        fail(
+            "has strips without rows, or line buffers outside of any memory or of values that are not there",
+        )
     }
 
     /// Writes the plan to a file, as [`write_file`](crate::format::write_file) does.

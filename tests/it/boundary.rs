@@ -226,7 +226,7 @@ fn the_checker_refuses_forged_buffers_of_the_caller() {
         refusal(&|json| {
             json["spaces"].as_array_mut().unwrap().pop();
         }),
-        "PlanMismatch"
+        "PlanCorrupt"
     );
     // Buffers come behind the arenas.
     let swap = |json: &mut serde_json::Value| json["spaces"].as_array_mut().unwrap().swap(0, 1);

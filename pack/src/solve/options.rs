@@ -78,10 +78,18 @@ methods! {
     dominance,
     /// Nogoods: hashes of components that have no packing.
     nogoods,
+    /// Subset-sum pruning in sections with little slack.
+    subset_sums,
+    /// Trial placement of the first children before one is chosen.
+    look_ahead,
     /// Weights on sections that caused failures.
     failure_weights,
     /// Random noise in the fixed order of items.
     random_ranks,
+    /// Short searches with random weights after the first rounds.
+    short_searches,
+    /// Phase saving: short searches prefer the offsets of the search that left the least area open.
+    phase_saving,
 }
 
 impl Default for Methods {

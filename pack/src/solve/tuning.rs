@@ -267,12 +267,20 @@ tuning! {
     exact: ExactTuning {
         /// Effort of a node besides its sections.
         effort_per_node: usize = 200, "memory accesses", "ablation: gap 32.7 ‰ at half, 38.1 ‰ at double, 33.8 ‰ as it is";
+        /// Children that are tried before one is chosen.
+        candidates: usize = 8, "items", "ablation: gap 36.2 ‰ at half, 29.7 ‰ at double, 33.8 ‰ as it is";
+        /// Weight of the place in a fixed order beside the lost room.
+        rank: f64 = 0.5, "weight", "within the spread of seeds in the ablation";
         /// Nogoods remembered at most.
         nogoods: usize = 1 << 20, "nogoods of 8 bytes", "no effect in the ablation";
         /// Subtracted from the number of children in the score of a section.
         children_offset: f64 = 0.9, "children", "within the spread of seeds in the ablation";
         /// Weight that a section gains by each failure; it begins at 1.
         failure: f64 = 1.0, "weight", "ablation: gap 32.7 ‰ at half, 36.5 ‰ at double, 33.8 ‰ as it is";
+        /// Items on the floor of a section up to which their subset sums are formed.
+        sum_items: u32 = 4, "items", "ablation: gap 32.7 ‰ at half, 37.3 ‰ at double, 33.8 ‰ as it is";
+        /// Subset sums are formed where slack is at most the sizes of open items divided by this number.
+        sum_slack_divisor: u64 = 16, "divisor", "ablation: gap 37.3 ‰ at half, 33.8 ‰ at double, 33.8 ‰ as it is";
         /// Random part of the place in the fixed order.
         rank_noise: f64 = 0.05, "weight", "ablation: gap 37.3 ‰ at half, 31.9 ‰ at double, 33.8 ‰ as it is";
         /// Entries of the tables up to which a model is searched.
@@ -286,10 +294,34 @@ tuning! {
         first_nodes: f64 = 400.0, "nodes", "ablation: gap 36.3 ‰ at half, 42.2 ‰ at double, 33.8 ‰ as it is";
         /// Nodes per item of the first search of many items.
         nodes_per_item: f64 = 2.0, "nodes", "within the spread of seeds in the ablation";
-        /// Growth from one search to the next.
+        /// Growth of searches before short ones begin.
         growth: f64 = 1.06, "factor", "ablation: gap 29.4 ‰ at half, 42.2 ‰ at double, 33.8 ‰ as it is";
-        /// Searches after which weights of failures are reset.
-        reset_every: usize = 2, "searches", "within the spread of seeds in the ablation";
+        /// Growth of long searches between short ones.
+        long_growth: f64 = 1.5, "factor", "within the spread of seeds in the ablation";
+        /// Nodes of a long search, as a part of those of short ones since the last long one.
+        long_share: f64 = 0.15, "part", "within the spread of seeds in the ablation";
+        /// Nodes of a short search, as a multiple of those of the first search.
+        short: f64 = 2.5, "multiple", "within the spread of seeds in the ablation";
+        /// Turns of every pair of rules before short searches begin.
+        rounds: usize = 5, "turns", "within the spread of seeds in the ablation";
+        /// One turn is enough if the sections with the largest load, times this number, are more than all.
+        full_factor: usize = 10, "factor", "within the spread of seeds in the ablation";
+        /// Short searches after which weights of failures are reset.
+        reset_short: usize = 16, "searches", "within the spread of seeds in the ablation";
+        /// Other searches after which weights of failures are reset.
+        reset_long: usize = 2, "searches", "within the spread of seeds in the ablation";
+        /// Short searches without progress after which saved phases are dropped.
+        stale: u32 = 30, "searches", "no effect in the ablation";
+        /// Children that short searches try before one is chosen.
+        candidates: usize = 16, "items", "within the spread of seeds in the ablation";
+        /// Of so many short searches, one ignores saved phases.
+        free_every: usize = 3, "searches", "within the spread of seeds in the ablation";
+        /// Weights of the fixed order that short searches draw from.
+        ranks: [f64; 3] = [0.1, 0.5, 1.5], "weight", "within the spread of seeds in the ablation";
+        /// Weights of steps of the skyline that short searches draw from.
+        fits: [f64; 4] = [0.0, 0.3, 1.0, 3.0], "weight", "within the spread of seeds in the ablation";
+        /// Weight of a saved phase.
+        phase: f64 = 1.0, "weight", "within the spread of seeds in the ablation";
     }
     /// Restricted models.
     assume: AssumeTuning {
@@ -418,7 +450,7 @@ mod tests {
     #[test]
     fn each_value_can_be_scaled_by_its_name_and_no_other_changes() {
         let table = Tuning::table();
-        assert!(table.len() > 60);
+        assert!(table.len() > 80);
         for row in &table {
             let scaled = Tuning::DEFAULT.scaled(row.topic, row.name, 3.0);
             let Some(scaled) = scaled else { panic!("{} {}", row.topic, row.name) };

@@ -89,7 +89,7 @@ fn figures_do_not_contradict_each_other() {
         raw("no number of bytes", plan(), KIND, "all values together have 256 bytes", |json| {
             json["naive_bytes"] = Json::Null;
         }),
-        raw("more than any memory", plan(), KIND, "more than any memory", |json| {
+        raw("more than any memory", plan(), KIND, "of space 0 are in no memory", |json| {
             value(json, "y")["offset"] = (MAX_BYTES + 1).into();
             json["spaces"][0]["arena_bytes"] = (MAX_BYTES + 1 + 64).into();
             claim(192, "feasible")(json);

@@ -337,7 +337,7 @@ fn buffers_of_the_caller_are_what_the_options_ask_for() {
             "space 'y' is not optimal with",
             set("lower_bound", 0.into()),
         ),
-        raw("one missing", outside(), KIND, own, |json| {
+        raw("one missing", outside(), "PlanCorrupt", "are in no memory", |json| {
             json["spaces"].as_array_mut().unwrap().pop();
         }),
         raw("not the first byte", outside(), KIND, own, |json| {
@@ -493,8 +493,8 @@ fn a_plan_cannot_say_that_it_chose_its_spaces_to_hide_theirs() {
         json["move_cost"] = json!({"cost": 0, "lower_bound": 0});
         json["spaces"][1]["capacity"] = Json::Null;
     });
-    // It is valid for spaces of its own, and the verdict says so.
-    assert!(forged.unwrap().check(&graph).unwrap().chose_spaces());
+    let refused = forged.unwrap().check(&graph).unwrap_err();
+    assert!(refused.to_string().contains("limits space 'psram' to 4096 bytes"), "{refused}");
 }
 
 /// A state falls from where its plan has it in the shared arena: onto the values of the plan below.

@@ -171,7 +171,7 @@ fn plans_without_scratch_memory_have_line_buffers() {
         raw("they end behind the arena", bare(), "PlanOutOfBounds", "line buffers of node 'p'", {
             change(|lines| lines[0]["offset"] = 832.into())
         }),
-        row("they are in no arena", bare(), KIND, "in no arena", {
+        row("they are in no arena", bare(), "PlanCorrupt", "of space 1 are in no memory", {
             change(|lines| lines[0]["space"] = 1.into())
         }),
         row("another node has scratch memory", bare(), KIND, "no such workspace", {
@@ -250,13 +250,17 @@ fn every_value_has_one_line_buffer() {
         row("an element is in no place", case(), KIND, "is misaligned", {
             change(|strips| strips["buffers"][2]["offset"] = 130.into())
         }),
-        row("a line buffer has no rows", case(), KIND, "is not in its workspace", {
+        row("a line buffer has no rows", case(), "PlanCorrupt", "has strips without rows", {
             change(|strips| strips["buffers"][2]["rows"] = 0.into())
         }),
-        row("a line buffer ends behind all memory", case(), KIND, "of no value that it makes", {
-            change(|strips| strips["buffers"][2]["offset"] = (u64::MAX - 3).into())
-        }),
-        row("a strip has no rows", case(), KIND, "strips are too thin", {
+        row(
+            "a line buffer is behind all memory",
+            case(),
+            "PlanCorrupt",
+            "has strips without rows",
+            { change(|strips| strips["buffers"][2]["offset"] = (u64::MAX - 3).into()) },
+        ),
+        row("a strip has no rows", case(), "PlanCorrupt", "has strips without rows", {
             change(|strips| strips["rows"] = 0.into())
         }),
         // 6 nodes in 6 strips, 6 rows of the output, 2 + 2 of line buffers, 66 of values.

@@ -3,8 +3,9 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::state::SkylineState;
+use super::state::{Conflict, SkylineState};
 use crate::solve::model::arith::{index, number, real};
+use crate::solve::options::Methods;
 use crate::solve::tuning::ExactTuning;
 
 /// A child of a node: a decision about a point just above the skyline.
@@ -33,17 +34,57 @@ pub(crate) enum SectionRule {
     Tight,
 }
 
+/// Weights of the score of a child, beside the room that the child loses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BranchWeights {
+    /// Candidates whose consequences are tried before one is chosen.
+    pub(super) tried: usize,
+    /// How much the place in a fixed order counts.
+    pub(super) rank: f64,
+    /// How much each step of the skyline counts that it makes or levels.
+    pub(super) fit: f64,
+    /// Weight of a saved phase of the same offset.
+    pub(super) phase: f64,
+}
+
+impl BranchWeights {
+    /// Returns the weights of a search that wants no others.
+    pub(super) const fn standard(tuning: &ExactTuning) -> Self {
+        Self { tried: tuning.candidates, rank: tuning.rank, fit: 0.0, phase: 0.0 }
+    }
+}
+
 /// Chooses the point and orders its children.
 #[derive(Debug)]
 pub(super) struct Chooser {
+    pub(super) preferences: BranchWeights,
     tried: Vec<(f64, u32)>,
-    children_offset: f64,
+    tuning: ExactTuning,
+    /// Whether children are tried before one is chosen.
+    looks_ahead: bool,
+}
+
+/// Preferences that are fixed during one search.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guide<'a> {
+    /// The place of each kind in a fixed order, from 0 to 1.
+    pub(super) ranks: &'a [f64],
+    /// The offsets of the kinds where an earlier search came far; may be empty.
+    pub(super) offsets: &'a [u64],
+}
+
+impl Guide<'_> {
+    /// Returns whether the saved phase of `kind` is `offset`.
+    fn recalls(&self, kind: u32, offset: u64) -> bool {
+        self.offsets.get(index(kind)) == Some(&offset)
+    }
 }
 
 impl Chooser {
-    /// Returns a chooser.
-    pub(super) const fn new(tuning: &ExactTuning) -> Self {
-        Self { tried: Vec::new(), children_offset: tuning.children_offset }
+    /// Returns a chooser with the standard weights.
+    pub(super) const fn new(tuning: ExactTuning, methods: &Methods) -> Self {
+        let preferences = BranchWeights::standard(&tuning);
+        Self { preferences, tried: Vec::new(), tuning, looks_ahead: methods.look_ahead }
     }
 
     /// Appends the children of a component to `children`, the best ones first.
@@ -54,31 +95,61 @@ impl Chooser {
     /// children. If an item covers the point, the item starts on the floor. If no item covers the
     /// point, the lowest item of the section above the floor starts at its low, or on top of an
     /// item that is not live in the section.
-    ///
-    /// # Arguments
-    ///
-    /// * `ranks`: the place of each kind in a fixed order, from 0 to 1.
     pub(super) fn choose(
         &mut self,
-        state: &SkylineState,
+        state: &mut SkylineState,
         sections: Range<usize>,
         rule: SectionRule,
-        weights: &[f64],
-        ranks: &[f64],
+        weights: &mut [f64],
+        guide: Guide<'_>,
         children: &mut Vec<Child>,
     ) {
-        let section = best_section(state, sections.clone(), rule, weights, self.children_offset);
+        let section =
+            best_section(state, sections.clone(), rule, weights, self.tuning.children_offset);
         let floor = state.floor[section];
         self.tried.clear();
         for &kind in state.open_in(section) {
             if state.low[index(kind)] == floor {
-                self.tried.push((ranks[index(kind)], kind));
+                let phase = if guide.recalls(kind, floor) { self.preferences.phase } else { 0.0 };
+                self.tried.push((self.preferences.rank * guide.ranks[index(kind)] - phase, kind));
             }
         }
+        let give_up = next_floor(state, sections.clone(), section);
         self.tried.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        if self.looks_ahead && (self.tried.len() > 1 || give_up.is_some()) {
+            self.look_ahead(state, sections, weights);
+        }
         children.extend(self.tried.iter().map(|&(_, kind)| Child::Cover(kind)));
-        let give_up = next_floor(state, sections, section);
         children.extend(give_up.map(|floor| Child::GiveUp { section: number(section), floor }));
+    }
+
+    /// Places the first children on trial. Children that fail at once are dropped. The others are
+    /// sorted by the lost room, the steps of the skyline, and their initial score.
+    fn look_ahead(
+        &mut self,
+        state: &mut SkylineState,
+        sections: Range<usize>,
+        weights: &mut [f64],
+    ) {
+        let BranchWeights { tried, fit, .. } = self.preferences;
+        let tried = self.tried.len().min(tried);
+        let mut kept = 0;
+        for position in 0..tried {
+            let (bias, kind) = self.tried[position];
+            let mark = state.mark();
+            match state.place(kind) {
+                Ok(loss) => {
+                    // Steps are counted only if they have a weight.
+                    let steps = if fit > 0.0 { state.steps(sections.clone()) } else { 0 };
+                    self.tried[kept] = (loss + fit * f64::from(steps) + bias, kind);
+                    kept += 1;
+                }
+                Err(Conflict { section }) => weights[index(section)] += self.tuning.failure,
+            }
+            state.undo(mark);
+        }
+        self.tried[..kept].sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        self.tried.drain(kept..tried);
     }
 }
 

@@ -12,9 +12,10 @@
 
 use alloc::vec::Vec;
 
-use super::branch::{Child, Chooser, SectionRule};
+use super::branch::{BranchWeights, Child, Chooser, Guide, SectionRule};
 use super::nogoods::Nogoods;
 use super::outcome::Outcome;
+use super::phases::SavedPhases;
 use super::state::{Conflict, Mark, SkylineState};
 use crate::base::Result;
 use crate::solve::model::Model;
@@ -47,10 +48,13 @@ struct Decision {
     next_child: usize,
 }
 
-/// Rule and node limit of one search.
+/// Rules, weights and node limit of one search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strategy {
     pub(super) rule: SectionRule,
+    pub(super) preferences: BranchWeights,
+    /// Whether subset-sum pruning is on.
+    pub(super) sums: bool,
     /// Decisions after which it ends.
     pub(super) nodes: u64,
 }
@@ -98,7 +102,7 @@ impl DepthSearch {
             salt: 0,
             weights,
             ranks,
-            chooser: Chooser::new(&tuning),
+            chooser: Chooser::new(tuning, &methods),
             decisions: Vec::new(),
             components: Vec::new(),
             next: NONE,
@@ -111,13 +115,18 @@ impl DepthSearch {
     }
 
     /// Searches for a packing whose items end at byte `target` or before.
+    ///
+    /// Saves its phases if less area is open than in the searches before.
     pub(super) fn run(
         &mut self,
         model: &Model,
         target: u64,
         strategy: Strategy,
+        phases: &mut SavedPhases,
         clock: &Clock<'_>,
     ) -> Result<Outcome> {
+        self.state.sums.wanted = strategy.sums;
+        self.chooser.preferences = strategy.preferences;
         self.decisions.clear();
         self.components.clear();
         self.children.clear();
@@ -134,6 +143,7 @@ impl DepthSearch {
             if self.next == NONE {
                 return Ok(Outcome::Found);
             }
+            phases.update(&self.state)?;
             self.least_left = self.least_left.min(self.state.left);
             let component = self.components[self.next];
             let hash = self.salt ^ self.state.component_hash(component.start..component.end);
@@ -150,7 +160,7 @@ impl DepthSearch {
                     return Ok(Outcome::Undecided);
                 }
                 left -= 1;
-                self.decide(component, hash, strategy.rule);
+                self.decide(component, hash, strategy.rule, phases);
             }
             if !self.advance() {
                 return Ok(Outcome::Impossible);
@@ -159,15 +169,15 @@ impl DepthSearch {
     }
 
     /// Starts a decision in the next component.
-    fn decide(&mut self, component: Component, hash: u64, rule: SectionRule) {
+    fn decide(&mut self, component: Component, hash: u64, rule: SectionRule, phases: &SavedPhases) {
         self.next = component.next;
         let first_child = self.children.len();
         self.chooser.choose(
-            &self.state,
+            &mut self.state,
             component.start..component.end,
             rule,
-            &self.weights,
-            &self.ranks,
+            &mut self.weights,
+            Guide { ranks: &self.ranks, offsets: phases.offsets() },
             &mut self.children,
         );
         self.decisions.push(Decision {
@@ -199,7 +209,7 @@ impl DepthSearch {
                 Child::GiveUp { section, floor } => self.state.give_up(section, floor),
             };
             let decision = self.decisions.len() - 1;
-            match done.and_then(|()| self.split(start, end, decision)) {
+            match done.and_then(|_| self.split(start, end, decision)) {
                 Ok(()) => return true,
                 Err(Conflict { section }) => {
                     self.weights[index(section)] += self.tuning.failure;

@@ -6,7 +6,9 @@ use crate::solve::model::arith::index;
 
 impl SkylineState {
     /// Places an item of `kind` at its low, which must be the floor of all its sections.
-    pub(super) fn place(&mut self, kind: u32) -> Result<(), Conflict> {
+    ///
+    /// Returns how much room was given up: for each section, the part of its slack.
+    pub(super) fn place(&mut self, kind: u32) -> Result<f64, Conflict> {
         let it = &self.kinds[index(kind)];
         let (sections, size) = (it.sections(), it.size);
         let end = self.low[index(kind)] + size;
@@ -15,17 +17,19 @@ impl SkylineState {
             self.total[section] -= size;
             self.set_floor(section, end);
         }
-        self.settle(sections, end)
+        let done = self.settle(sections, end);
+        self.prune_by_sums(done)
     }
 
     /// Raises the floor of `section` to `floor`, with the room below left empty.
-    pub(super) fn give_up(&mut self, section: u32, floor: u64) -> Result<(), Conflict> {
+    pub(super) fn give_up(&mut self, section: u32, floor: u64) -> Result<f64, Conflict> {
         let at = index(section);
         if floor + self.total[at] > self.roof[at] {
             return Err(Conflict { section });
         }
         self.set_floor(at, floor);
-        self.settle(at..at + 1, floor)
+        let done = self.settle(at..at + 1, floor);
+        self.prune_by_sums(done)
     }
 
     /// Dominance rule: places all items of a kind that is live in all sections of a component
@@ -47,6 +51,7 @@ impl SkylineState {
                 self.drop_count(section);
             }
         }
-        self.cover()
+        let done = self.cover();
+        self.prune_by_sums(done).map(|_| ())
     }
 }

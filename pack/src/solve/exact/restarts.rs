@@ -4,7 +4,8 @@
 //!
 //! Gomes, Selman and Kautz, "Boosting combinatorial search through randomization", AAAI 1998; Luby,
 //! Sinclair and Zuckerman, "Optimal speedup of Las Vegas algorithms", Information Processing
-//! Letters 47, 1993. Here the lengths grow geometrically.
+//! Letters 47, 1993. Here the lengths grow geometrically, and later stay short with a growing
+//! search between.
 
 use alloc::vec::Vec;
 
@@ -24,7 +25,7 @@ use crate::solve::model::random::Random;
 /// Searches of one model, one after the other.
 ///
 /// Times of searches vary by orders of magnitude with early choices. So each search gets few nodes,
-/// the next one a few more, with other rules. Weights of failures are kept.
+/// the next one a few more, with other rules. Nogoods and weights of failures are kept.
 #[derive(Debug)]
 pub(crate) struct Restarts {
     search: DepthSearch,
@@ -68,14 +69,14 @@ impl Restarts {
         }
         let is_random = turns.all_tried() && clock.methods().random_ranks;
         let noise = clock.tuning().exact.rank_noise;
-        let (strategy, rank) = turns.next();
+        let (strategy, rank) = turns.next(&mut self.random);
         self.search.ranks.clone_from(&self.ranks[usize::from(rank == Rank::Load)]);
         if is_random {
             for rank in &mut self.search.ranks {
                 *rank += noise * self.random.unit();
             }
         }
-        self.search.run(model, target, strategy, clock)
+        self.search.run(model, target, strategy, &mut turns.phases, clock)
     }
 
     /// Returns the least share of all grains × sections that any search has left open.

@@ -4,12 +4,14 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::kinds::{ItemKind, kinds};
+use super::subset_sums::SubsetSums;
 use crate::base::Result;
 use crate::solve::model::Model;
-use crate::solve::model::arith::{align_up, index, number};
+use crate::solve::model::arith::{align_up, index, number, real};
 use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::random::mix;
+use crate::solve::tuning::ExactTuning;
 
 /// A change to undo.
 #[derive(Clone, Copy, Debug)]
@@ -84,12 +86,14 @@ pub(super) struct SkylineState {
     /// For [`SkylineState::settle`]: by how many more or less kinds stand on the floor of each section
     /// than on that of the one before.
     standing: Vec<u32>,
+    pub(super) sums: SubsetSums,
     /// Area of all open items, grains × sections.
     pub(super) left: u128,
     /// Open items looked at so far.
     pub(super) work: usize,
     /// Whether sizes alone matter: no alignments, pins or pads.
     pub(super) plain: bool,
+    pub(super) tuning: ExactTuning,
 }
 
 impl SkylineState {
@@ -97,13 +101,13 @@ impl SkylineState {
     /// than `largest` entries.
     pub(super) fn new(model: &Model, clock: &Clock<'_>) -> Result<Option<Self>> {
         let sections = model.loads.len();
-        let largest = clock.tuning().exact.largest;
+        let tuning = clock.tuning().exact;
         let mut kinds = kinds(model, clock.methods().identical_items)?;
         let mut entries = 0;
         for kind in &mut kinds {
             kind.first_position = entries;
             entries += kind.sections().len();
-            if entries > largest {
+            if entries > tuning.largest {
                 return Ok(None);
             }
         }
@@ -153,6 +157,7 @@ impl SkylineState {
             raised: Vec::new(),
             standing: filled(0, sections + 1, "sections")?,
             first_born,
+            sums: SubsetSums::new(sections)?,
             left: kinds.iter().map(ItemKind::whole_area).sum(),
             work: 0,
             kinds,
@@ -163,6 +168,7 @@ impl SkylineState {
             open,
             positions,
             plain,
+            tuning,
         };
         Ok(Some(state))
     }
@@ -189,6 +195,7 @@ impl SkylineState {
             }
             self.count_again(section)?;
         }
+        self.sums.forget();
         Ok(())
     }
 
@@ -226,6 +233,23 @@ impl SkylineState {
             }
         }
         self.placed.truncate(mark.placed);
+    }
+
+    /// Returns at how many sections the floor is not that of the section before, while some
+    /// open item is live in both.
+    pub(super) fn steps(&self, sections: Range<usize>) -> u32 {
+        let floors = self.floor[sections.clone()].windows(2);
+        let steps = floors.zip(&self.crossing[sections]);
+        steps.map(|(pair, &crossing)| u32::from(crossing > 0 && pair[0] != pair[1])).sum()
+    }
+
+    /// Stores the offset of an item of each kind, and `u64::MAX` for open kinds.
+    pub(super) fn record(&self, offsets: &mut Vec<u64>) -> Result<()> {
+        *offsets = filled(u64::MAX, self.kinds.len(), "offsets")?;
+        for &(kind, offset) in &self.placed {
+            offsets[index(kind)] = offset;
+        }
+        Ok(())
     }
 
     /// Returns the offset of every item once all are placed.
@@ -305,7 +329,7 @@ impl SkylineState {
     }
 
     /// Restores the invariants after the floors of `sections` were raised to `floor`.
-    pub(super) fn settle(&mut self, sections: Range<usize>, floor: u64) -> Result<(), Conflict> {
+    pub(super) fn settle(&mut self, sections: Range<usize>, floor: u64) -> Result<f64, Conflict> {
         self.uncovered.clear();
         self.raised.clear();
         // A kind of these sections is live in the first one, or born in a later one.
@@ -324,6 +348,7 @@ impl SkylineState {
         for section in sections.clone() {
             count = count.wrapping_add(core::mem::take(&mut self.standing[section]));
             self.count[section] = count;
+            self.sums.suspect(section);
             if count == 0 && self.is_open(section) {
                 self.uncovered.push(number(section));
             }
@@ -384,17 +409,25 @@ impl SkylineState {
         }
         self.trail.push(Change::Section { section: number(section), count, floor });
         self.count[section] = count - 1;
+        self.sums.suspect(section);
         if count == 1 {
             self.uncovered.push(number(section));
         }
     }
 
     /// Lifts the floors on which no open item can stand.
-    pub(super) fn cover(&mut self) -> Result<(), Conflict> {
+    pub(super) fn cover(&mut self) -> Result<f64, Conflict> {
+        let mut loss = 0.0;
         for position in 0..self.uncovered.len() {
-            self.count_again(index(self.uncovered[position]))?;
+            let section = index(self.uncovered[position]);
+            let (floor, slack) = (self.floor[section], self.slack(section));
+            self.count_again(section)?;
+            let given_up = self.floor[section] - floor;
+            if given_up > 0 {
+                loss += real(given_up) / real(slack);
+            }
         }
-        Ok(())
+        Ok(loss)
     }
 
     /// Lifts the floor of a section to the least low, and counts the kinds that have it.
@@ -415,6 +448,7 @@ impl SkylineState {
         }
         self.set_floor(section, least);
         self.count[section] = count;
+        self.sums.suspect(section);
         Ok(())
     }
 

@@ -1,11 +1,14 @@
-//! The restart schedule of one target: rule and length of each search.
+//! The restart schedule of one target: rules, lengths and weights of each search.
 
-use super::branch::SectionRule;
+use super::branch::{BranchWeights, SectionRule};
 use super::exact_search::Strategy;
+use super::phases::SavedPhases;
 use crate::solve::model::Model;
 use crate::solve::model::arith::{number, whole};
 use crate::solve::model::clock::Clock;
-use crate::solve::tuning::RestartsTuning;
+use crate::solve::model::random::Random;
+use crate::solve::options::Methods;
+use crate::solve::tuning::{ExactTuning, RestartsTuning};
 
 /// In which order items are preferred, all else being equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +35,23 @@ const TURNS: [(SectionRule, Rank); 8] = [
 #[derive(Debug)]
 pub(crate) struct Turns {
     turn: usize,
-    /// Decisions of the next search.
+    /// Decisions of the next search, or of the next long one.
     nodes: f64,
+    /// Decisions of short searches, and of those since the last long one.
+    short: f64,
+    since: f64,
+    /// How often every pair of rules has a turn before short searches begin.
+    rounds: usize,
+    pub(super) phases: SavedPhases,
+    methods: Methods,
     tuning: RestartsTuning,
+    exact: ExactTuning,
 }
 
 impl Turns {
     /// Returns a schedule that starts at search number `turn`.
     pub(crate) fn new(model: &Model, turn: usize, clock: &Clock<'_>) -> Self {
+        let (methods, exact) = (*clock.methods(), clock.tuning().exact);
         let tuning = clock.tuning().restarts;
         // Many items take many nodes, even if the search hardly ever goes back.
         let items = number(model.items.len());
@@ -48,7 +60,21 @@ impl Turns {
         } else {
             tuning.first_nodes
         };
-        Self { turn, nodes, tuning }
+        let fullest = model.loads.iter().map(|load| load.grains).max();
+        let full = model.loads.iter().filter(|load| Some(load.grains) == fullest).count();
+        let rounds = if full * tuning.full_factor > model.loads.len() { 1 } else { tuning.rounds };
+        let phases = SavedPhases::default();
+        Self {
+            turn,
+            nodes,
+            short: tuning.short * nodes,
+            since: 0.0,
+            rounds,
+            phases,
+            methods,
+            tuning,
+            exact,
+        }
     }
 
     /// Returns whether every pair of rules has had a turn.
@@ -56,18 +82,62 @@ impl Turns {
         self.turn >= TURNS.len()
     }
 
+    /// Returns whether short searches have begun, with a long one now and then.
+    pub(crate) const fn are_short(&self) -> bool {
+        self.methods.short_searches && self.turn >= self.rounds * TURNS.len()
+    }
+
     /// Returns whether weights of failures are reset before the next search.
     pub(crate) fn forgets_failures(&self) -> bool {
-        self.turn.is_multiple_of(self.tuning.reset_every)
+        let searches =
+            if self.are_short() { self.tuning.reset_short } else { self.tuning.reset_long };
+        self.turn.is_multiple_of(searches)
     }
 
     /// Starts the next search.
-    pub(super) fn next(&mut self) -> (Strategy, Rank) {
+    pub(super) fn next(&mut self, random: &mut Random) -> (Strategy, Rank) {
         let (rule, rank) = TURNS[self.turn % TURNS.len()];
-        let strategy = Strategy { rule, nodes: whole(self.nodes) };
-        self.nodes *= self.tuning.growth;
+        // Once all rules had a turn, every second search uses subset-sum pruning.
+        let sums = self.methods.subset_sums
+            && self.all_tried()
+            && (self.turn + self.turn / TURNS.len()) % 2 == 1;
+        let mut strategy = Strategy {
+            rule,
+            preferences: BranchWeights::standard(&self.exact),
+            sums,
+            nodes: whole(self.nodes),
+        };
+        self.phases.wanted = self.are_short() && self.methods.phase_saving;
+        if !self.are_short() {
+            self.nodes *= self.tuning.growth;
+        } else if self.nodes <= self.tuning.long_share * self.since {
+            self.nodes *= self.tuning.long_growth;
+            self.since = 0.0;
+        } else {
+            strategy.nodes = whole(self.short);
+            strategy.preferences = self.some_taste(random);
+            self.since += self.short;
+        }
         self.turn += 1;
         (strategy, rank)
+    }
+
+    /// Returns the random weights of a short search.
+    fn some_taste(&mut self, random: &mut Random) -> BranchWeights {
+        self.phases.age += 1;
+        if self.phases.age > self.tuning.stale {
+            self.phases = SavedPhases::new(self.methods.phase_saving);
+        }
+        BranchWeights {
+            tried: self.tuning.candidates,
+            rank: self.tuning.ranks[random.below(3)],
+            fit: self.tuning.fits[random.below(4)],
+            phase: if random.below(self.tuning.free_every.max(1)) == 0 {
+                0.0
+            } else {
+                self.tuning.phase
+            },
+        }
     }
 }
 
@@ -78,7 +148,7 @@ mod tests {
     use crate::solve::budget::Budget;
     use crate::solve::exact::outcome::Outcome;
     use crate::solve::exact::restarts::Restarts;
-    use crate::solve::model::random::Random;
+    use crate::solve::model::clock::Clock;
     use crate::solve::testing::{assert_packed, crowded_buffers, model_of};
 
     /// Searches until the target is decided, and checks a packing that is found.
@@ -97,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_with_few_nodes_decide_what_long_ones_do() {
+    fn short_searches_decide_what_long_ones_do() {
         let mut random = Random::new(1);
         let budget = Budget { seed: 7, ..Budget::default() };
         let mut count = [0, 0];
@@ -106,8 +176,9 @@ mod tests {
             let model = model_of(crowded_buffers(&mut random));
             let target = model.bound + u64::from(random.below(3) == 0);
             let outcome = decided(&model, target, &mut Turns::new(&model, 0, &clock), &clock);
+            // Such short searches follow saved phases many times.
             let first = Turns::new(&model, TURNS.len(), &clock);
-            let mut short = Turns { nodes: 6.0, ..first };
+            let mut short = Turns { rounds: 1, short: 3.0, nodes: 6.0, ..first };
             assert_eq!(decided(&model, target, &mut short, &clock), outcome);
             count[usize::from(outcome == Outcome::Found)] += 1;
         }
