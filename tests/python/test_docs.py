@@ -184,7 +184,11 @@ def test_the_examples_of_writing_and_training_a_model_run() -> None:
 
 RECIPES = [
     recipe
-    for page in ((ROOT / "docs" / "integrations.md").read_text(), TRAINING[2])
+    for page in (
+        (ROOT / "docs" / "integrations.md").read_text(),
+        (ROOT / "docs" / "jax.md").read_text(),
+        TRAINING[2],
+    )
     for recipe in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 ]
 

@@ -27,7 +27,7 @@ from arenaplan.formats.trees import Donate, Pair
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["graph_of_jaxpr", "graph_of_step"]
+__all__ = ["graph_of_jaxpr", "graph_of_step", "lines_of_step"]
 
 
 def graph_of_jaxpr(jaxpr: Any, name: str, constants: Collection[int]) -> Graph:
@@ -49,11 +49,18 @@ def graph_of_jaxpr(jaxpr: Any, name: str, constants: Collection[int]) -> Graph:
 
 def graph_of_step(step: Any, args: Sequence[Any], donate: Donate, name: str, unroll: int) -> Graph:
     """Read a training step: see :func:`arenaplan.from_train_step`."""
+    return lines_of_step(step, args, donate, name, unroll)[1].graph
+
+
+def lines_of_step(
+    step: Any, args: Sequence[Any], donate: Donate, name: str = "", unroll: int = 0
+) -> tuple[Program, Emitter]:
+    """Read a training step as lines, and as the graph that has a node for each of them."""
     from jax.extend import core
 
     traced = traced_step(step, args, donate, unroll)
     program = Walk(core).run(traced.jaxpr)
-    return emitted(program, traced.pairs, traced.donated, name).graph
+    return program, emitted(program, traced.pairs, traced.donated, name)
 
 
 def emitted(

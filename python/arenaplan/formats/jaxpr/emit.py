@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from arenaplan.formats.jaxpr.jaxpr_operators import node_effects
 from arenaplan.formats.jaxpr.jaxpr_program import Atom, Line, Program, Tensor
@@ -13,6 +13,9 @@ from arenaplan.graph import NO_EFFECTS, Effects, Graph, InPlace
 from arenaplan.graph.ops import BITS, Array
 from arenaplan.graph.origin import Origin
 from arenaplan.planner.nested import declare_inner
+
+_LONGEST: Final = 100
+"""Most characters of a label that a value is named after."""
 
 
 class Emitter:
@@ -108,6 +111,8 @@ class Emitter:
     def _declare(self, tensor: Tensor, name: str, kind: str = "activation") -> int:
         """Declare the value of an array."""
         graph = self.graph
+        if kind == "activation" and 0 < len(tensor.label) < _LONGEST and tensor.label.isprintable():
+            name = f"{tensor.label}:{len(graph.values)}"
         name = tensor.name or name or f"const:{len(graph.values)}"
         if kind == "constant":
             value = graph.constant(name, tensor.shape, tensor.dtype)

@@ -28,6 +28,8 @@ class Tensor:
     kind: Literal["input", "constant", "activation"] = "activation"
     name: str = ""
     """Name of an input; those of other arrays follow from their place in the graph."""
+    label: str = ""
+    """What ``checkpoint_name`` calls it first."""
     is_outside: bool = False
     """Whether it is an operand of the node that runs this program as its body."""
     data: Any = None

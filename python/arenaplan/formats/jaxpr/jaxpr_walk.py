@@ -89,6 +89,8 @@ class Walk:
             name = equation.primitive.name
             if name in CALLS:
                 self._call(equation, scope)
+            elif name == "name":
+                self._label(equation, scope)
             else:
                 self._append(equation, name, scope)
 
@@ -105,6 +107,13 @@ class Walk:
         self._depth -= 1
         for variable, atom in zip(equation.outvars, _open(inner).outvars, strict=True):
             scope[variable] = _atom(atom, inside)
+
+    def _label(self, equation: Any, scope: _Scope) -> None:
+        """Read ``checkpoint_name``: the array is its operand, which gets a label."""
+        atom = _atom(equation.invars[0], scope)
+        scope[equation.outvars[0]] = atom
+        if isinstance(atom, Tensor) and not atom.label:
+            atom.label = str(equation.params["name"])
 
     def _deeper(self, name: str) -> None:
         """Note that something inside is read."""

@@ -9,6 +9,9 @@ from typing import Final
 from arenaplan.formats.jaxpr.jaxpr_program import Equation, Line, Program, Tensor
 from arenaplan.graph.ops import Array, convolution_operations, product_operations, roofline
 
+_SHOWN: Final = frozenset(["expand_dims", "reshape", "squeeze", "stop_gradient"])
+"""Primitives whose result is the operand in another shape."""
+
 _PARTS: Final = frozenset(["dynamic_slice", "gather", "slice"])
 """Primitives that read as many elements of their first operand as they make."""
 
@@ -19,8 +22,11 @@ def cost_of(line: Line) -> int:
 
     It is that of :func:`arenaplan.graph.ops.roofline`. Arrays between the equations of the line
     move no bytes, and neither do elements that a slice leaves out. A loop without a known number of
-    rounds counts as one round.
+    rounds counts as one round. A line that shows the bytes of its operand in another shape does
+    next to nothing.
     """
+    if line.main.primitive in _SHOWN and not line.before and not line.behind:
+        return 1
     bodies = max((_rounds(line.main) * _total(body) for body in line.main.bodies), default=0)
     operations = sum(_operations(equation) for equation in line.equations)
     return roofline(max(operations, bodies), _moved(line))

@@ -1,0 +1,65 @@
+"""
+Compares schedules that XLA runs with the policies of ``jax.checkpoint``.
+
+Each row has the temporary memory of the compiled step in MiB, its floating-point operations, and,
+for a schedule, the predicted memory. Policies are on every block. Run it with JAX installed::
+
+    python benches/jax_schedules.py [--layers 4] [--width 384]
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import jax
+import training_steps as steps
+
+from arenaplan.integrations import jax as apj
+
+POLICIES = ("nothing_saveable", "dots_with_no_batch_dims_saveable", "dots_saveable")
+MIB = 1 << 20
+
+
+def row(name: str, compiled: Any, predicted: int | None = None) -> None:
+    """Print what the compiler says about a step."""
+    temporary = compiled.memory_analysis().temp_size_in_bytes
+    work = compiled.cost_analysis()["flops"]
+    shown = "" if predicted is None else f"{predicted / MIB:.1f}"
+    print(f"| {name} | {temporary / MIB:.1f} | {shown} | {work / 1e9:.1f} |", flush=True)
+
+
+def main() -> None:
+    """Print a table of one step."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--width", type=int, default=384)
+    given = parser.parse_args()
+    kept = dict(apj.COMPILER_OPTIONS)
+    whole = steps.block
+
+    def compiled(options: dict[str, str] | None = None) -> Any:
+        step = steps.gpt(given.layers, given.width)
+        made = jax.jit(step.run, donate_argnums=step.donate, compiler_options=options)
+        return made.lower(*step.args).compile()
+
+    row("plain", compiled())
+    for name in POLICIES:
+        policy = getattr(jax.checkpoint_policies, name)
+
+        def block(p: Any, x: Any, heads: int, causal: bool, policy: Any = policy) -> Any:
+            inner = jax.checkpoint(lambda p, x: whole(p, x, heads, causal=causal), policy=policy)
+            return inner(p, x)
+
+        steps.block = block
+        row(f"`{name}`, default options", compiled())
+        row(f"`{name}`, COMPILER_OPTIONS", compiled(kept))
+    steps.block = whole
+    step = steps.gpt(given.layers, given.width)
+    for budget in ("10%", "20%", "30%"):
+        found = apj.scheduled_step(step.run, step.args, step.donate, recompute=budget)
+        row(f"schedule at {budget}", found.compiled, found.report.predicted_bytes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Plans carried out by frameworks: steps that their compilers run as a schedule says."""

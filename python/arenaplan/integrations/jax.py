@@ -1,0 +1,366 @@
+"""
+JAX runs a schedule: the compiler keeps what a plan keeps, and runs again what it runs again.
+
+:func:`scheduled_step` is a whole training step whose repetitions stand behind optimization
+barriers where the plan has them. :func:`checkpoint_policy` is the light form: a loss of which the
+arrays are saved that a plan saves. :func:`curve` says what a step costs at fewer bytes.
+
+XLA's compiler for CPUs merges equal computations behind barriers, too, and so undoes
+``jax.checkpoint``, unless :data:`COMPILER_OPTIONS` say otherwise. A scheduled step is compiled with
+them; a loss with a policy needs them in the ``jax.jit`` around it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from arenaplan._core import Plan
+from arenaplan.base.amounts import size_of
+from arenaplan.base.errors import fault
+from arenaplan.formats.trees import Donate
+from arenaplan.graph import Graph
+from arenaplan.integrations.jax_names import kept_names, named
+from arenaplan.integrations.jax_replay import Replay, TracedArguments
+from arenaplan.planner.planning import plan as make_plan
+from arenaplan.planner.planning import recompute_curve
+
+__all__ = [
+    "COMPILER_OPTIONS",
+    "CompiledPoint",
+    "CompiledReport",
+    "ScheduledStep",
+    "checkpoint_policy",
+    "curve",
+    "scheduled_step",
+]
+
+COMPILER_OPTIONS: Final[Mapping[str, str]] = {"xla_disable_hlo_passes": "cse_barrier_expander"}
+"""
+Options of ``jax.jit`` with which XLA keeps repetitions.
+
+The pass that they leave out removes barriers before equal computations are merged for the last
+time.
+"""
+_POINTS: Final = 8
+"""Most points of a curve that are compiled."""
+
+
+class CompiledReport(NamedTuple):
+    """What a schedule promises, and what the compiler made of it."""
+
+    predicted_bytes: int
+    """Bytes of the plan's arena without arguments: what is alive at the fullest step."""
+    compiled_bytes: int
+    """Temporary memory of the compiled step: ``memory_analysis().temp_size_in_bytes``."""
+    plain_bytes: int
+    """Temporary memory of the step as it was given, compiled without options."""
+    compiled_work: float
+    """Floating-point operations of the compiled step in parts of those of the given one, less 1."""
+    extra_work: float
+    """Planned work of repetitions in parts of that of the step; compilers fuse, and do less."""
+    bound: float
+    """No schedule in as many bytes has less extra work."""
+    repetitions: int
+    """Executions beyond the first of each node."""
+    loops: int
+    """Loops and branches, which are one node each: nothing in them runs again by itself."""
+
+    @property
+    def ratio(self) -> float:
+        """Compiled bytes in parts of the predicted ones."""
+        return self.compiled_bytes / max(self.predicted_bytes, 1)
+
+    def __str__(self) -> str:
+        text = (
+            f"temporary memory: {self.compiled_bytes:,} bytes compiled, {self.predicted_bytes:,} "
+            f"predicted, {self.plain_bytes:,} without a schedule; {self.repetitions} repetitions "
+            f"for {self.extra_work:.1%} more work (at least {self.bound:.1%}), "
+            f"{self.compiled_work:.1%} as compiled"
+        )
+        opaque = f"; {self.loops} loops or branches run as they are (unroll= writes loops out)"
+        return text + (opaque if self.loops else "")
+
+
+class CompiledPoint(NamedTuple):
+    """A point of :func:`curve`."""
+
+    arena_bytes: int
+    """Bytes of the plan's arena: arguments, and what is alive at the fullest step."""
+    compiled_bytes: int | None
+    """The same of the compiled step, if it was asked for."""
+    extra_work: float
+    """Planned work of repetitions in parts of that of the step."""
+    bound: float
+    """No schedule in as many bytes has less extra work."""
+
+
+class ScheduledStep:
+    """
+    A training step that XLA runs as a plan says: see :func:`scheduled_step`.
+
+    A call compiles the step, with the arguments donated that were to be. Inside of another ``jit``,
+    ``grad`` or ``vmap`` the step is traced into the surrounding program: that ``jax.jit`` needs
+    :data:`COMPILER_OPTIONS`, and donates by itself.
+    """
+
+    def __init__(self, traced: TracedArguments, plan: Plan) -> None:
+        self.plan = plan
+        """The plan, whose ``schedule`` lists the executions."""
+        self._traced = traced
+        self._replay = Replay(traced, plan)
+        functools.update_wrapper(self, traced.step, updated=())
+        self._jit = traced.jitted(self.function, COMPILER_OPTIONS)
+
+    def __repr__(self) -> str:
+        return f"ScheduledStep({self.plan!r}, {self._replay.repetitions} repetitions)"
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the step; results are those of the given one."""
+        import jax
+
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
+            return self.function(*args)
+        return self._jit(*args)
+
+    def function(self, *args: Any) -> Any:
+        """
+        Return the results, for JAX to trace.
+
+        Raises
+        ------
+        ShapeMismatch
+            If arguments have another structure, shape or type than those of the schedule.
+        """
+        import jax
+
+        leaves = self._traced.leaves(args)
+        return jax.tree.unflatten(self._traced.results, self._replay(leaves))
+
+    @property
+    def graph(self) -> Graph:
+        """The step as a graph: a node per equation, or per equations that run as one."""
+        return self._traced.graph
+
+    def lower(self, *args: Any) -> Any:
+        """Lower the step as ``jax.jit(step).lower`` does."""
+        return self._jit.lower(*args)
+
+    @functools.cached_property
+    def compiled(self) -> Any:
+        """The compiled step, as ``jax.stages.Compiled``, for the arguments of the schedule."""
+        return self.lower(*self._traced.args).compile()
+
+    @functools.cached_property
+    def report(self) -> CompiledReport:
+        """Predicted and compiled bytes; the step is compiled as it was given, too."""
+        traced, plan = self._traced, self.plan
+        works = [each.cost_analysis().get("flops", 0.0) for each in (self.compiled, traced.plain)]
+        return CompiledReport(
+            predicted_bytes=plan.arena_bytes - traced.argument_bytes,
+            compiled_bytes=_temporary(self.compiled),
+            plain_bytes=_temporary(traced.plain),
+            compiled_work=works[0] / works[1] - 1 if works[1] else 0.0,
+            extra_work=plan.extra_cost,
+            bound=plan.extra_bound,
+            repetitions=self._replay.repetitions,
+            loops=sum(bool(line.main.bodies) for line in traced.program.lines),
+        )
+
+
+def scheduled_step(
+    step: Callable[..., Any],
+    args: Sequence[Any],
+    donate: Donate = None,
+    *,
+    recompute: str | int,
+    fit: bool = False,
+    unroll: int = 0,
+) -> ScheduledStep:
+    """
+    Return a training step that XLA runs in fewer bytes, since some nodes run again.
+
+    Parameters
+    ----------
+    step : callable
+        The step, with gradients and updates inside, as for :func:`arenaplan.from_train_step`.
+    args : sequence
+        Its arguments, or their shapes; the step is traced and not run.
+    donate : collection of int or mapping, optional
+        Arguments whose memory results take over; those of ``jax.jit`` around ``step`` if left out.
+    recompute : str or int
+        ``"30%"`` for at most so much extra work; ``"512MiB"`` or a number for bytes of the whole
+        arena, arguments included: as for :func:`arenaplan.plan`.
+    fit : bool, default False
+        Compile up to 8 schedules, and take the one that meets ``recompute`` by the compiler's own
+        count: with the least extra work in so many bytes of arguments and temporary memory, or
+        with the fewest bytes for so much work. A larger budget never gets more work then, nor a
+        smaller one more bytes.
+    unroll : int, default 0
+        Loops ``scan`` of at most so many rounds are written out, so that what they do may run
+        again; other loops run as they are.
+
+    Raises
+    ------
+    RecomputeExceeded
+        If no schedule meets ``recompute``.
+    ExecutionError
+        If the compiler merges repetitions with the first executions (``ScheduleLost``).
+
+    Examples
+    --------
+    >>> from arenaplan.integrations import jax as apj       # doctest: +SKIP
+    >>> step = apj.scheduled_step(step, args, donate=(0, 1), recompute="30%")    # doctest: +SKIP
+    >>> print(step.report)                                  # doctest: +SKIP
+    >>> p, m, loss = step(p, m, x)                          # doctest: +SKIP
+    """
+    _probe()
+    traced = TracedArguments(step, args, donate, unroll)
+    if not fit:
+        return ScheduledStep(traced, _plan(traced, recompute))
+    if isinstance(recompute, str) and recompute.strip().endswith("%"):
+        # What is asked for is checked, and work that no point of the curve has is found.
+        most = _plan(traced, recompute).extra_cost
+        fitting = [each for each in _compiled(traced) if each.plan.extra_cost <= most]
+        return min(fitting, key=_compiled_bytes)
+    most = size_of(recompute, "recompute")
+    found = list(_compiled(traced))
+    fitting = [each for each in found if _compiled_bytes(each) <= most]
+    if not fitting:
+        least = min(map(_compiled_bytes, found))
+        raise fault(
+            "RecomputeExceeded",
+            f"no schedule compiles to {most:,} bytes; the best one needs {least:,}",
+        )
+    return min(fitting, key=lambda each: (each.plan.extra_cost, _compiled_bytes(each)))
+
+
+def checkpoint_policy(
+    loss: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    recompute: str | int,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+) -> Callable[..., Any]:
+    """
+    Return a loss whose gradient saves the arrays that a plan saves, and computes others again.
+
+    It is ``jax.checkpoint`` with a policy over names, for ``grad``, optimizers and modules as
+    usual. A policy says what is saved, and not when others run again: all of them are computed when
+    the backward pass begins, unless the compiler orders them. :func:`scheduled_step` says both.
+    The names that are saved are its attribute ``saved``, the plan ``plan``.
+
+    Parameters
+    ----------
+    loss : callable
+        From parameters and a batch to a scalar.
+    args : sequence
+        Its arguments, or their shapes.
+    recompute : str or int
+        As for :func:`scheduled_step`; bytes are those of arguments, gradients and activations.
+    argnums : int or sequence of int, default 0
+        The arguments that gradients are for.
+    has_aux : bool, default False
+        Whether the loss returns a pair, of which the second part is not differentiated.
+
+    Raises
+    ------
+    RecomputeExceeded
+        If no schedule meets ``recompute``.
+
+    Examples
+    --------
+    >>> loss = apj.checkpoint_policy(loss, (p, x), recompute="20%")         # doctest: +SKIP
+    >>> step = jax.jit(jax.grad(loss), compiler_options=apj.COMPILER_OPTIONS)   # doctest: +SKIP
+    """
+    import jax
+
+    whole = named(loss)
+    step = jax.value_and_grad(whole, argnums=argnums, has_aux=has_aux)
+    traced = TracedArguments(step, args, ())
+    plan = _plan(traced, recompute)
+    saved = kept_names(traced.emitter, plan)
+    policy = jax.checkpoint_policies.save_only_these_names(*saved)
+    wrapped: Any = functools.wraps(loss)(jax.checkpoint(whole, policy=policy))
+    wrapped.saved, wrapped.plan = saved, plan
+    found: Callable[..., Any] = wrapped
+    return found
+
+
+def curve(
+    step: Callable[..., Any],
+    args: Sequence[Any],
+    donate: Donate = None,
+    *,
+    compiles: bool = False,
+    unroll: int = 0,
+) -> list[CompiledPoint]:
+    """
+    Return what a step costs at fewer and fewer bytes.
+
+    Parameters
+    ----------
+    step, args, donate, unroll
+        As for :func:`scheduled_step`.
+    compiles : bool, default False
+        Compile the step at up to 8 of the points, and return these.
+    """
+    traced = TracedArguments(step, args, donate, unroll)
+    if compiles:
+        return [_point(scheduled) for scheduled in _compiled(traced)]
+    points = recompute_curve(traced.graph).points
+    return [CompiledPoint(p.arena_bytes, None, p.extra, p.bound) for p in points]
+
+
+def _plan(traced: TracedArguments, recompute: str | int) -> Plan:
+    """Return a plan, of which the compiler takes the order and not the places."""
+    return make_plan(traced.graph, recompute=recompute, effort="fast")
+
+
+def _compiled(traced: TracedArguments) -> Iterator[ScheduledStep]:
+    """Yield schedules from all bytes to the fewest, some points of the curve apart."""
+    points = recompute_curve(traced.graph).points
+    count = min(len(points), _POINTS)
+    for k in range(count):
+        point = points[k * (len(points) - 1) // max(count - 1, 1)]
+        yield ScheduledStep(traced, _plan(traced, point.arena_bytes))
+
+
+def _point(scheduled: ScheduledStep) -> CompiledPoint:
+    plan = scheduled.plan
+    compiled = _compiled_bytes(scheduled)
+    return CompiledPoint(plan.arena_bytes, compiled, plan.extra_cost, plan.extra_bound)
+
+
+def _compiled_bytes(scheduled: ScheduledStep) -> int:
+    """Return the bytes of arguments and temporary memory of a compiled step."""
+    found: int = scheduled.compiled.memory_analysis().argument_size_in_bytes
+    return found + _temporary(scheduled.compiled)
+
+
+def _temporary(compiled: Any) -> int:
+    found: int = compiled.memory_analysis().temp_size_in_bytes
+    return found
+
+
+@functools.cache
+def _probe() -> None:
+    """Compile a function that computes a sine twice, and look whether it still does."""
+    import jax
+    from jax import lax
+
+    def twice(x: Any) -> Any:
+        first = jax.numpy.sin(x)
+        again, first = lax.optimization_barrier((x, first))
+        return first, jax.numpy.sin(again)
+
+    shape = jax.ShapeDtypeStruct((8,), "float32")
+    compiled = jax.jit(twice, compiler_options=dict(COMPILER_OPTIONS)).lower(shape).compile()
+    if compiled.as_text().count(" sine(") < 2:
+        raise fault(
+            "ScheduleLost",
+            f"the compiler of {jax.default_backend()} merges equal computations behind "
+            "optimization barriers: repetitions would not lower its memory",
+        )

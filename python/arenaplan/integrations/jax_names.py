@@ -1,0 +1,105 @@
+"""Names on the arrays of a loss, and those that a plan keeps for the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from arenaplan._core import Plan
+    from arenaplan.formats.jaxpr.emit import Emitter
+
+_PREFIX: Final = "arenaplan."
+_CALLS: Final = ("closed_call", "core_call", "jit", "pjit")
+"""Calls without rules of their own, whose arrays get names, too."""
+
+
+def named(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the same function with a name on each array of real numbers that it makes."""
+
+    def run(*args: Any) -> Any:
+        import jax
+
+        closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+        names = (f"{_PREFIX}{k}" for k in count())
+        found = _evaluated(closed.jaxpr, closed.consts, jax.tree.leaves(args), names)
+        return jax.tree.unflatten(jax.tree.structure(shapes), found)
+
+    return run
+
+
+def _evaluated(
+    jaxpr: Any, constants: Sequence[Any], operands: Sequence[Any], names: Iterator[str]
+) -> list[Any]:
+    """Evaluate a jaxpr, and name what its equations make."""
+    known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *operands), strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if hasattr(atom, "val") else known[atom]
+
+    for equation in jaxpr.eqns:
+        given = [read(atom) for atom in equation.invars]
+        inner = next(
+            (equation.params[key] for key in ("jaxpr", "call_jaxpr") if key in equation.params),
+            None,
+        )
+        if equation.primitive.name in _CALLS and inner is not None:
+            body = getattr(inner, "jaxpr", inner)
+            made = _evaluated(body, getattr(inner, "consts", ()), given, names)
+        else:
+            made = [_labeled(array, names) for array in applied(equation, given)]
+        known.update(zip(equation.outvars, made, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _labeled(array: Any, names: Iterator[str]) -> Any:
+    """Return an array under the next name; a number as it is."""
+    from jax import numpy
+    from jax.ad_checkpoint import checkpoint_name
+
+    if not array.shape or not numpy.issubdtype(array.dtype, numpy.floating):
+        return array
+    return checkpoint_name(array, next(names))
+
+
+def applied(equation: Any, operands: Sequence[Any]) -> Sequence[Any]:
+    """Return the results of an equation of JAX."""
+    params, functions = equation.primitive.get_bind_params(equation.params), ()
+    if isinstance(params, tuple):  # Functions that are called come apart in older versions of JAX.
+        functions, params = params
+    with equation.ctx.manager:
+        made = equation.primitive.bind(*functions, *operands, **params)
+    return made if equation.primitive.multiple_results else [made]
+
+
+def kept_names(emitter: Emitter, plan: Plan) -> tuple[str, ...]:
+    """
+    Return names of arrays of the forward pass that a schedule still reads behind it.
+
+    An array without a name counts as its nearest ancestors that have one.
+    """
+    graph = emitter.graph
+    runs = graph if plan.schedule is None else graph.scheduled(plan.schedule)
+    labels = {index: tensor.label for tensor, index in emitter.values.items() if tensor.label}
+    order = [runs.nodes[index] for index in plan.order]
+    forward = [
+        place
+        for place, node in enumerate(order)
+        if node.index < len(graph.nodes) and not labels.keys().isdisjoint(node.outputs)
+    ]
+    end = max(forward, default=-1) + 1
+    early = {value for node in order[:end] for value in node.outputs}
+    late = {value for node in order[end:] for value in node.inputs}
+    makers = {value: node for node in graph.nodes for value in node.outputs}
+    todo = sorted(v for v in early & late if v is not None and v < len(graph.values))
+    found, seen = set(), set(todo)
+    while todo:
+        value = todo.pop()
+        if value in labels:
+            found.add(labels[value])
+        elif value in makers:
+            fresh = {x for x in makers[value].inputs if x is not None} - seen
+            seen |= fresh
+            todo += sorted(fresh)
+    return tuple(sorted(found))
