@@ -88,15 +88,16 @@ impl Service {
             return Err(Error::TooLarge { limit: MAX_REQUEST });
         }
         // A request that does not tell its size may be as large as any.
-        let most = size.upper().map_or(MAX_REQUEST, |bytes| MAX_REQUEST.min(bytes as usize));
+        let most = size.upper().and_then(|bytes| usize::try_from(bytes).ok());
+        let most = most.unwrap_or(MAX_REQUEST).min(MAX_REQUEST);
         let permits = u32::try_from(most.div_ceil(PERMIT)).unwrap_or(u32::MAX);
         let permit = timeout(self.patience, self.bodies.acquire_many(permits)).await;
         let permit = permit.ok().and_then(Result::ok).ok_or(Error::Busy)?;
         let read = timeout(BODY_TIME, to_bytes(body, MAX_REQUEST)).await;
         let read = read.map_err(|_| Error::Late { seconds: BODY_TIME.as_secs() })?;
-        let bytes = read.map_err(|error| match error.into_inner().is::<LengthLimitError>() {
-            true => Error::TooLarge { limit: MAX_REQUEST },
-            false => Error::Broken,
+        let bytes = read.map_err(|error| {
+            let is_long = error.into_inner().is::<LengthLimitError>();
+            if is_long { Error::TooLarge { limit: MAX_REQUEST } } else { Error::Broken }
         })?;
         Ok((bytes, permit))
     }
@@ -183,8 +184,9 @@ async fn metrics(State(service): State<Arc<Service>>) -> Response {
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let status = match &self {
-            Self::Plan(arenaplan::Error::PoolBusy { .. }) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Plan(arenaplan::Error::PoolBusy { .. }) | Self::Busy => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Late { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::Broken => StatusCode::BAD_REQUEST,

@@ -204,7 +204,7 @@ fn an_input_that_no_model_reads_is_refused() {
     let mut tensors: Vec<(String, _)> = request
         .names()
         .into_iter()
-        .map(|name| (name.clone(), request.tensor(name).unwrap()))
+        .map(|name| (name.to_owned(), request.tensor(name).unwrap()))
         .collect();
     let extra = tensors[0].1.clone();
     tensors.push(("other".into(), extra));
