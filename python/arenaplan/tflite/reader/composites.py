@@ -39,7 +39,9 @@ def _inlined(model: Model, number: int, budget: Budget) -> Subgraph:
     """Return a subgraph without composite operators."""
     main = model.subgraphs[number]
     tensors, operators = list(main.tensors), list[Operator]()
-    pending = [(operator, (number,)) for operator in reversed(main.operators)]
+    pending: list[tuple[Operator, tuple[int, ...]]] = [
+        (operator, (number,)) for operator in reversed(main.operators)
+    ]
     while pending:
         operator, callers = pending.pop()
         if not _is_composite(operator):
