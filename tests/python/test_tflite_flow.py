@@ -253,3 +253,55 @@ def test_a_variable_that_a_branch_reads_keeps_its_content() -> None:
         for _ in range(3):
             found = executor.run({"flag": np.array([True]), "x": x})["y"]
             np.testing.assert_array_equal(found, x)
+
+
+# -- composites ---------------------------------------------------------------------------------
+
+
+def _composite(code: int, inputs: list[int], outputs: list[int], called: int) -> dict[int, Any]:
+    options = {0: "odml.twice", 1: flat.Number("i", called)}
+    more = {11: flat.Number("B", 21), 12: options}
+    return {**flat.operator(code, inputs, outputs), **more}
+
+
+def _composites(called: int = 1, *, nested: bool = False) -> dict[int, Any]:
+    """Return a model of a composite operator, twice: the square of a hyperbolic tangent."""
+    codes = [flat.code(name) for name in ("TANH", "MUL", "STABLEHLO_COMPOSITE")]
+    tensors = [flat.tensor(name, (1, 8)) for name in ("x", "m", "y")]
+    main = flat.subgraph(
+        tensors, [_composite(2, [0], [1], called), _composite(2, [1], [2], called)], [0], [2]
+    )
+    first = _composite(2, [0], [1], 2) if nested else flat.operator(0, [0], [1])
+    square = [first, flat.operator(1, [1, 1], [2], (21, {}))]
+    inner = flat.subgraph(tensors, square, [0], [2], "square")
+    tanh = flat.subgraph(tensors[:2], [flat.operator(0, [0], [1])], [0], [1], "tanh")
+    return flat.model(codes, [main, inner, *([tanh] if nested else [])])
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_composite_operator_is_its_decomposition(nested: bool) -> None:
+    graph = ap.load(flat.write(_composites(nested=nested)))
+    assert graph.covers.is_whole
+    assert [node.op for node in graph.for_target("numpy").nodes] == ["TANH", "MUL"] * 2
+    for target in ("litert", "numpy", "c", "nodes", "ideal"):
+        assert ap.plan(graph, target=target).status == "optimal"
+    x = np.linspace(-2, 2, 8, dtype=np.float32).reshape(1, 8)
+    with ap.Executor(graph) as executor:
+        (y,) = executor.run({"x": x}, verify=True).values()
+    np.testing.assert_allclose(y, np.tanh(np.tanh(x) ** 2) ** 2, rtol=1e-6)
+    with pytest.raises(errors.UnsupportedSubgraph, match="TensorFlow Lite Micro"):
+        ap.plan(graph, target="tflm")
+
+
+def test_decompositions_that_do_not_fit_are_refused() -> None:
+    with raises("IndexOutOfRange"):
+        ap.load(flat.write(_composites(7)))
+    with pytest.raises(errors.UnsupportedSubgraph, match="subgraph 0 runs itself"):
+        ap.load(flat.write(_composites(0)))
+    root = _composites()
+    root[2][1][2] = flat.Vector("i", [0])  # It returns its input.
+    with pytest.raises(errors.UnsupportedSubgraph, match="returns an input"):
+        ap.load(flat.write(root))
+    root[2][1][1] = flat.Vector("i", [0, 1])
+    with pytest.raises(errors.UnsupportedSubgraph, match="2 inputs and 1 outputs"):
+        ap.load(flat.write(root))

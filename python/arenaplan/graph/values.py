@@ -17,7 +17,6 @@ ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
 ConstantData: TypeAlias = np.ndarray | Callable[[], np.ndarray]
 """An array, or a function that returns it. Such a function may have a method ``quantized`` without
 arguments, which returns a :class:`Quantized` if the numbers stand for integers."""
-
 ValueSpec: TypeAlias = "tuple[str, Sequence[int], str | np.dtype[Any] | type]"
 
 _TOO_LARGE = 1 << 64

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from arenaplan.graph.sizes import Bind
 from arenaplan.tflite.reader.code_walk import CodeWalk
+from arenaplan.tflite.reader.composites import decomposed
 from arenaplan.tflite.reader.entries import chosen, covers_of
 from arenaplan.tflite.reader.offline import read_offsets
 from arenaplan.tflite.reader.runnable import RunnableWalk
@@ -90,10 +91,11 @@ def open_tflite(source: Source, signature: str | None = None) -> Callable[[Bind 
         return covered(graph_for_tflm(model, name, build))
 
     def graph_with(bind: Bind | None) -> Graph:
-        graph = covered(Walk(model, name, bind).run())
+        whole = decomposed(model)
+        graph = covered(Walk(whole, name, bind).run())
         graph.target = "litert" if covers.signature else "tflm"
-        graph.add_variant("numpy", lambda: covered(RunnableWalk(model, name, bind).run()))
-        graph.add_variant("c-code", lambda: covered(CodeWalk(model, name, bind).run()))
+        graph.add_variant("numpy", lambda: covered(RunnableWalk(whole, name, bind).run()))
+        graph.add_variant("c-code", lambda: covered(CodeWalk(whole, name, bind).run()))
         graph.add_variant("tflm", tflm)
         for kernels in KERNEL_SETS:
             graph.add_variant(f"tflm:{kernels}", partial(tflm, Build(kernels, shares=True)))

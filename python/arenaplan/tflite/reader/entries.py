@@ -11,11 +11,16 @@ from arenaplan.base.close import did_you_mean
 from arenaplan.base.errors import InvalidOption
 from arenaplan.base.quoting import listed
 from arenaplan.graph.graph import WHOLE
+from arenaplan.tflite.reader.schema import COMPOSITE, CompositeField
 from arenaplan.tflite.reader.tflite_model import Model
 from arenaplan.tflite.reader.tflite_operators import CALLS
 
 CALLEES: Final = {"IF": (0, 1), "WHILE": (0, 1), "CALL_ONCE": (0,)}
 """Slots, among an operator's options, of the subgraphs that TensorFlow Lite Micro can call."""
+
+
+_NAMED: Final = {**CALLEES, COMPOSITE: (CompositeField.SUBGRAPH,)}
+"""The same, and those of operators that TensorFlow Lite Micro does not know."""
 
 
 def entries_of(model: Model) -> Mapping[str, int]:
@@ -35,12 +40,12 @@ def entries_of(model: Model) -> Mapping[str, int]:
         for operator in subgraph.operators
         if operator.name in CALLS and not operator.is_custom
     ]
-    if all(caller.name in CALLEES for caller in callers):
+    if all(caller.name in _NAMED for caller in callers):
         called = {
             caller.options.number(slot, "i")
             for caller in callers
             if caller.options is not None
-            for slot in CALLEES[caller.name]
+            for slot in _NAMED[caller.name]
         }
         found |= {*range(1, len(model.subgraphs))} - called
     names: dict[str, int] = {}

@@ -73,6 +73,15 @@ class OperatorField(IntEnum):
     CUSTOM_OPTIONS = 5
     INTERMEDIATES = 8
     LARGE_OPTIONS_OFFSET = 9
+    MORE_OPTIONS_TYPE = 11
+    MORE_OPTIONS = 12
+
+
+class CompositeField(IntEnum):
+    """Slots of the options of a composite operator."""
+
+    NAME = 0
+    SUBGRAPH = 1
 
 
 class OperatorCodeField(IntEnum):
@@ -113,6 +122,11 @@ class TensorMapField(IntEnum):
 
     NAME = 0
     TENSOR = 1
+
+
+COMPOSITE = "STABLEHLO_COMPOSITE"
+COMPOSITE_OPTIONS = 21
+"""Type of the options of a composite operator, as the second union of options numbers them."""
 
 
 class Options(IntEnum):

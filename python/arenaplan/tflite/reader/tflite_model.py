@@ -13,6 +13,8 @@ from arenaplan.base.quoting import quoted
 from arenaplan.graph.ops import Shape
 from arenaplan.tflite.reader.flatbuffer import FlatBuffer, Table
 from arenaplan.tflite.reader.schema import (
+    COMPOSITE,
+    COMPOSITE_OPTIONS,
     CUSTOM,
     IDENTIFIER,
     OPERATORS,
@@ -349,15 +351,19 @@ def _bytes_of(table: Table, slot: int) -> bytes:
 
 def _options(table: Table, name: str, what: str) -> Table | None:
     """Return the options of an operator whose options are read."""
-    expected = OPTIONS_OF.get(name)
-    if expected is None or OperatorField.OPTIONS not in table:
+    expected: int | None = OPTIONS_OF.get(name)
+    kind, slot = OperatorField.OPTIONS_TYPE, OperatorField.OPTIONS
+    if name == COMPOSITE:
+        expected = COMPOSITE_OPTIONS
+        kind, slot = OperatorField.MORE_OPTIONS_TYPE, OperatorField.MORE_OPTIONS
+    if expected is None or slot not in table:
         return None
-    found = table.number(OperatorField.OPTIONS_TYPE, "B")
+    found = table.number(kind, "B")
     if found != expected:
         raise fault(
-            "FlatbufferCorrupt", f"{what}: its options have type {found}, not {expected.value}"
+            "FlatbufferCorrupt", f"{what}: its options have type {found}, not {int(expected)}"
         )
-    return table.table(OperatorField.OPTIONS, f"{what}: its options")
+    return table.table(slot, f"{what}: its options")
 
 
 def _metadata(table: Table, buffers: int) -> Metadata:

@@ -1,0 +1,91 @@
+"""Composite operators: each is a name for a subgraph that computes the same, its decomposition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from arenaplan.base.errors import UnsupportedSubgraph
+from arenaplan.base.quoting import quoted
+from arenaplan.tflite.reader.schema import COMPOSITE, CompositeField
+from arenaplan.tflite.reader.subgraph_flow import Budget
+from arenaplan.tflite.reader.tflite_model import Model, Operator, Subgraph, checked_index
+
+
+def decomposed(model: Model) -> Model:
+    """
+    Return a model in which decompositions stand in the place of composite operators.
+
+    Raises
+    ------
+    UnsupportedSubgraph
+        If a decomposition does not fit its operator, has variables, or runs itself.
+    ModelError
+        If there is no such subgraph, or subgraphs name each other more often than the size of the
+        file justifies.
+    """
+    if not any(map(_is_composite, (o for graph in model.subgraphs for o in graph.operators))):
+        return model
+    budget = Budget(len(model.data))
+    numbers = range(len(model.subgraphs))
+    return replace(model, subgraphs=tuple(_inlined(model, number, budget) for number in numbers))
+
+
+def _is_composite(operator: Operator) -> bool:
+    return operator.name == COMPOSITE and not operator.is_custom
+
+
+def _inlined(model: Model, number: int, budget: Budget) -> Subgraph:
+    """Return a subgraph without composite operators."""
+    main = model.subgraphs[number]
+    tensors, operators = list(main.tensors), list[Operator]()
+    pending: list[tuple[Operator, tuple[int, ...]]] = [
+        (operator, (number,)) for operator in reversed(main.operators)
+    ]
+    while pending:
+        operator, callers = pending.pop()
+        if not _is_composite(operator):
+            operators.append(operator)
+            continue
+        options = operator.options
+        found = 0 if options is None else options.number(CompositeField.SUBGRAPH, "i")
+        called = checked_index(found, len(model.subgraphs), f"{COMPOSITE}: its decomposition")
+        if called in callers:
+            raise UnsupportedSubgraph(f"{COMPOSITE}: subgraph {called} runs itself")
+        inner = model.subgraphs[called]
+        budget.spend(1 + len(inner.operators) + len(inner.tensors))
+        places = _joints(inner, operator, f"{COMPOSITE}: decomposition {quoted(inner.name)}")
+        for index, tensor in enumerate(inner.tensors):
+            if index not in places:
+                places[index] = len(tensors)
+                tensors.append(replace(tensor, name=f"{inner.name}/{tensor.name}"))
+        moved = [_moved(each, places) for each in reversed(inner.operators)]
+        pending += [(each, (*callers, called)) for each in moved]
+    return replace(main, tensors=tuple(tensors), operators=tuple(operators))
+
+
+def _joints(inner: Subgraph, operator: Operator, what: str) -> dict[int, int | None]:
+    """Return the operands and results of an operator by the tensors of its decomposition."""
+    ends = (*inner.inputs, *inner.outputs)
+    if (len(inner.inputs), len(inner.outputs)) != (len(operator.inputs), len(operator.outputs)):
+        raise UnsupportedSubgraph(
+            f"{what} has {len(inner.inputs)} inputs and {len(inner.outputs)} outputs, and the "
+            f"operator {len(operator.inputs)} and {len(operator.outputs)}"
+        )
+    if len({*ends}) < len(ends):
+        raise UnsupportedSubgraph(f"{what} returns an input, or has an input or output twice")
+    if any(tensor.is_variable for tensor in inner.tensors):
+        raise UnsupportedSubgraph(f"{what} has a variable")
+    return dict(zip(ends, (*operator.inputs, *operator.outputs), strict=True))
+
+
+def _moved(operator: Operator, places: dict[int, int | None]) -> Operator:
+    """Return an operator of a decomposition with the tensors of the subgraph around it."""
+
+    def at(indices: Sequence[int | None]) -> tuple[int | None, ...]:
+        return tuple(None if index is None else places[index] for index in indices)
+
+    inside = tuple(found for found in at(operator.intermediates) if found is not None)
+    return replace(
+        operator, inputs=at(operator.inputs), outputs=at(operator.outputs), intermediates=inside
+    )
