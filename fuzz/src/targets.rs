@@ -56,6 +56,8 @@ fn try_plan(bytes: &mut Unstructured<'_>) -> Result<()> {
         Ok(plan) => {
             plan.check(&graph).expect("the checker accepts plans");
             assert!(plan.lower_bound() <= plan.arena_bytes());
+            let asked = planner.options().optimize;
+            assert_eq!(plan.options().optimize, asked, "the checker refused the best plan");
             let again = Plan::from_json(plan.to_json().as_bytes()).expect("a plan can be read");
             assert_eq!(again, plan);
             oracle::run(&graph, &plan);

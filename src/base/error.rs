@@ -1,7 +1,7 @@
 //! The one error type of the crate.
 
-use alloc::{boxed::Box, string::String, vec::Vec};
-use arenaplan_pack::base::{Error as Packing, Grouped};
+use alloc::{boxed::Box, format, string::String, vec::Vec};
+use arenaplan_pack::base::{Error as Packing, Grouped, quoted};
 
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -41,8 +41,8 @@ pub enum Error {
     /// Something is read that nothing produces.
     #[error("{user} reads {value}, which nothing produces")]
     UndefinedValue { user: String, value: String },
-    /// A value has no name.
-    #[error("{what} has an empty name")]
+    /// A name is empty, or is none of the known ones.
+    #[error("{what}")]
     InvalidName { what: String },
     /// An effect names an operand that the node does not have.
     #[error("node {node}: {reason}")]
@@ -218,6 +218,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns the error of a name that is none of those that are `known`.
+    pub(crate) fn unknown_name(what: &str, given: &str, known: &str) -> Self {
+        let what = format!("there is no {what} {}; there are {known}", quoted(given));
+        Self::InvalidName { what }
+    }
+
     /// Returns the name of the variant, for callers that report kinds of errors; of an error about
     /// one shape, that of its source.
     ///

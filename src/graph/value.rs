@@ -52,7 +52,7 @@ impl FromStr for ValueKind {
             "constant" => Ok(Self::Constant),
             "activation" => Ok(Self::Activation),
             "state" => Ok(Self::State),
-            _ => Err(Error::InvalidName { what: format!("the value kind {}", quoted(text)) }),
+            _ => Err(Error::unknown_name("value kind", text, "input,constant,activation,state")),
         }
     }
 }
@@ -189,7 +189,7 @@ impl Value {
     ) -> Result<Self> {
         let (name, shape) = (name.into(), shape.into());
         if name.is_empty() {
-            return Err(Error::InvalidName { what: "a value".into() });
+            return Err(Error::InvalidName { what: "a value has an empty name".into() });
         }
         let Some(bytes) = dtype.array_bytes(&shape) else {
             let what = format!("value {} of shape {}", quoted(&name), shown_shape(&shape));

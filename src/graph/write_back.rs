@@ -70,6 +70,15 @@ pub(super) fn check(
         if !producer.reads_bytes_of().all(|(position, read)| read != into || may_take(position)) {
             return refuse("its producer reads the previous content, and cannot write in place");
         }
+        let is_read = producer.reads_bytes_of().any(|(_, read)| read == into);
+        let stores = !is_read
+            && pairs
+                .iter()
+                .any(|pair| pair.identity && producer.output(pair.output) == Some(value));
+        let mut mutated = producer.effects.mutates.iter().map(|&at| producer.input(at));
+        if mutated.any(|state| state == Some(into)) && !stores {
+            return refuse("its producer changes the previous content, too");
+        }
         if producer.effects.repeats {
             return refuse("its producer may run again");
         }

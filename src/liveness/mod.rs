@@ -20,7 +20,7 @@ use crate::base::{
     Alignment, BufferId, Error, LiveRange, MAX_BYTES, NodeId, Result, SpaceId, Step, ValueId,
     quoted,
 };
-use crate::graph::{Graph, Reachability};
+use crate::graph::{Graph, Reachability, WriteBack};
 use crate::pack::{Buffer, Part, Problem};
 use crate::plan::{InputMemory, OutputMemory, ShareRule};
 
@@ -218,6 +218,14 @@ impl Liveness {
         reach: Option<Reachability>,
         workspaces: Vec<ChosenWorkspace>,
     ) -> Result<Self> {
+        let apart = |pair: &&WriteBack| !classes.are_at_one_place(pair.value, pair.into);
+        if let Some(pair) = graph.write_backs().iter().find(apart) {
+            let [value, into] = [pair.value, pair.into].map(|id| quoted(graph.value(id).name()));
+            let reason = format!(
+                "value {value} replaces {into} at its address, and their pins or alignments differ"
+            );
+            return Err(Error::PinConflict { reason });
+        }
         let in_every_order = reach
             .as_ref()
             .map(|reach| Lifetimes::in_every_order(graph, reach, options.keeps_inputs()));

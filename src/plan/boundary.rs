@@ -1,9 +1,8 @@
 //! The memory of graph inputs and outputs: the arena or the caller's buffers.
 
-use alloc::format;
 use core::str::FromStr;
 
-use crate::base::{Error, Result, quoted};
+use crate::base::{Error, Result};
 
 /// The memory of graph inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -43,9 +42,7 @@ impl FromStr for InputMemory {
     fn from_str(text: &str) -> Result<Self> {
         let mut known = [Self::Inside, Self::Caller, Self::Reuse].into_iter();
         let found = known.find(|memory| memory.name() == text);
-        found.ok_or_else(|| Error::InvalidName {
-            what: format!("the input memory {}", quoted(text)),
-        })
+        found.ok_or_else(|| Error::unknown_name("input memory", text, "inside,caller,reuse"))
     }
 }
 
@@ -84,8 +81,6 @@ impl FromStr for OutputMemory {
     fn from_str(text: &str) -> Result<Self> {
         let mut known = [Self::Inside, Self::Caller].into_iter();
         let found = known.find(|memory| memory.name() == text);
-        found.ok_or_else(|| Error::InvalidName {
-            what: format!("the output memory {}", quoted(text)),
-        })
+        found.ok_or_else(|| Error::unknown_name("output memory", text, "inside,caller"))
     }
 }

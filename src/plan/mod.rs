@@ -11,7 +11,7 @@ mod target;
 mod technique;
 mod timetable;
 
-use alloc::{format, string::String, vec, vec::Vec};
+use alloc::{string::String, vec, vec::Vec};
 use core::fmt;
 use core::str::FromStr;
 
@@ -66,7 +66,7 @@ impl FromStr for WorkspacePolicy {
         match text {
             "none" => Ok(Self::None),
             "auto" => Ok(Self::Auto),
-            _ => Err(Error::InvalidName { what: format!("the workspace policy {}", quoted(text)) }),
+            _ => Err(Error::unknown_name("workspace policy", text, "none,auto")),
         }
     }
 }
@@ -108,9 +108,7 @@ impl FromStr for Effort {
     fn from_str(text: &str) -> Result<Self> {
         let known = [Self::Fast, Self::Default, Self::Max].into_iter();
         let mut known = known.filter(|effort| effort.name() == text);
-        known
-            .next()
-            .ok_or_else(|| Error::InvalidName { what: format!("the effort {}", quoted(text)) })
+        known.next().ok_or_else(|| Error::unknown_name("effort", text, "fast,default,max"))
     }
 }
 

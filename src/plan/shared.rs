@@ -1,6 +1,6 @@
 //! Several graphs in one arena.
 
-use alloc::{format, vec::Vec};
+use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
@@ -46,7 +46,7 @@ impl FromStr for Together {
         match text {
             "never-together" => Ok(Self::Never),
             "concurrent" => Ok(Self::Concurrent),
-            _ => Err(Error::InvalidName { what: format!("the way to share {}", quoted(text)) }),
+            _ => Err(Error::unknown_name("way to share", text, "never-together,concurrent")),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Techniques: ways of a planner to need fewer bytes.
 
-use alloc::format;
+use alloc::string::ToString as _;
 #[cfg(feature = "serde")]
 use alloc::{string::String, vec::Vec};
 use core::fmt;
@@ -9,7 +9,7 @@ use core::str::FromStr;
 #[cfg(feature = "serde")]
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::base::{Error, Result, quoted};
+use crate::base::{Error, Result};
 
 /// A way to need fewer bytes at the same step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,7 +87,7 @@ impl FromStr for Technique {
 
     fn from_str(text: &str) -> Result<Self> {
         let known = Self::ALL.into_iter().find(|technique| technique.name() == text);
-        known.ok_or_else(|| Error::InvalidName { what: format!("the technique {}", quoted(text)) })
+        known.ok_or_else(|| Error::unknown_name("technique", text, &Techniques::ALL.to_string()))
     }
 }
 

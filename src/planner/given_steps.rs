@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Planner;
+use super::accepted::accepted;
 use super::steps::{Stepped, plan_after, with_steps};
 use super::timed;
 use crate::base::{NodeId, Result};
@@ -27,9 +28,11 @@ impl Planner<'_> {
         if let Some(costs) = context.costs.filter(|_| context.has_workspaces()) {
             return timed::with_steps(&context, graph, costs, steps);
         }
-        let Stepped { plan, .. } = with_steps(&context, graph, steps)?;
-        plan.check(graph)?;
-        Ok(plan)
+        accepted(&context, |context| {
+            let Stepped { plan, .. } = with_steps(context, graph, steps)?;
+            plan.check(graph)?;
+            Ok(plan)
+        })
     }
 
     /// Returns a plan of `graph` that runs the steps of another plan of it, already checked.
@@ -59,8 +62,10 @@ impl Planner<'_> {
         steps: &[Vec<NodeId>],
         other: &Plan,
     ) -> Result<Plan> {
-        let plan = plan_after(&self.context(graph)?, graph, steps, other)?;
-        plan.check(graph)?;
-        Ok(plan)
+        accepted(&self.context(graph)?, |context| {
+            let plan = plan_after(context, graph, steps, other)?;
+            plan.check(graph)?;
+            Ok(plan)
+        })
     }
 }

@@ -3,6 +3,7 @@
 //! [`Planner`] collects options. [`Planner::plan`] is the pipeline: each of its lines is a stage,
 //! a function of a `Context` and the results of earlier stages, in a file of its own.
 
+mod accepted;
 mod assemble;
 mod attempt;
 mod context;
@@ -42,6 +43,7 @@ use crate::plan::{
     Effort, InputMemory, OutputMemory, Plan, PlanOptions, Provider, Strips, Target, Technique,
     Techniques, WorkspacePolicy,
 };
+use accepted::accepted;
 use context::Context;
 pub use explain::Explanation;
 pub use goal::{Curve, CurvePoint, Goal};
@@ -528,7 +530,9 @@ fn planned(context: &Context<'_>, graph: &Graph) -> Result<Plan> {
     if let Some(costs) = context.costs {
         return timed::chosen(context, graph, costs).map(|chosen| chosen.plan);
     }
-    let plan = stages::unchecked(context, graph)?;
-    plan.check(graph)?;
-    Ok(plan)
+    accepted(context, |context| {
+        let plan = stages::unchecked(context, graph)?;
+        plan.check(graph)?;
+        Ok(plan)
+    })
 }

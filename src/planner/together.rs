@@ -3,6 +3,7 @@
 use alloc::{vec, vec::Vec};
 
 use super::Planner;
+use super::accepted::accepted;
 use super::assemble::assemble;
 use super::context::Context;
 use super::joint_choice::candidates;
@@ -57,7 +58,7 @@ impl Planner<'_> {
     /// # Ok::<(), arenaplan::Error>(())
     /// ```
     pub fn plan_together(&self, graphs: &[&Graph], together: Together) -> Result<SharedPlan> {
-        plan_together(&self.honored()?, graphs, together)
+        accepted(&self.honored()?, |context| plan_together(context, graphs, together))
     }
 }
 

@@ -179,6 +179,24 @@ fn contradictory_options_are_refused() {
     assert!(ideal_planner().outputs(OutputMemory::Caller).plan(&pinned).is_ok());
 }
 
+#[test]
+fn a_pinned_value_is_in_the_arena() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.node("a", &[x], 64);
+    let y = sketch.effectful("y", &[a], 64, in_place(0));
+    let graph = sketch.build(&[y]);
+    let place = |graph: &Graph| {
+        let plan = outside().alignment(64).plan(graph).unwrap();
+        plan.placement(a).map(|it| (it.space, it.offset))
+    };
+    // Without a pin, `a` is made where the caller has `y`.
+    assert_eq!(
+        (place(&graph), place(&graph.with_pins([(a, 128)]).unwrap())),
+        (Some((2, 0)), Some((0, 128)))
+    );
+}
+
 /// x -> a -> y (in place), and b from x, which y reads too.
 fn sample() -> (Graph, Plan) {
     let mut sketch = Sketch::new();

@@ -130,6 +130,27 @@ fn a_reader_of_a_view_that_needs_the_new_content_gets_a_copy() {
 }
 
 #[test]
+fn a_pin_of_either_is_the_place_of_both() {
+    for (kind, update) in [ValueKind::Input, ValueKind::State]
+        .into_iter()
+        .flat_map(|kind| UPDATES.map(|update| (kind, update)))
+    {
+        let Case { graph, p, new } = case(kind, update);
+        let planned = |pins: &[(ValueId, u64)]| {
+            ideal_planner().plan(&graph.with_pins(pins.iter().copied()).unwrap())
+        };
+        for pins in [&[(p, 8192)][..], &[(new, 8192)], &[(p, 8192), (new, 8192)]] {
+            let plan = planned(pins).unwrap();
+            assert_eq!((offset(&plan, p).1, offset(&plan, new).1), (8192, 8192), "{update:?}");
+        }
+        for pins in [&[(p, 0), (new, 8192)][..], &[(new, 8191)]] {
+            let refused = planned(pins).unwrap_err();
+            assert_eq!(refused.kind(), "PinConflict", "{update:?}: {refused}");
+        }
+    }
+}
+
+#[test]
 fn values_that_cannot_be_at_the_address_are_refused() {
     let refused = |make: &dyn Fn(&mut Sketch, ValueId, ValueId)| {
         let mut sketch = Sketch::new();
@@ -148,7 +169,7 @@ fn values_that_cannot_be_at_the_address_are_refused() {
         "value 'new' cannot replace 'p' at its address: node 'change' reads the previous content, \
          and needs the value"
     );
-    let cases: [(&str, &dyn Fn(&mut Sketch, ValueId, ValueId)); 7] = [
+    let cases: [(&str, &dyn Fn(&mut Sketch, ValueId, ValueId)); 8] = [
         ("no node makes the value", &|sketch, p, _| sketch.builder.add_write_back(p, p)),
         ("only inputs and states", &|sketch, _, new| sketch.builder.add_write_back(new, new)),
         ("different sizes", &|sketch, p, _| {
@@ -157,6 +178,11 @@ fn values_that_cannot_be_at_the_address_are_refused() {
         }),
         ("cannot write in place", &|sketch, p, _| {
             let other = sketch.node("other", &[p], BYTES);
+            sketch.builder.add_write_back(other, p);
+        }),
+        ("changes the previous content", &|sketch, p, _| {
+            let effects = Effects { mutates: vec![0], ..in_place(0) };
+            let other = sketch.effectful("other", &[p], BYTES, effects);
             sketch.builder.add_write_back(other, p);
         }),
         ("another value replaces it", &|sketch, p, new| {

@@ -41,7 +41,7 @@ impl Memories {
     pub fn new(spaces: Vec<Space>) -> Result<Self> {
         for (index, space) in spaces.iter().enumerate() {
             if space.name().is_empty() {
-                return Err(Error::InvalidName { what: "a space".into() });
+                return Err(Error::InvalidName { what: "a space has an empty name".into() });
             }
             if spaces[..index].iter().any(|other| other.name() == space.name()) {
                 return Err(Error::DuplicateName { what: "spaces", name: quoted(space.name()) });

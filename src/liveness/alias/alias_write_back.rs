@@ -24,7 +24,16 @@ impl ClassBuilder<'_> {
             let places = [value, into].map(|it| self.places[it.index()]);
             let [Some((made, 0)), Some((home, 0))] = places else { continue };
             let Some(id) = self.graph.producer(value) else { continue };
-            if made == home || !self.fit(made, home, 0) {
+            if made == home {
+                continue;
+            }
+            // The two are at one address, so the pin of one is that of both.
+            let pin = self.class(home).pin.or(self.class(made).pin);
+            for class in [made, home] {
+                self.classes[class].as_mut().expect("values are in classes that are there").pin =
+                    pin;
+            }
+            if !self.fit(made, home, 0) {
                 continue;
             }
             self.merge(made, home, 0);

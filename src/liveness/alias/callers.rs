@@ -26,6 +26,8 @@ impl ClassBuilder<'_> {
     pub(super) fn owners_agree(&self, from: &DraftClass, into: &DraftClass, shift: i128) -> bool {
         let (owner, moved) = match (from.owner, into.owner) {
             (None, None) => return true,
+            // A pin is a place in the arena.
+            _ if from.pin.or(into.pin).is_some() => return false,
             (Some(_), Some(_)) => return false,
             (Some(owner), None) => (owner, shift),
             (None, Some(owner)) => (owner, 0),

@@ -209,6 +209,11 @@ impl AliasClasses {
         self.places[value.index()].map_or(0, |(_, start)| start)
     }
 
+    /// Returns whether two values begin at one byte.
+    pub(crate) fn are_at_one_place(&self, one: ValueId, other: ValueId) -> bool {
+        self.places[one.index()] == self.places[other.index()]
+    }
+
     /// Returns every decision to share bytes, in execution order.
     pub fn merges(&self) -> &[Merge] {
         &self.merges

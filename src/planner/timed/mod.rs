@@ -13,6 +13,7 @@ mod row_strips;
 
 use alloc::vec::Vec;
 
+use super::accepted::accepted;
 use super::context::Context;
 use super::scope::may_have_strips;
 use super::stages;
@@ -62,18 +63,20 @@ pub struct Chosen {
 /// Returns the plan with the fewest bytes that is fast enough, and of equal bytes the fastest.
 pub(super) fn chosen(context: &Context<'_>, graph: &Graph, costs: &dyn Costs) -> Result<Chosen> {
     let known = KnownCosts::new(costs);
-    let mut chosen = if context.has_workspaces() {
-        with_scratch(context, graph, &known)?
-    } else {
-        without_scratch(context, graph, &known)?
-    };
-    if let Some(search) = &mut chosen.plan.search
-        && skips_strips(context, graph, costs)
-    {
-        search.skipped = search.skipped.with(Technique::Streaming);
-    }
-    check(&known, graph, &chosen.plan)?;
-    Ok(chosen)
+    accepted(context, |context| {
+        let mut chosen = if context.has_workspaces() {
+            with_scratch(context, graph, &known)?
+        } else {
+            without_scratch(context, graph, &known)?
+        };
+        if let Some(search) = &mut chosen.plan.search
+            && skips_strips(context, graph, costs)
+        {
+            search.skipped = search.skipped.with(Technique::Streaming);
+        }
+        check(&known, graph, &chosen.plan)?;
+        Ok(chosen)
+    })
 }
 
 /// Returns a plan that runs `steps`, already checked.

@@ -1,0 +1,93 @@
+//! The next plan, where the checker refuses the best one.
+
+use super::context::Context;
+use crate::base::{Error, Result};
+use crate::plan::Technique;
+
+/// Techniques by which values share bytes, the one that most depends on the others first.
+const SHARING: [Technique; 4] =
+    [Technique::Overlap, Technique::Elision, Technique::InPlace, Technique::Views];
+
+/// Returns what `make` makes and checks. Where the checker refuses a plan of valid options, `make` is
+/// called again with fewer ways to share bytes: the fault is the planner's, and the caller gets the next
+/// plan, whose options name the techniques that it was made with.
+///
+/// # Errors
+///
+/// As `make`; the first refusal if the checker refuses every plan.
+pub(super) fn accepted<T>(
+    context: &Context<'_>,
+    make: impl Fn(&Context<'_>) -> Result<T>,
+) -> Result<T> {
+    let refused = match make(context) {
+        Err(error) if is_refusal(&error) => error,
+        made => return made,
+    };
+    let all = context.options.optimize;
+    let mut techniques = all;
+    for technique in SHARING.into_iter().filter(|&one| all.contains(one)) {
+        techniques = techniques.without(technique);
+        if let Ok(made) = make(&context.with_techniques(techniques)) {
+            return Ok(made);
+        }
+    }
+    Err(refused)
+}
+
+/// Returns whether an error is the checker's about bytes or claims of a plan.
+const fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::PlanMismatch { .. }
+            | Error::PlanOverlap { .. }
+            | Error::PlanOutOfBounds { .. }
+            | Error::PlanMisaligned { .. }
+            | Error::PlanCorrupt { .. }
+            | Error::TargetMismatch { .. }
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use alloc::string::ToString as _;
+    use core::cell::RefCell;
+
+    use super::*;
+    use crate::graph::Graph;
+    use crate::planner::Planner;
+
+    #[test]
+    fn a_plan_that_the_checker_refuses_makes_room_for_the_next() {
+        let graph = Graph::builder("empty").build().unwrap();
+        let context = Planner::new().context(&graph).unwrap();
+        let tried = RefCell::new(alloc::vec::Vec::new());
+        let refusing = |last: Technique| {
+            let tried = &tried;
+            move |context: &Context<'_>| {
+                let techniques = context.options.optimize;
+                tried.borrow_mut().push(techniques.to_string());
+                if techniques.contains(last) {
+                    let reason = techniques.to_string();
+                    return Err(Error::PlanMismatch { reason });
+                }
+                Ok(techniques)
+            }
+        };
+        let all = context.options.optimize;
+        let found = accepted(&context, refusing(Technique::InPlace)).unwrap();
+        let left_out = [Technique::Overlap, Technique::Elision, Technique::InPlace];
+        assert_eq!(found, left_out.into_iter().fold(all, |found, one| found.without(one)));
+        assert_eq!(tried.borrow()[0], all.to_string());
+        // The first refusal tells most.
+        let refused = accepted(&context, refusing(Technique::Order)).unwrap_err();
+        assert!(refused.to_string().contains(&all.to_string()), "{refused}");
+        // Other errors are the caller's.
+        let asked = RefCell::new(0);
+        let other = accepted(&context, |_| -> Result<()> {
+            *asked.borrow_mut() += 1;
+            Err(Error::PinConflict { reason: "two places".into() })
+        });
+        assert_eq!((other.unwrap_err().kind(), *asked.borrow()), ("PinConflict", 1));
+    }
+}
