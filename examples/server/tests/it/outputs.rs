@@ -103,11 +103,10 @@ fn requests_that_do_not_fit_are_refused() {
         let text = refusal(&[("ids", dtype, &ids), (name, kind, &shape)]);
         assert!(text.contains(expected), "{ids:?}: {text}");
     }
-    // A tensor that the model does not read says nothing about the rows.
     let (name, kind, shape) = mask(2);
     let other = ("a", Dtype::F32, &[9][..]);
     let text = refusal(&[other, ("ids", Dtype::I64, &[2, 16]), (name, kind, &shape)]);
-    assert_eq!(text, "accepted");
+    assert_eq!(text, "input \"a\": the model reads ids, mask alone");
     let text = refusal(&[("ids", Dtype::I64, &[2, 16])]);
     assert!(text.contains("\"mask\"") && text.contains("missing"), "{text}");
 }
