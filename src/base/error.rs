@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 ///
 /// Every message is enough to act on by itself: it names the value, node or
 /// field. Names are quoted, escaped and shortened by
-/// [`quoted`](crate::base::quoted), since they come
+/// [`quoted`], since they come
 /// from untrusted files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

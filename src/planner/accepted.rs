@@ -21,7 +21,7 @@ pub(super) fn accepted<T>(
 ) -> Result<T> {
     let refused = match make(context) {
         Err(error) if is_refusal(&error) => error,
-        made => return made,
+        result => return result,
     };
     let all = context.options.optimize;
     let mut techniques = all;
@@ -55,6 +55,7 @@ mod tests {
 
     use super::*;
     use crate::graph::Graph;
+    use crate::plan::Techniques;
     use crate::planner::Planner;
 
     #[test]
@@ -77,7 +78,7 @@ mod tests {
         let all = context.options.optimize;
         let found = accepted(&context, refusing(Technique::InPlace)).unwrap();
         let left_out = [Technique::Overlap, Technique::Elision, Technique::InPlace];
-        assert_eq!(found, left_out.into_iter().fold(all, |found, one| found.without(one)));
+        assert_eq!(found, left_out.into_iter().fold(all, Techniques::without));
         assert_eq!(tried.borrow()[0], all.to_string());
         // The first refusal tells most.
         let refused = accepted(&context, refusing(Technique::Order)).unwrap_err();

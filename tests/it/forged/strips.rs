@@ -258,7 +258,7 @@ fn every_value_has_one_line_buffer() {
             case(),
             "PlanCorrupt",
             "has strips without rows",
-            { change(|strips| strips["buffers"][2]["offset"] = (u64::MAX - 3).into()) },
+            change(|strips| strips["buffers"][2]["offset"] = (u64::MAX - 3).into()),
         ),
         row("a strip has no rows", case(), "PlanCorrupt", "has strips without rows", {
             change(|strips| strips["rows"] = 0.into())
