@@ -16,7 +16,7 @@ from arenaplan.planner import Hazards, SharedPlan
 from file_forms import changed, sealed, steps, windows
 
 SHARE = 23
-"""Of so many changes of a file, one is tried: a prime, so that all fields and contents have turns."""
+"""Of so many changes of a file, one is tried: a prime, so that all fields have turns."""
 FORMS = (
     "plan of two memories",
     "plan with strips",
@@ -128,7 +128,7 @@ def test_every_content_of_every_field_ends_in_an_answer_or_a_typed_error(form: s
 def test_no_command_ends_in_a_traceback(
     form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text, _, made = _forms()[form]
+    text, _, _ = _forms()[form]
     path, graph = tmp_path / "file.json", tmp_path / "graph.json"
     _graph().save(graph)
     documents = list(changed(json.loads(text)))
