@@ -455,7 +455,7 @@ impl Plan {
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
     ///     If the offsets do not serve these sizes.
     fn resized(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let graph = self.core_graph(graph)?;
+        let graph = self.declared_graph(graph)?;
         let graph = graph.get();
         let (plan, items) = (Arc::clone(&self.inner), graph.items());
         let graph = Arc::clone(&graph.inner);
@@ -664,20 +664,34 @@ fn slowdown(thousandths: u64) -> f64 {
 
 impl Plan {
     /// Returns the core's graph: `graph` itself, or the variant of it for a plan with such steps
-    /// and workspaces.
+    /// and workspaces. A graph that the plan was not made for is refused.
     pub(crate) fn core_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
         if let Ok(core) = graph.cast::<Graph>() {
             return Ok(core.clone());
         }
-        let target = self.inner.target().name();
-        let graph = graph.call_method1("for_target", (target,))?;
-        let graph = match self.schedule() {
-            Some(schedule) => graph.call_method1("scheduled", (schedule, self.paging()))?,
-            None => graph,
-        };
-        let own = graph.getattr("core")?.cast_into::<Graph>()?;
+        let seen = self.seen_graph(graph)?;
+        let own = seen.getattr("core")?.cast_into::<Graph>()?;
         self.inner.check_digest(&own.get().inner).or_raise(graph.py())?;
+        self.declared_graph(graph)
+    }
+
+    /// Returns the graph that the target of the plan sees, in which each execution is a node.
+    fn seen_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let seen = graph.call_method1("variant", (self.inner.target().name(),))?;
+        match self.schedule() {
+            Some(schedule) => seen.call_method1("scheduled", (schedule, self.paging())),
+            None => Ok(seen),
+        }
+    }
+
+    /// Returns a graph, of this size or another one, with the scratch memory of the plan's steps.
+    fn declared_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
+        if let Ok(core) = graph.cast::<Graph>() {
+            return Ok(core.clone());
+        }
+        let graph = self.seen_graph(graph)?;
         let policy = self.inner.options().workspace.name();
+        let target = self.inner.target().name();
         let arguments = (policy, self.steps(), self.overlapped(), target, self.strips());
         let core = graph.call_method1("core_for", arguments)?;
         Ok(core.cast_into::<Graph>()?)

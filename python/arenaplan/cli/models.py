@@ -66,7 +66,7 @@ def load_model(
         raise InvalidOption("option bind: only 'plan' takes several numbers for a dimension")
     if source is None:
         source = options.model
-    signature = signature or options.signature
+    signature = signature or getattr(options, "signature", None)
     graph = load(source, bind=dict(options.bind), signature=signature)
     for warning in graph.warnings:
         say(f"warning: {warning}")

@@ -409,6 +409,10 @@ class Graph(GraphBuilder):
                 self._core = self._core.with_pins(list(self._pins.items()))
         return self._core
 
+    def variant(self, target: str) -> Graph:
+        """Return the graph that a target sees of its own, or this one if it sees no other."""
+        return self.for_target(target) if target in self._variants else self
+
     def core_for(
         self,
         workspace: str,
@@ -434,7 +438,7 @@ class Graph(GraphBuilder):
         strips : sequence of Strips
             How steps run strip by strip, for those that do.
         """
-        graph = self.for_target(target) if target in self._variants else self
+        graph = self.variant(target)
         costs = None if workspace == "none" else costs_of(target, graph)
         if costs is None:
             return graph.core
