@@ -51,13 +51,29 @@ pub fn graph(bytes: &mut Unstructured<'_>) -> Result<Option<Graph>> {
         }
         sketch.add(value, size);
     }
+    let supplied = sketch.values.len();
     for index in 0..bytes.int_in_range(0..=MOST_NODES)? {
         add_node(&mut sketch, index, bytes)?;
     }
     if let (Some(&(last, _)), true) = (sketch.values.last(), bytes.ratio(7, 8)?) {
         sketch.builder.add_output(last);
     }
-    Ok(sketch.builder.build().ok())
+    let (given, made) = sketch.values.split_at(supplied);
+    let alike = |&(new, bytes): &(ValueId, u64)| {
+        let same = given.iter().filter(move |&&(_, size)| size == bytes);
+        same.map(move |&(old, _)| (new, old))
+    };
+    let pairs: Vec<_> = made.iter().flat_map(alike).collect();
+    if !pairs.is_empty() && bytes.int_in_range(0..=3_u8)? == 3 {
+        let &(new, old) = bytes.choose(&pairs)?;
+        sketch.builder.add_write_back(new, old);
+    }
+    let Ok(graph) = sketch.builder.build() else { return Ok(None) };
+    if made.is_empty() || bytes.int_in_range(0..=3_u8)? < 3 {
+        return Ok(Some(graph));
+    }
+    let &(pinned, _) = bytes.choose(made)?;
+    Ok(graph.with_pins([(pinned, bytes.int_in_range(0..=40_u64)? * 8)]).ok())
 }
 
 impl Sketch {

@@ -27,11 +27,12 @@ impl ClassBuilder<'_> {
             if made == home {
                 continue;
             }
-            // The two are at one address, so the pin of one is that of both.
-            let pin = self.class(home).pin.or(self.class(made).pin);
-            for class in [made, home] {
-                self.classes[class].as_mut().expect("values are in classes that are there").pin =
-                    pin;
+            // The two are at one address, so the pin of one is that of both, unless both have one.
+            let pins = [home, made].map(|class| self.class(class).pin);
+            for (class, pin) in [made, home].into_iter().zip(pins) {
+                let class = self.classes[class].as_mut();
+                let class = class.expect("values are in classes that are there");
+                class.pin = class.pin.or(pin);
             }
             if !self.fit(made, home, 0) {
                 continue;
