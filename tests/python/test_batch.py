@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ from arenaplan.report.batch import job_runs as run
 from arenaplan.report.batch.batch_report import page, summary, table
 from arenaplan.report.batch.jobs import Job, run_job
 from arenaplan.report.batch.journal import run_with_journal
+from raising import raises
 from random_models import random_model
 
 MODELS = 8
@@ -286,6 +289,107 @@ def test_a_cluster_of_ray_runs_a_batch(folder: Path) -> None:
     finally:
         ray.shutdown()
     assert found == serial(folder, effort="fast")
+
+
+class Dying(Executor):
+    """Runs jobs at once; from one submission on, or for models of one name, futures fail."""
+
+    def __init__(self, dies_after: int | None = None, model: str = "", refuses: bool = False):
+        self.submissions, self.dies_after, self.model = 0, dies_after, model
+        self.refuses = refuses
+
+    def submit(self, function: Any, /, *arguments: Any, **keywords: Any) -> Future[Any]:
+        self.submissions += 1
+        future: Future[Any] = Future()
+        is_dead = self.dies_after is not None and self.submissions > self.dies_after
+        if is_dead or (self.model and arguments and arguments[0].name.endswith(self.model)):
+            if self.refuses:
+                raise RuntimeError("the engine is gone")
+            future.set_exception(RuntimeError("the engine is gone"))
+        else:
+            future.set_result(function(*arguments, **keywords))
+        return future
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+@pytest.mark.parametrize("alive", [0, 3])
+def test_the_end_of_an_engine_is_no_outcome(
+    alive: int, refuses: bool, folder: Path, tmp_path: Path
+) -> None:
+    jobs = [Job(path, None, {"effort": "fast"}) for path in paths(folder)]
+    journal = tmp_path / "report.csv.journal"
+    with raises("EngineLost", match="the engine is gone"):
+        list(run_with_journal(jobs, journal, executor=Dying(alive, refuses=refuses)))
+    assert len(journal.read_bytes().splitlines()) == alive
+    healthy = Counted()
+    assert list(run_with_journal(jobs, journal, executor=healthy)) == serial(folder, effort="fast")
+    assert healthy.jobs == len(jobs) - alive
+
+
+def test_a_model_that_fails_twice_on_a_healthy_engine_is_an_outcome(folder: Path) -> None:
+    executor = Dying(model="m2.onnx")
+    found = list(ap.report.plan_many(paths(folder), executor=executor, effort="fast"))
+    for one, other in zip(found, serial(folder, effort="fast"), strict=True):
+        if Path(one.model).name == "m2.onnx":
+            assert (one.error, one.message) == ("RuntimeError", "the engine is gone")
+        else:
+            assert one == other
+    assert executor.submissions == len(found) + 3, "two probes and one more run"
+
+
+class Silent(Executor):
+    """A client of Dask that gave up its scheduler: futures that never end."""
+
+    _client = SimpleNamespace(status="closed")
+
+    def submit(self, function: Any, /, *arguments: Any, **keywords: Any) -> Future[Any]:
+        return Future()
+
+
+def test_a_scheduler_that_is_gone_ends_the_batch(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_PERIOD", 0.01)
+    with raises("EngineLost", match="scheduler"):
+        list(ap.report.plan_many(paths(folder), executor=Silent()))
+
+
+class Elsewhere(Counted):
+    """Runs jobs in another working directory."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__()
+        self.place = place
+
+    def submit(self, function: Any, /, *arguments: Any, **keywords: Any) -> Future[Any]:
+        with contextlib.chdir(self.place):
+            return super().submit(function, *arguments, **keywords)
+
+
+def test_workers_find_relative_paths_and_reports_keep_them(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    names = [*(os.path.relpath(path, folder) for path in paths(folder)), "none.onnx"]
+    expected = [run_job(Job(name, None, {"effort": "fast"})) for name in names]
+    far = Elsewhere(tmp_path)
+    assert list(ap.report.plan_many(names, executor=far, effort="fast")) == expected
+
+
+@pytest.mark.parametrize(
+    ("address", "module", "package"),
+    [
+        ("dask://nowhere:1", "distributed", "pip install distributed"),
+        ("ray://nowhere:1", "grpc", r"pip install 'ray\[client\]'"),
+        ("ray://", "ray", r"pip install 'ray\[client\]'"),
+    ],
+)
+def test_an_engine_that_is_not_installed_is_named(
+    address: str, module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=package), clusters.executor_at(address):
+        pass
 
 
 def test_workers_are_of_our_own_processes() -> None:

@@ -26,19 +26,26 @@ def executor_at(address: str) -> Iterator[Executor]:
     InvalidOption
         If the address is of no known engine.
     ImportError
-        If the engine's package is not installed.
+        If the engine's package is not installed; the message names it.
     """
     engine, separator, place = address.partition("://")
     if not separator or engine not in ("dask", "ray"):
         raise InvalidOption(f"executor {address!r} is no dask://HOST:PORT or ray://HOST:PORT")
     if engine == "dask":
-        from distributed import Client
-
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise ImportError(f"{address} needs Dask: pip install distributed") from error
         with Client(f"tcp://{place}") as client:
             yield client.get_executor(pure=False)
         return
-    import ray
+    try:
+        import ray
 
+        if place:
+            import grpc  # noqa: F401  Ray's client imports it late, and hides that it is missing.
+    except ImportError as error:
+        raise ImportError(f"{address} needs Ray: pip install 'ray[client]'") from error
     ray.init(f"ray://{place}" if place else "auto", ignore_reinit_error=True)
     try:
         yield RayExecutor(ray)

@@ -5,21 +5,25 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from itertools import islice
+from os.path import abspath
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from arenaplan.base.errors import InvalidOption, fault
+from arenaplan.base.errors import InvalidOption, fault, kind_of
 from arenaplan.base.limits import Limits
 from arenaplan.graph import Graph
 from arenaplan.report.batch.jobs import Job, Outcome, failed, run_job
 
 _AHEAD = 4
 """Jobs per worker that are handed to an executor before they can run."""
+_PERIOD = 2.0
+"""Seconds between two looks at whether an engine is still there."""
 
 
 def plan_many(
@@ -67,6 +71,8 @@ def plan_many(
     InvalidOption
         If there are fewer than one worker, or workers besides an executor, or a limit is no whole
         number of at least 0.
+    ExecutionError
+        If the executor does not run jobs any more, with the kind ``EngineLost``.
 
     Examples
     --------
@@ -119,21 +125,89 @@ def _on_executor(executor: Executor, jobs: Iterator[Job], ahead: int) -> Iterato
     waiting: list[tuple[Job, Future[Outcome]]] = []
     try:
         for job in jobs:
-            waiting.append((job, executor.submit(run_job, job)))
+            waiting.append((job, _submit(executor, run_job, _anywhere(job))))
             if len(waiting) >= ahead:
-                yield _outcome(*waiting.pop(0))
+                yield _outcome(executor, *waiting.pop(0))
         while waiting:
-            yield _outcome(*waiting.pop(0))
+            yield _outcome(executor, *waiting.pop(0))
     finally:
         for _, future in waiting:
             future.cancel()
 
 
-def _outcome(job: Job, future: Future[Outcome]) -> Outcome:
+def _anywhere(job: Job) -> Job:
+    """Return a job whose path holds in another working directory, too."""
+    return job if isinstance(job.source, Graph) else replace(job, source=abspath(job.source))
+
+
+def _submit(executor: Executor, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    """Return the future of a task; a refusal of the engine is in the future, too."""
     try:
-        return future.result()
-    except Exception as error:  # The engine lost the job, or the job cannot be sent to it.
-        return failed(job, error)
+        return executor.submit(function, *arguments)
+    except Exception as error:
+        future: Future[Any] = Future()
+        future.set_exception(error)
+        return future
+
+
+def _outcome(executor: Executor, job: Job, future: Future[Outcome]) -> Outcome:
+    """
+    Return what came of a job, which runs again if the engine lost it.
+
+    An engine reports its own end like the end of one job. So an error is one of the job only if
+    the job fails twice on an engine that runs another task before and after.
+
+    Raises
+    ------
+    ExecutionError
+        If the engine does not run jobs any more.
+    """
+    sent = _anywhere(job)
+    try:
+        found = _result(executor, future)
+    except Exception as error:
+        _probe(executor, error)
+        try:
+            found = _result(executor, _submit(executor, run_job, sent))
+        except Exception as again:
+            _probe(executor, again)
+            found = failed(sent, again)
+    return replace(found, model=job.name, message=found.message.replace(sent.name, job.name))
+
+
+def _probe(executor: Executor, error: Exception) -> None:
+    """
+    Run a task that cannot fail.
+
+    Raises
+    ------
+    ExecutionError
+        If it fails; the error that led to the question is in the message.
+    """
+    try:
+        _result(executor, _submit(executor, os.getpid))
+    except Exception as cause:
+        if kind_of(cause) == "EngineLost":
+            raise
+        raise fault(
+            "EngineLost", f"the executor runs no jobs any more: {kind_of(error)}: {error}"
+        ) from cause
+
+
+def _result(executor: Executor, future: Future[Any]) -> Any:
+    """
+    Return the result of a task.
+
+    Raises
+    ------
+    ExecutionError
+        If the client of Dask gave up its scheduler: futures of such a client never end.
+    """
+    client = getattr(executor, "_client", None)
+    while not wait([future], timeout=_PERIOD).done:
+        if getattr(client, "status", None) in ("closing", "closed", "failed"):
+            raise fault("EngineLost", "the scheduler of Dask does not answer any more")
+    return future.result()
 
 
 def _in_processes(jobs: Iterator[Job], workers: int) -> Iterator[Outcome]:
