@@ -164,7 +164,7 @@ def _outcome(executor: Executor, job: Job, future: Future[Outcome]) -> Outcome:
     """
     sent = _anywhere(job)
     try:
-        found = _result(executor, future)
+        found: Outcome = _result(executor, future)
     except Exception as error:
         _probe(executor, error)
         try:
