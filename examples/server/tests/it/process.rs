@@ -174,16 +174,16 @@ fn slow_clients_hold_neither_memory_nor_the_process() {
             stream
         })
         .collect();
-    let head = |length: u64| {
+    let announced = |length: u64| {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         let head = "POST /infer/keyword HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
         write!(stream, "{head}content-length: {length}\r\n\r\n").unwrap();
         stream
     };
-    assert_eq!(read(head(99_999_999_999_999)).status, 413, "refused before the body");
+    assert_eq!(read(announced(99_999_999_999_999)).status, 413, "refused before the body");
     // One body may have all memory for bodies, and a second one finds none.
-    let held = head(64 << 20);
-    while read(head(64 << 20)).status != 503 {
+    let held = announced(64 << 20);
+    while read(announced(64 << 20)).status != 503 {
         thread::sleep(Duration::from_millis(10));
     }
     drop(held);
