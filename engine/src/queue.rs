@@ -8,9 +8,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{
-    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
 };
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::error::{AccessError, Cause, OperationError, PushError, WaitError};
 use crate::ids::{OperationId, VariableId};
@@ -19,24 +20,41 @@ use crate::policy::Policy;
 /// A value that operations of a queue read and write.
 ///
 /// Copies are handles of the same variable. Its content is reached in an operation that names it,
-/// by [`Task::read`] and [`Task::write`], or by [`Queue::get`].
+/// by [`Task::read`] and [`Task::write`], or by [`Queue::get`]. When the last handle is dropped and the
+/// last operation that names the variable has ended, nothing of the variable is left.
 #[derive(Debug)]
 pub struct Variable<T> {
-    id: VariableId,
+    entry: Arc<Entry>,
     value: Arc<RwLock<T>>,
 }
 
 impl<T> Clone for Variable<T> {
     fn clone(&self) -> Self {
-        Self { id: self.id, value: Arc::clone(&self.value) }
+        Self { entry: Arc::clone(&self.entry), value: Arc::clone(&self.value) }
     }
 }
 
 impl<T> Variable<T> {
     /// Returns its number in its queue.
     #[must_use]
-    pub const fn id(&self) -> VariableId {
-        self.id
+    pub fn id(&self) -> VariableId {
+        self.entry.id
+    }
+}
+
+/// What handles of a variable and operations on it share: the history ends with the last of them.
+#[derive(Debug)]
+struct Entry {
+    id: VariableId,
+    shared: Weak<Shared>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            let history = shared.lock().histories.remove(&self.id.index);
+            drop(history); // Without the lock: the error in it is foreign code.
+        }
     }
 }
 
@@ -44,8 +62,8 @@ impl<T> Variable<T> {
 #[derive(Clone, Debug)]
 pub struct Operation {
     name: Arc<str>,
-    reads: Vec<VariableId>,
-    writes: Vec<VariableId>,
+    reads: Vec<Arc<Entry>>,
+    writes: Vec<Arc<Entry>>,
     space: usize,
     /// Whether it runs whatever became of its variables, and leaves them without an error.
     restores: bool,
@@ -62,14 +80,14 @@ impl Operation {
     /// Adds a variable that it reads.
     #[must_use]
     pub fn reads<T>(mut self, variable: &Variable<T>) -> Self {
-        self.reads.push(variable.id);
+        self.reads.push(Arc::clone(&variable.entry));
         self
     }
 
     /// Adds a variable that it writes, and may read.
     #[must_use]
     pub fn writes<T>(mut self, variable: &Variable<T>) -> Self {
-        self.writes.push(variable.id);
+        self.writes.push(Arc::clone(&variable.entry));
         self
     }
 
@@ -80,21 +98,49 @@ impl Operation {
         self
     }
 
+    /// Returns the variables that it reads and those that it writes.
+    fn variables(&self) -> impl Iterator<Item = VariableId> {
+        self.reads.iter().chain(&self.writes).map(|entry| entry.id)
+    }
+
     /// Returns the first variable that is named twice.
     fn duplicate(&self) -> Option<VariableId> {
-        let mut all: Vec<VariableId> = self.reads.iter().chain(&self.writes).copied().collect();
+        let mut all: Vec<VariableId> = self.variables().collect();
         all.sort_unstable();
         all.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
     }
 }
 
 /// An operation that runs: it reaches the variables that it named.
-#[derive(Debug)]
-pub struct Task<'t> {
-    operation: &'t Operation,
+///
+/// The operation ends when its closure has returned and the last copy of its task is dropped. So an
+/// operation may complete later, on another thread, and no thread of the queue waits for it.
+///
+/// ```
+/// use std::thread;
+///
+/// use arenaplan_engine::{Operation, Policy, Queue};
+///
+/// let queue = Queue::new(Policy::workers(1));
+/// let record = queue.variable(0);
+/// let to = record.clone();
+/// queue.push(Operation::new("receive").writes(&record), move |task| {
+///     let task = task.clone();
+///     thread::spawn(move || match task.write(&to) {
+///         Ok(mut record) => *record = 7,
+///         Err(error) => task.fail(error),
+///     });
+///     Ok(())
+/// })?;
+/// assert_eq!(queue.get(&record)?, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Task {
+    running: Arc<Running>,
 }
 
-impl Task<'_> {
+impl Task {
     /// Returns a variable to read.
     ///
     /// # Errors
@@ -104,9 +150,8 @@ impl Task<'_> {
         &self,
         variable: &'v Variable<T>,
     ) -> Result<RwLockReadGuard<'v, T>, AccessError> {
-        let Operation { reads, writes, .. } = self.operation;
-        if !reads.contains(&variable.id) && !writes.contains(&variable.id) {
-            return Err(AccessError { variable: variable.id, writes: false });
+        if !self.running.operation.variables().any(|named| named == variable.id()) {
+            return Err(AccessError { variable: variable.id(), writes: false });
         }
         // No operation writes it now: the lock is free unless this operation itself has it.
         Ok(variable.value.read().unwrap_or_else(PoisonError::into_inner))
@@ -121,18 +166,70 @@ impl Task<'_> {
         &self,
         variable: &'v Variable<T>,
     ) -> Result<RwLockWriteGuard<'v, T>, AccessError> {
-        if !self.operation.writes.contains(&variable.id) {
-            return Err(AccessError { variable: variable.id, writes: true });
+        let writes = &self.running.operation.writes;
+        if !writes.iter().any(|named| named.id == variable.id()) {
+            return Err(AccessError { variable: variable.id(), writes: true });
         }
         Ok(variable.value.write().unwrap_or_else(PoisonError::into_inner))
     }
+
+    /// Makes the operation fail when it ends, unless it has failed before.
+    pub fn fail(&self, error: impl Into<Box<dyn Error + Send + Sync>>) {
+        self.running.fail(Cause::Failed(error.into().into()));
+    }
 }
 
-type Body = Box<dyn FnOnce(&Task<'_>) -> Result<(), Box<dyn Error + Send + Sync>> + Send>;
+impl Drop for Task {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            // The panic of the closure itself says more, and is noted after this.
+            self.running.fail(Cause::Panicked("a thread that held its task".into()));
+        }
+    }
+}
+
+/// An operation from its start to its end, which comes when this is dropped.
+struct Running {
+    shared: Arc<Shared>,
+    id: u64,
+    operation: Arc<Operation>,
+    cause: Mutex<Option<Cause>>,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Running").field(&self.operation).finish()
+    }
+}
+
+impl Running {
+    /// Notes why the operation failed. The first cause counts, but for a thread that unwinds.
+    fn fail(&self, cause: Cause) {
+        let mut noted = self.cause.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = matches!(*noted, None | Some(Cause::Panicked(_)));
+        let unused = if is_first { noted.replace(cause) } else { Some(cause) };
+        drop(noted);
+        drop(unused); // Without the lock: an error is foreign code.
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let cause = self.cause.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let error = cause.map(|cause| {
+            let (operation, name) = (OperationId(self.id), Arc::clone(&self.operation.name));
+            OperationError { operation, name, cause }
+        });
+        self.shared.end(self.id, &self.operation, error, true);
+        self.shared.drain_if_serial(self.shared.lock());
+    }
+}
+
+type Body = Box<dyn FnOnce(&Task) -> Result<(), Box<dyn Error + Send + Sync>> + Send>;
 
 /// An operation that has not ended.
 struct Pending {
-    operation: Operation,
+    operation: Arc<Operation>,
     /// `None` once it runs.
     body: Option<Body>,
     /// How many operations it waits for.
@@ -156,7 +253,10 @@ struct History {
 
 #[derive(Default)]
 struct QueueState {
-    histories: Vec<History>,
+    /// By the index of the variable, as long as a handle or an operation names the variable.
+    histories: HashMap<usize, History>,
+    /// Number of variables that were made.
+    variables: usize,
     pending: HashMap<u64, Pending>,
     /// By space: the operations that may run, the first one that was pushed on top.
     ready: Vec<BinaryHeap<Reverse<u64>>>,
@@ -256,9 +356,18 @@ impl Queue {
     /// Returns a new variable with a value, at version 0.
     pub fn variable<T: Send + Sync + 'static>(&self, value: T) -> Variable<T> {
         let mut state = self.shared.lock();
-        state.histories.push(History::default());
-        let id = VariableId { queue: self.shared.id, index: state.histories.len() - 1 };
-        Variable { id, value: Arc::new(RwLock::new(value)) }
+        let id = VariableId { queue: self.shared.id, index: state.variables };
+        state.variables += 1;
+        state.histories.insert(id.index, History::default());
+        drop(state);
+        let entry = Arc::new(Entry { id, shared: Arc::downgrade(&self.shared) });
+        Variable { entry, value: Arc::new(RwLock::new(value)) }
+    }
+
+    /// Returns how many variables a handle or an operation names.
+    #[must_use]
+    pub fn variables(&self) -> usize {
+        self.shared.lock().histories.len()
     }
 
     /// Pushes an operation, and does not wait for it.
@@ -270,14 +379,13 @@ impl Queue {
     pub fn push(
         &self,
         operation: Operation,
-        body: impl FnOnce(&Task<'_>) -> Result<(), Box<dyn Error + Send + Sync>> + Send + 'static,
+        body: impl FnOnce(&Task) -> Result<(), Box<dyn Error + Send + Sync>> + Send + 'static,
     ) -> Result<OperationId, PushError> {
         let shared = &self.shared;
         if let Some(variable) = operation.duplicate() {
             return Err(PushError::Duplicate(variable));
         }
-        let mut variables = operation.reads.iter().chain(&operation.writes);
-        if let Some(&variable) = variables.find(|variable| variable.queue != shared.id) {
+        if let Some(variable) = operation.variables().find(|variable| variable.queue != shared.id) {
             return Err(PushError::Foreign(variable));
         }
         if matches!(shared.policy, Policy::PerSpace(spaces) if operation.space >= spaces.get()) {
@@ -285,16 +393,11 @@ impl Queue {
         }
         let mut state = shared.lock();
         let id = state.add(operation, Box::new(body), shared.policy.queues());
-        if shared.policy == Policy::Serial {
-            if !std::mem::replace(&mut state.is_draining, true) {
-                state = shared.drain(state);
-                state.is_draining = false;
-            }
-        } else if state.pending[&id].waits == 0 {
+        if shared.policy != Policy::Serial && state.pending[&id].waits == 0 {
             let space = shared.space(&state.pending[&id].operation);
             shared.work[space].notify_one();
         }
-        drop(state);
+        shared.drain_if_serial(state);
         Ok(OperationId(id))
     }
 
@@ -306,17 +409,13 @@ impl Queue {
     /// other call until the variable is [restored](Self::restore). [`WaitError::Inside`] in an
     /// operation of the queue, which would wait for itself.
     pub fn wait_for<T>(&self, variable: &Variable<T>) -> Result<(), WaitError> {
-        self.check_outside(variable.id)?;
-        let index = variable.id.index;
+        let index = self.check_outside(variable.id())?;
         let mut state = self.shared.lock();
-        let writer = state.histories[index].writer;
+        let writer = state.histories.get(&index).and_then(|history| history.writer);
         while writer.is_some_and(|writer| state.pending.contains_key(&writer)) {
             state = self.shared.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        match &state.histories[index].error {
-            Some(error) => Err(WaitError::Operation(error.clone())),
-            None => Ok(()),
-        }
+        state.error(index).map_or(Ok(()), |error| Err(WaitError::Operation(error)))
     }
 
     /// Waits for all operations that were pushed.
@@ -327,14 +426,35 @@ impl Queue {
     /// failed since the last call: each failure is told once, and also stays in its variables.
     /// [`WaitError::Inside`] in an operation of the queue.
     pub fn wait_all(&self) -> Result<(), WaitError> {
-        if INSIDE.get() == self.shared.id {
+        while !self.wait_all_within(Duration::MAX)? {}
+        Ok(())
+    }
+
+    /// As [`wait_all`](Self::wait_all), but for `limit` at most, and returns whether all operations have
+    /// ended. A program that has more to look after than the queue waits in turns.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_all`](Self::wait_all).
+    pub fn wait_all_within(&self, limit: Duration) -> Result<bool, WaitError> {
+        if self.is_inside() {
             return Err(WaitError::Inside);
         }
-        let mut state = self.shared.until_idle();
-        match std::mem::take(&mut state.failed).pop_first() {
-            Some((_, error)) => Err(WaitError::Operation(error)),
-            None => Ok(()),
+        let is_busy = |state: &mut QueueState| !state.pending.is_empty();
+        let waited = self.shared.ended.wait_timeout_while(self.shared.lock(), limit, is_busy);
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() && is_busy(&mut state) {
+            return Ok(false);
         }
+        let mut failed = std::mem::take(&mut state.failed);
+        drop(state);
+        failed.pop_first().map_or(Ok(true), |(_, error)| Err(WaitError::Operation(error)))
+    }
+
+    /// Returns whether this thread runs an operation of the queue, which cannot wait in the queue.
+    #[must_use]
+    pub fn is_inside(&self) -> bool {
+        INSIDE.get() == self.shared.id
     }
 
     /// Waits for a variable, and returns a copy of the version that the operations pushed before
@@ -347,7 +467,7 @@ impl Queue {
         &self,
         variable: &Variable<T>,
     ) -> Result<T, WaitError> {
-        self.check_outside(variable.id)?;
+        let index = self.check_outside(variable.id())?;
         // A read, so that no later write comes first.
         let copy = Arc::new(Mutex::new(None));
         let (from, to) = (variable.clone(), Arc::clone(&copy));
@@ -357,18 +477,18 @@ impl Queue {
             *to.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
             Ok(())
         });
-        let id = id.map_err(|_| WaitError::Foreign(variable.id))?;
+        let id = id.map_err(|_| WaitError::Foreign(variable.id()))?;
         let mut state = self.shared.lock();
         while state.pending.contains_key(&id.0) {
             state = self.shared.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let error = state.histories[variable.id.index].error.clone();
+        let error = state.error(index);
         drop(state);
         let value = copy.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (value, error) {
             (Some(value), _) => Ok(value),
             (None, Some(error)) => Err(WaitError::Operation(error)),
-            (None, None) => Err(WaitError::Restored(variable.id)),
+            (None, None) => Err(WaitError::Restored(variable.id())),
         }
     }
 
@@ -396,24 +516,25 @@ impl Queue {
     ///
     /// [`WaitError::Foreign`] for a variable of another queue.
     pub fn version<T>(&self, variable: &Variable<T>) -> Result<u64, WaitError> {
-        if variable.id.queue != self.shared.id {
-            return Err(WaitError::Foreign(variable.id));
-        }
-        Ok(self.shared.lock().histories[variable.id.index].version)
+        let id = variable.id();
+        let known = (id.queue == self.shared.id).then(|| self.shared.lock());
+        let history = known.as_ref().and_then(|state| state.histories.get(&id.index));
+        history.map(|history| history.version).ok_or(WaitError::Foreign(id))
     }
 
-    fn check_outside(&self, variable: VariableId) -> Result<(), WaitError> {
+    /// Returns the index of a variable that may be waited for.
+    fn check_outside(&self, variable: VariableId) -> Result<usize, WaitError> {
         if variable.queue != self.shared.id {
             return Err(WaitError::Foreign(variable));
         }
-        if INSIDE.get() == self.shared.id { Err(WaitError::Inside) } else { Ok(()) }
+        if self.is_inside() { Err(WaitError::Inside) } else { Ok(variable.index) }
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
         // The last handle may go in an operation, which cannot wait for itself.
-        let is_inside = INSIDE.get() == self.shared.id;
+        let is_inside = self.is_inside();
         let mut state = if is_inside { self.shared.lock() } else { self.shared.until_idle() };
         state.is_closed = true;
         drop(state);
@@ -431,8 +552,8 @@ impl QueueState {
         let id = self.pushed;
         self.pushed += 1;
         let mut before: Vec<u64> = Vec::new();
-        for variable in &operation.reads {
-            let history = &mut self.histories[variable.index];
+        for entry in &operation.reads {
+            let history = self.histories.entry(entry.id.index).or_default();
             before.extend(history.writer);
             if history.readers.len() > 16 {
                 // A variable that is read only must not remember all its readers.
@@ -440,8 +561,8 @@ impl QueueState {
             }
             history.readers.push(id);
         }
-        for variable in &operation.writes {
-            let history = &mut self.histories[variable.index];
+        for entry in &operation.writes {
+            let history = self.histories.entry(entry.id.index).or_default();
             before.extend(history.writer.replace(id));
             before.append(&mut history.readers);
         }
@@ -457,9 +578,15 @@ impl QueueState {
         if waits == 0 {
             self.ready[operation.space.min(queues - 1)].push(Reverse(id));
         }
+        let operation = Arc::new(operation);
         let pending = Pending { operation, body: Some(body), waits, dependents: Vec::new() };
         self.pending.insert(id, pending);
         id
+    }
+
+    /// Returns the error of the version that a variable has now.
+    fn error(&self, variable: usize) -> Option<OperationError> {
+        self.histories.get(&variable)?.error.clone()
     }
 
     /// Returns the first error that an operation inherits from its variables.
@@ -467,9 +594,8 @@ impl QueueState {
         if operation.restores {
             return None;
         }
-        let variables = operation.reads.iter().chain(&operation.writes);
-        let errors = variables.filter_map(|variable| self.histories[variable.index].error.as_ref());
-        errors.min_by_key(|error| error.operation).cloned()
+        let errors = operation.variables().filter_map(|variable| self.error(variable.index));
+        errors.min_by_key(|error| error.operation)
     }
 }
 
@@ -492,14 +618,12 @@ impl Shared {
     }
 
     /// Runs operations of a space until the queue is closed.
-    fn work(&self, space: usize) {
+    fn work(self: &Arc<Self>, space: usize) {
         let mut state = self.lock();
         loop {
             if let Some(Reverse(id)) = state.ready[space].pop() {
                 state = self.run(state, id);
             } else if state.is_closed && state.pending.is_empty() {
-                // Those who sleep may end as well.
-                self.work.iter().for_each(Condvar::notify_all);
                 return;
             } else {
                 state = self.work[space].wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -507,71 +631,67 @@ impl Shared {
         }
     }
 
-    /// Runs all operations that may run, on this thread.
-    fn drain<'s>(&'s self, mut state: MutexGuard<'s, QueueState>) -> MutexGuard<'s, QueueState> {
+    /// By [`Policy::Serial`], runs all operations that may run on this thread, unless a thread does so.
+    fn drain_if_serial<'s>(self: &'s Arc<Self>, mut state: MutexGuard<'s, QueueState>) {
+        if self.policy != Policy::Serial || std::mem::replace(&mut state.is_draining, true) {
+            return;
+        }
         while let Some(Reverse(id)) = state.ready[0].pop() {
             state = self.run(state, id);
         }
-        state
+        state.is_draining = false;
     }
 
     /// Runs one operation, without the lock.
     fn run<'s>(
-        &'s self,
+        self: &'s Arc<Self>,
         mut state: MutexGuard<'s, QueueState>,
         id: u64,
     ) -> MutexGuard<'s, QueueState> {
         let Some(pending) = state.pending.get_mut(&id) else { return state };
         let body = pending.body.take();
-        let operation = pending.operation.clone();
+        let operation = Arc::clone(&pending.operation);
         let inherited = state.inherited(&operation);
         drop(state);
-        let is_own = inherited.is_none();
-        let result = match (inherited, body) {
+        match (inherited, body) {
             (Some(error), body) => {
                 // It is skipped; what it owns is dropped like after a run.
                 drop_quietly(body);
-                Err(error)
+                self.end(id, &operation, Some(error), false);
+                // Before the lock, which the end of a variable takes.
+                drop(operation);
             }
-            (None, None) => Ok(()),
-            (None, Some(body)) => {
+            (None, body) => {
+                let (shared, cause) = (Arc::clone(self), Mutex::default());
+                let task = Task { running: Arc::new(Running { shared, id, operation, cause }) };
                 let before = INSIDE.replace(self.id);
-                let task = Task { operation: &operation };
-                let ended = catch_unwind(AssertUnwindSafe(|| body(&task)));
+                let ended = catch_unwind(AssertUnwindSafe(|| body.map_or(Ok(()), |it| it(&task))));
                 INSIDE.set(before);
-                let cause = match ended {
-                    Ok(Ok(())) => None,
-                    Ok(Err(error)) => Some(Cause::Failed(error.into())),
-                    Err(payload) => Some(Cause::of_panic(&*payload)),
-                };
-                let name = Arc::clone(&operation.name);
-                let failure = |cause| OperationError { operation: OperationId(id), name, cause };
-                cause.map_or(Ok(()), |cause| Err(failure(cause)))
+                match ended {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => task.fail(error),
+                    Err(payload) => task.running.fail(Cause::of_panic(&*payload)),
+                }
             }
-        };
-        self.end(id, &operation, result, is_own)
+        }
+        self.lock()
     }
 
     /// Notes the end of an operation.
-    fn end(
-        &self,
-        id: u64,
-        operation: &Operation,
-        result: Result<(), OperationError>,
-        is_own: bool,
-    ) -> MutexGuard<'_, QueueState> {
+    fn end(&self, id: u64, operation: &Operation, error: Option<OperationError>, is_own: bool) {
         let mut state = self.lock();
-        let error = result.err();
-        for variable in &operation.writes {
-            let history = &mut state.histories[variable.index];
-            history.version += 1;
-            history.error.clone_from(&error);
+        let mut replaced = Vec::new();
+        for entry in &operation.writes {
+            if let Some(history) = state.histories.get_mut(&entry.id.index) {
+                history.version += 1;
+                replaced.push(std::mem::replace(&mut history.error, error.clone()));
+            }
         }
         if let Some(error) = error.filter(|_| is_own) {
             state.failed.insert(id, error);
         }
-        let dependents = state.pending.remove(&id).map(|ended| ended.dependents);
-        for next in dependents.into_iter().flatten() {
+        let ended = state.pending.remove(&id);
+        for &next in ended.iter().flat_map(|ended| &ended.dependents) {
             let Some(pending) = state.pending.get_mut(&next) else { continue };
             pending.waits -= 1;
             if pending.waits == 0 {
@@ -580,8 +700,13 @@ impl Shared {
                 self.work[space].notify_one();
             }
         }
+        if state.is_closed && state.pending.is_empty() {
+            self.work.iter().for_each(Condvar::notify_all);
+        }
         self.ended.notify_all();
-        state
+        // What is foreign code, and variables that nobody names any more, without the lock.
+        drop(state);
+        drop((replaced, ended));
     }
 }
 

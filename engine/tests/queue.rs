@@ -326,6 +326,7 @@ fn operations_do_not_wait_in_their_queue() {
         let inner = a.clone();
         queue
             .push(Operation::new("outer").writes(&a), move |task| {
+                assert!(own.is_inside());
                 assert!(matches!(own.wait_all(), Err(WaitError::Inside)));
                 assert!(matches!(own.wait_for(&value), Err(WaitError::Inside)));
                 assert!(matches!(own.get(&value), Err(WaitError::Inside)));
@@ -380,6 +381,94 @@ fn dropping_a_queue_waits() {
     drop(queue);
     open.wait();
     receiver.recv_timeout(Duration::from_secs(60)).unwrap();
+}
+
+/// A server that makes a variable for each request must not grow.
+#[test]
+fn variables_that_nobody_names_leave_nothing() {
+    for policy in policies() {
+        let queue = Queue::new(policy);
+        let kept = queue.variable(0);
+        for step in 0..2_000 {
+            let request = queue.variable(step);
+            let (from, to) = (request.clone(), kept.clone());
+            let operation = Operation::new("add").reads(&request).writes(&kept);
+            drop(request); // The operation still names the variable.
+            queue
+                .push(operation, move |task| {
+                    *task.write(&to)? += *task.read(&from)?;
+                    if step % 7 == 0 { Err("the error of a variable".into()) } else { Ok(()) }
+                })
+                .unwrap();
+            queue.restore(&kept, step).unwrap();
+        }
+        assert_eq!(queue.get(&kept).unwrap(), 1_999);
+        assert!(queue.wait_all().is_err());
+        assert_eq!(queue.variables(), 1);
+        assert_eq!(queue.version(&kept).unwrap(), 4_000);
+    }
+}
+
+/// An operation ends with the last copy of its task, on whichever thread that is.
+#[test]
+fn operations_complete_later() {
+    for policy in policies() {
+        let queue = Queue::new(policy);
+        let (events, device) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        let device = thread::spawn(move || device.into_iter().for_each(|event| event()));
+        let (a, b) = (queue.variable(1), queue.variable(0));
+        for _ in 0..50 {
+            let (to, events) = (a.clone(), events.clone());
+            queue
+                .push(Operation::new("later").writes(&a), move |task| {
+                    let task = task.clone();
+                    let event = move || *task.write(&to).unwrap() += 1;
+                    events.send(Box::new(event)).map_err(|_| "the device is gone".into())
+                })
+                .unwrap();
+            let (from, to) = (a.clone(), b.clone());
+            queue
+                .push(Operation::new("now").reads(&a).writes(&b), move |task| {
+                    *task.write(&to)? += *task.read(&from)?;
+                    Ok(())
+                })
+                .unwrap();
+        }
+        while !queue.wait_all_within(Duration::from_micros(50)).unwrap() {}
+        assert_eq!(queue.get(&a).unwrap(), 51);
+        assert_eq!(queue.get(&b).unwrap(), (2..=51).sum::<i32>());
+        drop(events);
+        device.join().unwrap();
+    }
+}
+
+/// A task that fails, or whose thread panics, fails its operation, and no thread waits for it.
+#[test]
+fn tasks_fail_on_other_threads() {
+    for policy in policies() {
+        let queue = Queue::new(policy);
+        let a = queue.variable(1);
+        let told = |end: fn(arenaplan_engine::Task)| {
+            let operation = Operation::new("later").writes(&a);
+            let body = move |task: &arenaplan_engine::Task| {
+                let task = task.clone();
+                thread::spawn(move || end(task));
+                Ok(())
+            };
+            queue.push(operation, body).unwrap();
+            let Err(WaitError::Operation(error)) = queue.wait_for(&a) else { panic!("no error") };
+            queue.restore(&a, 1).unwrap();
+            error.cause.to_string()
+        };
+        let two = |task: arenaplan_engine::Task| {
+            task.fail("first");
+            task.fail("second");
+        };
+        assert_eq!(told(two), "first");
+        let panics = |_task: arenaplan_engine::Task| panic!("lost");
+        assert_eq!(told(panics), "panicked: a thread that held its task");
+        assert_eq!(queue.get(&a).unwrap(), 1);
+    }
 }
 
 /// Several threads push at once: each sees its own operations in order.

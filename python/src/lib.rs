@@ -26,6 +26,7 @@ mod plan;
 mod planes;
 mod planner;
 mod quantized;
+mod queue;
 mod recompute;
 mod results;
 mod schedule;
@@ -73,6 +74,8 @@ mod _core {
         packed_quantized_matrix, quantized_conv, quantized_depthwise, quantized_depthwise_scratch,
         quantized_lanes, quantized_product, quantized_product_scratch, quantized_way,
     };
+    #[pymodule_export]
+    use crate::queue::{Queue, Variable};
     #[pymodule_export]
     use crate::recompute::{
         RecomputeCurve, RecomputePoint, extra_of_chen, recompute, recompute_curve,

@@ -455,7 +455,10 @@ impl Plan {
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
     ///     If the offsets do not serve these sizes.
     fn resized(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let graph = self.declared_graph(graph)?;
+        let graph = match graph.cast::<Graph>() {
+            Ok(core) => core.clone(),
+            Err(_) => self.declared_graph(&self.seen_graph(graph)?)?,
+        };
         let graph = graph.get();
         let (plan, items) = (Arc::clone(&self.inner), graph.items());
         let graph = Arc::clone(&graph.inner);
@@ -672,7 +675,7 @@ impl Plan {
         let seen = self.seen_graph(graph)?;
         let own = seen.getattr("core")?.cast_into::<Graph>()?;
         self.inner.check_digest(&own.get().inner).or_raise(graph.py())?;
-        self.declared_graph(graph)
+        self.declared_graph(&seen)
     }
 
     /// Returns the graph that the target of the plan sees, in which each execution is a node.
@@ -684,17 +687,12 @@ impl Plan {
         }
     }
 
-    /// Returns a graph, of this size or another one, with the scratch memory of the plan's steps.
-    fn declared_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
-        if let Ok(core) = graph.cast::<Graph>() {
-            return Ok(core.clone());
-        }
-        let graph = self.seen_graph(graph)?;
+    /// Returns what the target sees of a graph, with the scratch memory of the plan's steps.
+    fn declared_graph<'py>(&self, seen: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
         let policy = self.inner.options().workspace.name();
         let target = self.inner.target().name();
         let arguments = (policy, self.steps(), self.overlapped(), target, self.strips());
-        let core = graph.call_method1("core_for", arguments)?;
-        Ok(core.cast_into::<Graph>()?)
+        Ok(seen.call_method1("core_for", arguments)?.cast_into::<Graph>()?)
     }
 
     /// Returns the graph without repetitions of a plan in which nodes run again.

@@ -2,7 +2,8 @@
 
 use super::context::Context;
 use crate::base::{Error, Result};
-use crate::plan::Technique;
+use crate::graph::Graph;
+use crate::plan::{Plan, Technique};
 
 /// Techniques by which values share bytes, the one that most depends on the others first.
 const SHARING: [Technique; 4] =
@@ -34,6 +35,23 @@ pub(super) fn accepted<T>(
     Err(refused)
 }
 
+/// Returns the plan that `make` makes without a check, once the checker accepts it; see [`accepted`].
+///
+/// # Errors
+///
+/// As [`accepted`].
+pub(super) fn accepted_plan(
+    context: &Context<'_>,
+    graph: &Graph,
+    make: impl Fn(&Context<'_>) -> Result<Plan>,
+) -> Result<Plan> {
+    accepted(context, |context| {
+        let plan = make(context)?;
+        plan.check(graph)?;
+        Ok(plan)
+    })
+}
+
 /// Returns whether an error is the checker's about bytes or claims of a plan.
 const fn is_refusal(error: &Error) -> bool {
     matches!(
@@ -54,7 +72,6 @@ mod tests {
     use core::cell::RefCell;
 
     use super::*;
-    use crate::graph::Graph;
     use crate::plan::Techniques;
     use crate::planner::Planner;
 

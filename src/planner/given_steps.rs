@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::Planner;
-use super::accepted::accepted;
-use super::steps::{Stepped, plan_after, with_steps};
+use super::accepted::accepted_plan;
+use super::steps::{plan_after, with_steps};
 use super::timed;
 use crate::base::{NodeId, Result};
 use crate::graph::Graph;
@@ -28,11 +28,7 @@ impl Planner<'_> {
         if let Some(costs) = context.costs.filter(|_| context.has_workspaces()) {
             return timed::with_steps(&context, graph, costs, steps);
         }
-        accepted(&context, |context| {
-            let Stepped { plan, .. } = with_steps(context, graph, steps)?;
-            plan.check(graph)?;
-            Ok(plan)
-        })
+        accepted_plan(&context, graph, |context| Ok(with_steps(context, graph, steps)?.plan))
     }
 
     /// Returns a plan of `graph` that runs the steps of another plan of it, already checked.
@@ -62,10 +58,8 @@ impl Planner<'_> {
         steps: &[Vec<NodeId>],
         other: &Plan,
     ) -> Result<Plan> {
-        accepted(&self.context(graph)?, |context| {
-            let plan = plan_after(context, graph, steps, other)?;
-            plan.check(graph)?;
-            Ok(plan)
+        accepted_plan(&self.context(graph)?, graph, |context| {
+            plan_after(context, graph, steps, other)
         })
     }
 }

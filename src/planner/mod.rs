@@ -43,7 +43,7 @@ use crate::plan::{
     Effort, InputMemory, OutputMemory, Plan, PlanOptions, Provider, Strips, Target, Technique,
     Techniques, WorkspacePolicy,
 };
-use accepted::accepted;
+use accepted::accepted_plan;
 use context::Context;
 pub use explain::Explanation;
 pub use goal::{Curve, CurvePoint, Goal};
@@ -530,9 +530,5 @@ fn planned(context: &Context<'_>, graph: &Graph) -> Result<Plan> {
     if let Some(costs) = context.costs {
         return timed::chosen(context, graph, costs).map(|chosen| chosen.plan);
     }
-    accepted(context, |context| {
-        let plan = stages::unchecked(context, graph)?;
-        plan.check(graph)?;
-        Ok(plan)
-    })
+    accepted_plan(context, graph, |context| stages::unchecked(context, graph))
 }

@@ -9,7 +9,7 @@ from .dynamic import (
     plan_family,
     plan_lengths,
 )
-from .leases import Arena, Lease, StepOperands
+from .leases import Arena, Lease, Queue, StepOperands, Variable
 from .numpy import Executor
 from .server import Server, ServerStatistics, Session
 
@@ -22,12 +22,14 @@ __all__ = [
     "LengthCurve",
     "LengthPoint",
     "PlanFamily",
+    "Queue",
     "Server",
     "ServerStatistics",
     "Session",
     "StageReport",
     "StagedExecutor",
     "StepOperands",
+    "Variable",
     "plan_family",
     "plan_lengths",
 ]

@@ -1,15 +1,19 @@
-"""Memory for runs, which is written in Rust."""
+"""Memory and queues of runs, which are written in Rust."""
 
 from __future__ import annotations
 
 from arenaplan._core import (
     Arena,
     Lease,
+    Queue,
     StepOperands,
+    Variable,
 )
 
 __all__ = [
     "Arena",
     "Lease",
+    "Queue",
     "StepOperands",
+    "Variable",
 ]

@@ -87,12 +87,14 @@ pub(super) fn with_steps(
     steps: &[Vec<crate::base::NodeId>],
 ) -> Result<Plan> {
     let known = KnownCosts::new(costs);
-    let maker = Maker::new(context, graph, &known)?;
-    let draft = maker.draft(context.options.optimize, Some(steps), context.strips)?;
-    let finish = Finish { steps: Some(steps.to_vec()), ..maker.unchanged(context.strips) };
-    let plan = maker.finish(&draft, finish)?.plan;
-    check(&known, graph, &plan)?;
-    Ok(plan)
+    accepted(context, |context| {
+        let maker = Maker::new(context, graph, &known)?;
+        let draft = maker.draft(context.options.optimize, Some(steps), context.strips)?;
+        let finish = Finish { steps: Some(steps.to_vec()), ..maker.unchanged(context.strips) };
+        let plan = maker.finish(&draft, finish)?.plan;
+        check(&known, graph, &plan)?;
+        Ok(plan)
+    })
 }
 
 /// Returns whether steps in strips might need fewer bytes and were not tried.
