@@ -42,6 +42,7 @@ __all__ = [
     "Plan",
     "PlanPoint",
     "PlannedSpace",
+    "Queue",
     "RecomputeCurve",
     "RecomputePoint",
     "RowsInPlace",
@@ -57,6 +58,7 @@ __all__ = [
     "ThreadTeam",
     "Timetable",
     "Transfer",
+    "Variable",
     "Verdict",
     "WindowSide",
     "__version__",
@@ -2147,6 +2149,118 @@ class PlannedSpace:
         """
 
 @final
+class Queue:
+    """
+    Functions that run in the background, each after those that it depends on.
+
+    Functions are pushed in an order, the serial one, with the variables that each reads and writes.
+    A function waits for earlier ones that write what it reads or writes, and for earlier ones that read
+    what it writes; all others may run before it or at the same time. So every function sees the values
+    that it sees in a serial run. Of functions that may run, the one that was pushed first starts first.
+
+    A function that raises leaves its exception in the variables that it writes. Functions that read or
+    write such a variable are skipped, and hand the exception on; it is raised by :meth:`wait` and
+    :meth:`get`, until :meth:`restore` gives the variable another value.
+
+    A variable of which no handle and no operation is left takes no memory.
+
+    Parameters
+    ----------
+    workers : int, default 4
+        Number of threads; with 0, functions run in :meth:`push`.
+
+    Raises
+    ------
+    InvalidOption
+        If there are more than 256 workers.
+
+    Examples
+    --------
+    >>> import arenaplan as ap
+    >>> with ap.run.Queue(workers=2) as queue:
+    ...     a, b = queue.variable(1), queue.variable(0)
+    ...     queue.push(lambda a, b: a + 1, reads=[a], writes=[b])
+    ...     queue.push(lambda a: 10 * a, writes=[a])
+    ...     queue.get(a), queue.get(b)
+    (10, 2)
+    """
+
+    def __enter__(self, /) -> Queue: ...
+    def __exit__(self, /, *_exception) -> None: ...
+    def __new__(cls, /, workers: int = 4) -> Queue: ...
+    def __repr__(self, /) -> str: ...
+    def close(self, /) -> None:
+        """
+        Wait for all functions, and end the threads.
+        """
+    def get(self, /, variable: Variable) -> Any:
+        """
+        Wait for a variable, and return the value that the functions pushed before leave.
+
+        Raises
+        ------
+        Exception, QueueState
+            As :meth:`wait`.
+        """
+    def push(
+        self,
+        /,
+        function: Any,
+        reads: Sequence[Variable] = ...,
+        writes: Sequence[Variable] = ...,
+        name: str | None = None,
+    ) -> None:
+        """
+        Push a function, and do not wait for it.
+
+        Parameters
+        ----------
+        function : callable
+            Called with the values of ``reads``, then those of ``writes``. A result other than None is the
+            new value of the variable in ``writes``; if there are several, the result is a tuple with a
+            value for each. A result that is a ``concurrent.futures.Future`` completes the function
+            later: no thread of the queue waits for it, and what the future holds is the result.
+        reads, writes : iterable of Variable
+            Each variable is named once; a variable that is read and written is in ``writes``.
+        name : str, optional
+            For error messages; default: the name of the function.
+
+        Raises
+        ------
+        QueueState
+            If a variable is named twice or belongs to another queue, or the queue is closed.
+        """
+    def restore(self, /, variable: Variable, value: Any) -> None:
+        """
+        Push an operation that gives a variable another value, and takes its exception away.
+        """
+    def variable(self, /, value: Any | None = None) -> Variable:
+        """
+        Return a new variable, at version 0.
+        """
+    @property
+    def variables(self, /) -> int:
+        """
+        Number of variables that a handle or a function names.
+        """
+    def version(self, /, variable: Variable) -> int:
+        """
+        Return how many functions that write a variable have ended.
+        """
+    def wait(self, /, variable: Variable | None = None) -> None:
+        """
+        Wait for the functions that were pushed before and write ``variable``, or for all functions.
+
+        Raises
+        ------
+        Exception
+            The one of the function that failed; without a variable, of the first one that failed since
+            the last such call.
+        QueueState
+            In a function of the queue, which would wait for itself, or if the queue is closed.
+        """
+
+@final
 class RecomputeCurve:
     """
     Bytes of the arena over extra work.
@@ -2879,6 +2993,14 @@ class Transfer:
         """
         ``"out"`` to the slow memory, or ``"in"``.
         """
+
+@final
+class Variable:
+    """
+    A value that operations of a queue read and write, from :meth:`Queue.variable`.
+    """
+
+    def __repr__(self, /) -> str: ...
 
 @final
 class Verdict:

@@ -110,7 +110,7 @@ impl Queue {
     /// reads, writes : iterable of Variable
     ///     Each variable is named once; a variable that is read and written is in ``writes``.
     /// name : str, optional
-    ///     For error messages; default: the name of the function.
+    ///     For a note of exceptions; default: the name of the function, if it has one.
     ///
     /// Raises
     /// ------
@@ -391,7 +391,7 @@ fn set_values(task: &Task, writes: &[Held], result: &Bound<'_, PyAny>) -> Result
 
 /// Returns a failure that says, if it is an exception, which function raised it.
 fn noted(py: Python<'_>, failure: Failure, name: &str) -> Failure {
-    if let Some(error) = failure.downcast_ref::<PyErr>() {
+    if let Some(error) = failure.downcast_ref::<PyErr>().filter(|_| !name.is_empty()) {
         let note = format!("raised by the function {} of a queue", arenaplan::base::quoted(name));
         // An exception whose class has no notes is told without one.
         let _ = error.value(py).call_method1("add_note", (note,));

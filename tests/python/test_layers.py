@@ -124,7 +124,7 @@ def test_the_extension_imports_nothing_of_the_package_but_its_errors() -> None:
         for module in pattern.findall(path.read_text())
     }
     assert ("error.rs", "arenaplan.base.errors") in found  # The pattern finds what there is.
-    assert {module for _, module in found} <= {"arenaplan.base.errors", "numpy"}
+    assert {module for _, module in found} <= {"arenaplan.base.errors", "atexit", "numpy"}
     for path in BINDINGS.rglob("*.rs"):
         named = set(re.findall(r'"(arenaplan\.\w[\w.]*)"', path.read_text()))
         assert named <= {"arenaplan.base.errors", "arenaplan._core"}, path

@@ -25,12 +25,12 @@ def test_random_programs_give_the_values_of_a_serial_run(workers: int) -> None:
     numbers = random.Random(workers)
     values = [float(index) for index in range(100)]
     with ap.run.Queue(workers=workers) as queue, ThreadPoolExecutor(2) as device:
-        variables = [queue.variable(np.array(value)) for value in values]
+        variables = [queue.variable(np.array([value])) for value in values]
 
         def mean(*operands: np.ndarray) -> np.ndarray:
             if len(operands) % 16 == 0:
                 time.sleep(1e-4)
-            return sum(operands[:-1], np.array(0.0)) / len(operands)
+            return sum(operands[:-1], np.zeros(1)) / len(operands)
 
         def half(operand: np.ndarray) -> None:
             operand *= 0.5  # In its memory.
@@ -48,7 +48,7 @@ def test_random_programs_give_the_values_of_a_serial_run(workers: int) -> None:
             function = later if kind == 1 else mean
             queue.push(function, [variables[index] for index in read], [variables[written]])
             values[written] = sum((values[index] for index in read), 0.0) / (len(read) + 1)
-        assert [float(queue.get(variable)) for variable in variables] == values
+        assert [queue.get(variable).item() for variable in variables] == values
 
 
 @pytest.mark.parametrize("workers", WORKERS)
@@ -90,7 +90,7 @@ def test_futures_complete_functions(workers: int) -> None:
         queue.restore(a, 0)
         lost: list[Future[int]] = [Future()]
         queue.push(lambda _: lost.pop(), writes=[a])
-        with raises("KernelError", "the future of the function was dropped"):
+        with raises("KernelError", match="the future of the function was dropped"):
             queue.wait(a)
 
 
@@ -100,26 +100,26 @@ def test_several_results() -> None:
         queue.push(lambda a, b: (b, a), writes=[a, b])
         assert (queue.get(a), queue.get(b)) == (2, 1)
         queue.push(lambda a, b: 5, writes=[a, b])
-        with raises("KernelError", "writes 2 variables returns None or a tuple of 2, not"):
+        with raises("KernelError", match="writes 2 variables returns None or a tuple of 2, not"):
             queue.wait(a)
 
 
 def test_misuse_is_refused() -> None:
-    with raises("InvalidOption", "at most 256"):
+    with raises("InvalidOption", match="at most 256"):
         ap.run.Queue(workers=257)
     queue, other = ap.run.Queue(workers=2), ap.run.Queue(workers=0)
     a = queue.variable()
-    with raises("QueueState", "variable 0 is named twice"):
+    with raises("QueueState", match="variable 0 is named twice"):
         queue.push(print, reads=[a], writes=[a])
     for call in (other.get, other.wait, other.version, lambda a: other.push(print, writes=[a])):
-        with raises("QueueState", "another queue"):
+        with raises("QueueState", match="another queue"):
             call(a)
     queue.push(lambda _: queue.get(a), writes=[a])
-    with raises("QueueState", "cannot wait in its own queue"):
+    with raises("QueueState", match="cannot wait in its own queue"):
         queue.wait(a)
     queue.close()
     queue.close()
-    with raises("QueueState", "closed"):
+    with raises("QueueState", match="closed"):
         queue.variable()
 
 
