@@ -98,6 +98,9 @@ pub enum PushError {
     /// The space has no thread.
     #[error("there is no space {0}")]
     Space(usize),
+    /// The queue is closed.
+    #[error("the queue is closed")]
+    Closed,
 }
 
 /// The failure of an operation, which reaches whoever waits for a variable that it wrote, or for

@@ -321,7 +321,7 @@ thread_local! {
 /// ```
 pub struct Queue {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl fmt::Debug for Queue {
@@ -335,6 +335,16 @@ impl Queue {
     /// they are pushed.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
+        Self::on_threads(policy, |work| work())
+    }
+
+    /// As [`new`](Self::new); each thread calls `around` with its work once, for what operations need a
+    /// thread to have.
+    #[must_use]
+    pub fn on_threads(
+        policy: Policy,
+        around: impl Fn(&mut (dyn FnMut() + Send)) + Send + Sync + 'static,
+    ) -> Self {
         static QUEUES: AtomicU64 = AtomicU64::new(1);
         let queues = policy.queues();
         let mut state = QueueState::default();
@@ -346,11 +356,12 @@ impl Queue {
             work: (0..queues).map(|_| Condvar::new()).collect(),
             ended: Condvar::new(),
         });
+        let around = Arc::new(around);
         let threads = (0..queues * policy.threads_per_queue()).map(|thread| {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || shared.work(thread / policy.threads_per_queue()))
+            let (shared, around) = (Arc::clone(&shared), Arc::clone(&around));
+            thread::spawn(move || around(&mut || shared.work(thread / policy.threads_per_queue())))
         });
-        Self { threads: threads.collect(), shared }
+        Self { threads: Mutex::new(threads.collect()), shared }
     }
 
     /// Returns a new variable with a value, at version 0.
@@ -375,7 +386,7 @@ impl Queue {
     /// # Errors
     ///
     /// [`PushError`] if the operation names a variable twice, a variable of another queue, or a
-    /// space without a thread.
+    /// space without a thread, or the queue is closed.
     pub fn push(
         &self,
         operation: Operation,
@@ -392,6 +403,10 @@ impl Queue {
             return Err(PushError::Space(operation.space));
         }
         let mut state = shared.lock();
+        if state.is_closed {
+            drop(state); // Before the closure, which is foreign code.
+            return Err(PushError::Closed);
+        }
         let id = state.add(operation, Box::new(body), shared.policy.queues());
         if shared.policy != Policy::Serial && state.pending[&id].waits == 0 {
             let space = shared.space(&state.pending[&id].operation);
@@ -522,6 +537,23 @@ impl Queue {
         history.map(|history| history.version).ok_or(WaitError::Foreign(id))
     }
 
+    /// Waits for all operations, and ends the threads. Later operations are refused.
+    ///
+    /// In an operation of the queue, which cannot wait for itself, the threads end by themselves.
+    pub fn close(&self) {
+        let is_inside = self.is_inside();
+        let mut state = if is_inside { self.shared.lock() } else { self.shared.until_idle() };
+        state.is_closed = true;
+        drop(state);
+        self.shared.work.iter().for_each(Condvar::notify_all);
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads.into_iter().filter(|_| !is_inside) {
+            // Operations do not unwind out of a thread.
+            let _ = thread.join();
+        }
+    }
+
     /// Returns the index of a variable that may be waited for.
     fn check_outside(&self, variable: VariableId) -> Result<usize, WaitError> {
         if variable.queue != self.shared.id {
@@ -533,16 +565,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // The last handle may go in an operation, which cannot wait for itself.
-        let is_inside = self.is_inside();
-        let mut state = if is_inside { self.shared.lock() } else { self.shared.until_idle() };
-        state.is_closed = true;
-        drop(state);
-        self.shared.work.iter().for_each(Condvar::notify_all);
-        for thread in self.threads.drain(..).filter(|_| !is_inside) {
-            // Operations do not unwind out of a thread.
-            let _ = thread.join();
-        }
+        self.close();
     }
 }
 

@@ -362,8 +362,10 @@ fn dropping_a_queue_waits() {
                 })
                 .unwrap();
         }
-        drop(queue);
+        queue.close();
         assert_eq!(done.load(Ordering::SeqCst), 50);
+        queue.close();
+        assert_eq!(queue.push(Operation::new("late"), |_| Ok(())), Err(PushError::Closed));
     }
     // The last handle of a queue may be dropped by an operation.
     let queue = Arc::new(Queue::new(Policy::workers(2)));
@@ -404,8 +406,9 @@ fn variables_that_nobody_names_leave_nothing() {
         }
         assert_eq!(queue.get(&kept).unwrap(), 1_999);
         assert!(queue.wait_all().is_err());
-        assert_eq!(queue.variables(), 1);
         assert_eq!(queue.version(&kept).unwrap(), 4_000);
+        queue.close(); // An operation lets go of its variables just after it has ended.
+        assert_eq!(queue.variables(), 1);
     }
 }
 
@@ -440,6 +443,24 @@ fn operations_complete_later() {
         drop(events);
         device.join().unwrap();
     }
+}
+
+/// Every operation runs on a thread that has what `around` made.
+#[test]
+fn threads_have_what_operations_need() {
+    thread_local! {
+        static NAME: std::cell::Cell<&'static str> = const { std::cell::Cell::new("none") };
+    }
+    let queue = Queue::on_threads(Policy::workers(3), |work| {
+        NAME.set("device");
+        work();
+    });
+    for _ in 0..50 {
+        let operation = Operation::new("named");
+        let named = |name| if name == "device" { Ok(()) } else { Err(OutOf("devices").into()) };
+        queue.push(operation, move |_| named(NAME.get())).unwrap();
+    }
+    queue.wait_all().unwrap();
 }
 
 /// A task that fails, or whose thread panics, fails its operation, and no thread waits for it.

@@ -2223,7 +2223,7 @@ class Queue:
         reads, writes : iterable of Variable
             Each variable is named once; a variable that is read and written is in ``writes``.
         name : str, optional
-            For error messages; default: the name of the function.
+            For a note of exceptions; default: the name of the function, if it has one.
 
         Raises
         ------

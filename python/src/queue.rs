@@ -86,7 +86,9 @@ impl Queue {
             return Err(raise_named(py, "InvalidOption", message));
         }
         let policy = if workers == 0 { Policy::Serial } else { Policy::workers(workers) };
-        let queue = Arc::new(arenaplan_engine::Queue::new(policy));
+        // Each thread keeps its state of the interpreter, which takes long to make, from call to call.
+        let attached = |work: &mut (dyn FnMut() + Send)| Python::attach(|py| py.detach(work));
+        let queue = Arc::new(arenaplan_engine::Queue::on_threads(policy, attached));
         end_before_the_interpreter(py, &queue)?;
         Ok(Self { inner: Mutex::new(Some(queue)), workers, process: std::process::id() })
     }
@@ -201,8 +203,7 @@ impl Queue {
         pushed.map_err(|error| raise_named(py, "QueueState", error.to_string()))?;
         loop {
             let next;
-            (next, receiver) =
-                py.detach(move || (receiver.recv_timeout(SIGNAL_PERIOD), receiver));
+            (next, receiver) = py.detach(move || (receiver.recv_timeout(SIGNAL_PERIOD), receiver));
             match next {
                 Ok(value) => return Ok(value),
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,
@@ -268,9 +269,10 @@ impl Queue {
 
     fn end(&self, py: Python<'_>) {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(inner) = inner else { return };
         if self.process == std::process::id() {
             // The functions need the interpreter.
-            py.detach(|| drop(inner));
+            py.detach(|| inner.close());
         } else {
             std::mem::forget(inner);
         }
@@ -297,8 +299,7 @@ fn end_before_the_interpreter(
             for (process, queue) in queues {
                 let Some(queue) = queue.upgrade() else { continue };
                 if process == std::process::id() {
-                    // Nobody is left who would hear of a failure.
-                    let _ = arguments.py().detach(|| queue.wait_all());
+                    arguments.py().detach(|| queue.close());
                 }
             }
         };
@@ -371,7 +372,9 @@ fn set_values(task: &Task, writes: &[Held], result: &Bound<'_, PyAny>) -> Result
             let count = writes.len();
             let wrong = || {
                 let found = result.get_type();
-                format!("a function that writes {count} variables returns None or a tuple of {count}, not {found}")
+                format!(
+                    "a function that writes {count} variables returns None or a tuple of {count}, not {found}"
+                )
             };
             let values = result.cast::<PyTuple>().map_err(|_| wrong())?;
             if values.len() != count {

@@ -91,8 +91,9 @@ CONTEXTS: dict[type, Callable[[Path], Any]] = {
     run.Session: _session,
 }
 """By class, an object that has memory, and a call that returns views of it, if any does."""
-WITHOUT_ARENA = {"StagedExecutor", "Arena", "Lease"}
-"""Staged executors have arrays of NumPy, arenas and leases no error while views are alive."""
+WITHOUT_ARENA = {"StagedExecutor", "Arena", "Lease", "Queue"}
+"""Staged executors have arrays of NumPy, queues hold the values of callers; arenas and leases have
+no error while views are alive."""
 
 
 @pytest.mark.parametrize("kind", CONTEXTS, ids=lambda kind: kind.__name__)
