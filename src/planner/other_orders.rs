@@ -13,8 +13,10 @@ use crate::graph::Graph;
 use crate::pack::Stage;
 use crate::plan::{Effort, OrderSearch};
 
-/// Graphs with more nodes keep their order.
+/// Graphs with more nodes are tried in depth-first order only, which costs no search.
 const MOST_NODES_TO_ORDER: usize = 5_000;
+/// Graphs with more nodes keep their order.
+const MOST_NODES_TO_REORDER: usize = 50_000;
 
 /// Tries other orders for the attempts, best first, as long as one might win.
 pub(super) fn reorder<'g>(
@@ -22,13 +24,14 @@ pub(super) fn reorder<'g>(
     fusible: &Fusible<'g>,
     attempts: &mut Vec<Attempt<'g>>,
 ) -> Result<()> {
-    if fusible.graph.nodes().len() > MOST_NODES_TO_ORDER {
+    let nodes = fusible.graph.nodes().len();
+    if nodes > MOST_NODES_TO_REORDER {
         return Ok(());
     }
     let mut best = attempts[0].load;
     let known = attempts.len();
     let mut index = 0;
-    let mut work = order_work(context);
+    let mut work = if nodes > MOST_NODES_TO_ORDER { 0 } else { order_work(context) };
     while index < attempts.len() && !context.budget.exhausted() {
         let at = index;
         index += 1;

@@ -2,7 +2,7 @@
 
 use arenaplan::format::plan_schema;
 use arenaplan::plan::WorkspacePolicy;
-use arenaplan::{Graph, Planner, Status, Technique, Techniques, ValueKind};
+use arenaplan::{DType, Graph, Node, Planner, Status, Technique, Techniques, Value, ValueKind};
 use proptest::prelude::*;
 
 use crate::graphs::{Sketch, graphs};
@@ -212,4 +212,41 @@ fn a_deep_nest_of_concatenations_needs_no_more_bytes_than_its_output() {
     // The input, which all operands are made of, is as large as one of them.
     assert_eq!(plan.arena_bytes(), 16 * 6_001_u64.next_multiple_of(4) + 64);
     plan.check(&graph).unwrap();
+}
+
+/// Returns a sum of `1 << levels` values of 1,024 bytes that are all made first.
+fn wide_sum(levels: u32) -> Graph {
+    let mut builder = Graph::builder("wide");
+    let array = |name: String, kind| Value::new(name, kind, DType::UINT8, [1024]).unwrap();
+    let x = builder.add_value(array("x".into(), ValueKind::Input));
+    let mut values = Vec::new();
+    for leaf in 0..1 << levels {
+        let made = builder.add_value(array(format!("leaf{leaf}"), ValueKind::Activation));
+        builder.add_node(Node::new(format!("make{leaf}"), "Make").reads([x]).writes([made]));
+        values.push(made);
+    }
+    for level in 0..levels {
+        let pairs = values.chunks_exact(2).zip(0..);
+        let added = pairs.map(|(pair, at)| {
+            let sum = builder.add_value(array(format!("sum{level}.{at}"), ValueKind::Activation));
+            let name = format!("add{level}.{at}");
+            builder.add_node(Node::new(name, "Add").reads([pair[0], pair[1]]).writes([sum]));
+            sum
+        });
+        values = added.collect();
+    }
+    builder.add_output(values[0]);
+    builder.build().unwrap()
+}
+
+#[test]
+fn a_wide_sum_is_added_up_subtree_by_subtree() {
+    // The second graph is too large for a search.
+    for levels in [9, 12] {
+        let graph = wide_sum(levels);
+        let plan = Planner::new().plan(&graph).unwrap();
+        // The input, a value for each level, and both operands of the last sum.
+        assert!(plan.arena_bytes() <= 1024 * u64::from(levels + 3), "{}", plan.arena_bytes());
+        plan.check(&graph).unwrap();
+    }
 }

@@ -5,6 +5,7 @@
 //! highest point is lowest: a search over sets, not over permutations (Serenity: Ahn et al., `MLSys`
 //! 2020).
 
+mod depth_first;
 mod order_model;
 mod order_search;
 

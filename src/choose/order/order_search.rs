@@ -6,6 +6,7 @@ use core::cmp::Reverse;
 
 use hashbrown::{HashMap, HashSet};
 
+use super::depth_first::depth_first;
 use super::order_model::{Executed, NodeModel, OrderModel, OrderState, at};
 use super::{FoundOrder, OrderLimits};
 use crate::base::NodeId;
@@ -31,6 +32,14 @@ pub(super) fn best_order(
         BestOrderSearch { model, floor, stop, work: 0, limit: 0, next_look: 0, stopped: false };
     let mut best = (given, model.given.clone());
     let mut is_optimal = best.0 <= floor;
+    if !is_optimal {
+        let deep = depth_first(model);
+        let peak = peak_of(model, &deep);
+        if peak < best.0 {
+            best = (peak, deep);
+        }
+        is_optimal = best.0 <= floor;
+    }
     if !is_optimal {
         search.limit = limits.work / 2;
         let (found, complete) = search.complete(best.0, limits.states);

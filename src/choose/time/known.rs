@@ -1,6 +1,6 @@
 //! Costs of steps, each asked for once.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{rc::Rc, vec, vec::Vec};
 use core::cell::RefCell;
 
@@ -76,6 +76,9 @@ impl<'a> KnownCosts<'a> {
         staged: &[NodeId],
         strips: &[(NodeId, Strips)],
     ) -> Result<Graph> {
+        let strips: BTreeMap<NodeId, &Strips> =
+            strips.iter().map(|(last, strips)| (*last, strips)).collect();
+        let staged: BTreeSet<NodeId> = staged.iter().copied().collect();
         let mut workspaces: Vec<(NodeId, Vec<Workspace>)> = Vec::new();
         let mut staging = Vec::new();
         for nodes in steps {
@@ -83,8 +86,8 @@ impl<'a> KnownCosts<'a> {
             if nodes.iter().any(|node| node.index() >= graph.nodes().len()) {
                 continue; // The graph refuses the step.
             }
-            let own = match strips.iter().find(|(node, _)| *node == last) {
-                Some((_, strips)) => self.strips(nodes, strips),
+            let own = match strips.get(&last) {
+                Some(strips) => self.strips(nodes, strips),
                 None => self.step(nodes, false),
             };
             let own = own.map_or_else(Vec::new, |cost| cost.workspaces.clone());
