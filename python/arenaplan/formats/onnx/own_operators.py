@@ -1,9 +1,10 @@
 """
-Operators that only this package has, in the domain ``arenaplan.training``.
+Operators outside of the standard: those of this package, and those that a user declares.
 
-Gradients of operators that the standard cannot express without values of the operand's size beside
-them, losses with their statistics, and updates of parameters in place. Kernels are in
-``run/numpy/kernels/gradients_*.py`` and ``run/numpy/kernels/updates.py``.
+Those of this package have the domain ``arenaplan.training``: gradients of operators that the
+standard cannot express without values of the operand's size beside them, losses with their
+statistics, and updates of parameters in place. Kernels are in ``run/numpy/kernels/gradients_*.py``
+and ``run/numpy/kernels/updates.py``.
 """
 
 from __future__ import annotations
@@ -16,44 +17,36 @@ from typing import Any, Final, TypeAlias
 from arenaplan.base.errors import ShapeMismatch
 from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.op import Op, Operand
-from arenaplan.graph import Effects, InPlace, ops
+from arenaplan.formats.onnx.symbol_schema import Schema, parsed, standard
+from arenaplan.graph import NO_EFFECTS, Effects, InPlace, ops
 from arenaplan.graph.ops.own_ops import TRAINING
-from arenaplan.train.symbols.symbol_schema import (
-    Argument,
-    ArgumentKind,
-    Attribute,
-    Schema,
-    standard,
-)
 
 Results: TypeAlias = "Callable[[Op], Sequence[Result]]"
+EffectsRule: TypeAlias = "Callable[[Op, Sequence[Operand | None]], Effects]"
+
+
+def _no_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
+    del op, outputs
+    return NO_EFFECTS
 
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """An operator of this package."""
+    """An operator outside of the standard."""
 
     schema: Schema
-    results: Results
-    """Returns shapes and element types of all outputs."""
-    meaning: ops.Operator | None = None
-    """The canonical operator, which effects follow from."""
-    takes_over: tuple[int, ...] = ()
-    """Inputs whose bytes output 0 may take over although the operator is not elementwise."""
+    results: Results | None = None
+    """Returns shapes and element types of all outputs; ``None`` if only files declare them."""
+    effects: EffectsRule = _no_effects
+    """Returns the effects of a node, given its outputs."""
     writes: tuple[tuple[int, int], ...] = ()
     """States that the operator replaces: their position among the inputs, and that of the new
     content among the outputs."""
-    ignores: tuple[int, ...] = ()
-    """Inputs whose bytes the operator does not read."""
 
-    def effects(self, op: Op, outputs: Sequence[Operand | None]) -> Effects:
-        """Return the effects of a node."""
-        node = ops.Operands(op.inputs, outputs)
-        effects = ops.effects_of(self.meaning, node, copies=True)
-        taken = tuple(InPlace(at, 0) for at in self.takes_over if _may_be_taken(op, outputs, at))
-        read = [pair for pair in self.writes if pair[0] not in self.ignores]
-        over = tuple(InPlace(*pair) for pair in read if op.optional(pair[0]) is not None)
-        return effects._replace(in_place=effects.in_place + taken + over, ignores=self.ignores)
+    def filled(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return attributes, with the defaults of those that are left out."""
+        known = self.schema.attributes.values()
+        return {**{k.name: k.default for k in known if k.default is not None}, **attributes}
 
 
 def _may_be_taken(op: Op, outputs: Sequence[Operand | None], at: int) -> bool:
@@ -148,36 +141,37 @@ def _assigned(op: Op) -> Sequence[Result]:
 
 
 def _own(
-    name: str,
-    inputs: str,
-    outputs: str,
+    signature: str,
     results: Results,
     doc: str,
     *,
-    attributes: Mapping[str, Any] | None = None,
     meaning: ops.Operator | None = None,
     takes_over: tuple[int, ...] = (),
     writes: tuple[tuple[int, int], ...] = (),
     ignores: tuple[int, ...] = (),
 ) -> Own:
     """
-    Return an operator.
+    Return an operator of this package.
 
-    Inputs and outputs are names; ``?`` marks one that may be left out, ``:type`` gives its type
-    (all others have one type in common).
+    Parameters
+    ----------
+    meaning : Operator, optional
+        The canonical operator, which effects follow from.
+    takes_over : tuple of int
+        Inputs whose bytes output 0 may take over although the operator is not elementwise.
+    ignores : tuple of int
+        Inputs whose bytes the operator does not read.
     """
-    rows = {key: Attribute(key, default) for key, default in (attributes or {}).items()}
-    schema = Schema(name, TRAINING, 1, _arguments(inputs), _arguments(outputs), rows, doc)
-    return Own(schema, results, meaning, takes_over, writes, ignores)
 
+    def effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
+        found = ops.effects_of(meaning, ops.Operands(op.inputs, outputs), copies=True)
+        taken = tuple(InPlace(at, 0) for at in takes_over if _may_be_taken(op, outputs, at))
+        read = [pair for pair in writes if pair[0] not in ignores]
+        over = tuple(InPlace(*pair) for pair in read if op.optional(pair[0]) is not None)
+        found = found._replace(in_place=found.in_place + taken + over)
+        return found._replace(ignores=ignores, pure=True)
 
-def _arguments(text: str) -> tuple[Argument, ...]:
-    found = []
-    for word in text.split():
-        plain, _, type_ = word.partition(":")
-        kind: ArgumentKind = "optional" if plain.endswith("?") else "required"
-        found.append(Argument(plain.rstrip("?"), type_ or "T", kind))
-    return tuple(found)
+    return Own(parsed(signature, TRAINING, doc), results, effects, writes)
 
 
 def _adopted(name: str, results: Results) -> Own:
@@ -188,71 +182,64 @@ def _adopted(name: str, results: Results) -> Own:
     return Own(schema, results)
 
 
-_WINDOW: Final = {
-    "kernel_shape": (),
-    "strides": None,
-    "pads": None,
-    "dilations": None,
-    "ceil_mode": 0,
-}
-_REDUCTION: Final = {"reduction": "mean", "ignore_index": None}
+_WINDOW: Final = "kernel_shape=(), strides=None, pads=None, dilations=None, ceil_mode=0"
+_REDUCTION: Final = "reduction='mean', ignore_index=None"
 
 _TABLE: Final = (
-    _own("StopGradient", "x", "y", _like(0), "The operand, through which no gradient flows.",
+    _own("StopGradient(x) -> y", _like(0), "The operand, through which no gradient flows.",
          meaning=ops.RESHAPE),
-    _own("ReluGrad", "dy y", "dx", _elementwise, "Gradient of Relu, from its result.",
+    _own("ReluGrad(dy, y) -> dx", _elementwise, "Gradient of Relu, from its result.",
          meaning=ops.ELEMENTWISE),
-    _own("SigmoidGrad", "dy y", "dx", _elementwise, "Gradient of Sigmoid, from its result.",
+    _own("SigmoidGrad(dy, y) -> dx", _elementwise, "Gradient of Sigmoid, from its result.",
          meaning=ops.ELEMENTWISE),
-    _own("TanhGrad", "dy y", "dx", _elementwise, "Gradient of Tanh, from its result.",
+    _own("TanhGrad(dy, y) -> dx", _elementwise, "Gradient of Tanh, from its result.",
          meaning=ops.ELEMENTWISE),
-    _own("DropoutGrad", "dy mask:bool ratio?:T1", "dx", _like(0),
+    _own("DropoutGrad(dy, mask: bool, ratio: T1=None) -> dx", _like(0),
          "Gradient of Dropout, from its mask.", meaning=ops.ELEMENTWISE),
-    _own("SoftmaxGrad", "dy y", "dx", _like(0), "Gradient of Softmax, from its result.",
-         attributes={"axis": -1}, takes_over=(0,)),
-    _own("LogSoftmaxGrad", "dy y", "dx", _like(0), "Gradient of LogSoftmax, from its result.",
-         attributes={"axis": -1}, takes_over=(0,)),
+    _own("SoftmaxGrad(dy, y, *, axis=-1) -> dx", _like(0),
+         "Gradient of Softmax, from its result.", takes_over=(0,)),
+    _own("LogSoftmaxGrad(dy, y, *, axis=-1) -> dx", _like(0),
+         "Gradient of LogSoftmax, from its result.", takes_over=(0,)),
     _adopted("SoftmaxCrossEntropyLoss", _loss),
     _adopted("NegativeLogLikelihoodLoss", lambda op: _loss(op)[:1]),
-    _own("SoftmaxCrossEntropyLossGrad", "dloss log_prob labels:I weights?", "dscores", _like(1),
-         "Gradient of SoftmaxCrossEntropyLoss, from its logarithms.",
-         attributes=_REDUCTION, takes_over=(1,)),
-    _own("NegativeLogLikelihoodLossGrad", "dloss target:I weight?", "dinput", _nll_gradient,
-         "Gradient of NegativeLogLikelihoodLoss.", attributes={**_REDUCTION, "classes": None}),
-    _own("ConvGradWeight", "x dy", "dw", _conv_weight,
-         "Gradient of the weights of a convolution.",
-         attributes={**_WINDOW, "group": 1}),
-    _own("MaxPoolGrad", "dy x y", "dx", _like(1),
-         "Gradient of MaxPool: all of it to the first greatest element of each window.",
-         attributes=_WINDOW),
-    _own("AveragePoolGrad", "dy", "dx", _of_shape, "Gradient of AveragePool.",
-         attributes={**_WINDOW, "count_include_pad": 0, "shape": ()}),
-    _own("GatherGrad", "dy indices:I", "dx", _of_shape,
-         "Gradient of Gather: slices are added up at their indices.",
-         attributes={"axis": 0, "shape": ()}),
-    _own("SliceGrad", "dy", "dx", _of_shape, "Gradient of Slice: zeros but for the slice.",
-         attributes={"starts": (), "steps": (), "shape": ()}),
-    _own("NormalizationGrad", "dy x scale", "dx dscale dbias?", _norm_gradient,
+    _own("SoftmaxCrossEntropyLossGrad"
+         f"(dloss, log_prob, labels: I, weights=None, *, {_REDUCTION}) -> dscores", _like(1),
+         "Gradient of SoftmaxCrossEntropyLoss, from its logarithms.", takes_over=(1,)),
+    _own("NegativeLogLikelihoodLossGrad"
+         f"(dloss, target: I, weight=None, *, {_REDUCTION}, classes=None) -> dinput",
+         _nll_gradient, "Gradient of NegativeLogLikelihoodLoss."),
+    _own(f"ConvGradWeight(x, dy, *, {_WINDOW}, group=1) -> dw", _conv_weight,
+         "Gradient of the weights of a convolution."),
+    _own(f"MaxPoolGrad(dy, x, y, *, {_WINDOW}) -> dx", _like(1),
+         "Gradient of MaxPool: all of it to the first greatest element of each window."),
+    _own(f"AveragePoolGrad(dy, *, {_WINDOW}, count_include_pad=0, shape=()) -> dx", _of_shape,
+         "Gradient of AveragePool."),
+    _own("GatherGrad(dy, indices: I, *, axis=0, shape=()) -> dx", _of_shape,
+         "Gradient of Gather: slices are added up at their indices."),
+    _own("SliceGrad(dy, *, starts=(), steps=(), shape=()) -> dx", _of_shape,
+         "Gradient of Slice: zeros but for the slice."),
+    _own("NormalizationGrad(dy, x, scale, *, axes=(), along=(), groups=1, epsilon=1e-5, "
+         "is_centered=1) -> dx, dscale, dbias=None", _norm_gradient,
          "Gradients of a normalization by the statistics of its operand. `axes` are those that the "
          "statistics go over, in the operand split into `groups` at dimension 1; `along` are those "
-         "that the scale has; without `is_centered` the mean is not subtracted.",
-         attributes={"axes": (), "along": (), "groups": 1, "epsilon": 1e-5, "is_centered": 1}),
-    _own("Assign", "state value", "content", _assigned, "The new content of a state.",
+         "that the scale has; without `is_centered` the mean is not subtracted."),
+    _own("Assign(state, value) -> content", _assigned, "The new content of a state.",
          takes_over=(1,), writes=((0, 0),), ignores=(0,)),
-    _own("Count", "count:int64", "content:int64", _like(0), "A state that counts, and one more.",
+    _own("Count(count: int64) -> content: int64", _like(0), "A state that counts, and one more.",
          writes=((0, 0),)),
-    _own("SgdUpdate", "rate parameter gradient velocity?", "parameter velocity?", _sgd,
+    _own("SgdUpdate(rate, parameter, gradient, velocity=None, *, momentum=0.0, nesterov=0, "
+         "weight_decay=0.0) -> parameter, velocity=None", _sgd,
          "A step of gradient descent, with momentum if there is a velocity.",
-         attributes={"momentum": 0.0, "nesterov": 0, "weight_decay": 0.0},
          writes=((1, 0), (3, 1))),
-    _own("AdamUpdate", "rate count:int64 parameter gradient mean square", "parameter mean square",
+    _own("AdamUpdate(rate, count: int64, parameter, gradient, mean, square, *, beta1=0.9, "
+         "beta2=0.999, epsilon=1e-8, weight_decay=0.0, decoupled=0) -> parameter, mean, square",
          _like(2, 4, 5),
          "A step of Adam (Kingma and Ba 2015); with `decoupled`, the weight decay is that of AdamW "
          "(Loshchilov and Hutter 2019).",
-         attributes={"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.0,
-                     "decoupled": 0},
          writes=((2, 0), (4, 1), (5, 2))),
 )  # fmt: skip
 
-OWN: Final[Mapping[str, Own]] = {each.schema.name: each for each in _TABLE}
-"""Operators of this package by name."""
+OWN: Final[dict[tuple[str, str], Own]] = {
+    (each.schema.domain, each.schema.name): each for each in _TABLE
+}
+"""Operators outside of the standard, by domain and name."""
