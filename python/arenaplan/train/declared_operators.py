@@ -19,7 +19,7 @@ from arenaplan.graph.ops import BITS
 from arenaplan.graph.ops.operands import size
 from arenaplan.graph.values import checked_shape
 from arenaplan.run.numpy.registry import Kernel, Prepare, set_kernel, supported_ops
-from arenaplan.train.gradients.gradient_rules import RULES, Rule, RuleFunction
+from arenaplan.train.gradients.gradient_rules import RULES, Gradients, Rule, RuleFunction, Site
 from arenaplan.train.symbols.relations import RELATIONS, Relation
 
 __all__ = ["Op", "operator"]
@@ -96,24 +96,20 @@ def operator(
             f"operator {schema.label} is one of the standard or of this package: declare one in a "
             "domain of your own, such as 'acme::Scale(x) -> y'"
         )
-    given = None if shapes is None else _checked(shapes)
     rule = _fitting(effects, schema) if isinstance(effects, Effects) else effects
     OWN[key] = Own(
         schema,
-        None if given is None else _guarded(given, "shapes", schema),
-        _guarded(rule, "effects", schema),
+        None if shapes is None else _guarded(_with_results(shapes), "shapes", schema),
+        _guarded(_with_effects(rule), "effects", schema),
     )
     set_kernel(name, domain, Kernel(kernel) if callable(kernel) else kernel)
-    for table, entry in (
-        (RELATIONS, relation and _guarded(relation, "relation", schema)),
-        (
-            RULES,
-            gradient and Rule(schema.label, ("x*", "y*"), _guarded(gradient, "gradient", schema)),
-        ),
-    ):
-        table.pop(schema.label, None)
-        if entry is not None:
-            table[schema.label] = entry
+    RELATIONS.pop(schema.label, None)
+    if relation is not None:
+        RELATIONS[schema.label] = _guarded(relation, "relation", schema)
+    RULES.pop(schema.label, None)
+    if gradient is not None:
+        back = _guarded(_with_gradients(gradient), "gradient", schema)
+        RULES[schema.label] = Rule(schema.label, ("x*", "y*"), back)
     forget()
 
 
@@ -134,7 +130,7 @@ def _guarded(function: Callable[..., Any], part: str, schema: Schema) -> Callabl
     return call
 
 
-def _checked(shapes: Results) -> Results:
+def _with_results(shapes: Results) -> Results:
     """Return a rule that refuses results that no value has, or too few of them."""
 
     def results(op: Op) -> Sequence[Result]:
@@ -151,24 +147,49 @@ def _checked(shapes: Results) -> Results:
     return results
 
 
+def _with_effects(rule: EffectsRule) -> EffectsRule:
+    """Return a rule that refuses what are no effects."""
+
+    def effects(op: Op, made: Sequence[Operand | None]) -> Effects:
+        found = rule(op, made)
+        if not isinstance(found, Effects):
+            raise TypeError(f"{found!r} is not Effects")
+        return found
+
+    return effects
+
+
+def _with_gradients(rule: RuleFunction) -> RuleFunction:
+    """Return a rule that refuses what are no gradients of the inputs of a node."""
+
+    def gradients(site: Site) -> Gradients:
+        found, count = tuple(rule(site)), len(site.node.inputs)
+        if len(found) != count or not all(isinstance(each, (int, type(None))) for each in found):
+            raise TypeError(f"{found!r} is not a value or None for each of {count} inputs")
+        return found
+
+    return gradients
+
+
 def _fitting(effects: Effects, schema: Schema) -> EffectsRule:
     """Return a rule that gives each node those of some permissions that it can use."""
     in_place = tuple(InPlace(*pair) for pair in effects.in_place)
     views = tuple(View(*pair) for pair in effects.views)
-    most = len(schema.inputs), len(schema.outputs)
-    for pair in (*in_place, *views):
-        if pair.output >= most[1] or (pair.input >= most[0] and not schema.is_variadic):
+    inputs, outputs = len(schema.inputs), len(schema.outputs)
+    pairs: list[InPlace | View] = [*in_place, *views]
+    for x, y in [(each.input, each.output) for each in pairs]:
+        if y >= outputs or (x >= inputs and not schema.is_variadic):
             raise fault(
                 "InvalidEffect",
-                f"operator {schema.label} has {most[0]} inputs and {most[1]} outputs, and no "
-                f"{tuple(pair[:2])}",
+                f"operator {schema.label} has {inputs} inputs and {outputs} outputs, and no pair "
+                f"{x, y} of them",
             )
 
-    def rule(op: Op, outputs: Sequence[Operand | None]) -> Effects:
+    def rule(op: Op, made: Sequence[Operand | None]) -> Effects:
         def fits(pair: InPlace | View) -> bool:
             x, y = (
                 op.optional(pair.input),
-                outputs[pair.output] if pair.output < len(outputs) else None,
+                made[pair.output] if pair.output < len(made) else None,
             )
             if x is None or y is None or x.is_fixed:
                 return False

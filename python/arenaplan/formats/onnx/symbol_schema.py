@@ -97,7 +97,7 @@ class Schema:
         for each in self.inputs:
             mark = {"required": "", "optional": "=None", "variadic": ""}[each.kind]
             parts.append(("*" if each.kind == "variadic" else "") + each.name + mark)
-        if not self.is_variadic:
+        if self.attributes and not self.is_variadic:
             parts.append("*")
         for attribute in self.attributes.values():
             text = "" if attribute.required else f"={attribute.default!r}"

@@ -308,12 +308,6 @@ class _Sweep:
         gone = self._overwritten.get(node.index, frozenset())
         site = Site(self.graph, node, given, self._wanted, rule.reads, gone)
         found = self._composed(site, rule) if rule.is_composed else rule.function(site)
-        if len(found) != len(node.inputs):
-            raise fault(
-                "OperatorError",
-                f"{site.label}: its gradient= returned {len(found)} values for "
-                f"{len(node.inputs)} inputs",
-            )
         for position, (operand, term) in enumerate(zip(node.inputs, found, strict=True)):
             if operand is None or term is None or operand not in self._wanted:
                 continue
