@@ -486,6 +486,46 @@ class Graph(GraphBuilder):
                 return value
         raise UndefinedValue(f"the graph has no value {name!r}")
 
+    def to_parameter(self, value: int) -> ValueId:
+        """
+        Make a constant a state whose first content is the data, so that updates may write it.
+
+        Raises
+        ------
+        InvalidOption
+            If the value is no constant.
+        UndefinedValue
+            If the graph was loaded without the data.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph()
+        >>> w = graph.constant("w", (2,), "float32", np.ones(2, np.float32))
+        >>> graph.values[graph.to_parameter(w)].kind, graph.initial(w)
+        ('state', array([1., 1.], dtype=float32))
+        """
+        index = self.own(value)
+        constant = self.values[index]
+        if constant.kind != "constant":
+            raise InvalidOption(
+                f"value {quoted(constant.name)} is not a constant but {constant.kind}: only a "
+                "constant becomes a parameter"
+            )
+        data = self.data(index)
+        self._change()
+        self._initials[index] = data
+        del self._constants[index]
+        self._loads.pop(index, None)
+        self.values[index] = replace(constant, kind="state")
+        for node in self.nodes:
+            if index in node.inputs and node.effects.repeats:
+                # A later run inside of a group would read another content.
+                self.replace_node(node.index, node.outputs, node.effects._replace(repeats=False))
+        self.composed = None  # It knows which constants there are.
+        return index
+
     def initial(self, index: int) -> np.ndarray | None:
         """Return the first content of state ``index``; ``None`` for zeros."""
         return self._initials.get(index)
