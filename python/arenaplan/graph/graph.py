@@ -126,6 +126,39 @@ class Graph(GraphBuilder):
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.values)} values, {len(self.nodes)} nodes)"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """
+        Return what another process gets of the graph.
+
+        Raises
+        ------
+        InvalidOption
+            If the graph is of a model file, where its weights are.
+        """
+        if self._variants or self._loads or any(map(callable, self._constants.values())):
+            raise InvalidOption(
+                f"graph {quoted(self.name)} has weights or variants in its model file: give other "
+                "processes the path of the file, and not the graph"
+            )
+        core = None if self._core is None else self._core.to_json()
+        nodes = [replace(node, attributes=dict(node.attributes)) for node in self.nodes]
+        return {
+            **self.__dict__,
+            "nodes": nodes,
+            "_core": core,
+            "_owners": {},
+            "_made": {},
+            "composed": None,
+        }
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._owner, core = object(), state["_core"]
+        self.values = [
+            replace(value, index=ValueId(value.index, self._owner)) for value in self.values
+        ]
+        self._core = None if core is None else _core.Graph.from_json(core.encode())
+
     def with_after(self, after: Iterable[Iterable[int]]) -> Graph:
         """Return a copy whose nodes run after other nodes, by index, than here."""
         copy = self.copy()
