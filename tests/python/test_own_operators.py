@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -229,6 +230,41 @@ def test_what_cannot_be_declared_is_refused(signature: str) -> None:
     with raises("InvalidOption", match="Scale|Relu|Gelu|''"):
         ap.operator(signature)
     assert before == OWN
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_that_is_no_function_is_refused(part: str) -> None:
+    with raises("InvalidOption", match=f"option {part}: 3 is not a function"):
+        declare(**{part: 3})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes", "said"),
+    [
+        (["x"], {}, "InvalidOperand.*lacks its input 'factor'"),
+        (["", "f"], {}, "InvalidOperand.*lacks its input 'x'"),
+        (["x", "f", "f"], {}, "InvalidOperand.*2 inputs, not 3"),
+        (["x", "f"], {"powr": 1.0}, "InvalidAttribute.*no attribute 'powr'.*power"),
+    ],
+)
+def test_a_node_of_a_file_has_the_operands_that_the_operator_has(
+    inputs: list[str], attributes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    declare()
+    proto = onnx.load(model(tmp_path / "m.onnx"))
+    node = helper.make_node("Scale", ["a" if x == "x" else x for x in inputs], ["b"], "wrong",
+                            domain="acme", **attributes)  # fmt: skip
+    proto.graph.node[1].CopyFrom(node)
+    with raises(said.partition(".")[0], match="node 'wrong'.*" + said.partition("*")[2]):
+        ap.load(proto.SerializeToString())
+
+
+def test_an_attribute_without_a_default_is_required() -> None:
+    ap.operator("acme::Scale(x, factor, *, power) -> y", shapes=PARTS["shapes"])
+    assert "Scale" in dir(ap.train.op)
+    graph = ap.Graph()
+    with raises("InvalidAttribute", match="lacks its attribute 'power'"):
+        ap.train.operators(graph).Scale(graph.input("x", (4,)), 2.0)
 
 
 def test_a_name_of_another_operator_stays_with_that_operator() -> None:

@@ -84,7 +84,11 @@ def operator(
     >>> ap.Executor(graph).run({"x": np.array([1, 2], np.float32)})["y"]
     array([1., 8.], dtype=float32)
     """
-    domain, _, call = signature.strip().rpartition("::")
+    parts = {"shapes": shapes, "relation": relation, "kernel": kernel, "gradient": gradient}
+    for part, given in {"effects": effects, **parts}.items():
+        if given is not None and not (callable(given) or isinstance(given, (Effects, Kernel))):
+            raise InvalidOption(f"option {part}: {given!r} is not a function")
+    domain, _, call = str(signature).strip().rpartition("::")
     functions = (
         given.prepare if isinstance(given, Kernel) else given for given in (kernel, shapes)
     )

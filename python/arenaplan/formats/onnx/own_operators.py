@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, TypeAlias
 
-from arenaplan.base.errors import ShapeMismatch
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
 from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.op import Op, Operand
-from arenaplan.formats.onnx.symbol_schema import Schema, parsed, standard
+from arenaplan.formats.onnx.symbol_schema import Schema, parsed, sorted_out, standard
 from arenaplan.graph import NO_EFFECTS, Effects, InPlace, ops
 from arenaplan.graph.ops.own_ops import TRAINING
 
@@ -47,6 +47,22 @@ class Own:
         """Return attributes, with the defaults of those that are left out."""
         known = self.schema.attributes.values()
         return {**{k.name: k.default for k in known if k.default is not None}, **attributes}
+
+    def checked(
+        self, node: str, inputs: Sequence[Operand | None], attributes: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """
+        Return the attributes of a node of a file, with defaults.
+
+        Raises
+        ------
+        InvalidOperand, InvalidAttribute
+            If operands or attributes are not those of the operator.
+        """
+        try:
+            return self.filled(sorted_out(self.schema, inputs, attributes)[1])
+        except (InvalidOperand, InvalidAttribute) as error:
+            raise type(error)(f"node {node}: {error}") from None
 
 
 def _may_be_taken(op: Op, outputs: Sequence[Operand | None], at: int) -> bool:

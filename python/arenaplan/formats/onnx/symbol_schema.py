@@ -8,14 +8,14 @@ Those of standard operators come from the package ``onnx``; those of
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal, TypeAlias
 
 from onnx import AttributeProto, defs, helper
 
-from arenaplan.base.errors import InvalidOption, UnsupportedOp
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand, InvalidOption, UnsupportedOp
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.graph.ops.own_ops import table_name
 
@@ -160,6 +160,49 @@ def _arguments(given: ast.arguments) -> tuple[Argument, ...]:
         Argument(each.arg, "T" if each.annotation is None else ast.unparse(each.annotation), kind)
         for each, kind in rows
     )
+
+
+def sorted_out(
+    schema: Schema, inputs: Sequence[Any], keywords: Mapping[str, Any], *, fills: bool = False
+) -> tuple[list[Any], dict[str, Any]]:
+    """
+    Return operands by position, and attributes.
+
+    With ``fills``, operands that are missing are ``None``.
+    """
+    given = list(inputs)
+    if len(given) > len(schema.inputs) and not schema.is_variadic:
+        raise InvalidOperand(
+            f"{schema.name} has {len(schema.inputs)} inputs, not {len(given)}; "
+            f"{schema.input_names()}"
+        )
+    attributes = {}
+    positions = {each.name: at for at, each in enumerate(schema.inputs)}
+    for key, item in keywords.items():
+        if key in positions and not schema.is_variadic:
+            at = positions[key]
+            given.extend([None] * (at + 1 - len(given)))
+            if given[at] is not None:
+                raise InvalidOperand(f"{schema.name} is given input {quoted(key)} twice")
+            given[at] = item
+        elif key in schema.attributes:
+            if item is not None:
+                attributes[key] = item
+        else:
+            raise InvalidAttribute(
+                f"{schema.name} has no input and no attribute {quoted(key)}; {schema.input_names()}"
+            )
+    for at, argument in enumerate(schema.inputs):
+        if argument.kind == "required" and not fills and (at >= len(given) or given[at] is None):
+            raise InvalidOperand(
+                f"{schema.name} lacks its input {quoted(argument.name)}; {schema.input_names()}"
+            )
+    for attribute in schema.attributes.values():
+        if attribute.required and attribute.name not in attributes:
+            raise InvalidAttribute(f"{schema.name} lacks its attribute {quoted(attribute.name)}")
+    while given and given[-1] is None:
+        given.pop()
+    return given, attributes
 
 
 @cache

@@ -302,7 +302,8 @@ class Walk:
             owner = frame.prefix + (name or outputs[0])
             attributes = decode_attributes(node.attribute, owner, self._folder, frame.bound)
             own = OWN.get((domain, kind))
-            attributes = attributes if own is None else own.filled(attributes)
+            if own is not None:
+                attributes = own.checked(label(node), inputs, attributes)
             if facts is not None and not facts.remember(attributes):
                 facts = None
         name = name and frame.prefix + name

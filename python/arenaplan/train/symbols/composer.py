@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
-from arenaplan.base.errors import InvalidAttribute, InvalidOperand, UnknownShape
+from arenaplan.base.errors import InvalidOperand, UnknownShape
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.budget import Budget
 from arenaplan.formats.onnx.external import Folder
@@ -23,6 +23,7 @@ from arenaplan.formats.onnx.symbol_schema import (
     TRAINING,
     VERSION,
     Schema,
+    sorted_out,
     standard,
     standard_names,
     unknown_operator,
@@ -325,49 +326,6 @@ _NUMBERS = frozenset(["int64", "int32", "float32", "float64", "bool"])
 
 def _argument_type(schema: Schema, position: int) -> str:
     return schema.inputs[min(position, len(schema.inputs) - 1)].type if schema.inputs else ""
-
-
-def sorted_out(
-    schema: Schema, inputs: Sequence[Any], keywords: Mapping[str, Any], *, fills: bool = False
-) -> tuple[list[Any], dict[str, Any]]:
-    """
-    Return operands by position, and attributes.
-
-    With ``fills``, operands that are missing are ``None``.
-    """
-    given = list(inputs)
-    if len(given) > len(schema.inputs) and not schema.is_variadic:
-        raise InvalidOperand(
-            f"{schema.name} has {len(schema.inputs)} inputs, not {len(given)}; "
-            f"{schema.input_names()}"
-        )
-    attributes = {}
-    positions = {each.name: at for at, each in enumerate(schema.inputs)}
-    for key, item in keywords.items():
-        if key in positions and not schema.is_variadic:
-            at = positions[key]
-            given.extend([None] * (at + 1 - len(given)))
-            if given[at] is not None:
-                raise InvalidOperand(f"{schema.name} is given input {quoted(key)} twice")
-            given[at] = item
-        elif key in schema.attributes:
-            if item is not None:
-                attributes[key] = item
-        else:
-            raise InvalidAttribute(
-                f"{schema.name} has no input and no attribute {quoted(key)}; {schema.input_names()}"
-            )
-    for at, argument in enumerate(schema.inputs):
-        if argument.kind == "required" and not fills and (at >= len(given) or given[at] is None):
-            raise InvalidOperand(
-                f"{schema.name} lacks its input {quoted(argument.name)}; {schema.input_names()}"
-            )
-    for attribute in schema.attributes.values():
-        if attribute.required and attribute.name not in attributes:
-            raise InvalidAttribute(f"{schema.name} lacks its attribute {quoted(attribute.name)}")
-    while given and given[-1] is None:
-        given.pop()
-    return given, attributes
 
 
 def plain_attributes(schema: Schema, given: Mapping[str, Any], label: str) -> dict[str, Any]:
