@@ -10,7 +10,6 @@ import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
-from arenaplan.base.close import did_you_mean
 from arenaplan.base.errors import UndefinedValue, fault
 from arenaplan.base.quoting import quoted
 
@@ -41,7 +40,8 @@ def with_weights(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray])
     for name, array in arrays.items():
         if name not in stored:
             raise UndefinedValue(
-                f"the model stores no weight {quoted(name)}{did_you_mean(name, stored)}"
+                f"the model stores no weight {quoted(name)}: what a model computes from others has "
+                "no place in the file; Trainer.save writes it"
             )
         stored[name].CopyFrom(numpy_helper.from_array(array, stored[name].name))
     try:
