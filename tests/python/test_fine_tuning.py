@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -52,7 +53,7 @@ def trained(graph: ap.Graph) -> ap.train.TrainingGraph:
 def test_patterns_choose_constants_with_real_numbers(path: Path) -> None:
     assert states(ap.load(path)) == []
     assert states(ap.load(path, parameters="fc.*")) == ["fc.w", "fc.scale"]
-    assert states(ap.load(path, parameters=["shift", "*.w"])) == ["fc.w", "shift"]
+    assert states(ap.load(path, parameters=iter(["shift", "*.w"]))) == ["fc.w", "shift"]
     assert states(ap.load(path.read_bytes(), parameters="*")) == ["fc.w", "fc.scale", "shift"]
 
 
@@ -69,6 +70,12 @@ def test_a_pattern_without_a_match_names_what_there_is(
     path: Path, patterns: str | list[str], said: str
 ) -> None:
     with raises("InvalidOption", match=said):
+        ap.load(path, parameters=patterns)
+
+
+@pytest.mark.parametrize("patterns", [3, None, ["fc.*", 3], {1: 2}])
+def test_what_is_no_pattern_is_refused(path: Path, patterns: Any) -> None:
+    with raises("InvalidOption", match="option parameters: .*is no pattern"):
         ap.load(path, parameters=patterns)
 
 

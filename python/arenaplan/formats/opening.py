@@ -13,11 +13,11 @@ import importlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from arenaplan.base.close import did_you_mean
 from arenaplan.base.errors import InvalidOption, ModelError, NotAModel, UnsupportedModel
@@ -107,27 +107,33 @@ def load(
         If the file cannot be read.
     """
     limits = None if max_nodes is max_bytes is None else Limits(max_nodes, max_bytes)
-    graph = open_model(source, limits, signature)(bind)
-    patterns = [parameters] if isinstance(parameters, str) else list(parameters)
+    is_one = isinstance(parameters, str) or not isinstance(parameters, Iterable)
+    patterns: tuple[Any, ...] = (parameters,) if is_one else tuple(parameters)
+    if not all(isinstance(each, str) for each in patterns):
+        raise InvalidOption(f"option parameters: {parameters!r} is no pattern, and not several")
     if patterns and suffix_of(source) != ".onnx":
         raise InvalidOption(
             "option parameters: gradients are those of operators of ONNX, and the model is in a "
             f"{suffix_of(source)} file"
         )
-    constants = [
-        value for value in graph.values if value.kind == "constant" and value.dtype in _REAL
-    ]
+    graph = open_model(source, limits, signature)(bind)
+    if patterns:
+        _make_parameters(graph, patterns)
+    return graph
+
+
+def _make_parameters(graph: Graph, patterns: Sequence[str]) -> None:
+    """Make constants whose names match one of some patterns parameters."""
+    constants = {v.name: v for v in graph.values if v.kind == "constant" and v.dtype in _REAL}
     for pattern in patterns:
-        if not any(fnmatchcase(value.name, pattern) for value in constants):
-            names = [value.name for value in constants]
-            near = did_you_mean(pattern, names) or f"; there are {listed(names) or 'none'}"
+        if not any(fnmatchcase(name, pattern) for name in constants):
+            near = did_you_mean(pattern, constants) or f"; there are {listed(constants) or 'none'}"
             raise InvalidOption(
                 f"option parameters: {quoted(pattern)} matches no constant with real numbers{near}"
             )
-    for value in constants:
-        if any(fnmatchcase(value.name, pattern) for pattern in patterns):
+    for name, value in constants.items():
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
             graph.to_parameter(value.index)
-    return graph
 
 
 _REAL: Final = frozenset(["float16", "float32", "float64"])
