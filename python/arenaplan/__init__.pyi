@@ -35,8 +35,8 @@ from .run import (
     Server,
     StagedExecutor,
     plan_family,
-    plan_lengths,
 )
+from .train import operator
 
 __all__ = [
     "Arena",
@@ -73,10 +73,10 @@ __all__ = [
     "graph",
     "keep_caches",
     "load",
+    "operator",
     "pack",
     "plan",
     "plan_family",
-    "plan_lengths",
     "plan_together",
     "planner",
     "recompute_curve",

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from onnx import helper
 
@@ -30,6 +32,7 @@ from arenaplan.report.batch import job_runs as run
 from arenaplan.report.batch.batch_report import page, summary, table
 from arenaplan.report.batch.jobs import Job, run_job
 from arenaplan.report.batch.journal import run_with_journal
+from file_forms import products
 from raising import raises
 from random_models import random_model
 
@@ -446,3 +449,34 @@ def test_models_with_other_dimensions_are_one_batch(
     assert "UnboundDim: 2, such as " in said.out
     assert "--bind batch=1" in said.out
     assert "bind={" not in said.out
+
+
+def test_graphs_go_to_processes_and_those_of_files_are_refused_by_name() -> None:
+    def built() -> ap.Graph:
+        graph = ap.Graph("built")
+        op, x = ap.train.operators(graph), graph.input("x", (4, 8))
+        w = graph.parameter("w", np.ones((8, 8), np.float32))
+        graph.output(op.Softmax(op.MatMul(x, w), axis=-1))
+        graph.output(op.Add(x, graph.constant("c", (8,), "float32", np.ones(8, np.float32))))
+        return graph
+
+    pinned = built()
+    pinned.pin(pinned.find("MatMul_0").index, 1024)
+    again, read = built().scheduled([0, 1, 0, 2]), ap.Graph.from_json(pinned.to_json())
+    for graph in (built(), pinned, again, read):
+        copy = pickle.loads(pickle.dumps(graph))
+        assert (copy.to_json(), copy.digest) == (graph.to_json(), graph.digest)
+    copy = pickle.loads(pickle.dumps(built()))
+    copy.output(ap.train.operators(copy).Relu(copy.values[0].index))
+    np.testing.assert_array_equal(copy.initial(copy.find("w").index), np.ones((8, 8)))
+    with raises("UndefinedValue", match="another graph"):
+        copy.output(again.values[-1].index)
+    graphs = [built(), pinned, read]
+    outcomes = [run_job(Job(graph)) for graph in graphs]
+    assert all(outcome.is_planned for outcome in outcomes)
+    assert list(ap.report.plan_many(graphs, workers=1)) == outcomes
+    loaded = ap.load(products(), bind={"batch": 4})
+    with raises("InvalidOption", match="the path of the file"):
+        pickle.dumps(Job(loaded))
+    (refused,) = ap.report.plan_many([loaded], workers=1)
+    assert (refused.error, "the path of the file" in refused.message) == ("InvalidOption", True)

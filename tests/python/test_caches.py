@@ -187,7 +187,7 @@ def lengths_of(past: Any, **options: Any) -> Any:
         "past_sequence_length": past,
         "total_sequence_length": "past_sequence_length",
     }
-    return ap.plan_lengths(kept, bind, **options)
+    return ap.run.plan_lengths(kept, bind, **options)
 
 
 def test_the_curve_is_that_of_single_plans() -> None:
@@ -223,12 +223,12 @@ def test_the_longest_that_fits_is_that_of_all_single_plans() -> None:
 
 def test_a_growing_cache_counts_as_one() -> None:
     bind = {"batch_size": 1, "sequence_length": 1, "past_sequence_length": range(600)}
-    curve = ap.plan_lengths(decoder().SerializeToString(), bind)
+    curve = ap.run.plan_lengths(decoder().SerializeToString(), bind)
     last = curve.points[-1]
     assert last.caches >= 4 * KV_HEADS * WIDTH * 4 * 600
     assert last.activations < 1 << 13
     with pytest.raises(InvalidOption, match="2 names have several sizes"):
-        ap.plan_lengths(decoder().SerializeToString(), {**bind, "sequence_length": range(1, 4)})
+        ap.run.plan_lengths(decoder().SerializeToString(), {**bind, "sequence_length": range(1, 4)})
 
 
 def test_the_command_draws_bytes_over_the_length(

@@ -45,7 +45,10 @@ def test_the_examples_of_the_readme_and_the_manual_run(
         exec(compile(block, name, "exec"), names)
 
 
-OTHERS = {"device.md", "integrations.md", "jax.md", "manual.md", "training.md"}
+OTHERS = {
+    *("device.md", "integrations.md", "jax.md", "manual.md", "operators-of-your-own.md"),
+    "training.md",
+}
 """Pages whose examples need a device or another framework, or have tests of their own."""
 PAGES = sorted(
     page

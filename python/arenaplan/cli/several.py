@@ -73,7 +73,7 @@ def _is_curve(options: argparse.Namespace) -> bool:
 def _plan_curve(options: argparse.Namespace, chosen: PlanOptions) -> None:
     """Plan some lengths of a long range, and report bytes over the length."""
     with watching(options, catches=False) as watch:
-        curve = arenaplan.plan_lengths(
+        curve = arenaplan.run.plan_lengths(
             _opened(options),
             dict(options.bind),
             chosen,

@@ -13,14 +13,17 @@ import importlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from arenaplan.base.close import did_you_mean
 from arenaplan.base.errors import InvalidOption, ModelError, NotAModel, UnsupportedModel
 from arenaplan.base.formulas import solved
 from arenaplan.base.limits import Limits, current, reading
+from arenaplan.base.quoting import listed, quoted
 from arenaplan.formats.partial import PartialWith
 from arenaplan.graph.sizes import Bind, OpenBind, Source
 
@@ -59,6 +62,7 @@ def load(
     signature: str | None = None,
     max_nodes: int | None = None,
     max_bytes: int | None = None,
+    parameters: str | Iterable[str] = (),
 ) -> Graph:
     """
     Read a model.
@@ -79,6 +83,9 @@ def load(
         Most nodes of the graph, for models that are not trusted.
     max_bytes : int, optional
         Most bytes of the file. Weights in files of their own do not count.
+    parameters : str or iterable of str, optional
+        Patterns such as ``"fc*"`` for the names of constants with real numbers that become
+        parameters (:meth:`Graph.to_parameter`), so that an ONNX model can be trained on.
 
     Returns
     -------
@@ -88,6 +95,8 @@ def load(
 
     Raises
     ------
+    InvalidOption
+        If a pattern matches no such constant, or the format is another than ONNX.
     NotAModel
         If the suffix or the content is not that of a format we read.
     ModelError
@@ -98,7 +107,37 @@ def load(
         If the file cannot be read.
     """
     limits = None if max_nodes is max_bytes is None else Limits(max_nodes, max_bytes)
-    return open_model(source, limits, signature)(bind)
+    is_one = isinstance(parameters, str) or not isinstance(parameters, Iterable)
+    patterns: tuple[Any, ...] = (parameters,) if is_one else tuple(parameters)
+    if not all(isinstance(each, str) for each in patterns):
+        raise InvalidOption(f"option parameters: {parameters!r} is no pattern, and not several")
+    if patterns and suffix_of(source) != ".onnx":
+        raise InvalidOption(
+            "option parameters: gradients are those of operators of ONNX, and the model is in a "
+            f"{suffix_of(source)} file"
+        )
+    graph = open_model(source, limits, signature)(bind)
+    if patterns:
+        _make_parameters(graph, patterns)
+    return graph
+
+
+def _make_parameters(graph: Graph, patterns: Sequence[str]) -> None:
+    """Make constants whose names match one of some patterns parameters."""
+    constants = {v.name: v for v in graph.values if v.kind == "constant" and v.dtype in _REAL}
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in constants):
+            near = did_you_mean(pattern, constants) or f"; there are {listed(constants) or 'none'}"
+            raise InvalidOption(
+                f"option parameters: {quoted(pattern)} matches no constant with real numbers{near}"
+            )
+    for name, value in constants.items():
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            graph.to_parameter(value.index)
+
+
+_REAL: Final = frozenset(["float16", "float32", "float64"])
+"""Element types of parameters."""
 
 
 def open_model(

@@ -126,6 +126,39 @@ class Graph(GraphBuilder):
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.values)} values, {len(self.nodes)} nodes)"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """
+        Return what another process gets of the graph.
+
+        Raises
+        ------
+        InvalidOption
+            If the graph is of a model file, where its weights are.
+        """
+        if self._variants or self._loads or any(map(callable, self._constants.values())):
+            raise InvalidOption(
+                f"graph {quoted(self.name)} has weights or variants in its model file: give other "
+                "processes the path of the file, and not the graph"
+            )
+        core = None if self._core is None else self._core.to_json()
+        nodes = [replace(node, attributes=dict(node.attributes)) for node in self.nodes]
+        return {
+            **self.__dict__,
+            "nodes": nodes,
+            "_core": core,
+            "_owners": {},
+            "_made": {},
+            "composed": None,
+        }
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._owner, core = object(), state["_core"]
+        self.values = [
+            replace(value, index=ValueId(value.index, self._owner)) for value in self.values
+        ]
+        self._core = None if core is None else _core.Graph.from_json(core.encode())
+
     def with_after(self, after: Iterable[Iterable[int]]) -> Graph:
         """Return a copy whose nodes run after other nodes, by index, than here."""
         copy = self.copy()
@@ -485,6 +518,46 @@ class Graph(GraphBuilder):
             if value.name == name:
                 return value
         raise UndefinedValue(f"the graph has no value {name!r}")
+
+    def to_parameter(self, value: int) -> ValueId:
+        """
+        Make a constant a state whose first content is the data, so that updates may write it.
+
+        Raises
+        ------
+        InvalidOption
+            If the value is no constant.
+        UndefinedValue
+            If the graph was loaded without the data.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import arenaplan as ap
+        >>> graph = ap.Graph()
+        >>> w = graph.constant("w", (2,), "float32", np.ones(2, np.float32))
+        >>> graph.values[graph.to_parameter(w)].kind, graph.initial(w)
+        ('state', array([1., 1.], dtype=float32))
+        """
+        index = self.own(value)
+        constant = self.values[index]
+        if constant.kind != "constant":
+            raise InvalidOption(
+                f"value {quoted(constant.name)} is not a constant but {constant.kind}: only a "
+                "constant becomes a parameter"
+            )
+        data = self.data(index)
+        self._change()
+        self._initials[index] = data
+        del self._constants[index]
+        self._loads.pop(index, None)
+        self.values[index] = replace(constant, kind="state")
+        for node in self.nodes:
+            if index in node.inputs and node.effects.repeats:
+                # A later run inside of a group would read another content.
+                self.replace_node(node.index, node.outputs, node.effects._replace(repeats=False))
+        self.composed = None  # It knows which constants there are.
+        return index
 
     def initial(self, index: int) -> np.ndarray | None:
         """Return the first content of state ``index``; ``None`` for zeros."""

@@ -1,1 +1,1 @@
-"""Plans carried out by frameworks: steps that their compilers run as a schedule says."""
+"""Plans carried out by frameworks, and files of frameworks that are read without them."""

@@ -10,7 +10,7 @@ from .dynamic import (
     plan_lengths,
 )
 from .leases import Arena, Lease, Queue, StepOperands, Variable
-from .numpy import Executor
+from .numpy import Executor, Kernel, Step
 from .server import Server, ServerStatistics, Session
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Decoder",
     "DynamicExecutor",
     "Executor",
+    "Kernel",
     "Lease",
     "LengthCurve",
     "LengthPoint",
@@ -28,6 +29,7 @@ __all__ = [
     "Session",
     "StageReport",
     "StagedExecutor",
+    "Step",
     "StepOperands",
     "Variable",
     "plan_family",

@@ -1,4 +1,6 @@
+from .declared_operators import Op, operator
 from .gradients import (
+    Site,
     TrainingGraph,
     adam,
     clip_by_norm,
@@ -12,7 +14,9 @@ from .training import StepReport, Trainer
 
 __all__ = [
     "Inferred",
+    "Op",
     "Operators",
+    "Site",
     "StepReport",
     "Symbol",
     "Trainer",
@@ -23,6 +27,7 @@ __all__ = [
     "gradient",
     "group",
     "op",
+    "operator",
     "operators",
     "sgd",
     "unscale",

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from arenaplan._core import Plan, write_files
 from arenaplan.base.errors import InvalidOption, fault
+from arenaplan.formats.onnx.with_weights import with_weights
 from arenaplan.planner.plan_options import PlanKeywords, PlanOptions
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.planner.spaces import Space
@@ -319,6 +320,29 @@ class Trainer:
             name: np.require(array, requirements="C") for name, array in self.states().items()
         }
         write_files([(path, save(arrays, {"arenaplan": json.dumps(facts)}))])
+
+    def save_onnx(self, model: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+        """
+        Write a copy of the ONNX model that was loaded, with the parameters as they are now.
+
+        Parameters
+        ----------
+        model : path
+            The file that ``ap.load(model, parameters=…)`` read.
+        path : path
+            The file to write, which is replaced at once or unchanged. It has all weights in it.
+
+        Raises
+        ------
+        UndefinedValue
+            If the model stores no weight of the name of a parameter.
+        PlanError
+            If the file cannot be written.
+        """
+        states, values = self.states(), self.train.graph.values
+        names = [values[index].name for index in self.train.parameters]
+        arrays = {name: states[name] for name in names if name in states}
+        write_files([(path, with_weights(model, arrays))])
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """

@@ -13,6 +13,7 @@ from typing import Final
 
 from arenaplan.base.errors import ShapeMismatch
 from arenaplan.formats.onnx.op import DataDependent, Op, Operand
+from arenaplan.formats.onnx.own_operators import OWN
 from arenaplan.formats.onnx.rules.contrib_rules import MICROSOFT
 from arenaplan.formats.onnx.rules.elementwise_rules import (
     ARITHMETIC,
@@ -209,6 +210,9 @@ _IGNORES: Final = {"CastLike": (1,)}
 
 def node_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     """Return the effects of an operator with known results."""
+    own = OWN.get((op.domain, op.type))
+    if own is not None:
+        return own.effects(op, outputs)
     table = _TABLES.get(op.domain, {})
     if op.domain == MICROSOFT and op.type in REPLACES:
         return _replacing(op, outputs)

@@ -55,3 +55,8 @@ def facts_of(
 @lru_cache(1 << 12)
 def _facts(_key: _Key) -> Facts:
     return Facts()
+
+
+def forget() -> None:
+    """Forget all facts, since an operator has other ones from now on."""
+    _facts.cache_clear()

@@ -65,6 +65,7 @@ from arenaplan.formats.onnx.op import (
 )
 from arenaplan.formats.onnx.operators import node_effects
 from arenaplan.formats.onnx.origins import node_origin
+from arenaplan.formats.onnx.own_operators import OWN
 from arenaplan.formats.onnx.remembered import facts_of
 from arenaplan.formats.onnx.rules import rule_of
 from arenaplan.formats.onnx.rules.layout_rules import constant_value, shape_range
@@ -72,6 +73,7 @@ from arenaplan.formats.onnx.rules.schema_rules import PartialResult, infer
 from arenaplan.formats.onnx.schemas import check_node
 from arenaplan.formats.onnx.tensors import StoredTensor
 from arenaplan.graph import Graph, View
+from arenaplan.graph.ops.own_ops import undeclared
 from arenaplan.graph.sizes import Bind, checked_bytes
 
 _WHOLE = (View(0, 0),)
@@ -299,6 +301,9 @@ class Walk:
                 check_node(node, version)
             owner = frame.prefix + (name or outputs[0])
             attributes = decode_attributes(node.attribute, owner, self._folder, frame.bound)
+            own = OWN.get((domain, kind))
+            if own is not None:
+                attributes = own.checked(label(node), inputs, attributes)
             if facts is not None and not facts.remember(attributes):
                 facts = None
         name = name and frame.prefix + name
@@ -438,7 +443,8 @@ class Walk:
                 # A constant becomes part of the graph when it is first used.
                 inputs.append(self.index_of(known) if known.index is None else known.index)
         if effects is None:
-            effects = node_effects(op, operands)._replace(pure=is_pure(op))
+            effects = node_effects(op, operands)
+            effects = effects._replace(pure=effects.pure or is_pure(op))
             cost = cost_of(op, operands)
             if facts is not None and not op.looked:
                 facts.cost, facts.effects = cost, effects
@@ -571,7 +577,7 @@ class Walk:
             raise op.error(
                 UnknownShape,
                 f"the shape of output {quoted(name)} is neither declared nor follows from "
-                "the shapes of the inputs",
+                "the shapes of the inputs" + undeclared(op.domain, "shapes"),
             )
         what = f"output {quoted(name)} of {op.label}"
         hint = "it depends on data that is only known when the model runs"

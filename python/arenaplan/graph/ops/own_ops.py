@@ -3,7 +3,7 @@
 from typing import Final
 
 TRAINING: Final = "arenaplan.training"
-"""Operators of :mod:`arenaplan.train.symbols.own_operators`, which the NumPy executor runs."""
+"""Operators of :mod:`arenaplan.formats.onnx.own_operators`, which the NumPy executor runs."""
 QUANTIZATION: Final = "arenaplan.quantization"
 """Operators that an importer puts in the place of quantizing ones."""
 EXTREMES: Final = "Extremes"
@@ -14,3 +14,14 @@ SCALE: Final = "Scale"
 cover some numbers and zero."""
 REQUANTIZE: Final = "Requantize"
 """The operator of that domain that multiplies sums by scales, rounds, and adds a zero point."""
+
+
+def table_name(op: str, domain: str) -> str:
+    """Return the name of an operator in tables: with its domain, if that is one of the user's."""
+    return op if domain in ("", "ai.onnx", TRAINING) else f"{domain}::{op}"
+
+
+def undeclared(domain: str, part: str) -> str:
+    """Return what to do about a part that an operator lacks, if a user can declare the part."""
+    is_users = domain.partition(".")[0] not in ("", "ai", "arenaplan", "tflite")
+    return f"; declare it by arenaplan.operator(…, {part}=…)" if is_users else ""

@@ -118,7 +118,7 @@ def plan_lengths(
     ...     (y,) = graph.node("ReduceSum", [x], [("y", (64,), "float32")])
     ...     graph.output(y)
     ...     return graph
-    >>> curve = ap.plan_lengths(step, {"past": range(2049)}, budget="64KiB")
+    >>> curve = ap.run.plan_lengths(step, {"past": range(2049)}, budget="64KiB")
     >>> curve.longest.bind, curve.longest.arena_bytes, curve.longest.caches
     ({'past': 255}, 65536, 65280)
     """

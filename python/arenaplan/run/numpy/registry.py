@@ -26,6 +26,7 @@ import numpy as np
 from arenaplan.base.errors import PlannerError, UnsupportedOp, fault
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import Box
+from arenaplan.graph.ops.own_ops import undeclared
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -340,6 +341,11 @@ def kernel(
     return register
 
 
+def set_kernel(op: str, domain: str, kernel: Kernel | None) -> None:
+    """Give an operator a kernel in the place of all that it has, or none."""
+    _KERNELS[domain, op] = [] if kernel is None else [kernel]
+
+
 class _Compiled(NamedTuple):
     """The compiled kernel of an operator."""
 
@@ -401,6 +407,7 @@ def find_kernel(signature: Signature) -> Kernel:
     raise UnsupportedOp(
         f"node {signature.name!r}: no kernel runs operator "
         f"{signature.domain or 'ai.onnx'}::{signature.op} version {signature.version}"
+        + undeclared(domain, "kernel")
     )
 
 
@@ -441,4 +448,4 @@ def supported_ops(domain: str = "") -> list[str]:
     domain : str, default ""
         The default domain is that of ONNX; ``"tflite"`` and ``"tflite.custom"`` are others.
     """
-    return sorted(op for known, op in _KERNELS if known == domain)
+    return sorted(op for (known, op), kernels in _KERNELS.items() if known == domain and kernels)

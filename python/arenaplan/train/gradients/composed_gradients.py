@@ -8,9 +8,9 @@ import numpy as np
 from onnx import helper, inliner
 
 from arenaplan.formats import load
+from arenaplan.formats.onnx.symbol_schema import VERSION
 from arenaplan.formats.onnx.tensors import DTYPE_CODES
 from arenaplan.train.gradients.gradient_rules import Gradients, Site, composed
-from arenaplan.train.symbols.symbol_schema import VERSION
 
 
 @composed("Attention", "RotaryEmbedding")

@@ -22,6 +22,7 @@ from arenaplan.base.errors import (
     fault,
 )
 from arenaplan.graph import Graph, Node, ValueId
+from arenaplan.graph.ops.own_ops import table_name, undeclared
 from arenaplan.train.gradients import (
     activation_gradients,
     composed_gradients,
@@ -297,10 +298,12 @@ class _Sweep:
         given = [None if v is None else self._total(v) for v in outputs]
         if not any(each is not None for each in given):
             return  # Only zeros flow here.
-        rule = RULES.get(node.op) if node.domain in _DOMAINS else None
+        rule = RULES.get(table_name(node.op, node.domain))
         if rule is None:
             raise fault(
-                "NotDifferentiable", f"node {node.name!r}: operator {node.op} has no gradient"
+                "NotDifferentiable",
+                f"node {node.name!r}: operator {node.op} has no gradient"
+                + undeclared(node.domain, "gradient"),
             )
         gone = self._overwritten.get(node.index, frozenset())
         site = Site(self.graph, node, given, self._wanted, rule.reads, gone)
@@ -366,9 +369,6 @@ class _Sweep:
         if total is None:
             return operators(self.graph).constant(np.zeros(value.shape, value.dtype), name="zeros")
         return total
-
-
-_DOMAINS = frozenset(["", "ai.onnx", "arenaplan.training"])
 
 
 def _dependent(

@@ -242,7 +242,12 @@ class Site:
 
     def refusal(self, text: str) -> PlannerError:
         """Return the error for a node that has no gradient here."""
-        return fault("NotDifferentiable", f"node {self.node.name!r} ({self.node.op}): {text}")
+        return fault("NotDifferentiable", f"{self.label}: {text}")
+
+    @property
+    def label(self) -> str:
+        """The node in a message."""
+        return f"node {self.node.name!r} ({self.node.op})"
 
 
 def summed(graph: Graph, gradient: int, shape: tuple[int, ...]) -> int:

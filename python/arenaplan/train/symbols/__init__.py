@@ -7,10 +7,10 @@ Models written in Python: operators as functions, with inferred shapes, types an
 inputs or of results.
 """
 
+from arenaplan.formats.onnx.symbol_schema import Argument, Attribute, Schema
 from arenaplan.train.symbols.composer import Operators, find_schema, operator_names, operators
 from arenaplan.train.symbols.inference import Inferred
 from arenaplan.train.symbols.symbol import Symbol, SymbolOperators, group, op, variable
-from arenaplan.train.symbols.symbol_schema import Argument, Attribute, Schema
 
 __all__ = [
     "Argument",

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
-from arenaplan.base.errors import InvalidAttribute, InvalidOperand, UnknownShape
+from arenaplan.base.errors import InvalidOperand, UnknownShape
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.budget import Budget
 from arenaplan.formats.onnx.external import Folder
@@ -16,21 +16,24 @@ from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.onnx_work import RANDOM, cost_of
 from arenaplan.formats.onnx.op import DataDependent, Op, Operand
 from arenaplan.formats.onnx.operators import node_effects
+from arenaplan.formats.onnx.own_operators import OWN
 from arenaplan.formats.onnx.rules import rule_of
 from arenaplan.formats.onnx.rules.schema_rules import infer
-from arenaplan.formats.onnx.tensors import StoredTensor
-from arenaplan.graph import Effects, Graph, Value, ValueId
-from arenaplan.graph.sizes import checked_bytes
-from arenaplan.train.symbols.call import call
-from arenaplan.train.symbols.own_operators import OWN
-from arenaplan.train.symbols.symbol_schema import (
+from arenaplan.formats.onnx.symbol_schema import (
     TRAINING,
     VERSION,
     Schema,
+    sorted_out,
     standard,
     standard_names,
     unknown_operator,
 )
+from arenaplan.formats.onnx.tensors import StoredTensor
+from arenaplan.graph import Effects, Graph, Value, ValueId
+from arenaplan.graph.ops.own_ops import TRAINING as OURS
+from arenaplan.graph.ops.own_ops import undeclared
+from arenaplan.graph.sizes import checked_bytes
+from arenaplan.train.symbols.call import call
 
 Input: TypeAlias = "ValueId | float | Sequence[Any] | np.ndarray | np.generic | None"
 """A value of the graph, or the data of a constant; ``None`` for an absent operand."""
@@ -42,23 +45,28 @@ VERSIONS = {"": VERSION, TRAINING: 1}
 
 def find_schema(name: str) -> Schema:
     """
-    Return the signature of an operator: one of this package, else one of the standard.
+    Return the signature of an operator: of this package, of the standard, or of the user's.
+
+    One of the user's that has the name of another operator is known as ``DOMAIN::NAME``.
 
     Raises
     ------
     UnsupportedOp
         If there is none; with names that resemble it.
     """
-    own = OWN.get(name)
-    found = own.schema if own is not None else standard(name) or standard(name, TRAINING)
+    ours = OWN.get((OURS, name))
+    found = ours.schema if ours is not None else standard(name) or standard(name, TRAINING)
     if found is None:
-        raise unknown_operator(name, (*OWN, *standard_names()))
+        schemas = (own.schema for own in OWN.values())
+        found = next((each for each in schemas if name in (each.name, each.label)), None)
+    if found is None:
+        raise unknown_operator(name, tuple(operator_names()))
     return found
 
 
 def operator_names() -> list[str]:
     """Return the names of all operators that graphs can be composed of."""
-    return sorted({*OWN, *standard_names()})
+    return sorted({*(name for _, name in OWN), *standard_names()})
 
 
 class _Variable(Operand):
@@ -153,7 +161,7 @@ A, B, C; attributes are alpha, beta, transA, transB
         label = name or self._next(schema.name)
         operands = self._operands(schema, given, label)
         names = self._output_names(schema, label, outputs)
-        plain = {key: plain_attribute(value, key, label) for key, value in attributes.items()}
+        plain = plain_attributes(schema, attributes, label)
         op = Op(label, schema.name, schema.domain, schema.version, operands, names, plain, BUDGET)
         results = results_of(op, attributes)
         made: list[Operand | None] = []
@@ -175,7 +183,7 @@ A, B, C; attributes are alpha, beta, transA, transB
             cost=cost_of(op, made),
         )
         indices = tuple(known.index for known in made if known and known.index is not None)
-        own = OWN.get(schema.name) if schema.domain not in ("", TRAINING) else None
+        own = OWN.get((schema.domain, schema.name))
         for position, result in () if own is None else own.writes:
             state = op.optional(position)
             if isinstance(state, _Variable) and state.index is not None:
@@ -320,51 +328,14 @@ def _argument_type(schema: Schema, position: int) -> str:
     return schema.inputs[min(position, len(schema.inputs) - 1)].type if schema.inputs else ""
 
 
-def sorted_out(
-    schema: Schema, inputs: Sequence[Any], keywords: Mapping[str, Any], *, fills: bool = False
-) -> tuple[list[Any], dict[str, Any]]:
-    """
-    Return operands by position, and attributes.
-
-    With ``fills``, operands that are missing are ``None``.
-    """
-    given = list(inputs)
-    if len(given) > len(schema.inputs) and not schema.is_variadic:
-        raise InvalidOperand(
-            f"{schema.name} has {len(schema.inputs)} inputs, not {len(given)}; "
-            f"{schema.input_names()}"
-        )
-    attributes = {}
-    positions = {each.name: at for at, each in enumerate(schema.inputs)}
-    for key, item in keywords.items():
-        if key in positions and not schema.is_variadic:
-            at = positions[key]
-            given.extend([None] * (at + 1 - len(given)))
-            if given[at] is not None:
-                raise InvalidOperand(f"{schema.name} is given input {quoted(key)} twice")
-            given[at] = item
-        elif key in schema.attributes:
-            if item is not None:
-                attributes[key] = item
-        else:
-            raise InvalidAttribute(
-                f"{schema.name} has no input and no attribute {quoted(key)}; {schema.input_names()}"
-            )
-    for at, argument in enumerate(schema.inputs):
-        if argument.kind == "required" and not fills and (at >= len(given) or given[at] is None):
-            raise InvalidOperand(
-                f"{schema.name} lacks its input {quoted(argument.name)}; {schema.input_names()}"
-            )
-    for attribute in schema.attributes.values():
-        if attribute.required and attribute.name not in attributes:
-            raise InvalidAttribute(f"{schema.name} lacks its attribute {quoted(attribute.name)}")
-    while given and given[-1] is None:
-        given.pop()
-    return given, attributes
+def plain_attributes(schema: Schema, given: Mapping[str, Any], label: str) -> dict[str, Any]:
+    """Return attributes as importers have them: lists are tuples, arrays are stored tensors."""
+    plain = {key: _plain(value, key, label) for key, value in given.items()}
+    own = OWN.get((schema.domain, schema.name))
+    return plain if own is None else own.filled(plain)
 
 
-def plain_attribute(value: Any, key: str, label: str) -> Any:
-    """Return an attribute as importers have it: lists are tuples, arrays are stored tensors."""
+def _plain(value: Any, key: str, label: str) -> Any:
     if isinstance(value, np.ndarray):
         return StoredTensor(numpy_helper.from_array(value), f"{label}.{key}", _FOLDER)
     if isinstance(value, (list, tuple)):
@@ -380,15 +351,15 @@ def _stored(value: Any) -> Any:
 
 def results_of(op: Op, attributes: Mapping[str, Any]) -> Sequence[Result]:
     """Return shapes and types of the outputs."""
-    own = OWN.get(op.type) if op.domain not in ("", TRAINING) else None
-    if own is not None:
-        return own.results(op)
     rule = rule_of(op)
     if rule is not None:
         try:
             return rule(op)
         except DataDependent as dependent:
             raise op.error(UnknownShape, "the shape of its result depends on data") from dependent
+    if (op.domain, op.type) in OWN:
+        text = "the shape of its result does not follow from the operator"
+        raise op.error(UnknownShape, text + undeclared(op.domain, "shapes"))
     protos = [
         (key, helper.make_attribute(key, numpy_helper.from_array(value)))
         if isinstance(value, np.ndarray)
@@ -405,11 +376,11 @@ def results_of(op: Op, attributes: Mapping[str, Any]) -> Sequence[Result]:
 
 
 def _effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
-    own = OWN.get(op.type) if op.domain not in ("", TRAINING) else None
-    effects = node_effects(op, outputs) if own is None else own.effects(op, outputs)
+    effects = node_effects(op, outputs)
     # A later run inside of a group would read another content of the state.
     reads_state = any(isinstance(known, _Variable) for known in op.inputs)
-    return effects._replace(repeats=effects.repeats and not reads_state, pure=True)
+    is_pure = effects.pure or (op.domain, op.type) not in OWN
+    return effects._replace(repeats=effects.repeats and not reads_state, pure=is_pure)
 
 
 def operators(graph: Graph) -> Operators:

@@ -28,7 +28,7 @@ from arenaplan.train.symbols.composer import (
     BUDGET,
     VERSIONS,
     operators,
-    plain_attribute,
+    plain_attributes,
     results_of,
 )
 from arenaplan.train.symbols.relations import BROADCASTS, PartialShape, Sizes, relate
@@ -211,7 +211,7 @@ class _Inference:
             data = _constant(entry.vertex, dtype)
             operands.append(OnnxOperand(entry_name(entry), dims, dtype, data, data is not None))
         names = [entry_name(Entry(vertex, index)) for index in range(vertex.outputs)]
-        plain = {k: plain_attribute(v, k, vertex.name) for k, v in vertex.attributes.items()}
+        plain = plain_attributes(schema, vertex.attributes, vertex.name)
         return Op(
             vertex.name, schema.name, schema.domain, schema.version, operands, names, plain, BUDGET
         )
@@ -259,7 +259,7 @@ class _Inference:
         inputs = [None if e is None else self._sizes[e.vertex, e.output] for e in vertex.inputs]
         outputs = [self._sizes[vertex, index] for index in range(vertex.outputs)]
         try:
-            if relate(vertex.schema.name, vertex.attributes, inputs, outputs):
+            if relate(vertex.schema, vertex.attributes, inputs, outputs):
                 self._changed = True
         except ShapeMismatch as error:
             raise _at(vertex, error) from None

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from arenaplan.base.errors import ShapeMismatch
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.rules.elementwise_rules import ARITHMETIC, COMPARISONS, SAME, VARIADIC
+from arenaplan.formats.onnx.symbol_schema import Schema
 
 PartialShape: TypeAlias = "tuple[int | None, ...] | None"
 
@@ -91,7 +92,7 @@ Outputs: TypeAlias = Sequence[Sizes]
 Relation: TypeAlias = Callable[[Attributes, Inputs, Outputs], bool]
 
 
-def relate(op: str, attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def relate(schema: Schema, attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
     """
     Apply the relations of an operator; return whether anything is new.
 
@@ -100,7 +101,7 @@ def relate(op: str, attributes: Attributes, inputs: Inputs, outputs: Outputs) ->
     ShapeMismatch
         If they contradict what is known.
     """
-    relation = RELATIONS.get(op)
+    relation = RELATIONS.get(schema.table_name)
     return relation is not None and relation(attributes, inputs, outputs)
 
 
@@ -365,7 +366,7 @@ def _assign(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
 BROADCASTS: Final = frozenset([*ARITHMETIC, *COMPARISONS, *VARIADIC, "Pow", "Where"])
 """Operators whose operands may be repeated."""
 
-RELATIONS: Final[Mapping[str, Relation]] = {
+RELATIONS: Final[dict[str, Relation]] = {
     **dict.fromkeys(SAME, _first),
     **dict.fromkeys(("Cast", "CastLike", "Dropout", "Softmax", "LogSoftmax"), _first),
     **dict.fromkeys(("StopGradient", "LRN", "LpNormalization", "Hardmax"), _first),

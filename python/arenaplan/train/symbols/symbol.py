@@ -14,12 +14,12 @@ import numpy as np
 
 from arenaplan.base.errors import InvalidOperand, UndefinedValue
 from arenaplan.base.quoting import listed, quoted
+from arenaplan.formats.onnx.symbol_schema import Schema, sorted_out
 from arenaplan.graph import Graph
-from arenaplan.train.symbols.composer import find_schema, operator_names, sorted_out
+from arenaplan.train.symbols.composer import find_schema, operator_names
 from arenaplan.train.symbols.inference import Inferred, graph_of, infer
 from arenaplan.train.symbols.relations import PartialShape
 from arenaplan.train.symbols.symbol_document import read, write
-from arenaplan.train.symbols.symbol_schema import Schema
 from arenaplan.train.symbols.vertex import Entry, Kind, Vertex, entry_name, topological
 
 Names: TypeAlias = Literal["all", "read_only", "states"]

@@ -48,7 +48,7 @@ def _row(vertex: Vertex, inputs: list[Any]) -> dict[str, Any]:
     if vertex.labels:
         row["attrs"] = vertex.labels
     if vertex.schema is not None:
-        row["op"] = vertex.schema.name
+        row["op"] = vertex.schema.table_name
         row["outputs"] = vertex.outputs
         if vertex.attributes:
             row["attributes"] = {key: _value(each) for key, each in vertex.attributes.items()}

@@ -10,9 +10,9 @@ import numpy as np
 
 from arenaplan.base.errors import fault
 from arenaplan.base.quoting import quoted
-from arenaplan.train.symbols.own_operators import OWN
+from arenaplan.formats.onnx.own_operators import OWN
+from arenaplan.formats.onnx.symbol_schema import Schema
 from arenaplan.train.symbols.relations import PartialShape
-from arenaplan.train.symbols.symbol_schema import Schema
 
 Kind: TypeAlias = Literal["input", "state", "constant"]
 
@@ -46,7 +46,7 @@ class Vertex:
     @property
     def writes(self) -> tuple[tuple[int, int], ...]:
         """Variables that the operator replaces: positions of operand and new content."""
-        own = None if self.schema is None else OWN.get(self.schema.name)
+        own = None if self.schema is None else OWN.get((self.schema.domain, self.schema.name))
         return () if own is None else own.writes
 
     @property

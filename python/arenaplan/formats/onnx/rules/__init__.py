@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.op import Op
+from arenaplan.formats.onnx.own_operators import OWN
 from arenaplan.formats.onnx.rules import (
     attention_rules,
     elementwise_rules,
@@ -127,6 +128,7 @@ def rule_of(op: Op) -> Rule | None:
         return RULES.get(op.type) or TRAINING_RULES.get(op.type)
     if op.domain == QUANTIZATION:
         return _QUANTIZING.get(op.type)
-    if op.domain != MICROSOFT:
-        return None
+    own = OWN.get((op.domain, op.type))
+    if own is not None or op.domain != MICROSOFT:
+        return None if own is None else own.results
     return CONTRIB_RULES.get(op.type) or TRAINING_RULES.get(op.type)

@@ -2,20 +2,22 @@
 Signatures of operators: names of arguments, attributes, defaults and documentation.
 
 Those of standard operators come from the package ``onnx``; those of
-:mod:`arenaplan.train.symbols.own_operators` are written there in the same form.
+:mod:`arenaplan.formats.onnx.own_operators` are written there in the same form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal, TypeAlias
 
 from onnx import AttributeProto, defs, helper
 
-from arenaplan.base.errors import UnsupportedOp
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand, InvalidOption, UnsupportedOp
 from arenaplan.base.quoting import listed, quoted
+from arenaplan.graph.ops.own_ops import table_name
 
 VERSION: Final = min(24, defs.onnx_opset_version())
 """Operator set of composed nodes: the newest that kernels are written for."""
@@ -70,6 +72,11 @@ class Schema:
         return f"{self.domain or 'ai.onnx'}::{self.name}"
 
     @property
+    def table_name(self) -> str:
+        """The name in tables: see :func:`~arenaplan.graph.ops.own_ops.table_name`."""
+        return table_name(self.name, self.domain)
+
+    @property
     def least_outputs(self) -> int:
         """The number of outputs that are always there."""
         return max(sum(each.kind == "required" for each in self.outputs), 1)
@@ -90,12 +97,112 @@ class Schema:
         for each in self.inputs:
             mark = {"required": "", "optional": "=None", "variadic": ""}[each.kind]
             parts.append(("*" if each.kind == "variadic" else "") + each.name + mark)
-        if not self.is_variadic:
+        if self.attributes and not self.is_variadic:
             parts.append("*")
         for attribute in self.attributes.values():
             text = "" if attribute.required else f"={attribute.default!r}"
             parts.append(attribute.name + text)
         return f"{self.name}({', '.join(parts)})"
+
+
+def parsed(signature: str, domain: str, doc: str) -> Schema:
+    """
+    Return the signature that a text says: the reverse of :meth:`Schema.signature`.
+
+    Raises
+    ------
+    InvalidOption
+        If the text is no signature.
+
+    Examples
+    --------
+    >>> schema = parsed("Scale(x, factor, bias=None, *, power=1.0) -> y", "acme", "")
+    >>> [each.name for each in schema.inputs], schema.attributes["power"].default
+    (['x', 'factor', 'bias'], 1.0)
+    """
+    call, _, results = signature.partition("->")
+    try:
+        given, made = _function(call), _function(f"_({results})")
+        pairs = zip(given.args.kwonlyargs, given.args.kw_defaults, strict=True)
+        attributes = {
+            each.arg: Attribute(
+                each.arg, None if default is None else ast.literal_eval(default), default is None
+            )
+            for each, default in pairs
+        }
+        inputs, outputs = _arguments(given.args), _arguments(made.args)
+    except (SyntaxError, ValueError) as error:
+        raise InvalidOption(
+            f"{quoted(signature)} is no signature such as 'Scale(x, bias=None, *, power=1.0) -> y'"
+        ) from error
+    return Schema(given.name, domain, 1, inputs, outputs, attributes, doc)
+
+
+def _function(call: str) -> ast.FunctionDef:
+    """Return a call, as in a signature, as the head of a function."""
+    (function,) = ast.parse(f"def {call.strip()}: ...").body
+    if not isinstance(function, ast.FunctionDef):
+        raise ValueError(call)
+    return function
+
+
+def _arguments(given: ast.arguments) -> tuple[Argument, ...]:
+    """Return inputs or outputs: the last ones may be left out, and the very last be several."""
+    required = len(given.args) - len(given.defaults)
+    if any(not isinstance(each, ast.Constant) or each.value is not None for each in given.defaults):
+        raise ValueError("an input that may be left out has the default None")
+    rows: list[tuple[ast.arg, ArgumentKind]] = [
+        (each, "required" if at < required else "optional") for at, each in enumerate(given.args)
+    ]
+    if given.vararg is not None:
+        rows.append((given.vararg, "variadic"))
+    return tuple(
+        Argument(each.arg, "T" if each.annotation is None else ast.unparse(each.annotation), kind)
+        for each, kind in rows
+    )
+
+
+def sorted_out(
+    schema: Schema, inputs: Sequence[Any], keywords: Mapping[str, Any], *, fills: bool = False
+) -> tuple[list[Any], dict[str, Any]]:
+    """
+    Return operands by position, and attributes.
+
+    With ``fills``, operands that are missing are ``None``.
+    """
+    given = list(inputs)
+    if len(given) > len(schema.inputs) and not schema.is_variadic:
+        raise InvalidOperand(
+            f"{schema.name} has {len(schema.inputs)} inputs, not {len(given)}; "
+            f"{schema.input_names()}"
+        )
+    attributes = {}
+    positions = {each.name: at for at, each in enumerate(schema.inputs)}
+    for key, item in keywords.items():
+        if key in positions and not schema.is_variadic:
+            at = positions[key]
+            given.extend([None] * (at + 1 - len(given)))
+            if given[at] is not None:
+                raise InvalidOperand(f"{schema.name} is given input {quoted(key)} twice")
+            given[at] = item
+        elif key in schema.attributes:
+            if item is not None:
+                attributes[key] = item
+        else:
+            raise InvalidAttribute(
+                f"{schema.name} has no input and no attribute {quoted(key)}; {schema.input_names()}"
+            )
+    for at, argument in enumerate(schema.inputs):
+        if argument.kind == "required" and not fills and (at >= len(given) or given[at] is None):
+            raise InvalidOperand(
+                f"{schema.name} lacks its input {quoted(argument.name)}; {schema.input_names()}"
+            )
+    for attribute in schema.attributes.values():
+        if attribute.required and attribute.name not in attributes:
+            raise InvalidAttribute(f"{schema.name} lacks its attribute {quoted(attribute.name)}")
+    while given and given[-1] is None:
+        given.pop()
+    return given, attributes
 
 
 @cache

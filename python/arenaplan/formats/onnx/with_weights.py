@@ -1,0 +1,51 @@
+"""A copy of an ONNX model with other weights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
+from onnx import numpy_helper
+
+from arenaplan.base.errors import UndefinedValue, fault
+from arenaplan.base.quoting import quoted
+
+
+def with_weights(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> bytes:
+    """
+    Return the content of a model file in which some weights are others; all are in the file.
+
+    Parameters
+    ----------
+    path : path
+        The model.
+    arrays : mapping
+        The new data by name of an initializer, or of the output of a ``Constant`` node.
+
+    Raises
+    ------
+    UndefinedValue
+        If the model stores no weight of a name: it may compute one from others.
+    ModelError
+        If the file would be larger than a file of the format can be.
+    """
+    model = onnx.load(path)
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):
+            stored[node.output[0]] = node.attribute[0].t
+    for name, array in arrays.items():
+        if name not in stored:
+            raise UndefinedValue(
+                f"the model stores no weight {quoted(name)}: what a model computes from others has "
+                "no place in the file; Trainer.save writes it"
+            )
+        stored[name].CopyFrom(numpy_helper.from_array(array, stored[name].name))
+    try:
+        content: bytes = model.SerializeToString()
+    except (EncodeError, ValueError) as error:
+        raise fault("ModelTooLarge", f"the model does not fit into one file: {error}") from error
+    return content

@@ -1,0 +1,172 @@
+"""
+Record files of MXNet (RecordIO), read without MXNet.
+
+A file is a row of records. A record is one part, or several if its bytes contain the mark that
+parts begin with: the mark, 3 bits that say which part it is and 29 bits of length, the bytes, and
+padding to a multiple of 4. For new data ArrayRecord, WebDataset or Parquet are the better choice.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final, NamedTuple
+
+import numpy as np
+
+from arenaplan.base.errors import ModelError, PlannerError, fault
+
+__all__ = ["ImageHeader", "header", "index", "read", "read_at"]
+
+_MARK: Final = struct.pack("<I", 0xCED7230A)
+_WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
+_IMAGE: Final = struct.Struct("<IfQQ")
+_CHUNK: Final = 1 << 16
+
+
+class ImageHeader(NamedTuple):
+    """What a record of an image says before the image."""
+
+    labels: tuple[float, ...]
+    id: int
+    id2: int
+    content: bytes
+    """The encoded image."""
+
+
+def read(
+    path: str | os.PathLike[str], *, skip: Callable[[PlannerError], object] | None = None
+) -> Iterator[bytes]:
+    """
+    Yield the records of a file, from the first to the last.
+
+    Parameters
+    ----------
+    path : path
+        The file, such as ``train.rec``.
+    skip : callable, optional
+        Gets the error of each damaged place, after which reading goes on with the next record; by
+        default the error is raised.
+
+    Raises
+    ------
+    ModelError
+        If the file is damaged; the message names the byte. The bytes of a record have no check sum.
+    OSError
+        If the file cannot be read.
+    """
+    with open(path, "rb") as file:
+        size, at = os.fstat(file.fileno()).st_size, 0
+        while at < size:
+            try:
+                record, at = _record(file, at, size)
+            except ModelError as error:
+                if skip is None:
+                    raise
+                skip(error)
+                at = _next(file, at + 4, size)
+            else:
+                yield record
+
+
+def read_at(path: str | os.PathLike[str], offset: int) -> bytes:
+    """Return the record that begins at a byte, which :func:`index` has; raises as :func:`read`."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not 0 <= offset < size:
+            raise fault(
+                "RecordCorrupt", f"{os.fspath(path)!r} has {size} bytes, and no byte {offset}"
+            )
+        return _record(file, offset, size)[0]
+
+
+def index(path: str | os.PathLike[str]) -> dict[int, int]:
+    """
+    Return the first bytes of records by key, from an index file such as ``train.idx``.
+
+    Raises
+    ------
+    ModelError
+        If a line is not a key and a byte; the message names the line.
+    """
+    found: dict[int, int] = {}
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            words = line.split()
+            if len(words) != 2 or not all(word.isdigit() for word in words):
+                raise fault(
+                    "RecordCorrupt",
+                    f"{os.fspath(path)!r}: line {number} is {line[:40]!r}, not a key and a byte",
+                )
+            found[int(words[0])] = int(words[1])
+    return found
+
+
+def header(record: bytes) -> ImageHeader:
+    """
+    Return labels, numbers and content of a record of an image.
+
+    Raises
+    ------
+    ModelError
+        If the record is too short for its header.
+
+    Examples
+    --------
+    >>> header(struct.pack("<IfQQ2f", 2, 0, 7, 0, 0.5, 1.5) + b"png")
+    ImageHeader(labels=(0.5, 1.5), id=7, id2=0, content=b'png')
+    """
+    if len(record) < _IMAGE.size:
+        raise fault("RecordCorrupt", f"a header of an image has 24 bytes, the record {len(record)}")
+    count, label, number, second = _IMAGE.unpack_from(record)
+    end = _IMAGE.size + 4 * count
+    if len(record) < end:
+        raise fault(
+            "RecordCorrupt", f"byte 0 of the record says {count} labels; it has {len(record)} bytes"
+        )
+    labels = tuple(np.frombuffer(record, "<f4", count, _IMAGE.size).tolist()) or (label,)
+    return ImageHeader(labels, number, second, record[end:])
+
+
+def _record(file: BinaryIO, start: int, size: int) -> tuple[bytes, int]:
+    """Return the record that begins at a byte, and the byte after it."""
+    parts: list[bytes] = []
+    at = start
+    while True:
+        file.seek(at)
+        head = file.read(8)
+        if head[:4] != _MARK or len(head) < 8:
+            raise _damaged(file, start, at, "there is no head of a part")
+        (word,) = struct.unpack("<I", head[4:])
+        kind, length = word >> 29, word & (1 << 29) - 1
+        allowed = (_MIDDLE, _LAST) if parts else (_WHOLE, _FIRST)
+        if kind not in allowed:
+            raise _damaged(file, start, at + 4, f"a part of kind {kind} cannot follow")
+        if length > size - at - 8:
+            left = size - at - 8
+            raise _damaged(file, start, at + 4, f"a part of {length} bytes has {left} left")
+        parts.append(file.read(length))
+        at += 8 + length + -length % 4
+        if kind in (_WHOLE, _LAST):
+            return _MARK.join(parts), at
+
+
+def _damaged(file: BinaryIO, start: int, at: int, problem: str) -> PlannerError:
+    return fault("RecordCorrupt", f"{file.name!r}: record at byte {start}: byte {at}: {problem}")
+
+
+def _next(file: BinaryIO, at: int, size: int) -> int:
+    """Return the next byte, at a multiple of 4, where a record may begin; the size if none does."""
+    at += -at % 4
+    while at < size:
+        file.seek(at)
+        chunk = file.read(_CHUNK + 4)
+        found = chunk.find(_MARK)
+        while 0 <= found < _CHUNK:
+            kind = chunk[found + 7] >> 5 if found + 7 < len(chunk) else _MIDDLE
+            if found % 4 == 0 and kind in (_WHOLE, _FIRST):
+                return at + found
+            found = chunk.find(_MARK, found + 1)
+        at += _CHUNK
+    return size
