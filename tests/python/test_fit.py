@@ -30,6 +30,7 @@ from arenaplan.tflite.reader.tflite_rows import program_of
 from arenaplan.tflite.rewrite.place import Placed, place
 from arenaplan.tflite.rewrite.strip_regions import Region
 from arenaplan.tflite.runtime import total
+from raising import raises
 from strip_models import VALID, Network, evaluate, image, pyramid, random_network
 from tflm_models import running_sum
 from tflm_oracle import tflm_or_skip
@@ -580,7 +581,7 @@ def test_a_file_that_is_not_proven_is_not_returned(
     monkeypatch.setattr(sys.modules["arenaplan.deploy.fitting.fitting"], "place", shifted)
     out = tmp_path / "out.tflite"
     assert main(["fit", str(path), "-o", str(out)]) == 0
-    assert "smaller rewrites were left out: they are not proven" in capsys.readouterr().out
+    assert "smaller rewrites were left out: they are not proven" in capsys.readouterr().err
     assert_equal_outputs(path.read_bytes(), out.read_bytes())
 
 
@@ -643,6 +644,27 @@ def test_fit_ends_with_a_file_that_is_proven(name: str, overlap: bool, shared: P
     best = plan_in_best_order(parse(path.read_bytes()))[1].after.total
     assert found.total <= min(best, found.before.total)
     assert not found.is_rewritten or found.total < found.before.total
+
+
+@pytest.mark.parametrize("shape", [(8,), (1, 1, 1, 1), (1, 1, 4, 1), (1, 6, 1, 8), (1, 6, 4, 8)])
+def test_sums_over_operands_that_are_broadcast_are_proven_if_right(shape: tuple[int, ...]) -> None:
+    net = Network(7, (1, 6, 4, 8))
+    values = net.bytes().integers(-128, 128, shape, np.int8)
+    constant, x = net.constant(values, flat.INT8, [1], 0), net.relu(0)
+    y = net.operator("ADD", [constant, x], net.activation(net.shapes[x]), (11, {}))
+    data = net.file([y])
+    inputs = inputs_of(data, 1)
+    expected = evaluate(parse(data), inputs)[0]
+    for distance in range(-64, 65, 16):
+        offsets = [1024 if at == 0 else 64 if at == x else -1 for at in range(len(net.tensors))]
+        offsets[y] = 64 + distance
+        is_right = np.array_equal(evaluate(parse(data), inputs, offsets)[0], expected)
+        assert is_right == (distance <= 0)
+        if is_right:
+            assert distance == 0 or replay_plan(data, offsets).overlaps
+        else:
+            with raises("PlanOverlap"):
+                replay_plan(data, offsets)
 
 
 def test_a_rewrite_that_is_not_proven_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
