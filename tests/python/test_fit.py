@@ -30,6 +30,7 @@ from arenaplan.tflite.reader.tflite_rows import program_of
 from arenaplan.tflite.rewrite.place import Placed, place
 from arenaplan.tflite.rewrite.strip_regions import Region
 from arenaplan.tflite.runtime import total
+from c_networks import random_net
 from raising import raises
 from strip_models import VALID, Network, evaluate, image, pyramid, random_network
 from tflm_models import running_sum
@@ -625,13 +626,26 @@ def test_fit_never_needs_more_than_an_export() -> None:
         ends = [net.pool(branch, "MAX_POOL_2D", 4, 4) for branch in branches]
         outputs = [net.conv(end, 4, 1) for end in ends]
         data = net.file([net.add(net.add(*outputs[:2]), outputs[2])])
-        model = parse(data)
-        best = plan_in_best_order(model)[1].after.total
+        assert_no_worse_than_an_export(data)
         found = fit(data)
-        assert found.total <= best
         assert found.reordered
         assert total(parse(found.data), read_offsets(parse(found.data))).total == found.total
         assert_equal_outputs(data, found.data, seed)
+
+
+def assert_no_worse_than_an_export(data: bytes) -> None:
+    for overlap in (False, True):
+        options = FitOptions(effort=100, overlap=overlap)
+        best = plan_in_best_order(parse(data), build=options.build)[1].after.total
+        found = fit(data, options)
+        assert found.total <= best
+        assert found.unproven == 0
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "float32"])
+@pytest.mark.parametrize("seed", range(8))
+def test_fit_never_needs_more_than_an_export_of_random_models(seed: int, dtype: str) -> None:
+    assert_no_worse_than_an_export(random_net(seed, dtype))
 
 
 @pytest.mark.parametrize("name", ["concat_twice_a", "concat_twice_b", "r0041", "r0181", "r0212"])
@@ -644,6 +658,17 @@ def test_fit_ends_with_a_file_that_is_proven(name: str, overlap: bool, shared: P
     best = plan_in_best_order(parse(path.read_bytes()))[1].after.total
     assert found.total <= min(best, found.before.total)
     assert not found.is_rewritten or found.total < found.before.total
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_width_of_pointers_is_served_better_by_the_file_for_the_other(seed: int) -> None:
+    data = random_network(seed) if seed % 2 else random_net(seed, "int8")
+    found = {
+        width: fit(data, FitOptions(pointer=width, effort=100, max_macs=1.3)) for width in (32, 64)
+    }
+    for width, other in ((32, 64), (64, 32)):
+        model = parse(found[other].data)
+        assert found[width].total <= total(model, read_offsets(model), pointer=width).total
 
 
 @pytest.mark.parametrize("shape", [(8,), (1, 1, 1, 1), (1, 1, 4, 1), (1, 6, 1, 8), (1, 6, 4, 8)])
