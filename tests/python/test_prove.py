@@ -16,7 +16,13 @@ import pytest
 import arenaplan as ap
 import corruptions
 import flat
-from arenaplan.base.errors import PlanError, ProofError, UndefinedValue, UnsupportedModel
+from arenaplan.base.errors import (
+    InvalidOption,
+    PlanError,
+    ProofError,
+    UndefinedValue,
+    UnsupportedModel,
+)
 from raising import raises
 from sketch_runs import evaluated, inputs_of
 from sketches import SAME, VALID, Network, Operator, Sketch, Strips, Tensor, doubled, strips
@@ -491,6 +497,25 @@ def test_a_proof_is_checked_against_both_files() -> None:
         ap.tflite.check_proof(text, old.file(), other.file())
     with raises("ProofStale", match="the original has SHA-256"):
         ap.tflite.check_proof(text, new.file(), new.file())
+
+
+def test_metadata_may_differ_if_it_is_named() -> None:
+    old, new = strips(1)
+    new.metadata = {**new.metadata, "min_runtime_version": b"1.5.0", "built": b"today"}
+    files = old.file(), new.file()
+    names = ["min_runtime_version", "built"]
+    for some in ((), names[:1]):
+        with pytest.raises(ProofError, match="metadata"):
+            ap.tflite.prove(*files, ignored_metadata=some)
+    proof = ap.tflite.prove(*files, ignored_metadata=names)
+    assert proof.document["ignored_metadata"] == sorted(names)
+    jsonschema.validate(json.loads(proof.to_json()), json.loads(ap.tflite.proof_schema()))
+    assert ap.tflite.check_proof(proof.to_json(), *files).plan == proof.plan
+    with pytest.raises(ProofError, match="metadata"):
+        ap.tflite.check_proof(proof.to_json().replace('"built"', '"other"'), *files)
+    for obeyed in ("OfflineMemoryAllocation", "COMPRESSION_METADATA"):
+        with pytest.raises(InvalidOption, match=obeyed):
+            ap.tflite.prove(*files, ignored_metadata=[obeyed])
 
 
 def test_a_proof_that_says_other_things_is_stale() -> None:

@@ -620,8 +620,10 @@ check: --hazards FILE
             Operand("original", "ORIGINAL", "the model before; - is stdin"),
             Operand("rewritten", "REWRITTEN", "the model after"),
         ),
-        f"run samples seed json output | {_LIMITS}",
+        f"ignore-metadata run samples seed json output | {_LIMITS}",
         _table(f"""
+proof: --ignore-metadata NAME*
+    metadata of this name may differ, such as min_runtime_version; can be repeated
 runs: --run RUNTIME,…
     also run both models and compare all bits: {", ".join(RUNTIMES)}, or both
 --samples 1..{1 << 20} = 20
