@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import struct
 import subprocess
@@ -334,6 +335,30 @@ def test_a_budget_out_of_reach_fails_and_leaves_the_old_file(
     assert out.read_bytes() == b"older"
     assert main(["fit", str(path), "--budget", "1KiB", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["budget"] == 1024
+
+
+def test_plans_and_shared_plans_say_what_is_left(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", str(path)]) == 0
+    assert "strips can go below the lower bound: arenaplan fit" in capsys.readouterr().out
+    assert main(["plan", str(path), "--target", "ideal"]) == 0
+    assert "can need fewer bytes than this floor: arenaplan fit" in capsys.readouterr().out
+    own = total(parse(path.read_bytes()))
+    for together, heads in (("never-together", 1), ("concurrent", 2)):
+        assert main(["plan", str(path), str(path), "--share", together, "--json"]) == 0
+        seen = json.loads(capsys.readouterr().out)
+        assert (seen["head_bytes"], seen["tail_bytes"]) == (heads * own.head, 2 * own.tail)
+        assert seen["total_bytes"] >= seen["head_bytes"] + seen["tail_bytes"]
+
+
+def test_a_shim_has_the_arena_of_either_width(path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "shim.h"
+    assert main(["export", str(path), "--to", "tflm-shim", "-o", str(out)]) == 0
+    found = re.findall(r"TOTAL_BYTES INT32_C\((\d+)\)", out.read_text())
+    offsets = plan_in_best_order(parse(path.read_bytes()))[1].offsets
+    widths = [total(parse(path.read_bytes()), offsets, pointer=bits).total for bits in (64, 32)]
+    assert list(map(int, found)) == widths
 
 
 def test_pareto_lists_points(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -41,6 +41,7 @@ from arenaplan.deploy.export.weights import weights_of
 from arenaplan.graph import Graph
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.tflite.reader.tflite_model import Model
+from arenaplan.tflite.runtime.arena import total
 
 if TYPE_CHECKING:
     from arenaplan.deploy.code import CodeFiles
@@ -141,8 +142,11 @@ def _with_plan(model: Model, plan: TflmPlan, _name: str) -> bytes:
     return embed(model, plan.offsets, plan.build)
 
 
-def _shim(_model: Model, plan: TflmPlan, name: str) -> bytes:
-    return shim_of(plan, name=name).encode()
+def _shim(model: Model, plan: TflmPlan, name: str) -> bytes:
+    narrow = None
+    if plan.build.pointer == 64 and plan.build.profile is None:
+        narrow = total(model, plan.offsets, build=replace(plan.build, pointer=32)).total
+    return shim_of(plan, name=name, narrow=narrow).encode()
 
 
 def c_code(
