@@ -14,7 +14,7 @@ from arenaplan import _core
 from arenaplan._core import Target
 from arenaplan.base.errors import UnsupportedOp, UnsupportedSubgraph, fault
 from arenaplan.base.quoting import quoted
-from arenaplan.deploy.code.code_site import Place
+from arenaplan.deploy.code.code_site import BAD_INDEX, Place
 from arenaplan.deploy.code.code_steps import StepTexts
 from arenaplan.deploy.code.code_text import arena_type, c_type, comment, remark
 from arenaplan.deploy.export.placed import identifiers, prefix_of
@@ -224,7 +224,8 @@ class _Program:
             )
 
         arena = sum(space.arena_bytes for space in self._plan.spaces)
-        return CodeFiles(self._name, self._header(), source, arena, steps.constants.size)
+        header = self._header(any(f"return {BAD_INDEX};" in line for line in lines))
+        return CodeFiles(self._name, header, source, arena, steps.constants.size)
 
     def _signature(self) -> str:
         """Return the declaration of the function."""
@@ -245,8 +246,9 @@ class _Program:
     def _is_state(self, value: Value) -> bool:
         return value.kind == "state" and self._place(value.index) is not None
 
-    def _header(self) -> str:
+    def _header(self, has_indices: bool) -> str:
         """Return the header."""
+        bad = f" {BAD_INDEX} if an index is outside of its operand." if has_indices else ""
         macro, graph = self._macro, self._graph
         lines = [
             *comment(
@@ -277,8 +279,8 @@ class _Program:
             "",
             *comment(
                 [
-                    "Computes the outputs. Returns 0, or 1 if a pointer is NULL. Runs of one model",
-                    "must not overlap in time: they share the arena.",
+                    f"Computes the outputs. Returns 0, or 1 if a pointer is NULL.{bad}",
+                    "Runs of one model must not overlap in time: they share the arena.",
                 ]
             ),
             f"{self._signature()};",

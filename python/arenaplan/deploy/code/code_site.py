@@ -19,6 +19,9 @@ from arenaplan.run.numpy.tflite.tflite_facts import refused
 ROWS: Final = 1
 """The dimension of images ``(N, H, W, C)`` that rows are counted along."""
 
+BAD_INDEX: Final = 2
+"""What a run returns if an index is none of its operand."""
+
 
 class Base(NamedTuple):
     """Memory of a value: all of it, or some rows."""
@@ -213,15 +216,18 @@ def pointer(part: Part, position: int) -> str:
 
 Lowering: TypeAlias = Callable[[Site], Emit]
 LOWERINGS: dict[str, Lowering] = {}
-"""Functions that turn nodes into calls, by operator."""
+"""Functions that turn nodes of TFLite models into calls, by operator."""
+ONNX_LOWERINGS: dict[str, Lowering] = {}
+"""The same for nodes of the default domain of ONNX."""
+DOMAINS: Final = {"tflite": LOWERINGS, "": ONNX_LOWERINGS}
 
 
-def lowers(*names: str) -> Callable[[Lowering], Lowering]:
+def lowers(*names: str, table: dict[str, Lowering] = LOWERINGS) -> Callable[[Lowering], Lowering]:
     """Register a lowering."""
 
     def register(function: Lowering) -> Lowering:
         for name in names:
-            LOWERINGS[name] = function
+            table[name] = function
         return function
 
     return register
