@@ -496,10 +496,12 @@ def _affine(site: Site, origins: np.ndarray, frame: np.ndarray) -> np.ndarray:
         int(np.take(origins, 1, axis).flat[0] - origins.flat[0]) if dim > 1 else 0
         for axis, dim in enumerate(origins.shape)
     ]
-    grid = sum(
-        step * at for step, at in zip(steps, np.indices(origins.shape, sparse=True), strict=True)
-    )
-    if not np.array_equal(origins, np.broadcast_to(grid + origins.flat[0], origins.shape)):
+    wanted = origins.flat[0] + np.zeros_like(origins)
+    for axis, step in enumerate(steps):
+        wanted += step * np.arange(origins.shape[axis]).reshape(
+            -1, *[1] * (origins.ndim - axis - 1)
+        )
+    if not np.array_equal(origins, wanted):
         raise site.refuse("its elements are in no order that nested loops have")
     flat = frame.reshape(-1)[int(origins.flat[0]) :]
     strides = [step * frame.itemsize for step in steps]

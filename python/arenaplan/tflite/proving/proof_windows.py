@@ -247,7 +247,7 @@ class Theirs(NamedTuple):
 
     window: Window
     image: Elements
-    index: Index
+    places: Index
     """Places of the image's elements."""
     result: Elements
 
