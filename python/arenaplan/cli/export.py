@@ -58,6 +58,7 @@ _FLAGS = {
     "space": "--space",
     "sections": "--section",
     "always": "--always",
+    "stream_input": "--stream-input",
     "firmware": "--original",
 }
 """The flag of each option that some forms have."""
@@ -152,6 +153,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
         "space": options.space,
         "sections": dict(options.section),
         "always": options.always,
+        "stream_input": options.stream_input == "rows",
         "firmware": options.original,
     }
     given = {name: value for name, value in values.items() if value not in (None, {}, False)}

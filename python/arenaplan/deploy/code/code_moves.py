@@ -9,8 +9,16 @@ from typing import Any
 import numpy as np
 
 from arenaplan.deploy.code.code_shapes import Loops, collapsed, padded
-from arenaplan.deploy.code.code_site import Emit, Part, Site, lowers, pointer, words_of
-from arenaplan.deploy.code.code_text import Field
+from arenaplan.deploy.code.code_site import (
+    OWN_LOWERINGS,
+    Emit,
+    Part,
+    Site,
+    lowers,
+    pointer,
+    words_of,
+)
+from arenaplan.deploy.code.code_text import Field, c_type
 from arenaplan.run.numpy.tflite.tflite_facts import (
     FLOAT,
     NONE,
@@ -26,6 +34,22 @@ from arenaplan.run.numpy.tflite.tflite_layout import (
     strided_slice_of,
 )
 from arenaplan.run.numpy.tflite.tflite_resize import integer_sides, real_sides
+from arenaplan.tflite.reader.code_walk import STREAMED
+
+# -- rows of the caller ---------------------------------------------------------------------------
+
+
+@lowers(STREAMED, table=OWN_LOWERINGS)
+def rows(site: Site) -> Emit:
+    """Ask the caller for rows of an image."""
+    type_ = c_type(site.output.dtype)
+
+    def emit(part: Part) -> list[str]:
+        target = f"({type_} *)(void *)({part.output()})"
+        return [f"read_{site.label}(context, {part.start}, {part.stop}, {target});"]
+
+    return emit
+
 
 # -- parts of arrays ------------------------------------------------------------------------------
 
