@@ -696,25 +696,49 @@ def test_no_width_of_pointers_is_served_better_by_the_file_for_the_other(seed: i
         assert found[width].total <= total(model, read_offsets(model), pointer=width).total
 
 
-@pytest.mark.parametrize("shape", [(8,), (1, 1, 1, 1), (1, 1, 4, 1), (1, 6, 1, 8), (1, 6, 4, 8)])
-def test_sums_over_operands_that_are_broadcast_are_proven_if_right(shape: tuple[int, ...]) -> None:
+BROADCAST = pytest.mark.parametrize(
+    "shape", [(8,), (1, 1, 1, 1), (1, 1, 4, 1), (1, 6, 1, 8), (1, 6, 4, 8)]
+)
+
+
+def broadcast_sum(shape: tuple[int, ...], name: str = "ADD") -> tuple[bytes, list[int]]:
+    """Return a sum with a constant, and offsets with the result 64 bytes before the operand."""
     net = Network(7, (1, 6, 4, 8))
     values = net.bytes().integers(-128, 128, shape, np.int8)
     constant, x = net.constant(values, flat.INT8, [1], 0), net.relu(0)
-    y = net.operator("ADD", [constant, x], net.activation(net.shapes[x]), (11, {}))
-    data = net.file([y])
+    options = {"ADD": 11, "SUB": 28, "MUL": 21}[name]
+    y = net.operator(name, [constant, x], net.activation(net.shapes[x]), (options, {}))
+    offsets = [{0: 1024, x: 64, y: 0}.get(at, -1) for at in range(len(net.tensors))]
+    return net.file([y]), offsets
+
+
+@BROADCAST
+def test_sums_over_operands_that_are_broadcast_are_proven_if_right(shape: tuple[int, ...]) -> None:
+    data, offsets = broadcast_sum(shape)
     inputs = inputs_of(data, 1)
     expected = evaluate(parse(data), inputs)[0]
-    for distance in range(-64, 65, 16):
-        offsets = [1024 if at == 0 else 64 if at == x else -1 for at in range(len(net.tensors))]
-        offsets[y] = 64 + distance
+    for start in range(0, 129, 16):
+        offsets[-1] = start
         is_right = np.array_equal(evaluate(parse(data), inputs, offsets)[0], expected)
-        assert is_right == (distance <= 0)
+        assert is_right == (start <= 64)
         if is_right:
-            assert distance == 0 or replay_plan(data, offsets).overlaps
+            assert start == 64 or replay_plan(data, offsets).overlaps
         else:
             with raises("PlanOverlap"):
                 replay_plan(data, offsets)
+
+
+@BROADCAST
+@pytest.mark.parametrize("name", ["ADD", "SUB", "MUL"])
+def test_reference_kernels_may_broadcast_over_an_operand(shape: tuple[int, ...], name: str) -> None:
+    make = tflm_or_skip()
+    data, offsets = broadcast_sum(shape, name)
+    for offsets[-1] in (0, 16, 48, 64):
+        content = struct.pack(f"<3i{len(offsets)}i", 1, 1, len(offsets), *offsets)
+        planned = make(with_metadata(parse(data), METADATA_NAME, content))
+        for seed in range(5):
+            inputs = inputs_of(data, seed)
+            assert np.array_equal(planned.run(inputs)[0], make(data).run(inputs)[0])
 
 
 def test_a_rewrite_that_is_not_proven_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

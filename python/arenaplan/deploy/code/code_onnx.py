@@ -136,6 +136,7 @@ def clip(site: Site) -> Emit:
 _BINARY: Final = {
     "Add": "*p + *q",
     "Sub": "*p - *q",
+    "Sum": "*p + *q",
     "Mul": "*p * *q",
     "Div": "*p / *q",
     "Max": "*p > *q || *p != *p ? *p : *q",
@@ -380,23 +381,17 @@ def product(site: Site) -> Emit:
 
 @_lowers("Softmax")
 def softmax(site: Site) -> Emit:
-    """Rows along the last dimension; before version 13, along all from the axis on."""
+    """Numbers along a dimension; before version 13, along all from there on."""
     _real(site)
-    shape, axis = site.input(0).shape, site.signature.attributes.get("axis")
-    if site.signature.version < 13:
-        first = (1 if axis is None else int(axis)) % max(len(shape), 1)
-    else:
-        first = len(shape) - 1
-        if axis is not None and int(axis) % max(len(shape), 1) != first:
-            raise site.refuse(f"axis {axis} is not the last one")
+    shape, is_old = site.input(0).shape, site.signature.version < 13
+    axis = int(site.signature.attributes.get("axis", 1 if is_old else -1)) % max(len(shape), 1)
     if not prod(shape):
         raise site.refuse("it has no row")
+    inner = 1 if is_old else prod(shape[axis + 1 :])
+    depth = prod(shape[axis:]) // inner
     site.use("softmax_f32")
-    fields: dict[str, Field] = {
-        "rows": prod(shape[:first]),
-        "depth": prod(shape[first:]),
-        "beta": 1.0,
-    }
+    rows = prod(shape) // depth
+    fields: dict[str, Field] = {"rows": rows, "depth": depth, "inner": inner, "beta": 1.0}
     parameters = site.structure("softmax_f32", fields)
     return lambda part: [f"softmax_f32({parameters}, {pointer(part, 0)}, {part.output()});"]
 

@@ -91,7 +91,8 @@ class CodeWalk(RunnableWalk):
 
     def _declare(self, index: int, *, is_input: bool = False) -> int:
         shape = self._shapes.of(index)
-        if not (is_input and self._streams and len(shape) == 4 and shape[0] == 1 and prod(shape)):
+        is_image = len(shape) == 4 and shape[0] == 1 and 0 not in shape
+        if not (is_input and self._streams and is_image):
             return super()._declare(index, is_input=is_input)
         value = super()._declare(index)
         # Rows of a node follow those of an operand; a constant has no memory that is written.
