@@ -352,6 +352,21 @@ def test_plans_and_shared_plans_say_what_is_left(
         assert seen["total_bytes"] >= seen["head_bytes"] + seen["tail_bytes"]
 
 
+def test_tensors_that_no_operator_uses_are_named_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = Network(1, (1, 8, 8, 4))
+    y = net.conv(0, 4)
+    net.activation((1, 64, 64, 4))
+    path = tmp_path / "net.tflite"
+    path.write_bytes(net.file([y]))
+    assert main(["export", str(path), "--to", "tflm", "-o", str(tmp_path / "out.tflite")]) == 0
+    assert (
+        "16,384 bytes (16.00 KiB) are of tensors that no operator uses" in capsys.readouterr().err
+    )
+    assert fit(path).total < total(parse(path.read_bytes())).total - 15_000
+
+
 def test_a_shim_has_the_arena_of_either_width(path: Path, tmp_path: Path) -> None:
     out = tmp_path / "shim.h"
     assert main(["export", str(path), "--to", "tflm-shim", "-o", str(out)]) == 0

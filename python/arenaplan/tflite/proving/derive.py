@@ -56,6 +56,8 @@ class Known:
     is_rewritten: bool = False
     elements: dict[int, Elements] = field(default_factory=dict)
     written: set[int] = field(default_factory=set)
+    merged: set[int] = field(default_factory=set)
+    """Results of windows in which elements at several places have one number."""
     _indexes: dict[int, Index] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -183,6 +185,7 @@ def _made(operation: Operation, known: Known, fresh: Elements) -> Elements:
         blank = proof_windows.blank_windows(image, window, known.names)
         if known.index(operands[0]).has_twins:
             fresh = proof_windows.without_twins(image, window, fresh)
+            known.merged.add(operation.outputs[0])
     elif single is not None:
         parts = [known.of(i, operation) for i in operands]
         blank = proof_pointwise.blank_elements(parts, single, known.names)
