@@ -467,7 +467,7 @@ def _bytes(name: str, shape: tuple[int, ...], dtype: str) -> int:
 def unused_bytes(model: Model) -> int:
     """Return the bytes of tensors of the first subgraph that no operator and no caller uses."""
     main = model.subgraphs[0]
-    used = {*main.inputs, *main.outputs}
+    used: set[int | None] = {*main.inputs, *main.outputs}
     for operator in main.operators:
         used.update(operator.inputs, operator.outputs, operator.intermediates)
     names = unique_names(main)
