@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from textwrap import fill
 
-from arenaplan.deploy.code.code_steps import LOWERINGS
+from arenaplan.deploy.code.code_steps import DOMAINS
 
 PAGE = Path(__file__).parents[1] / "docs" / "code.md"
 MARK = "<!-- code operators -->\n"
@@ -20,8 +20,11 @@ def main() -> None:
     """Write the list, or compare it."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, after = text.split(MARK)
-    names = ", ".join(f"`{name}`" for name in sorted(LOWERINGS))
-    fresh = f"{before}{MARK}\n{fill(names, 130)}.\n\n{MARK}{after}"
+    lists = [
+        fill(f"{kind}: {', '.join(f'`{name}`' for name in sorted(DOMAINS[domain]))}.", 130)
+        for kind, domain in (("TFLite", "tflite"), ("ONNX", ""))
+    ]
+    fresh = f"{before}{MARK}\n{lists[0]}\n\n{lists[1]}\n\n{MARK}{after}"
     if "--check" in sys.argv[1:]:
         sys.exit(f"{PAGE.name} is out of date: run {sys.argv[0]}" if fresh != text else 0)
     PAGE.write_text(fresh, encoding="utf-8")

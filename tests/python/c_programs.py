@@ -14,7 +14,9 @@ import numpy as np
 
 import arenaplan as ap
 from arenaplan.deploy.code import CodeFiles, generated
+from arenaplan.deploy.code.code_text import c_type
 from arenaplan.run.numpy.signatures import dtype_of
+from arenaplan.tflite.reader.code_walk import streamed_values
 
 COMPILERS: Final = [name for name in ("gcc", "clang") if shutil.which(name)]
 WARNINGS: Final = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -23,10 +25,12 @@ SANITIZERS: Final = ["-fsanitize=undefined,address", "-fno-sanitize-recover=all"
 _MAIN: Final = """
 #include "{name}.c"
 #include <stdio.h>
+#include <stdlib.h>
 
+{buffers}
+{readers}
 int main(void)
 {{
-{buffers}
   size_t count = {count};
   {once}
   while (count-- > 0) {{
@@ -38,6 +42,19 @@ int main(void)
 {writes}
   }}
   return 0;
+}}
+"""
+
+
+_READER: Final = """
+static void rows_{at}(void *context, int32_t start, int32_t stop, {type_} *rows)
+{{
+  static int32_t after;
+  after = start == 0 ? 0 : after;
+  if (context != &token || start < after || stop <= start || stop > {rows}) exit(4);
+  after = stop;
+  memcpy(rows, (const {type_} *)(void *)in_{at} + start * {numbers},
+         (size_t)(stop - start) * {numbers} * sizeof *rows);
 }}
 """
 
@@ -67,7 +84,11 @@ class CodeProgram:
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in files.files().items():
             (folder / name).write_bytes(data)
-        self._inputs = [graph.values[value] for value in dict.fromkeys(graph.inputs)]
+        self._streams = [graph.values[value] for value in streamed_values(graph)]
+        self._inputs = [
+            *self._streams,
+            *(graph.values[value] for value in dict.fromkeys(graph.inputs)),
+        ]
         self._outputs = [graph.values[value] for value in dict.fromkeys(graph.outputs)]
         self._binary: tuple[int, Path] | None = None
 
@@ -76,12 +97,20 @@ class CodeProgram:
         if self._binary is not None and self._binary[0] == count:
             return self._binary[1]
         name, folder = self._files.name, self._folder
-        buffers, reads, writes, arguments = [], [], [], []
+        buffers, reads, writes, arguments, readers = [], [], [], [], []
+        for at, value in enumerate(self._streams):
+            facts = {"rows": value.shape[1], "numbers": int(np.prod(value.shape[2:]))}
+            readers.append(_READER.format(at=at, type_=c_type(dtype_of(value)), **facts))
+            arguments.append(f"rows_{at}")
+        if self._streams:
+            buffers.append("static int token;")
+            arguments.append("&token")
         for side, values in (("in", self._inputs), ("out", self._outputs)):
             for at, value in enumerate(values):
                 size = max(int(np.prod(value.shape)), 1) * dtype_of(value).itemsize
-                buffers.append(f"  static int64_t {side}_{at}[{-(-size // 8)}];")
-                arguments.append(f"(void *){side}_{at}")
+                buffers.append(f"static int64_t {side}_{at}[{-(-size // 8)}];")
+                if side == "out" or at >= len(self._streams):
+                    arguments.append(f"(void *){side}_{at}")
                 bytes_ = int(np.prod(value.shape)) * dtype_of(value).itemsize
                 if side == "in":
                     reads.append(
@@ -95,6 +124,7 @@ class CodeProgram:
         text = _MAIN.format(
             name=name,
             buffers="\n".join(buffers),
+            readers="".join(readers),
             count=count,
             once=f"{garbage} {name}_reset();" if has_states else "",
             garbage="" if has_states else garbage,

@@ -235,10 +235,15 @@ def network(seed: int) -> Sketch:
             x = net.relu(x)
         else:
             x = net.conv(x, draw.choice([4, 8]), 1, 1, VALID)
+    return finished(net, x)
+
+
+def finished(net: Network, result: int) -> Sketch:
+    """Return a network with a result, metadata and a signature."""
     found = net.sketch
-    found.outputs = [x]
+    found.outputs = [result]
     found.metadata = {"about": b"a test"}
-    found.signature = [("image", 0), ("map", x)]
+    found.signature = [("image", 0), ("map", result)]
     return found
 
 
@@ -458,6 +463,44 @@ def strips(seed: int) -> tuple[Sketch, Sketch]:
         new.plan = planned(new)
         return old, new
     raise AssertionError("no network of this seed can be split")
+
+
+def doubled(seed: int) -> tuple[Sketch, Sketch]:
+    """Return some layers behind an image that is joined with itself, and the same in strips."""
+    draw = random.Random(seed)
+    axis = draw.choice([1, 1, 2, 3])
+    net = Network(draw, (1, draw.choice([5, 6, 7]), 4, 2))
+    shape = list(net.sketch.tensors[0].shape)
+    shape[axis] *= 2
+    x = twice = net.like(0, shape)
+    for kind in draw.sample(["conv", "deep", "pool", "sum", "relu"], 2):
+        height, width = net.sketch.tensors[x].shape[1:3]
+        stride = draw.choice([1, 2]) if min(height, width) > 3 else 1
+        if kind in ("conv", "deep"):
+            x = net.conv(x, 3, draw.choice([1, 3]), stride, SAME, is_deep=kind == "deep")
+        elif kind == "pool":
+            x = net.pool(x, draw.choice(["MAX_POOL_2D", "AVERAGE_POOL_2D"]), 2, stride, VALID)
+        elif kind == "sum":
+            depth = net.sketch.tensors[x].shape[3]
+            y = net.conv(x, depth, 3, 1, SAME) if draw.random() < 0.5 else net.relu(x)
+            x = net.add(x, y)
+        else:
+            x = net.relu(x)
+    old = finished(net, x)
+    rows = old.tensors[x].shape[1]
+    cuts = sorted(draw.sample(range(1, rows), min(rows - 1, 3)))
+    new = Strips(old, draw, cuts).new
+    for sketch in (old, new):
+        (joined,) = (
+            at for at, each in enumerate(sketch.tensors) if each.name == old.tensors[twice].name
+        )
+        options = {0: ("i", axis), 1: ("b", 0)}
+        sketch.operators.insert(0, Operator("CONCATENATION", [0, 0], [joined], 10, options, 2))
+    new.plan, end = [], 0
+    for tensor in new.tensors:
+        new.plan.append(end if tensor.data is None else -1)
+        end += -(-int(np.prod(tensor.shape)) // 16) * 16
+    return old, new
 
 
 # -- plans ------------------------------------------------------------------------------------

@@ -266,7 +266,7 @@ def _elements(
     """Yield the place and value of each element, computed when it is asked for."""
     if operator.name in ("ADD", "RELU"):
         for place in np.ndindex(*shape):
-            part = [np.array(a[place]) for a in arrays]
+            part = [np.array(np.broadcast_to(a, shape)[place]) for a in arrays]
             yield place, int(_computed(operator, part, ()))
         return
     look = _Look(operator, arrays, shape)

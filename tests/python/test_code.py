@@ -11,7 +11,7 @@ import pytest
 import arenaplan as ap
 from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.deploy.code import generated
+from arenaplan.deploy.code import generated, streamed
 from arenaplan.deploy.code.code_site import LOWERINGS
 from arenaplan.deploy.export import EXPORTERS, c_code
 from c_networks import random_net
@@ -26,6 +26,7 @@ from c_programs import (
 from raising import raises
 from strip_models import Network, pyramid, random_network
 from tflite_cases import INEXACT, RUNS, inputs_of, models, run_cases
+from tflm_models import running_sum
 from tflm_operators import model_of
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler")
@@ -149,6 +150,42 @@ def test_inputs_and_outputs_may_stay_with_the_caller(tmp_path: Path) -> None:
     inside = generated(graph, ap.plan(graph, target="c-code"), name="model")
     files = assert_equal_runs(graph, tmp_path, inputs="caller", outputs="caller")
     assert files.arena_bytes < inside.arena_bytes
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "float32", "strips"])
+def test_rows_of_the_input_may_be_asked_for(dtype: str, tmp_path: Path) -> None:
+    smaller = 0
+    for seed in range(6):
+        data = random_network(seed) if dtype == "strips" else random_net(seed, dtype)
+        graph = ap.load(data)
+        if graph.values[graph.inputs[0]].shape[0] != 1:
+            continue
+        own = streamed(graph)
+        files = generated(own, ap.plan(own, target="c-code"), name="model")
+        program = CodeProgram(own, files, tmp_path / str(seed), flags=["-O1", *SANITIZERS])
+        runs = random_inputs(graph, seed, 2)
+        for made, right in zip(program.run(runs), expected(graph, runs), strict=True):
+            for name, array in right.items():
+                np.testing.assert_array_equal(made[name], array)
+        smaller += files.arena_bytes < ap.plan(graph, target="c-code").arena_bytes
+    assert smaller
+
+
+def test_the_command_streams_images_alone(
+    tmp_path: Path, shared: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "net.tflite", tmp_path / "code"
+    path.write_bytes(pyramid(32))
+    to = ["export", str(path), "--stream-input", "rows", "-o"]
+    assert main([*to, str(out), "--to", "c-code"]) == 0
+    assert "void (*read_x)(void *context, int32_t start" in (out / "net.h").read_text()
+    assert main([*to, str(tmp_path / "a.h"), "--to", "c"]) == 2
+    assert "--stream-input is for --to c-code" in capsys.readouterr().err
+    path.write_bytes(running_sum())
+    assert main([*to, str(tmp_path / "b"), "--to", "c-code"]) == 3
+    assert "this model has none" in capsys.readouterr().err
+    person = ap.load(shared / "models" / "tflite" / "person_detect.tflite")
+    assert c_code(person, stream_input=True).arena_bytes <= 22_000
 
 
 def test_plans_for_less_are_written_too(tmp_path: Path) -> None:

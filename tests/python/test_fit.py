@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import struct
 import subprocess
@@ -30,6 +31,8 @@ from arenaplan.tflite.reader.tflite_rows import program_of
 from arenaplan.tflite.rewrite.place import Placed, place
 from arenaplan.tflite.rewrite.strip_regions import Region
 from arenaplan.tflite.runtime import total
+from c_networks import random_net
+from raising import raises
 from strip_models import VALID, Network, evaluate, image, pyramid, random_network
 from tflm_models import running_sum
 from tflm_oracle import tflm_or_skip
@@ -334,6 +337,45 @@ def test_a_budget_out_of_reach_fails_and_leaves_the_old_file(
     assert json.loads(capsys.readouterr().out)["budget"] == 1024
 
 
+def test_plans_and_shared_plans_say_what_is_left(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", str(path)]) == 0
+    assert "strips can go below the lower bound: arenaplan fit" in capsys.readouterr().out
+    assert main(["plan", str(path), "--target", "ideal"]) == 0
+    assert "can need fewer bytes than this floor: arenaplan fit" in capsys.readouterr().out
+    own = total(parse(path.read_bytes()))
+    for together, heads in (("never-together", 1), ("concurrent", 2)):
+        assert main(["plan", str(path), str(path), "--share", together, "--json"]) == 0
+        seen = json.loads(capsys.readouterr().out)
+        assert (seen["head_bytes"], seen["tail_bytes"]) == (heads * own.head, 2 * own.tail)
+        assert seen["total_bytes"] >= seen["head_bytes"] + seen["tail_bytes"]
+
+
+def test_tensors_that_no_operator_uses_are_named_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = Network(1, (1, 8, 8, 4))
+    y = net.conv(0, 4)
+    net.activation((1, 64, 64, 4))
+    path = tmp_path / "net.tflite"
+    path.write_bytes(net.file([y]))
+    assert main(["export", str(path), "--to", "tflm", "-o", str(tmp_path / "out.tflite")]) == 0
+    assert (
+        "16,384 bytes (16.00 KiB) are of tensors that no operator uses" in capsys.readouterr().err
+    )
+    assert fit(path).total < total(parse(path.read_bytes())).total - 15_000
+
+
+def test_a_shim_has_the_arena_of_either_width(path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "shim.h"
+    assert main(["export", str(path), "--to", "tflm-shim", "-o", str(out)]) == 0
+    found = re.findall(r"TOTAL_BYTES INT32_C\((\d+)\)", out.read_text())
+    offsets = plan_in_best_order(parse(path.read_bytes()))[1].offsets
+    widths = [total(parse(path.read_bytes()), offsets, pointer=bits).total for bits in (64, 32)]
+    assert list(map(int, found)) == widths
+
+
 def test_pareto_lists_points(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", str(path), "--pareto"]) == 0
     assert len(capsys.readouterr().out.splitlines()) >= 3
@@ -580,7 +622,7 @@ def test_a_file_that_is_not_proven_is_not_returned(
     monkeypatch.setattr(sys.modules["arenaplan.deploy.fitting.fitting"], "place", shifted)
     out = tmp_path / "out.tflite"
     assert main(["fit", str(path), "-o", str(out)]) == 0
-    assert "smaller rewrites were left out: they are not proven" in capsys.readouterr().out
+    assert "smaller rewrites were left out: they are not proven" in capsys.readouterr().err
     assert_equal_outputs(path.read_bytes(), out.read_bytes())
 
 
@@ -624,13 +666,26 @@ def test_fit_never_needs_more_than_an_export() -> None:
         ends = [net.pool(branch, "MAX_POOL_2D", 4, 4) for branch in branches]
         outputs = [net.conv(end, 4, 1) for end in ends]
         data = net.file([net.add(net.add(*outputs[:2]), outputs[2])])
-        model = parse(data)
-        best = plan_in_best_order(model)[1].after.total
+        assert_no_worse_than_an_export(data)
         found = fit(data)
-        assert found.total <= best
         assert found.reordered
         assert total(parse(found.data), read_offsets(parse(found.data))).total == found.total
         assert_equal_outputs(data, found.data, seed)
+
+
+def assert_no_worse_than_an_export(data: bytes) -> None:
+    for overlap in (False, True):
+        options = FitOptions(effort=100, overlap=overlap)
+        best = plan_in_best_order(parse(data), build=options.build)[1].after.total
+        found = fit(data, options)
+        assert found.total <= best
+        assert found.unproven == 0
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "float32"])
+@pytest.mark.parametrize("seed", range(8))
+def test_fit_never_needs_more_than_an_export_of_random_models(seed: int, dtype: str) -> None:
+    assert_no_worse_than_an_export(random_net(seed, dtype))
 
 
 @pytest.mark.parametrize("name", ["concat_twice_a", "concat_twice_b", "r0041", "r0181", "r0212"])
@@ -643,6 +698,62 @@ def test_fit_ends_with_a_file_that_is_proven(name: str, overlap: bool, shared: P
     best = plan_in_best_order(parse(path.read_bytes()))[1].after.total
     assert found.total <= min(best, found.before.total)
     assert not found.is_rewritten or found.total < found.before.total
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_width_of_pointers_is_served_better_by_the_file_for_the_other(seed: int) -> None:
+    data = random_network(seed) if seed % 2 else random_net(seed, "int8")
+    found = {
+        width: fit(data, FitOptions(pointer=width, effort=100, max_macs=1.3)) for width in (32, 64)
+    }
+    for width, other in ((32, 64), (64, 32)):
+        model = parse(found[other].data)
+        assert found[width].total <= total(model, read_offsets(model), pointer=width).total
+
+
+BROADCAST = pytest.mark.parametrize(
+    "shape", [(8,), (1, 1, 1, 1), (1, 1, 4, 1), (1, 6, 1, 8), (1, 6, 4, 8)]
+)
+
+
+def broadcast_sum(shape: tuple[int, ...], name: str = "ADD") -> tuple[bytes, list[int]]:
+    """Return a sum with a constant, and offsets with the result 64 bytes before the operand."""
+    net = Network(7, (1, 6, 4, 8))
+    values = net.bytes().integers(-128, 128, shape, np.int8)
+    constant, x = net.constant(values, flat.INT8, [1], 0), net.relu(0)
+    options = {"ADD": 11, "SUB": 28, "MUL": 21}[name]
+    y = net.operator(name, [constant, x], net.activation(net.shapes[x]), (options, {}))
+    offsets = [{0: 1024, x: 64, y: 0}.get(at, -1) for at in range(len(net.tensors))]
+    return net.file([y]), offsets
+
+
+@BROADCAST
+def test_sums_over_operands_that_are_broadcast_are_proven_if_right(shape: tuple[int, ...]) -> None:
+    data, offsets = broadcast_sum(shape)
+    inputs = inputs_of(data, 1)
+    expected = evaluate(parse(data), inputs)[0]
+    for start in range(0, 129, 16):
+        offsets[-1] = start
+        is_right = np.array_equal(evaluate(parse(data), inputs, offsets)[0], expected)
+        assert is_right == (start <= 64)
+        if is_right:
+            assert start == 64 or replay_plan(data, offsets).overlaps
+        else:
+            with raises("PlanOverlap"):
+                replay_plan(data, offsets)
+
+
+@BROADCAST
+@pytest.mark.parametrize("name", ["ADD", "SUB", "MUL"])
+def test_reference_kernels_may_broadcast_over_an_operand(shape: tuple[int, ...], name: str) -> None:
+    make = tflm_or_skip()
+    data, offsets = broadcast_sum(shape, name)
+    for offsets[-1] in (0, 16, 48, 64):
+        content = struct.pack(f"<3i{len(offsets)}i", 1, 1, len(offsets), *offsets)
+        planned = make(with_metadata(parse(data), METADATA_NAME, content))
+        for seed in range(5):
+            inputs = inputs_of(data, seed)
+            assert np.array_equal(planned.run(inputs)[0], make(data).run(inputs)[0])
 
 
 def test_a_rewrite_that_is_not_proven_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

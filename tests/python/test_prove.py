@@ -16,10 +16,16 @@ import pytest
 import arenaplan as ap
 import corruptions
 import flat
-from arenaplan.base.errors import PlanError, ProofError, UndefinedValue, UnsupportedModel
+from arenaplan.base.errors import (
+    InvalidOption,
+    PlanError,
+    ProofError,
+    UndefinedValue,
+    UnsupportedModel,
+)
 from raising import raises
 from sketch_runs import evaluated, inputs_of
-from sketches import SAME, VALID, Network, Operator, Sketch, Strips, Tensor, strips
+from sketches import SAME, VALID, Network, Operator, Sketch, Strips, Tensor, doubled, strips
 
 PROVING = Path(ap.__file__).parent / "tflite" / "proving"
 CORRUPTED = int(os.environ.get("ARENAPLAN_CORRUPTIONS", "16"))
@@ -49,6 +55,14 @@ def test_strips_by_hand_are_proven(seed: int) -> None:
     assert proof.plan is not None
     assert proof.plan.planned == sum(offset >= 0 for offset in new.plan or ())
     jsonschema.validate(json.loads(proof.to_json()), json.loads(ap.tflite.proof_schema()))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_strips_of_an_image_that_is_there_twice_are_proven(seed: int) -> None:
+    old, new = doubled(seed)
+    inputs = inputs_of(old, seed)
+    assert evaluated(old, inputs) == evaluated(new, inputs)
+    proof_of(old, new)
 
 
 def test_the_strips_use_every_rule_and_form() -> None:
@@ -242,7 +256,7 @@ def test_every_corruption_is_refused() -> None:
     """Of those that change an output, or say what is not so."""
     counted: Counter[str] = Counter()
     for seed in range(CORRUPTED):
-        old, new = strips(seed // 4)
+        old, new = strips(seed // 4) if seed % 4 else doubled(seed // 4)
         original = old.file()
         for change in (*corruptions.BY_VALUE, *corruptions.LIES):
             wrong = corruptions.corrupted(seed, old, new, change)
@@ -483,6 +497,25 @@ def test_a_proof_is_checked_against_both_files() -> None:
         ap.tflite.check_proof(text, old.file(), other.file())
     with raises("ProofStale", match="the original has SHA-256"):
         ap.tflite.check_proof(text, new.file(), new.file())
+
+
+def test_metadata_may_differ_if_it_is_named() -> None:
+    old, new = strips(1)
+    new.metadata = {**new.metadata, "min_runtime_version": b"1.5.0", "built": b"today"}
+    files = old.file(), new.file()
+    names = ["min_runtime_version", "built"]
+    for some in ((), names[:1]):
+        with pytest.raises(ProofError, match="metadata"):
+            ap.tflite.prove(*files, ignored_metadata=some)
+    proof = ap.tflite.prove(*files, ignored_metadata=names)
+    assert proof.document["ignored_metadata"] == sorted(names)
+    jsonschema.validate(json.loads(proof.to_json()), json.loads(ap.tflite.proof_schema()))
+    assert ap.tflite.check_proof(proof.to_json(), *files).plan == proof.plan
+    with pytest.raises(ProofError, match="metadata"):
+        ap.tflite.check_proof(proof.to_json().replace('"built"', '"other"'), *files)
+    for obeyed in ("OfflineMemoryAllocation", "COMPRESSION_METADATA"):
+        with pytest.raises(InvalidOption, match=obeyed):
+            ap.tflite.prove(*files, ignored_metadata=[obeyed])
 
 
 def test_a_proof_that_says_other_things_is_stale() -> None:

@@ -47,6 +47,7 @@ from arenaplan.planner.plan_options import PlanOptions, keeps_order
 from arenaplan.run.dynamic.shapes import MAX_SHAPES, Shapes
 from arenaplan.tflite.reader.entries import chosen
 from arenaplan.tflite.reader.tflite_model import Model, parse, read_bytes
+from arenaplan.tflite.reader.timeline import unused_bytes
 from arenaplan.tflite.runtime.arena import total
 from arenaplan.tflite.runtime.build import Build
 
@@ -58,6 +59,7 @@ _FLAGS = {
     "space": "--space",
     "sections": "--section",
     "always": "--always",
+    "stream_input": "--stream-input",
     "firmware": "--original",
 }
 """The flag of each option that some forms have."""
@@ -152,6 +154,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
         "space": options.space,
         "sections": dict(options.section),
         "always": options.always,
+        "stream_input": options.stream_input == "rows",
         "firmware": options.original,
     }
     given = {name: value for name, value in values.items() if value not in (None, {}, False)}
@@ -277,6 +280,12 @@ def _export_tflm(options: argparse.Namespace) -> None:
         change = f"{totals[0]:,} -> " if totals[0] != totals[1] else ""
         verdict += f"\n  with 32-bit pointers {change}{size(totals[1])}; {narrow.accuracy}"
     _report(options, document, verdict)
+    unused = unused_bytes(model)
+    if unused and options.to == "tflm":
+        say(
+            f"note: {size(unused)} are of tensors that no operator uses, and the runtime gives "
+            "them memory; 'arenaplan fit' leaves them out"
+        )
     if ordered is not model:
         say(
             "the operators run in another order, which needs fewer bytes (--optimize all,-order "

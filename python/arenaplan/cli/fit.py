@@ -52,6 +52,8 @@ def execute(options: argparse.Namespace) -> None:
         return
     with watching(options) as watch:
         found = fit(data, limits, time_limit=options.time_limit, on_progress=watch)
+    if found.unproven:
+        say(f"warning: {found.unproven} smaller rewrites were left out: they are not proven")
     is_met = options.budget is None or found.fits(options.budget)
     if is_met and options.output is not None:
         write_result(options.output, found.data)
@@ -65,7 +67,8 @@ def execute(options: argparse.Namespace) -> None:
         raise CapacityExceeded(
             f"{shown(name)}: the smallest arena that was reached has {size(found.total)}, the "
             f"budget {options.budget:,}; its floor is tensor {shown(found.floor)!r}, and no "
-            f"rewrite that was examined can need less than {found.bound:,} bytes"
+            f"rewrite that was examined in this order of the operators can need less than "
+            f"{found.bound:,} bytes"
         )
 
 
@@ -152,7 +155,6 @@ def _report(name: str, found: Fit) -> str:
         return (
             f"{shown(name)}: no rewrite that was examined needs less than the model itself: "
             f"{size(before.total)}\n  {_bound(found)}\n  floor: tensor {shown(found.floor)!r}"
-            f"{_unproven(found)}"
         )
     change = after.total / before.total - 1
     split = ", ".join(
@@ -176,20 +178,16 @@ def _report(name: str, found: Fit) -> str:
             f"  the resolver must register {', '.join(found.new_operators)} beside the operators "
             "that it has"
         )
-    return "\n".join(lines) + _unproven(found)
-
-
-def _unproven(found: Fit) -> str:
-    """Return the text of rewrites that the prover refuses, if there are any."""
-    if not found.unproven:
-        return ""
-    return f"\n  {found.unproven} smaller rewrites were left out: they are not proven"
+    return "\n".join(lines)
 
 
 def _bound(found: Fit) -> str:
     """Return the text of the bytes that no rewrite of the family needs less than."""
     gap = found.total / found.bound - 1 if found.bound else 0.0
-    return f"bound of the {found.tried:,} regions examined: {found.bound:,} bytes (gap {gap:.1%})"
+    return (
+        f"bound of the {found.tried:,} regions examined in this order: {found.bound:,} bytes "
+        f"(gap {gap:.1%})"
+    )
 
 
 def _print_all(options: argparse.Namespace, name: str, found: list[Fit]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from arenaplan.base.errors import PlannerError
 from arenaplan.cli.models import build_of, is_tflite, model_word
@@ -16,6 +16,7 @@ from arenaplan.formats import load
 from arenaplan.planner.plan_options import keeps_order
 from arenaplan.tflite.files import own_arena
 from arenaplan.tflite.reader.tflite_model import Model, parse, read_bytes
+from arenaplan.tflite.reader.tflite_rows import program_of
 from arenaplan.tflite.reader.timeline import timeline_of
 from arenaplan.tflite.runtime.arena import ArenaTotal, total
 from arenaplan.tflite.runtime.build import Build
@@ -33,6 +34,16 @@ _MOST_OPERATORS: Final = 200
 _MOST_NAMES: Final = 6
 _LARGEST_AS_CODE: Final = 4 << 20
 """Most bytes of a model whose bytes as generated code are mentioned: it is written for that."""
+
+
+class SharedTotal(NamedTuple):
+    """Bytes of several models in one arena of TensorFlow Lite Micro."""
+
+    total: int
+    head: int
+    """Tensors and scratch memory: heads of models that never run together share bytes."""
+    tail: int
+    """What the interpreters keep, each by itself."""
 
 
 def arena_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
@@ -67,6 +78,7 @@ def arena_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
         "inside": _inside(model, build, own, plan),
         "exported": _exported(model, build, own, plan, options),
         "generated": _generated(options),
+        "fit": _fit_command(model, own, options),
         "with_32_bits": None if build.pointer == 32 or build.profile else _narrow(model, build),
     }
 
@@ -155,6 +167,20 @@ def _export_command(options: argparse.Namespace) -> str:
     return command(*words)
 
 
+def _fit_command(model: Model, own: ArenaTotal, options: argparse.Namespace) -> str | None:
+    """Return the command line that rewrites the model into strips, if it has operators for that."""
+    try:
+        has_rows = any(operator.rule is not None for operator in program_of(model).operators)
+    except PlannerError:
+        return None
+    if own.unknown or not has_rows:
+        return None
+    words = ["fit", model_word(options), "-o", "FILE"]
+    if options.pointer is not None:
+        words += ["--pointer", str(options.pointer)]
+    return command(*words)
+
+
 def _in_better_order(model: Model, build: Build) -> ArenaTotal | None:
     """Return the arena of the best plan in an order with a lower peak, if there is one."""
     if sum(len(subgraph.operators) for subgraph in model.subgraphs) > _MOST_OPERATORS:
@@ -170,7 +196,7 @@ def _in_better_order(model: Model, build: Build) -> ArenaTotal | None:
 
 def shared_total(
     shared: SharedPlan, sources: Sequence[Path | bytes], options: argparse.Namespace
-) -> int | None:
+) -> SharedTotal | None:
     """
     Return the bytes that TensorFlow Lite Micro needs for models that share an arena.
 
@@ -182,11 +208,13 @@ def shared_total(
         return None
     build = build_of(options, shared.plans[0].target.name)
     arenas = [own_arena(parse(read_bytes(source)[0]), build) for source in sources]
-    if shared.together == "concurrent":
-        return sum(arena.total for arena in arenas)
     kept = sum(arena.tail for arena in arenas)
+    if shared.together == "concurrent":
+        heads = sum(arena.head for arena in arenas)
+        return SharedTotal(sum(arena.total for arena in arenas), heads, kept)
     least = max(max(arena.head + kept, arena.startup + kept - arena.tail) for arena in arenas)
-    return -(-least // 16) * 16  # As the arena of each model.
+    whole = -(-least // 16) * 16  # As the arena of each model.
+    return SharedTotal(whole, max(arena.head for arena in arenas), kept)
 
 
 def print_arena(arena: dict[str, Any]) -> None:
@@ -204,7 +232,10 @@ def print_arena(arena: dict[str, Any]) -> None:
     parts = ", ".join(f"{name} {bytes_:,}" for name, bytes_ in arena["parts"].items())
     print(f"    persistent {arena['tail']:>12,}  {parts}".rstrip())
     print(f"    start-up   {arena['startup']:>12,}  least arena while the runtime prepares")
-    print(f"    figures    {arena['accuracy']}")
+    accuracy = arena["accuracy"]
+    if arena["unknown"] or arena["modelled"]:
+        accuracy = accuracy.replace("exact:", "exact but for the kernels below:", 1)
+    print(f"    figures    {accuracy}")
     if arena["unknown"]:
         names = operator_names(arena["unknown"])
         print(
@@ -234,6 +265,8 @@ def print_arena(arena: dict[str, Any]) -> None:
             f"  exported     {size(exported['total'])} with offsets in the model{how}; head "
             f"{exported['head']:,}: {exported['command']}"
         )
+    if arena["fit"] is not None:
+        print(f"  rewritten    strips can go below the lower bound: {arena['fit']}")
 
 
 def operator_names(operators: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ from arenaplan.planner.spaces import Space, aligned
 from arenaplan.report.gating.gating import needed_bytes
 from arenaplan.report.report_document import covered_part, covers_document
 from arenaplan.tflite.files import graph_for_tflm
+from arenaplan.tflite.reader.code_walk import streamed
 from arenaplan.tflite.reader.tflite_model import parse, read_bytes
 from arenaplan.tflite.runtime.build import Build
 from arenaplan.tflite.runtime.profile import Profile
@@ -177,6 +178,8 @@ def seen_by(graph: Graph, chosen: PlanOptions, options: argparse.Namespace) -> G
     if target.runtime == "tflm" and options.profile is not None:
         model = parse(read_bytes(options.model)[0])
         return graph_for_tflm(model, graph.name, build_of(options, target.name))
+    if getattr(options, "stream_input", None) == "rows":
+        return streamed(graph)
     return graph.for_target(target.name)
 
 

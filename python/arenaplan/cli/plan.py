@@ -16,6 +16,7 @@ from arenaplan.cli.models import (
     each_signature,
     flow_facts,
     has_ranges,
+    is_tflite,
     load_ahead,
     plan_options,
     seen_by,
@@ -145,7 +146,10 @@ def report(
     for name, needed in (signatures or {}).items():
         print(f"  signature    {needed:>14,}  {shown(name)}")
     tell_flow(graph)
-    for note in notes_of(plan, has_arena=arena is not None):
+    notes = notes_of(plan, has_arena=arena is not None)
+    if plan.target.name == "ideal" and is_tflite(options.model):
+        notes.append("a rewritten model can need fewer bytes than this floor: arenaplan fit")
+    for note in notes:
         print(f"  note         {note}")
     if arena is not None:
         print_arena(arena)

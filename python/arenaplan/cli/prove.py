@@ -22,7 +22,7 @@ def execute(options: argparse.Namespace) -> None:
         raise InvalidOption("--json and -o - both ask for stdout")
     with applied(limits_of(options)):
         original, rewritten = read_model(options.original), read_model(options.rewritten)
-        proof = prove(original, rewritten)
+        proof = prove(original, rewritten, ignored_metadata=options.ignore_metadata)
     runs = []
     if options.run:
         runs = compared(
@@ -61,6 +61,9 @@ def report(proof: Proof) -> str:
     """Return the text of a proof that holds."""
     rules = ", ".join(f"{count} {rule}" for rule, count in proof.rules.items())
     lines = [f"proven: {sum(proof.rules.values())} operators ({rules})"]
+    ignored = proof.document.get("ignored_metadata")
+    if ignored:
+        lines.append(f"  metadata that may differ: {', '.join(map(shown, ignored))}")
     plan = proof.plan
     if plan is None:
         lines.append("  no plan in the file")

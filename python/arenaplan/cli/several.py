@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan.base.errors import CapacityExceeded, InvalidOption
-from arenaplan.cli.micro import shared_total
+from arenaplan.cli.micro import SharedTotal, shared_total
 from arenaplan.cli.models import check_budget, load_model, plan_options, with_budget
 from arenaplan.cli.printing import print_json, proof_of_several, say, shown, size
 from arenaplan.cli.sources import delivering, goes_to_stdout, read_model
@@ -241,10 +241,10 @@ def share(options: argparse.Namespace) -> None:
         )
     total = shared_total(shared, sources, options)
     if shared.plans and shared.plans[0].target.runtime == "tflm":
-        check_budget(options, shared.plans[0] if total is None else total)
+        check_budget(options, shared.plans[0] if total is None else total.total)
     with delivering(options, shared.to_json):
         if options.json and not goes_to_stdout(options):
-            whole = {} if total is None else {"total_bytes": total}
+            whole = {} if total is None else {f"{k}_bytes": v for k, v in total._asdict().items()}
             print_json({**describe_shared(shared), **whole})
         else:
             _report_shared(shared, total)
@@ -280,14 +280,18 @@ def is_shared(text: bytes) -> bool:
     return text.startswith(_MARK)
 
 
-def _report_shared(shared: SharedPlan, total: int | None) -> None:
+def _report_shared(shared: SharedPlan, total: SharedTotal | None) -> None:
     """Print the report of plans that share an arena."""
     proof = proof_of_several(shared.status, shared.arena_bytes, shared.lower_bound)
     targets = ", ".join(sorted({shown(plan.target.name) for plan in shared.plans}))
     print(f"{len(shared.plans)} models for {targets}, {shared.together}")
     print(f"  arena        {size(shared.arena_bytes)}, {proof}")
     if total is not None:
-        print(f"  total        {size(total)} for the runtime's own planner, with what it keeps")
+        heads = "share" if shared.together != "concurrent" else "take"
+        print(
+            f"  total        {size(total.total)} for the runtime's own planner: heads {heads} "
+            f"{total.head:,}, tails add {total.tail:,}"
+        )
     print(f"  lower bound  {size(shared.lower_bound)}")
     for base, plan in zip(shared.bases, shared.plans, strict=True):
         print(f"  {plan.arena_bytes:>14,}  at {base:>12,}  {shown(plan.model) or 'model'}")

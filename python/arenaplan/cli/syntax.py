@@ -620,8 +620,10 @@ check: --hazards FILE
             Operand("original", "ORIGINAL", "the model before; - is stdin"),
             Operand("rewritten", "REWRITTEN", "the model after"),
         ),
-        f"run samples seed json output | {_LIMITS}",
+        f"ignore-metadata run samples seed json output | {_LIMITS}",
         _table(f"""
+proof: --ignore-metadata NAME*
+    metadata of this name may differ, such as min_runtime_version; can be repeated
 runs: --run RUNTIME,…
     also run both models and compare all bits: {", ".join(RUNTIMES)}, or both
 --samples 1..{1 << 20} = 20
@@ -651,7 +653,8 @@ output: --output FILE
         """,
         (_MODEL,),
         f"to output plan {_PLAN} budget time-limit json "
-        f"| {_RARE} effort always name original section space",
+        f"| {_RARE} effort always name original section space "
+        "stream-input",
         _table(f"""
 form: --to {"|".join(FORMS)}
     {"; ".join(f"{name}: {text}" for name, text in FORMS.items())}
@@ -667,6 +670,8 @@ form: --to {"|".join(FORMS)}
     register in addition
 --section SPACE=SECTION*
     c, c-code: linker section for the arena of a space, such as arena=.sram; can be repeated
+--stream-input rows|whole = whole
+    c-code: rows of an image by a function of the caller, so that no memory has the whole input
 --space NAME
     csv: which space to write, if the plan has several
 output: --output FILE

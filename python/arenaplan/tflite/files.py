@@ -96,6 +96,9 @@ def open_tflite(source: Source, signature: str | None = None) -> Callable[[Bind 
         graph.target = "litert" if covers.signature else "tflm"
         graph.add_variant("numpy", lambda: covered(RunnableWalk(whole, name, bind).run()))
         graph.add_variant("c-code", lambda: covered(CodeWalk(whole, name, bind).run()))
+        graph.add_variant(
+            "c-code-rows", lambda: covered(CodeWalk(whole, name, bind, streams=True).run())
+        )
         graph.add_variant("tflm", tflm)
         for kernels in KERNEL_SETS:
             graph.add_variant(f"tflm:{kernels}", partial(tflm, Build(kernels, shares=True)))

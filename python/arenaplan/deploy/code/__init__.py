@@ -9,5 +9,6 @@ A table of lowerings by operator (``code_windows``, ``code_dense``, ``code_eleme
 from __future__ import annotations
 
 from arenaplan.deploy.code.code_program import TARGET, CodeFiles, generated
+from arenaplan.tflite.reader.code_walk import streamed
 
-__all__ = ["TARGET", "CodeFiles", "generated"]
+__all__ = ["TARGET", "CodeFiles", "generated", "streamed"]

@@ -73,7 +73,8 @@ def softmax(site: Site) -> Emit:
     beta = float(signature.attributes.get("beta", 1.0))
     fields: dict[str, Field] = {"rows": prod(x.shape[:-1]), "depth": x.shape[-1]}
     if x.dtype == FLOAT:
-        fields["beta"], function = beta, "softmax_f32"
+        fields |= {"inner": 1, "beta": beta}
+        function = "softmax_f32"
         site.use(function)
     elif x.dtype == np.int16:
         function = "softmax_s16"

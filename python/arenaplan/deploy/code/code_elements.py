@@ -84,7 +84,7 @@ def _table(site: Site) -> Emit:
     return _unary(site, function, site.constant("table", results))
 
 
-def _elementwise(
+def elementwise(
     site: Site, name: str, what: str, fields: dict[str, tuple[str, Field]], body: str, used: str
 ) -> Emit:
     """Return a call of a kernel of its own: ``body`` makes ``y[i]`` from ``x[i]``."""
@@ -118,7 +118,7 @@ def _plain(site: Site, function: str) -> Emit:
     return lambda part: [line.replace("(, ", "(", 1) for line in inner(part)]
 
 
-_REAL: Final = {
+REAL: Final = {
     "ABS": "y[i] = fabsf(x[i]);",
     "CEIL": "y[i] = ceilf(x[i]);",
     "COS": "y[i] = cosf(x[i]);",
@@ -166,7 +166,7 @@ def _real(site: Site) -> Emit:
     """Real numbers only."""
     check_types(site.signature, "float32 float32")
     name = site.op.lower()
-    return _elementwise(site, name, f"{site.op} of each number", {}, _REAL[site.op], "")
+    return elementwise(site, name, f"{site.op} of each number", {}, REAL[site.op], "")
 
 
 @lowers("LEAKY_RELU")
@@ -180,7 +180,7 @@ def leaky_relu(site: Site) -> Emit:
         return _leaky_short(site, alpha)
     body = "y[i] = x[i] > 0.0f ? x[i] : x[i] * c->alpha;"
     fields: dict[str, tuple[str, Field]] = {"alpha": ("float", alpha)}
-    return _elementwise(site, "leaky_relu", "LEAKY_RELU of each number", fields, body, "")
+    return elementwise(site, "leaky_relu", "LEAKY_RELU of each number", fields, body, "")
 
 
 def _leaky_short(site: Site, alpha: float) -> Emit:
@@ -202,7 +202,7 @@ def _leaky_short(site: Site, alpha: float) -> Emit:
         "               : c->sign * scaled(v, c->below_multiplier, c->below_shift),\n"
         f"        c->zero, {low}, {high});"
     )
-    return _elementwise(
+    return elementwise(
         site, "leaky_relu", "LEAKY_RELU of each number", fields, body, "scaled encoded"
     )
 
@@ -222,7 +222,7 @@ def _relu_short(site: Site) -> Emit:
         "y[i] = (MADE)encoded(scaled(x[i] - c->x_zero, c->multiplier, c->shift), c->zero,\n"
         "                        c->low, c->high);"
     ).replace("MADE", "int16_a")
-    return _elementwise(site, "relu", "RELU of each number", fields, body, "scaled encoded")
+    return elementwise(site, "relu", "RELU of each number", fields, body, "scaled encoded")
 
 
 def _relu6_short(site: Site) -> Emit:
@@ -232,7 +232,7 @@ def _relu6_short(site: Site) -> Emit:
     six = min(max(x.zero + rounded(float(np.float32(6) / np.float32(x.scale))), low), high)
     fields: dict[str, tuple[str, Field]] = {"low": ("int32_t", x.zero), "high": ("int32_t", six)}
     body = "y[i] = (int16_a)bounded(x[i], c->low, c->high);"
-    return _elementwise(site, "relu6", "RELU6 of each number", fields, body, "bounded")
+    return elementwise(site, "relu6", "RELU6 of each number", fields, body, "bounded")
 
 
 def _interpolated_short(site: Site) -> Emit:
@@ -295,7 +295,7 @@ def quantize(site: Site) -> Emit:
             "                                               : -65536;\n"
             f"    y[i] = ({made})encoded(whole, c->zero, c->low, c->high);"
         )
-        return _elementwise(site, "quantize", what, fields, body, "encoded")
+        return elementwise(site, "quantize", what, fields, body, "encoded")
     x = encoding(signature, 0)
     fields |= {
         "x_zero": ("int32_t", x.zero),
@@ -307,7 +307,7 @@ def quantize(site: Site) -> Emit:
     )
     if site.output.dtype == np.int32 and y.zero:
         raise site.refuse("its result has a zero point")
-    return _elementwise(site, "quantize", what, fields, body, "scaled encoded")
+    return elementwise(site, "quantize", what, fields, body, "scaled encoded")
 
 
 @lowers("CAST")
@@ -324,14 +324,14 @@ def cast(site: Site) -> Emit:
             "(x[i] >= -2147483648.0f && x[i] < 2147483648.0f ? (int32_t)x[i]\n"
             "                                                           : INT32_MIN)"
         )
-    return _elementwise(site, "cast", "Numbers of another type", {}, f"y[i] = ({made}){value};", "")
+    return elementwise(site, "cast", "Numbers of another type", {}, f"y[i] = ({made}){value};", "")
 
 
 @lowers("LOGICAL_NOT")
 def logical_not(site: Site) -> Emit:
     """Truth values."""
     check_types(site.signature, "bool bool")
-    return _elementwise(site, "logical_not", "Negations", {}, "y[i] = !x[i];", "")
+    return elementwise(site, "logical_not", "Negations", {}, "y[i] = !x[i];", "")
 
 
 @lowers("DEQUANTIZE")
@@ -344,13 +344,13 @@ def dequantize(site: Site) -> Emit:
         "zero": ("int32_t", x.zero),
     }
     body = "y[i] = (float)(c->scale * (double)(x[i] - c->zero));"
-    return _elementwise(site, "dequantize", "Integers as real numbers", fields, body, "")
+    return elementwise(site, "dequantize", "Integers as real numbers", fields, body, "")
 
 
 # -- two operands ---------------------------------------------------------------------------------
 
 
-def _binary(
+def binary(
     site: Site, what: str, fields: dict[str, tuple[str, Field]], body: str, used: Sequence[str]
 ) -> Emit:
     """Return a call on some rows: ``body`` makes ``*y++`` from ``*p`` and ``*q``."""
@@ -424,7 +424,7 @@ def arithmetic(site: Site) -> Emit:
     dtype = site.output.dtype
     if dtype == FLOAT:
         body = f"*y++ = real_bounded(*p {sign} *q, c->low, c->high);"
-        return _binary(site, what, _real_bounds(site), body, ["real_bounded"])
+        return binary(site, what, _real_bounds(site), body, ["real_bounded"])
     if dtype == np.int32:
         low, high = float_range(signature)
         bounds = max(int(low), -(1 << 31)), min(int(high), (1 << 31) - 1)
@@ -433,7 +433,7 @@ def arithmetic(site: Site) -> Emit:
             "high": ("int32_t", bounds[1]),
         }
         body = f"*y++ = bounded((int32_t)((uint32_t)*p {sign} (uint32_t)*q), c->low, c->high);"
-        return _binary(site, what, fields, body, ["bounded"])
+        return binary(site, what, fields, body, ["bounded"])
     made = words_of(dtype)["NUMBER"]
     a, b, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
     if dtype == np.int16 and (a.zero or b.zero):
@@ -463,7 +463,7 @@ def arithmetic(site: Site) -> Emit:
         )
     bounds_text = "c->zero, c->low, c->high"
     body = f"*y++ = ({made})encoded({value},\n                                {bounds_text});"
-    return _binary(site, what, fields, body, ["scaled", "encoded"])
+    return binary(site, what, fields, body, ["scaled", "encoded"])
 
 
 @lowers("DIV")
@@ -471,7 +471,7 @@ def divide(site: Site) -> Emit:
     """Real numbers only."""
     check_types(site.signature, "float32 float32")
     body = "*y++ = real_bounded(*p / *q, c->low, c->high);"
-    return _binary(site, "Quotients", _real_bounds(site), body, ["real_bounded"])
+    return binary(site, "Quotients", _real_bounds(site), body, ["real_bounded"])
 
 
 @lowers("MAXIMUM", "MINIMUM")
@@ -481,7 +481,7 @@ def extreme(site: Site) -> Emit:
         site.signature, "float32 float32", "int8 int8", "int16 int16", "int32 int32", "int64 int64"
     )
     sign = ">" if site.op == "MAXIMUM" else "<"
-    return _binary(
+    return binary(
         site,
         "The larger number" if sign == ">" else "The smaller number",
         {},
@@ -497,7 +497,7 @@ def prelu(site: Site) -> Emit:
     check_types(signature, "float32 float32", "int8 int8", "int16 int16")
     what = "Numbers, of which negative ones have slopes"
     if site.output.dtype == FLOAT:
-        return _binary(site, what, {}, "*y++ = *p >= 0.0f ? *p : *p * *q;", [])
+        return binary(site, what, {}, "*y++ = *p >= 0.0f ? *p : *p * *q;", [])
     x, alpha, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
     if site.output.dtype == np.int16 and (x.zero or alpha.zero):
         raise site.refuse("its 16-bit operands have zero points")
@@ -520,7 +520,7 @@ def prelu(site: Site) -> Emit:
         "                                c->below_shift),\n"
         "                c->zero, c->low, c->high);"
     )
-    return _binary(site, what, fields, body, ["scaled", "encoded"])
+    return binary(site, what, fields, body, ["scaled", "encoded"])
 
 
 @lowers("SQUARED_DIFFERENCE")
@@ -530,7 +530,7 @@ def squared_difference(site: Site) -> Emit:
     check_types(signature, "float32 float32", "int8 int8")
     what = "Squares of differences"
     if site.output.dtype == FLOAT:
-        return _binary(site, what, {}, "*y++ = (*p - *q) * (*p - *q);", [])
+        return binary(site, what, {}, "*y++ = (*p - *q) * (*p - *q);", [])
     left = 7
     a, b, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
     twice = 2 * max(a.scale, b.scale)
@@ -548,7 +548,7 @@ def squared_difference(site: Site) -> Emit:
         "            *y++ = (int8_t)encoded(scaled(d * d, c->multiplier, c->shift), c->zero,\n"
         "                                   -128, 127);"
     )
-    return _binary(site, what, fields, body, ["scaled", "encoded"])
+    return binary(site, what, fields, body, ["scaled", "encoded"])
 
 
 def _shifted(pointer: str, name: str, left: int) -> str:
@@ -575,7 +575,7 @@ def compare(site: Site) -> Emit:
     signature, sign = site.signature, _COMPARED[site.op]
     check_types(signature, *(f"{name} bool" for name in ("bool", "float32", "int8", "int32")))
     if site.input(0).dtype != np.int8:
-        return _binary(site, "Comparisons", {}, f"*y++ = *p {sign} *q;", [])
+        return binary(site, "Comparisons", {}, f"*y++ = *p {sign} *q;", [])
     a, b = encoding(signature, 0), encoding(signature, 1)
     if max(a.scale, b.scale) >= 1:
         raise site.refuse("its operands have scales of 1 or more")
@@ -586,7 +586,7 @@ def compare(site: Site) -> Emit:
         **_factor("b_", multiplier_of(b.scale)),
     }
     body = f"*y++ = {_shifted('p', 'a', 8)} {sign}\n                   {_shifted('q', 'b', 8)};"
-    return _binary(site, "Comparisons of multiples of scales", fields, body, ["scaled"])
+    return binary(site, "Comparisons of multiples of scales", fields, body, ["scaled"])
 
 
 @lowers("LOGICAL_AND", "LOGICAL_OR")
@@ -594,4 +594,4 @@ def logical(site: Site) -> Emit:
     """Truth values."""
     check_types(site.signature, "bool bool")
     sign = "&&" if site.op == "LOGICAL_AND" else "||"
-    return _binary(site, "Truth values", {}, f"*y++ = *p {sign} *q;", [])
+    return binary(site, "Truth values", {}, f"*y++ = *p {sign} *q;", [])

@@ -9,8 +9,16 @@ from typing import Any
 import numpy as np
 
 from arenaplan.deploy.code.code_shapes import Loops, collapsed, padded
-from arenaplan.deploy.code.code_site import Emit, Part, Site, lowers, pointer, words_of
-from arenaplan.deploy.code.code_text import Field
+from arenaplan.deploy.code.code_site import (
+    OWN_LOWERINGS,
+    Emit,
+    Part,
+    Site,
+    lowers,
+    pointer,
+    words_of,
+)
+from arenaplan.deploy.code.code_text import Field, c_type
 from arenaplan.run.numpy.tflite.tflite_facts import (
     FLOAT,
     NONE,
@@ -26,11 +34,27 @@ from arenaplan.run.numpy.tflite.tflite_layout import (
     strided_slice_of,
 )
 from arenaplan.run.numpy.tflite.tflite_resize import integer_sides, real_sides
+from arenaplan.tflite.reader.code_walk import STREAMED
+
+# -- rows of the caller ---------------------------------------------------------------------------
+
+
+@lowers(STREAMED, table=OWN_LOWERINGS)
+def rows(site: Site) -> Emit:
+    """Ask the caller for rows of an image."""
+    type_ = c_type(site.output.dtype)
+
+    def emit(part: Part) -> list[str]:
+        target = f"({type_} *)(void *)({part.output()})"
+        return [f"read_{site.label}(context, {part.start}, {part.stop}, {target});"]
+
+    return emit
+
 
 # -- parts of arrays ------------------------------------------------------------------------------
 
 
-def _frame(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
+def frame_of(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
     """Return an array whose views tell where elements are; nothing is read or written."""
     return np.empty(shape, dtype)
 
@@ -41,7 +65,7 @@ def _begin(frame: np.ndarray, view: np.ndarray) -> int:
     return int(inner) - int(first)
 
 
-class _Copy:
+class Copy:
     """
     Copies of one part of an operand to a part of a result.
 
@@ -101,7 +125,7 @@ def _moved(text: str, by: int, const: str = "const ") -> str:
     return f"({const}uint8_t *){text} + {by}"
 
 
-def _copies(site: Site, pairs: Sequence[tuple[int, int, _Copy]]) -> Emit:
+def copies_of(site: Site, pairs: Sequence[tuple[int, int, Copy]]) -> Emit:
     """Return copies, each from an input to an output; those onto themselves are left out."""
 
     def emit(part: Part) -> list[str]:
@@ -119,8 +143,8 @@ def _copies(site: Site, pairs: Sequence[tuple[int, int, _Copy]]) -> Emit:
 
 def _one(site: Site, source: np.ndarray, view: np.ndarray) -> Emit:
     """Return the copy of a view of input 0 to the whole result."""
-    target = _frame(site.output.shape, site.output.dtype)
-    return _copies(site, [(0, 0, _Copy(site, (source, target), (view, target)))])
+    target = frame_of(site.output.shape, site.output.dtype)
+    return copies_of(site, [(0, 0, Copy(site, (source, target), (view, target)))])
 
 
 def _axis(site: Site, axis: int, rank: int) -> int:
@@ -138,9 +162,9 @@ def reshape(site: Site) -> Emit:
     x, y = site.input(0), site.output
     if prod(x.shape) != prod(y.shape) or x.dtype != y.dtype:
         raise site.refuse(f"a result of shape {y.shape} is not that of {x.shape}")
-    source = _frame((prod(x.shape),), x.dtype)
-    target = _frame((prod(y.shape),), y.dtype)
-    return _copies(site, [(0, 0, _Copy(site, (source, target), (source, target)))])
+    source = frame_of((prod(x.shape),), x.dtype)
+    target = frame_of((prod(y.shape),), y.dtype)
+    return copies_of(site, [(0, 0, Copy(site, (source, target), (source, target)))])
 
 
 @lowers("CONCATENATION", "PACK")
@@ -149,20 +173,20 @@ def concatenation(site: Site) -> Emit:
     attributes = site.signature.attributes
     if attributes.get("fused_activation", NONE) != NONE:
         raise site.refuse("it has an activation")
-    y = _frame(site.output.shape, site.output.dtype)
+    y = frame_of(site.output.shape, site.output.dtype)
     axis = _axis(site, int(attributes.get("axis", 0)), y.ndim)
     pairs, at = [], 0
     for position, tensor in enumerate(site.signature.inputs):
         if tensor is None:
             continue
-        frame = _frame(tensor.shape, tensor.dtype)
+        frame = frame_of(tensor.shape, tensor.dtype)
         x = np.expand_dims(frame, axis) if site.op == "PACK" else frame
         if x.ndim != y.ndim:
             raise site.refuse("its operands do not fit the result")
         part = y[(*(slice(None),) * axis, slice(at, at + x.shape[axis]))]
-        pairs.append((position, 0, _Copy(site, (frame, y), (x, part))))
+        pairs.append((position, 0, Copy(site, (frame, y), (x, part))))
         at += x.shape[axis]
-    return _copies(site, pairs)
+    return copies_of(site, pairs)
 
 
 @lowers("SPLIT", "SPLIT_V", "UNPACK")
@@ -170,7 +194,7 @@ def split(site: Site) -> Emit:
     """Parts of an operand, one per result."""
     source = 1 if site.op == "SPLIT" else 0
     tensor = site.input(source)
-    x = _frame(tensor.shape, tensor.dtype)
+    x = frame_of(tensor.shape, tensor.dtype)
     if site.op == "UNPACK":
         axis = int(site.signature.attributes.get("axis", 0))
     else:
@@ -181,18 +205,18 @@ def split(site: Site) -> Emit:
     for made, result in enumerate(site.signature.outputs):
         size = 1 if site.op == "UNPACK" or result is None else result.shape[axis]
         if result is not None:
-            y = _frame(result.shape, result.dtype)
+            y = frame_of(result.shape, result.dtype)
             part = x[(*(slice(None),) * axis, slice(at, at + size))]
-            pairs.append((source, made, _Copy(site, (x, y), (part, y))))
+            pairs.append((source, made, Copy(site, (x, y), (part, y))))
         at += size
-    return _copies(site, pairs)
+    return copies_of(site, pairs)
 
 
 @lowers("SLICE", "STRIDED_SLICE", "TRANSPOSE", "REVERSE_V2", "BROADCAST_TO")
 def view(site: Site) -> Emit:
     """Some elements of an operand, in another order."""
     tensor = site.input(0)
-    x = _frame(tensor.shape, tensor.dtype)
+    x = frame_of(tensor.shape, tensor.dtype)
     if site.op == "SLICE":
         return _one(site, x, x[slice_of(site.signature)])
     if site.op == "STRIDED_SLICE":
@@ -209,8 +233,8 @@ def view(site: Site) -> Emit:
 @lowers("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
 def space_to_depth(site: Site) -> Emit:
     """Squares of pixels become channels, or the reverse."""
-    x = _frame(site.input(0).shape, site.input(0).dtype)
-    y = _frame(site.output.shape, site.output.dtype)
+    x = frame_of(site.input(0).shape, site.input(0).dtype)
+    y = frame_of(site.output.shape, site.output.dtype)
     block = int(site.signature.attributes.get("block_size", 1))
     deep, wide = (y, x) if site.op == "SPACE_TO_DEPTH" else (x, y)
     if x.ndim != 4 or y.ndim != 4 or block < 1 or deep.shape[3] % (block * block):
@@ -220,36 +244,36 @@ def space_to_depth(site: Site) -> Emit:
     squares = deep.reshape(images, height, width, block, block, depth).transpose(0, 1, 3, 2, 4, 5)
     pixels = wide.reshape(images, height, block, width, block, depth)
     views = (pixels, squares) if site.op == "SPACE_TO_DEPTH" else (squares, pixels)
-    return _copies(site, [(0, 0, _Copy(site, (x, y), views))])
+    return copies_of(site, [(0, 0, Copy(site, (x, y), views))])
 
 
 @lowers("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
 def space_to_batch(site: Site) -> Emit:
     """Squares of pixels become images of a batch, or the reverse."""
     signature = site.signature
-    x = _frame(site.input(0).shape, site.input(0).dtype)
-    y = _frame(site.output.shape, site.output.dtype)
+    x = frame_of(site.input(0).shape, site.input(0).dtype)
+    y = frame_of(site.output.shape, site.output.dtype)
     is_forward = site.op == "SPACE_TO_BATCH_ND"
     space, batch = (x, y) if is_forward else (y, x)
     pairs = []
     for inner, outer in batch_parts(signature, space.shape, batch.shape):
         views = (space[outer], batch[inner]) if is_forward else (batch[inner], space[outer])
-        pairs.append((0, 0, _Copy(site, (x, y), views)))
-    copies = _copies(site, pairs)
+        pairs.append((0, 0, Copy(site, (x, y), views)))
+    copies = copies_of(site, pairs)
     if not is_forward:
         return copies
-    whole = _filled(site, np.array([blank(signature)], x.dtype))
+    whole = filled(site, np.array([blank(signature)], x.dtype))
     return lambda part: [*whole(part), *copies(part)]
 
 
 @lowers("MIRROR_PAD")
 def mirror_pad(site: Site) -> Emit:
     """Borders repeat what is inside, backwards."""
-    x = _frame(site.input(0).shape, site.input(0).dtype)
-    y = _frame(site.output.shape, site.output.dtype)
+    x = frame_of(site.input(0).shape, site.input(0).dtype)
+    y = frame_of(site.output.shape, site.output.dtype)
     inner, parts = mirrored(site.signature, x, y)
-    first = _Copy(site, (x, y), (x, inner))
-    rest = [_Copy(site, (y, y), part) for part in parts]
+    first = Copy(site, (x, y), (x, inner))
+    rest = [Copy(site, (y, y), part) for part in parts]
 
     def emit(part: Part) -> list[str]:
         lines = first.lines(pointer(part, 0), part.output())
@@ -260,7 +284,7 @@ def mirror_pad(site: Site) -> Emit:
     return emit
 
 
-def _filled(site: Site, number: np.ndarray) -> Emit:
+def filled(site: Site, number: np.ndarray) -> Emit:
     """Return what writes one number to all places of the result."""
     y = site.output
     content = number.tobytes()
@@ -278,7 +302,7 @@ def _filled(site: Site, number: np.ndarray) -> Emit:
 def pad(site: Site) -> Emit:
     """Borders have a constant, or what stands for 0."""
     signature, tensor = site.signature, site.input(0)
-    x, y = _frame(tensor.shape, tensor.dtype), _frame(site.output.shape, site.output.dtype)
+    x, y = frame_of(tensor.shape, tensor.dtype), frame_of(site.output.shape, site.output.dtype)
     amounts = constant_operand(signature, 1).reshape(-1, 2).tolist()
     if signature.input(2) is not None:
         number = constant_operand(signature, 2).reshape(-1)[:1]
@@ -289,8 +313,8 @@ def pad(site: Site) -> Emit:
     inner = tuple(
         slice(before, before + dim) for (before, _), dim in zip(amounts, x.shape, strict=True)
     )
-    copy = _Copy(site, (x, y), (x, y[inner]))
-    whole = _filled(site, number)
+    copy = Copy(site, (x, y), (x, y[inner]))
+    whole = filled(site, number)
     return lambda part: [*whole(part), *copy.lines(pointer(part, 0), part.output())]
 
 

@@ -14,13 +14,14 @@ from arenaplan import _core
 from arenaplan._core import Target
 from arenaplan.base.errors import UnsupportedOp, UnsupportedSubgraph, fault
 from arenaplan.base.quoting import quoted
-from arenaplan.deploy.code.code_site import Place
+from arenaplan.deploy.code.code_site import BAD_INDEX, Place
 from arenaplan.deploy.code.code_steps import StepTexts
 from arenaplan.deploy.code.code_text import arena_type, c_type, comment, remark
 from arenaplan.deploy.export.placed import identifiers, prefix_of
 from arenaplan.graph import Graph, Value
 from arenaplan.graph.ops import array_bytes
 from arenaplan.run.numpy.signatures import dtype_of
+from arenaplan.tflite.reader.code_walk import streamed_values
 
 if TYPE_CHECKING:
     from arenaplan._core import Plan
@@ -110,6 +111,7 @@ class _Program:
         self._check_size()
         self._labels = [label.lower() for label in identifiers(v.name for v in graph.values)]
         self._used: dict[int, str] = {}
+        self._streams = {value: f"read_{self._labels[value]}" for value in streamed_values(graph)}
         self._inputs = self._parameters(graph.inputs, "in")
         self._outputs = self._parameters(graph.outputs, "out")
 
@@ -224,11 +226,18 @@ class _Program:
             )
 
         arena = sum(space.arena_bytes for space in self._plan.spaces)
-        return CodeFiles(self._name, self._header(), source, arena, steps.constants.size)
+        header = self._header(any(f"return {BAD_INDEX};" in line for line in lines))
+        return CodeFiles(self._name, header, source, arena, steps.constants.size)
 
     def _signature(self) -> str:
         """Return the declaration of the function."""
         parts = [
+            f"void (*{name})(void *context, int32_t start, int32_t stop, "
+            f"{c_type(dtype_of(self._graph.values[value]))} *rows)"
+            for value, name in self._streams.items()
+        ]
+        parts += ["void *context"] if parts else []
+        parts += [
             f"const {c_type(dtype_of(self._graph.values[value]))} *{name}"
             for value, name in self._inputs.items()
         ]
@@ -245,8 +254,9 @@ class _Program:
     def _is_state(self, value: Value) -> bool:
         return value.kind == "state" and self._place(value.index) is not None
 
-    def _header(self) -> str:
+    def _header(self, has_indices: bool) -> str:
         """Return the header."""
+        bad = f" {BAD_INDEX} if an index is outside of its operand." if has_indices else ""
         macro, graph = self._macro, self._graph
         lines = [
             *comment(
@@ -267,6 +277,15 @@ class _Program:
             "/* Bytes of memory that is written: static, in the source. */",
             f"#define {macro}_ARENA_BYTES {sum(s.arena_bytes for s in self._plan.spaces)}",
         ]
+        for value, name in self._streams.items():
+            found = graph.values[value]
+            shape = "x".join(map(str, found.shape))
+            lines += comment(
+                [
+                    f"{name}: writes rows start to stop - 1 of an input, {found.name},",
+                    f"{found.dtype} {shape}; rows are asked for in order, each once at most.",
+                ]
+            )
         for own, word in ((self._inputs, "an input"), (self._outputs, "an output")):
             for value, name in own.items():
                 found = graph.values[value]
@@ -277,8 +296,8 @@ class _Program:
             "",
             *comment(
                 [
-                    "Computes the outputs. Returns 0, or 1 if a pointer is NULL. Runs of one model",
-                    "must not overlap in time: they share the arena.",
+                    f"Computes the outputs. Returns 0, or 1 if a pointer is NULL.{bad}",
+                    "Runs of one model must not overlap in time: they share the arena.",
                 ]
             ),
             f"{self._signature()};",
@@ -444,7 +463,7 @@ class _Program:
             lines.append("  int32_t image;")
         for value in sorted(self._used, key=lambda value: self._place(value) or Place("", 0)):
             lines.append(f"  {self._declaration(value)}")
-        names = [*self._inputs.values(), *self._outputs.values()]
+        names = [*self._streams.values(), *self._inputs.values(), *self._outputs.values()]
         if names:
             lines += [
                 f"  if ({' || '.join(f'{name} == NULL' for name in names)}) {{",

@@ -15,9 +15,13 @@ from arenaplan.deploy.code.code_kernels import KernelTexts
 from arenaplan.deploy.code.code_text import Field, array, c_type, initializer
 from arenaplan.run.numpy.registry import Signature, Tensor
 from arenaplan.run.numpy.tflite.tflite_facts import refused
+from arenaplan.tflite.reader.code_walk import OWN_DOMAIN
 
 ROWS: Final = 1
 """The dimension of images ``(N, H, W, C)`` that rows are counted along."""
+
+BAD_INDEX: Final = 2
+"""What a run returns if an index is none of its operand."""
 
 
 class Base(NamedTuple):
@@ -213,15 +217,20 @@ def pointer(part: Part, position: int) -> str:
 
 Lowering: TypeAlias = Callable[[Site], Emit]
 LOWERINGS: dict[str, Lowering] = {}
-"""Functions that turn nodes into calls, by operator."""
+"""Functions that turn nodes of TFLite models into calls, by operator."""
+ONNX_LOWERINGS: dict[str, Lowering] = {}
+"""The same for nodes of the default domain of ONNX."""
+OWN_LOWERINGS: dict[str, Lowering] = {}
+"""The same for nodes that no model has."""
+DOMAINS: Final = {"tflite": LOWERINGS, "": ONNX_LOWERINGS, OWN_DOMAIN: OWN_LOWERINGS}
 
 
-def lowers(*names: str) -> Callable[[Lowering], Lowering]:
+def lowers(*names: str, table: dict[str, Lowering] = LOWERINGS) -> Callable[[Lowering], Lowering]:
     """Register a lowering."""
 
     def register(function: Lowering) -> Lowering:
         for name in names:
-            LOWERINGS[name] = function
+            table[name] = function
         return function
 
     return register

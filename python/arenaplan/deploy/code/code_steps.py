@@ -13,13 +13,14 @@ from arenaplan.deploy.code import (
     code_dense,
     code_elements,
     code_moves,
+    code_onnx,
     code_states,
     code_sums,
     code_windows,
 )
 from arenaplan.deploy.code.code_kernels import KernelTexts
 from arenaplan.deploy.code.code_site import (
-    LOWERINGS,
+    DOMAINS,
     ROWS,
     Base,
     Constants,
@@ -37,7 +38,9 @@ from arenaplan.run.numpy.signatures import dtype_of, signature_of
 if TYPE_CHECKING:
     from arenaplan._core import PlacedWorkspace, Plan, Strips
 
-_FAMILIES: Final = (code_dense, code_elements, code_moves, code_states, code_sums, code_windows)
+_FAMILIES: Final = (
+    *(code_dense, code_elements, code_moves, code_onnx, code_states, code_sums, code_windows),
+)
 """Modules that register lowerings."""
 
 
@@ -114,14 +117,11 @@ class StepTexts:
 
     def _site(self, node: Node) -> Site:
         """Return a node as lowerings see it."""
-        if node.domain != "tflite":
-            raise UnsupportedOp(
-                f"node {quoted(node.name)}: generated code has no kernel for {quoted(node.op)} of "
-                f"domain {quoted(node.domain)}"
-            )
-        if node.op not in LOWERINGS:
+        if node.op not in DOMAINS.get(node.domain, ()):
+            domain = f" of domain {quoted(node.domain)}" if node.domain not in DOMAINS else ""
             raise UnsupportedOp(
                 f"node {quoted(node.name)}: generated code has no kernel for {quoted(node.op)}"
+                f"{domain}"
             )
         made = [value for value in node.outputs if value is not None]
         label = self._labels[made[0]] if made else f"step_{node.index}"
@@ -140,7 +140,7 @@ class StepTexts:
 
     def _lowered(self, node: Node) -> tuple[Site, Emit]:
         site = self._site(node)
-        return site, LOWERINGS[node.op](site)
+        return site, DOMAINS[node.domain][node.op](site)
 
     def _pointer(self, value: int) -> str:
         """Return the pointer to a value that is there as a whole."""

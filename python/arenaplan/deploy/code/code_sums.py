@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -38,17 +39,9 @@ def reduction(site: Site) -> Emit:
     """One number for all along some dimensions."""
     signature = site.signature
     check_types(signature, "float32 float32", "int8 int8", "int16 int16")
-    x, y = site.input(0), site.output
-    axes = reduced_axes(signature)
-    steps = dense_steps(x.shape)
-    kept = [at for at in range(len(x.shape)) if at not in axes]
-    outer, inner = (
-        padded(collapsed(Loops([x.shape[at] for at in some], [[steps[at] for at in some]])), 4)
-        for some in (kept, axes)
-    )
-    count = prod(x.shape[at] for at in axes)
-    if outer is None or inner is None or prod(outer.dims) != prod(y.shape) or not count:
-        raise site.refuse("its result does not fit the operand")
+    x = site.input(0)
+    outer, inner = loops_of(site, reduced_axes(signature))
+    count = prod(inner.dims)
     words, name = words_of(x.dtype), site.op.lower()
     fields: dict[str, tuple[str, Field]] = {}
     is_sum, is_real = site.op in ("MEAN", "SUM"), x.dtype == FLOAT
@@ -88,13 +81,39 @@ def reduction(site: Site) -> Emit:
         first = f"-{bound}" if is_real and sign == ">" else bound
         words |= {"FIRST": f"{words['NUMBER']} most = {first};"}
         words |= {"BODY": f"most = number {sign} most ? number : most;", "LAST": "*y++ = most;"}
+    words |= {"NAME": name, "USED": used}
+    return reduced(site, outer, inner, words, fields)
+
+
+def loops_of(site: Site, axes: Sequence[int]) -> tuple[Loops, Loops]:
+    """Return loops over the dimensions that stay, and over those that are left out."""
+    x = site.input(0)
+    steps = dense_steps(x.shape)
+    kept = [at for at in range(len(x.shape)) if at not in axes]
+    outer, inner = (
+        padded(collapsed(Loops([x.shape[at] for at in some], [[steps[at] for at in some]])), 4)
+        for some in (kept, axes)
+    )
+    if outer is None or inner is None or prod(outer.dims) != prod(site.output.shape):
+        raise site.refuse("its result does not fit the operand")
+    if not prod(inner.dims):
+        raise site.refuse("it has no numbers")
+    return outer, inner
+
+
+def reduced(
+    site: Site,
+    outer: Loops,
+    inner: Loops,
+    words: dict[str, str],
+    fields: dict[str, tuple[str, Field]],
+) -> Emit:
+    """Return a call that makes one number for all in the inner loops."""
     words |= {
-        "NAME": name,
         "WHAT": f"{site.op} of numbers",
-        "USED": used,
         "FIELDS": "\n  ".join(f"{type_} {field};" for field, (type_, _) in fields.items()),
     }
-    function = f"{name}_{words['KIND']}"
+    function = f"{words['NAME']}_{words['KIND']}"
     site.use("reduce", words, function)
     values: dict[str, Field] = {
         "dims": outer.dims,

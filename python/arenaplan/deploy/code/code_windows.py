@@ -293,13 +293,13 @@ def convolution(site: Site) -> Emit:
     return _over_images(site, function, site.structure(function, fields | last))
 
 
-_MEAN_OF: Final = {
+MEAN_OF: Final = {
     "NAME": "average_pool",
     "PURPOSE": "The mean",
     "FIRST": "0",
     "TAKE": "found += *p;",
 }
-_LARGEST_OF: Final = {
+LARGEST_OF: Final = {
     "NAME": "max_pool",
     "PURPOSE": "The largest number",
     "TAKE": "found = *p > found ? *p : found;",
@@ -318,18 +318,18 @@ def pool(site: Site) -> Emit:
         if side.before >= side.taps or last >= side.size:
             raise site.refuse("a window has no pixel")
     dtype, is_max = site.output.dtype, site.op == "MAX_POOL_2D"
-    words = {**words_of(dtype), **(_LARGEST_OF if is_max else _MEAN_OF)}
+    words = {**words_of(dtype), **(LARGEST_OF if is_max else MEAN_OF)}
     count = "(i_last - i_first) * (j_last - j_first)"
     bounds: Range | tuple[float, float]
     if dtype == FLOAT:
         low, high = map(float, float_range(site.signature))
         bounds, least, cast = (low, high), real(-float(np.finfo(FLOAT).max)), ""
-        words |= {"SUM": "float", "BOUND": "float", "USED": "real_bounded"}
+        words |= {"SUM": "float", "FIELDS": "float low, high;", "USED": "real_bounded"}
         mean, bounding = f"found / (float)({count})", "real_bounded"
     else:
         bounds = activation_range(site.signature, encoding_or(site.signature, 0, "output"))
         least, cast = words["LOW"], f"({words['NUMBER']})"
-        words |= {"SUM": "int32_t", "BOUND": "int32_t"}
+        words |= {"SUM": "int32_t", "FIELDS": "int32_t low, high;"}
         words["USED"] = "bounded" if is_max else "bounded rounded_quotient"
         mean, bounding = f"rounded_quotient(found, {count})", "bounded"
     if is_max:

@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from arenaplan._core import Plan
 from arenaplan.base.choices import FORMS
@@ -41,6 +41,7 @@ from arenaplan.deploy.export.weights import weights_of
 from arenaplan.graph import Graph
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.tflite.reader.tflite_model import Model
+from arenaplan.tflite.runtime.arena import total
 
 if TYPE_CHECKING:
     from arenaplan.deploy.code import CodeFiles
@@ -141,8 +142,11 @@ def _with_plan(model: Model, plan: TflmPlan, _name: str) -> bytes:
     return embed(model, plan.offsets, plan.build)
 
 
-def _shim(_model: Model, plan: TflmPlan, name: str) -> bytes:
-    return shim_of(plan, name=name).encode()
+def _shim(model: Model, plan: TflmPlan, name: str) -> bytes:
+    narrow = None
+    if plan.build.pointer == 64 and plan.build.profile is None:
+        narrow = total(model, plan.offsets, build=replace(plan.build, pointer=32)).total
+    return shim_of(plan, name=name, narrow=narrow).encode()
 
 
 def c_code(
@@ -152,6 +156,7 @@ def c_code(
     *,
     name: str = "",
     sections: Mapping[str, str] | None = None,
+    stream_input: bool = False,
 ) -> CodeFiles:
     """
     Return a model as a C function, with kernels of its own and one static arena.
@@ -168,9 +173,14 @@ def c_code(
         Prefix of the functions, and name of the files; by default the model's name.
     sections : mapping of str to str, optional
         Linker section for the arena of each space, by name of the space.
+    stream_input : bool, default False
+        Whether the function asks for rows of an input image, which then is in no memory as a whole.
+        ``plan`` is of :func:`arenaplan.deploy.code.streamed` of the graph.
 
     Raises
     ------
+    UnsupportedModel
+        If rows of an input cannot be asked for.
     UnsupportedOp, UnsupportedDtype
         If there is no kernel for a node, which the message names.
     TargetMismatch
@@ -180,8 +190,10 @@ def c_code(
     PlanError
         If the files cannot be written.
     """
-    from arenaplan.deploy.code import generated
+    from arenaplan.deploy.code import generated, streamed
 
+    if stream_input:
+        graph = streamed(graph)
     if plan is None:
         plan = make_plan(graph, target="c-code")
     files = generated(graph, plan, name=name, sections=sections)
@@ -190,10 +202,8 @@ def c_code(
     return files
 
 
-def _code(
-    graph: Graph, plan: Plan, *, name: str = "", sections: Mapping[str, str] | None = None
-) -> Mapping[str, bytes]:
-    return c_code(graph, plan, name=name, sections=sections).files()
+def _code(graph: Graph, plan: Plan, **options: Any) -> Mapping[str, bytes]:
+    return c_code(graph, plan, **options).files()
 
 
 _ALL = (
@@ -212,7 +222,13 @@ _ALL = (
         options=("name", "always"),
     ),
     Exporter("c", _header, reader="c", options=("name", "sections", "firmware")),
-    Exporter("c-code", _code, reader="c-code", options=("name", "sections"), is_folder=True),
+    Exporter(
+        "c-code",
+        _code,
+        reader="c-code",
+        options=("name", "sections", "stream_input"),
+        is_folder=True,
+    ),
     Exporter("csv", _table, options=("space",)),
     Exporter("json", _document),
     Exporter("hazards", _hazards),

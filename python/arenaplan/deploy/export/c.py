@@ -93,12 +93,21 @@ def header_of(
     return guarded(prefix, "PLAN", head, lines)
 
 
-def shim_of(result: TflmPlan, *, name: str = "model") -> str:
+def shim_of(result: TflmPlan, *, name: str = "model", narrow: int | None = None) -> str:
     """
     Return a plan as the table that TFLite Micro's ``NonPersistentMemoryPlannerShim`` takes.
 
     The shim asks for the tensors that need memory, in their order, and then for scratch
     memory, which it cannot place.
+
+    Parameters
+    ----------
+    result : TflmPlan
+        The plan.
+    name : str, optional
+        Prefix of every identifier.
+    narrow : int, optional
+        Bytes of the whole arena where pointers have 32 bits, if the plan's figures are for others.
 
     Raises
     ------
@@ -129,10 +138,9 @@ def shim_of(result: TflmPlan, *, name: str = "model") -> str:
             "",
             *_portability(prefix),
             "",
-            "/* The runtime's part of the arena, and the whole arena with",
-            f"   {result.build.kernels} kernels and {result.build.pointer}-bit pointers. */",
+            f"/* Tensors, and the whole arena with {result.build.kernels} kernels. */",
             f"#define {prefix}_HEAD_BYTES INT32_C({result.head_after})",
-            f"#define {prefix}_TOTAL_BYTES INT32_C({result.after.total})",
+            *_by_width(f"#define {prefix}_TOTAL_BYTES", result.after.total, narrow),
             f"#define {prefix}_BUFFER_COUNT {len(offsets)}",
             "",
             "static const struct {",
@@ -149,6 +157,15 @@ def shim_of(result: TflmPlan, *, name: str = "model") -> str:
             f'    sizeof(int32_t) * (1 + {max(1, len(offsets))}), "no padding");',
         ],
     )
+
+
+def _by_width(define: str, wide: int, narrow: int | None) -> Iterator[str]:
+    """Yield a definition, which depends on the size of a pointer if there are two numbers."""
+    if narrow is None:
+        yield f"{define} INT32_C({wide})"
+        return
+    yield from ("#if UINTPTR_MAX > 0xffffffff", f"{define} INT32_C({wide})")
+    yield from ("#else", f"{define} INT32_C({narrow})", "#endif")
 
 
 def _checked(sections: Mapping[str, str], plan: Plan) -> Mapping[str, str]:

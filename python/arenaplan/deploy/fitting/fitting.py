@@ -273,8 +273,15 @@ class _Sketch:
 class _Search:
     """One search."""
 
-    def __init__(self, model: Model, options: FitOptions, watch: Watch | None = None) -> None:
-        self.options = options
+    def __init__(
+        self,
+        model: Model,
+        options: FitOptions,
+        watch: Watch | None = None,
+        *,
+        tells: bool = True,
+    ) -> None:
+        self.options, self._tells = options, tells
         self._watch = Watch(None) if watch is None else watch
         self._started = monotonic()
         self._done = 0
@@ -300,7 +307,7 @@ class _Search:
         self._done += 1
         self._smallest = size if self._smallest is None else min(self._smallest, size)
         tell = self._watch.tell
-        if tell is not None:
+        if tell is not None and self._tells:
             tell(
                 {
                     "stage": stage,
@@ -321,23 +328,35 @@ class _Search:
             if cheapest is not None:
                 with _skipping_unproven():
                     return self.finished(cheapest, found)
-        first = max(1, self.options.effort // _FIRST_EFFORT)
+        finalists = self._finalists(found)
+        # Structures of the runtime have other sizes there, which change the choice.
+        twin = replace(self.options, pointer=96 - self.options.pointer)
+        other = _Search(self._model, twin, self._watch, tells=False)
+        finalists += other._finalists(other._frontier())
+        finals: list[_Examined] = []
+        for regions in dict.fromkeys(finalists):
+            # Without time, tensors are placed all the same, with little effort.
+            effort = self._first_effort if self._watch.is_over else self.options.effort
+            finals.append(self.examined(regions, effort))
+            if self._tell("final", finals[-1].arena.total, found.bound):
+                break
+        return self._first_proven(finals, found)
+
+    @property
+    def _first_effort(self) -> int:
+        return max(1, self.options.effort // _FIRST_EFFORT)
+
+    def _finalists(self, found: Frontier) -> list[tuple[Region, ...]]:
+        """Return the rewrites that need the fewest bytes with tensors placed quickly."""
         sketches: list[_Sketch] = []
         for choice in islice(filter(self._is_fast, found.choices), self._most()):
             best = min((sketch.total for sketch in sketches), default=None)
             if best is None or self._bytes(choice) < best:
-                sketches.append(self._sketched(choice, first))
+                sketches.append(self._sketched(choice, self._first_effort))
                 if self._tell("sketch", sketches[-1].total, found.bound):
                     break
         sketches.sort(key=lambda sketch: (sketch.total, sketch.choice.work))
-        finals: list[_Examined] = []
-        for sketch in sketches[:_FINALISTS]:
-            # Without time, tensors are placed all the same, with little effort.
-            effort = first if self._watch.is_over else self.options.effort
-            finals.append(self.examined(sketch.choice.regions, effort))
-            if self._tell("final", finals[-1].arena.total, found.bound):
-                break
-        return self._first_proven(finals, found)
+        return [sketch.choice.regions for sketch in sketches[:_FINALISTS]]
 
     def _first_proven(self, finals: Sequence[_Examined], found: Frontier) -> Fit:
         """Return the smallest rewrite that is proven; the model itself at the worst."""

@@ -14,6 +14,8 @@ whose size the model merely claims.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from arenaplan.base.errors import NotAModel
@@ -102,9 +104,20 @@ def open_onnx(source: Source) -> Callable[[Bind | None], Graph]:
                 raise
             raise NotAModel("a name in the model is not UTF-8") from error
         graph.target = "numpy"
+        graph.add_variant("c-code", partial(_for_code, graph))
         return graph
 
     return graph_with
+
+
+def _for_code(graph: Graph) -> Graph:
+    """Return the graph that generated C code runs: kernels make whole results, one by one."""
+    code = graph.copy()
+    code.nodes = [
+        replace(node, effects=node.effects._replace(flows=(), loads=(), windows=()))
+        for node in graph.nodes
+    ]
+    return code
 
 
 def _check_text(graph: Graph) -> None:

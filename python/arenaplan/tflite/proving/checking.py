@@ -45,6 +45,8 @@ def check_proof(text: bytes | str, original: Source, rewritten: Source) -> Proof
                 f"the proof is of another file: the {what} has SHA-256 {side.sha256}, "
                 f"the proof says {said!r:.80}",
             )
-    fresh = proven(*sides)
+    ignored = given.get("ignored_metadata")
+    names = ignored if isinstance(ignored, list) else []
+    fresh = proven(*sides, [name for name in names if isinstance(name, str)])
     compare(given, fresh.document)
     return fresh

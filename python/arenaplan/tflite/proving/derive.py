@@ -56,6 +56,8 @@ class Known:
     is_rewritten: bool = False
     elements: dict[int, Elements] = field(default_factory=dict)
     written: set[int] = field(default_factory=set)
+    merged: set[int] = field(default_factory=set)
+    """Results of windows in which elements at several places have one number."""
     _indexes: dict[int, Index] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -177,11 +179,19 @@ def _made(operation: Operation, known: Known, fresh: Elements) -> Elements:
     tensors = known.graph.tensors
     window, single = window_of(operation, tensors), pointwise_of(operation, tensors)
     blank = None
-    if window is not None and operation.inputs[0] is not None:
-        blank = proof_windows.blank_windows(known.of(operation.inputs[0]), window, known.names)
+    operands = [i for i in operation.inputs if i is not None]
+    if window is not None:
+        image = known.of(operands[0], operation)
+        blank = proof_windows.blank_windows(image, window, known.names)
+        if known.index(operands[0]).has_twins:
+            fresh = proof_windows.without_twins(image, window, fresh)
+            known.merged.add(operation.outputs[0])
     elif single is not None:
-        operands = [known.of(i, operation) for i in operation.inputs if i is not None]
-        blank = proof_pointwise.blank_elements(operands, single, known.names)
+        parts = [known.of(i, operation) for i in operands]
+        blank = proof_pointwise.blank_elements(parts, single, known.names)
+        whole = [known.index(i) for i in operands if tensors[i].shape == single.shape]
+        if not whole or any(index.has_twins for index in whole):
+            fresh = proof_pointwise.without_twins(parts, single, fresh)
     return fresh if blank is None else np.where(blank < 0, blank, fresh)
 
 
@@ -358,16 +368,13 @@ class Derivation:
             old = self.original.known.graph.operations[number]
             if old.inputs[0] is None:
                 continue
-            found = proof_windows.matched(
-                window,
+            call = proof_windows.Theirs(
                 theirs,
-                image,
-                self.original.known.index(old.inputs[0]),
                 self.original.known.of(old.inputs[0]),
+                self.original.known.index(old.inputs[0]),
                 self.original.known.of(old.outputs[0]),
-                operation.index,
-                self.known.names,
             )
+            found = proof_windows.matched(window, image, call, operation.index, self.known.names)
             if found is not None and (best is None or found.proven > best[0].proven):
                 best = found, number
         return best is not None and self._partly(operation, "window", *best)

@@ -10,6 +10,7 @@ whose value is in doubt, which are equal to nothing, themselves included.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Final, NamedTuple, TypeAlias
@@ -162,6 +163,13 @@ class Names:
             return "what an operator makes of constants"
         origin = self._origins[bisect_right(self._origins, number, key=lambda o: o.first) - 1]
         return f"{place(number - origin.first, origin.shape)} of tensor {quoted(origin.name)}"
+
+
+def first_twins(*tables: Elements) -> Sequence[Elements]:
+    """Return, by row of each table, the number of the first equal row, counted over all tables."""
+    whole = np.concatenate(tables)
+    _, first, group = np.unique(whole, axis=0, return_index=True, return_inverse=True)
+    return np.split(first[group.ravel()], np.cumsum([len(table) for table in tables])[:-1])
 
 
 def place(position: int, shape: Shape) -> str:

@@ -24,6 +24,8 @@ from arenaplan.tflite.reader.schema import (
 from arenaplan.tflite.reader.tflite_model import Model, Source, Tensor, parse, read_bytes
 
 PLAN: Final = "OfflineMemoryAllocation"
+OBEYED: Final = frozenset({PLAN, "COMPRESSION_METADATA"})
+"""Metadata by which TensorFlow Lite Micro computes."""
 """Metadata with offsets for TensorFlow Lite Micro."""
 
 ONLINE: Final = -1
@@ -161,12 +163,12 @@ class File:
         """SHA-256 of the file."""
         return hashlib.sha256(self.model.data).hexdigest()
 
-    def metadata(self) -> list[tuple[str, str]]:
-        """Return names and digests of all metadata but plans."""
+    def metadata(self, ignored: Sequence[str] = ()) -> list[tuple[str, str]]:
+        """Return names and digests of all metadata but plans, and but those that are ignored."""
         return sorted(
             (entry.name, hashlib.sha256(self.model.content(entry.buffer)).hexdigest())
             for entry in self.model.metadata
-            if entry.name != PLAN
+            if entry.name != PLAN and entry.name not in ignored
         )
 
     def offsets(self) -> tuple[int, ...] | None:

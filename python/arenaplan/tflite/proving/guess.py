@@ -32,6 +32,14 @@ class Index:
             self._order = np.argsort(flat, kind="stable").astype(np.int64)
             self._sorted = flat[self._order]
 
+    @property
+    def has_twins(self) -> bool:
+        """Whether an element that is no known value has several places."""
+        if self._order is None:
+            return False
+        following = self._sorted[1:]
+        return bool(((following == self._sorted[:-1]) & (following >= 0)).any())
+
     def positions(self, elements: Elements) -> Indices:
         """Return a position of each element; -1 where there is none."""
         if self._size == 0:

@@ -21,7 +21,8 @@ from arenaplan.tflite.proving.proof_windows import Side, window_of
 IN_ORDER: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("ADD", "MUL", "RELU", "RELU6", "SUB"),
-        "one loop over elements: element i of every operand is read, then element i is written",
+        "one loop over elements, or nested loops over broadcast dimensions: all that element i "
+        "needs is read, then element i is written",
     ),
     **dict.fromkeys(
         ("AVERAGE_POOL_2D", "DEPTHWISE_CONV_2D", "MAX_POOL_2D"),
@@ -98,11 +99,7 @@ def last_reads(operation: Operation, place: int, tensors: Sequence[Fact]) -> Ind
     window = window_of(operation, tensors)
     x, y = tensors[number], tensors[operation.outputs[0]]
     if window is None:
-        facts = [None if i is None else tensors[i] for i in operation.inputs]
-        # Broadcasting reads elements several times, in an order of its own.
-        is_plain = all(fact is not None and fact.shape == y.shape for fact in facts)
-        is_window = operation.name.endswith("_2D")
-        return np.arange(x.count, dtype=np.int64) if is_plain and not is_window else None
+        return None if operation.name.endswith("_2D") else _last_broadcast(x, y)
     if place != 0:
         return None
     rows, columns = _last(window.rows), _last(window.columns)
@@ -116,6 +113,16 @@ def last_reads(operation: Operation, place: int, tensors: Sequence[Fact]) -> Ind
         own = np.arange(x.shape[3], dtype=np.int64) * window.share + window.share - 1
     found = pixels[:, :, :, None] * depth + own
     return np.where(pixels[:, :, :, None] >= 0, found, -1).ravel()
+
+
+def _last_broadcast(x: Fact, y: Fact) -> Indices | None:
+    """Return the same for one loop over the elements of a result, or loops over dimensions."""
+    places = np.arange(x.count, dtype=np.int64).reshape(x.shape)
+    if np.broadcast_shapes(x.shape, y.shape) != y.shape:
+        return None
+    found = np.full(x.count, -1, np.int64)
+    np.maximum.at(found, np.broadcast_to(places, y.shape).ravel(), np.arange(y.count))
+    return found
 
 
 def _last(side: Side) -> Indices:

@@ -39,6 +39,9 @@ def described(
 def _exactness(derivations: Sequence[Derivation]) -> str:
     """Return under which condition outputs have equal bits."""
     for derivation in derivations:
+        old = derivation.original.known
+        if any(old.graph.tensors[number].type in _FLOATS for number in old.merged):
+            return "order-of-sums"
         graph = derivation.known.graph
         for entry in derivation.justified:
             operation = graph.operations[entry.operator]

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from arenaplan.tflite.proving.elements import DOUBT, Elements, Names, Shape
+from arenaplan.tflite.proving.elements import DOUBT, Elements, Names, Shape, first_twins
 from arenaplan.tflite.proving.facts import Fact, Key, Operation
 from arenaplan.tflite.proving.guess import Index, Indices
 
@@ -117,7 +117,29 @@ def matched(
             fresh = fresh or names.doubt(operator, "its operands are no part of the original's")
             view, where_not = np.moveaxis(bad, axis, 0), np.flatnonzero(place < 0)
             view[where_not] = np.where(view[where_not] == 0, fresh, view[where_not])
-    return np.where(blank < 0, blank, np.where(bad < 0, bad, result[grid]))
+    made = np.where(bad < 0, bad, result[grid])
+    if fresh and any(index.has_twins for _, index in sources):
+        # The first place of an element is not always the one that the call is a part of.
+        theirs, mine = (
+            _tuples(parts, call.shape)
+            for parts, call in (([source for source, _ in sources], old), (operands, new))
+        )
+        _, found = first_twins(theirs, mine)
+        is_found = (found < len(theirs)) & (mine > DOUBT).all(axis=1)
+        known = result.ravel()[np.where(is_found, found, 0)]
+        made = np.where(is_found, known, made.ravel()).reshape(new.shape)
+    return np.where(blank < 0, blank, made)
+
+
+def without_twins(operands: Sequence[Elements], call: Pointwise, fresh: Elements) -> Elements:
+    """Return new elements, with one number for those that are made of equal operands."""
+    (found,) = first_twins(_tuples(operands, call.shape))
+    return fresh.ravel()[found].reshape(call.shape)
+
+
+def _tuples(operands: Sequence[Elements], shape: Shape) -> Elements:
+    """Return a row for each element of a result: what it is made of."""
+    return np.stack([np.broadcast_to(o, shape).ravel() for o in operands], axis=1)
 
 
 def blank_elements(operands: Sequence[Elements], call: Pointwise, names: Names) -> Elements:
@@ -141,7 +163,8 @@ def _guess(
 ) -> list[Indices] | None:
     """Return, by dimension, the part of the original's result that the call may make."""
     found: list[Indices] | None = None
-    for operand, (source, index) in zip(operands, sources, strict=True):
+    pairs = zip(operands, sources, strict=True)
+    for operand, (source, index) in sorted(pairs, key=lambda pair: pair[1][1].has_twins):
         if operand.shape != new.shape or source.shape != old.shape or (source < 0).all():
             continue
         axes = index.axes(operand)

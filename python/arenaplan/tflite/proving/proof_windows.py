@@ -17,7 +17,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from arenaplan.tflite.proving.elements import DOUBT, OUTSIDE, Elements, Names
+from arenaplan.tflite.proving.elements import DOUBT, OUTSIDE, Elements, Names, first_twins
 from arenaplan.tflite.proving.facts import Fact, Key, Operation
 from arenaplan.tflite.proving.guess import Index, Indices
 from arenaplan.tflite.proving.proof_moves import zero_of
@@ -242,29 +242,30 @@ class Found(NamedTuple):
     proven: int
 
 
+class Theirs(NamedTuple):
+    """A call of the original."""
+
+    window: Window
+    image: Elements
+    places: Index
+    """Places of the image's elements."""
+    result: Elements
+
+
 def matched(
-    new: Window,
-    old: Window,
-    image: Elements,
-    index: Index,
-    source: Elements,
-    result: Elements,
-    operator: int,
-    names: Names,
+    new: Window, image: Elements, theirs: Theirs, operator: int, names: Names
 ) -> Found | None:
     """
     Return the elements that a call makes, as elements that the original call makes.
 
     Parameters
     ----------
-    new, old : Window
-        The call, and that of the original.
+    new : Window
+        The call.
     image : Elements
         The image of the call.
-    index : Index
-        Places of ``source``.
-    source, result : Elements
-        The image of the original, and the result that it makes of it.
+    theirs : Theirs
+        The call of the original.
     operator : int
         The operator, for messages.
     names : Names
@@ -275,10 +276,44 @@ def matched(
     Found or None
         ``None`` if the parameters differ.
     """
-    batch, rows, columns, depth = index.axes(image)
+    old, source, index, result = theirs
+    depth = index.axes(image)[3]
     channels = _same_channels(new, old, depth)
-    if channels is None:
+    fresh = 0
+    if channels is not None:
+        made, fresh = _by_place(new, image, theirs, channels, operator, names)
+    elif new.key == old.key and new.reach == "own" and index.has_twins:
+        fresh = names.doubt(operator, "its channels are not those of the original")
+        made = np.full((len(image), new.rows.made, new.columns.made, len(new.channels)), fresh)
+    else:
         return None
+    if fresh and index.has_twins:
+        # The first place of an element is not always the one that the call is a part of.
+        kinds: dict[tuple[bytes, ...], int] = {}
+        others, mine = _sights(source, old, kinds), _sights(image, new, kinds)
+        _, found = first_twins(others, mine)
+        is_found = (found < len(others)) & (mine > DOUBT).all(axis=1)
+        is_own = channels is None or new.reach == "own"
+        known = (result if is_own else result[..., channels]).reshape(len(others), -1)
+        lines = made.reshape(len(mine), -1)
+        lines = np.where(is_found[:, None], known[np.where(is_found, found, 0)], lines)
+        made = lines.reshape(made.shape)
+    blank = blank_windows(image, new, names)
+    made = np.where(blank < 0, blank, made)
+    return Found(made, int((made > DOUBT).sum()))
+
+
+def _by_place(
+    new: Window,
+    image: Elements,
+    theirs: Theirs,
+    channels: Indices,
+    operator: int,
+    names: Names,
+) -> tuple[Elements, int]:
+    """Return what windows make that see what those of the original see, and a doubt, if any."""
+    old, source, index, result = theirs
+    batch, rows, columns, depth = index.axes(image)
     down = _guess(rows, new.rows, old.rows)
     across = _guess(columns, new.columns, old.columns)
     own = depth if new.reach == "own" else np.arange(new.depth)
@@ -305,15 +340,39 @@ def matched(
             where = np.flatnonzero(guess < 0)
             view = np.moveaxis(bad, axis, 0)
             view[where] = np.where(view[where] == 0, fresh, view[where])
-    blank = blank_windows(image, new, names)
     if new.reach == "all":
         bad = np.broadcast_to(bad.min(axis=3, keepdims=True), (*shape[:3], len(channels)))
     elif new.share > 1:
         bad = np.repeat(bad, new.share, axis=3)
     grid = np.ix_(images, np.maximum(down, 0), np.maximum(across, 0), channels)
-    made = np.where(bad < 0, bad, result[grid])
-    made = np.where(blank < 0, blank, made)
-    return Found(made, int((made > DOUBT).sum()))
+    return np.where(bad < 0, bad, result[grid]), fresh
+
+
+def _sights(image: Elements, window: Window, kinds: dict[tuple[bytes, ...], int]) -> Elements:
+    """
+    Return a row for each group of elements of a result that depends on the same: what they see.
+
+    Parameters
+    ----------
+    kinds : dict
+        Numbers of parameters of channels so far, where each channel has its own image.
+    """
+    taps, images = _Taps(image, window), np.arange(len(image))
+    pairs = [(a, b) for a in range(window.rows.taps) for b in range(window.columns.taps)]
+    seen = np.stack([taps.seen(images, None, None, *pair) for pair in pairs], axis=-1)
+    if window.reach == "all":
+        return seen.reshape(-1, window.depth * len(pairs))
+    groups = [window.channels[at * window.share :][: window.share] for at in range(window.depth)]
+    own = np.array([kinds.setdefault(group, len(kinds)) for group in groups], np.int64)
+    whole = np.concatenate([np.broadcast_to(own[:, None], (*seen.shape[:-1], 1)), seen], axis=-1)
+    return whole.reshape(-1, len(pairs) + 1)
+
+
+def without_twins(image: Elements, window: Window, fresh: Elements) -> Elements:
+    """Return new elements, with one number for those whose windows see the same."""
+    (found,) = first_twins(_sights(image, window, {}))
+    made: Elements = fresh.reshape(len(found), -1)[found].reshape(fresh.shape)
+    return made
 
 
 def blank_windows(image: Elements, window: Window, names: Names) -> Elements:

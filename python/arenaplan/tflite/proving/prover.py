@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from arenaplan.base.errors import UnsupportedModel, fault
+from arenaplan.base.errors import InvalidOption, UnsupportedModel, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.tflite.proving.derive import Derivation, original_of
 from arenaplan.tflite.proving.elements import Names
-from arenaplan.tflite.proving.facts import ONLINE, PLAN, File, read_pair
+from arenaplan.tflite.proving.facts import OBEYED, ONLINE, PLAN, File, read_pair
 from arenaplan.tflite.proving.proof_document import described, to_json
 from arenaplan.tflite.proving.replay import Replayed, replay
 from arenaplan.tflite.reader.tflite_model import Signature, Source
@@ -47,7 +47,7 @@ class Proof:
         return to_json(self.document)
 
 
-def prove(original: Source, rewritten: Source) -> Proof:
+def prove(original: Source, rewritten: Source, *, ignored_metadata: Sequence[str] = ()) -> Proof:
     """
     Prove that a rewritten TFLite model computes what its original computes.
 
@@ -59,6 +59,8 @@ def prove(original: Source, rewritten: Source) -> Proof:
     ----------
     original, rewritten : path or bytes
         The models.
+    ignored_metadata : sequence of str, optional
+        Names of metadata that may differ, such as ``"min_runtime_version"``.
 
     Returns
     -------
@@ -67,6 +69,8 @@ def prove(original: Source, rewritten: Source) -> Proof:
 
     Raises
     ------
+    InvalidOption
+        If a runtime computes by an entry that may differ.
     ProofError
         If an operator, tensor, input, output, signature or other part is not that of the original.
     PlanError
@@ -89,14 +93,23 @@ def prove(original: Source, rewritten: Source) -> Proof:
     >>> ap.tflite.check_proof(proof.to_json(), empty, empty).plan is None
     True
     """
-    old, new = read_pair(original, rewritten)
-    return proven(old, new)
+    obeyed = [name for name in ignored_metadata if name in OBEYED]
+    if obeyed:
+        raise InvalidOption(
+            f"option ignored_metadata: a runtime computes by {quoted(obeyed[0])}, which no proof "
+            "ignores"
+        )
+    return proven(*read_pair(original, rewritten), tuple(ignored_metadata))
 
 
-def proven(old: File, new: File) -> Proof:
+def proven(old: File, new: File, ignored: Sequence[str] = ()) -> Proof:
     """Return the proof of two files that are read already."""
-    derivations, plan = _derived(old, new)
-    return Proof(described(old, new, derivations, plan), plan, derivations)
+    ignored = sorted(set(ignored) - OBEYED)
+    derivations, plan = _derived(old, new, ignored)
+    document = described(old, new, derivations, plan)
+    if ignored:
+        document["ignored_metadata"] = ignored
+    return Proof(document, plan, derivations)
 
 
 def proven_plan(original: Source, rewritten: Source) -> Replayed | None:
@@ -111,9 +124,11 @@ def proven_plan(original: Source, rewritten: Source) -> Replayed | None:
     return _derived(*read_pair(original, rewritten))[1]
 
 
-def _derived(old: File, new: File) -> tuple[tuple[Derivation, ...], Replayed | None]:
+def _derived(
+    old: File, new: File, ignored: Sequence[str] = ()
+) -> tuple[tuple[Derivation, ...], Replayed | None]:
     """Derive all subgraphs of a file from those of another, and replay its plan."""
-    _compare_files(old, new)
+    _compare_files(old, new, ignored)
     derivations = []
     for theirs, mine in zip(old.graphs, new.graphs, strict=True):
         derivation = Derivation(original_of(theirs, Names()), mine)
@@ -182,7 +197,7 @@ def _replayed(side: File, derivation: Derivation, offsets: Sequence[int]) -> Rep
     return replay(derivation.known, offsets[:main], derivation.justified)
 
 
-def _compare_files(old: File, new: File) -> None:
+def _compare_files(old: File, new: File, ignored: Sequence[str]) -> None:
     """Refuse a file in which something beside tensors and operators differs."""
     if len(old.graphs) != len(new.graphs):
         raise fault("NotProven", f"the file has {len(new.graphs)} subgraphs, not {len(old.graphs)}")
@@ -191,7 +206,7 @@ def _compare_files(old: File, new: File) -> None:
     for theirs, mine in zip(old.graphs, new.graphs, strict=True):
         if theirs.name != mine.name:
             raise fault("NotProven", f"subgraph {mine.index} has another name: {quoted(mine.name)}")
-    theirs_said, mine_said = old.metadata(), new.metadata()
+    theirs_said, mine_said = old.metadata(ignored), new.metadata(ignored)
     for name, digest in mine_said:
         if (name, digest) not in theirs_said:
             raise fault("NotProven", f"metadata {quoted(name)} is not that of the original")

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from arenaplan.graph import Effects, Overlap, Window
+from arenaplan.base.errors import UnsupportedModel
+from arenaplan.graph import Effects, Graph, Overlap, Window
 from arenaplan.graph.ops import BITS, Operands, PixelwiseConvolution, Slide, effects_of
 from arenaplan.graph.sizes import Bind
 from arenaplan.tflite.reader.runnable import RunnableWalk
@@ -31,6 +32,34 @@ _POOLS: Final = frozenset({"AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"})
 _PADS: Final = frozenset({"PAD", "PADV2"})
 
 
+OWN_DOMAIN, STREAMED = "arenaplan", "Rows"
+"""Domain and operator of nodes that ask the caller for rows of an image."""
+
+
+def streamed_values(graph: Graph) -> list[int]:
+    """Return the images that the caller gives row by row."""
+    nodes = (node for node in graph.nodes if (node.domain, node.op) == (OWN_DOMAIN, STREAMED))
+    return [value for node in nodes for value in node.outputs if value is not None]
+
+
+def streamed(graph: Graph) -> Graph:
+    """
+    Return the graph of a model whose images are given row by row.
+
+    Raises
+    ------
+    UnsupportedModel
+        If no input is one image of a TFLite model.
+    """
+    made = graph.for_target("c-code-rows")
+    if not streamed_values(made):
+        raise UnsupportedModel(
+            "option stream_input: rows are those of an input (1, height, width, channels) of a "
+            ".tflite model, and this model has none"
+        )
+    return made
+
+
 class Before(NamedTuple):
     """Rows and columns of padding before an image."""
 
@@ -39,16 +68,47 @@ class Before(NamedTuple):
 
 
 class CodeWalk(RunnableWalk):
-    """One reading of a model's main subgraph, for generated code."""
+    """
+    One reading of a model's main subgraph, for generated code.
 
-    def __init__(self, model: Model, name: str, bind: Bind | None) -> None:
+    Parameters
+    ----------
+    streams : bool, default False
+        Whether images among the inputs are asked for row by row.
+    """
+
+    def __init__(
+        self, model: Model, name: str, bind: Bind | None, *, streams: bool = False
+    ) -> None:
         super().__init__(model, name, bind)
+        self._streams = streams
         self._padding: dict[int, Before] = {}
         """Padding by tensor that no node makes."""
 
     def inside(self, place: Any) -> RunnableWalk:
         """Return the walk over a subgraph that an operator of this walk runs."""
         return RunnableWalk(self._model, "", None, place)
+
+    def _declare(self, index: int, *, is_input: bool = False) -> int:
+        shape = self._shapes.of(index)
+        is_image = len(shape) == 4 and shape[0] == 1 and 0 not in shape
+        if not (is_input and self._streams and is_image):
+            return super()._declare(index, is_input=is_input)
+        value = super()._declare(index)
+        # Rows of a node follow those of an operand; a constant has no memory that is written.
+        numbers = np.zeros((1, shape[_ROWS], 1, 1), np.uint8)
+        rows = self._graph.constant(
+            f"rows of {self._names[index]}", numbers.shape, "uint8", numbers
+        )
+        self._graph.append(
+            STREAMED,
+            (rows,),
+            (value,),
+            name=f"rows of {self._names[index]}",
+            effects=Effects(windows=(Window(0, 0, _ROWS),)),
+            domain=OWN_DOMAIN,
+        )
+        return value
 
     def _fold(self, operator: Operator) -> bool:
         """Let convolutions pad by themselves, besides what the executor's graph folds."""

@@ -462,3 +462,18 @@ def _bytes(name: str, shape: tuple[int, ...], dtype: str) -> int:
     checked_bytes(name, shape, dtype)
     size = prod(shape) * max(8, BITS[dtype]) // 8
     return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def unused_bytes(model: Model) -> int:
+    """Return the bytes of tensors of the first subgraph that no operator and no caller uses."""
+    main = model.subgraphs[0]
+    used: set[int | None] = {*main.inputs, *main.outputs}
+    for operator in main.operators:
+        used.update(operator.inputs, operator.outputs, operator.intermediates)
+    names = unique_names(main)
+    shapes = Shapes(main, names, None)
+    return sum(
+        _bytes(names[index], shapes.of(index), dtype_of(tensor, names[index]))
+        for index, tensor in enumerate(main.tensors)
+        if index not in used and not model.is_constant(tensor) and not tensor.is_variable
+    )

@@ -2,7 +2,7 @@
 /* PURPOSE of each window, of each channel by itself. */
 struct NAME_KIND {
   struct window window;
-  BOUND low, high;
+  FIELDS
 };
 
 /* Makes rows start up to stop of the result. x holds rows of the image from x_row on. */

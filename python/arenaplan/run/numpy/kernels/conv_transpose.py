@@ -70,7 +70,7 @@ class _Geometry:
         return 2 * weights * columns / _FLOPS + parts * self.groups * self.taps * _TILE_CALLS
 
 
-def _geometry(signature: Signature) -> _Geometry:
+def transposed_geometry(signature: Signature) -> _Geometry:
     """
     Return the sizes of a ConvTranspose node.
 
@@ -132,7 +132,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     image, output = signature.input(0), signature.outputs[0]
     if image is None or output is None or 0 in output.shape or 0 in image.shape:
         return []
-    sizes = _geometry(signature)
+    sizes = transposed_geometry(signature)
     choices: list[Choice] = []
     for limit in _TILES:
         rows = sizes.rows(limit)
@@ -144,7 +144,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 def _image_rows(signature: Signature, box: Box) -> slice:
     """Return the rows of the image whose products some rows of the result are sums of."""
-    axis, (start, stop) = _geometry(signature).axes[0], (box[2].start, box[2].stop)
+    axis, (start, stop) = transposed_geometry(signature).axes[0], (box[2].start, box[2].stop)
     first = -((axis.extent - 1 - start - axis.before) // axis.stride)
     last = (stop - 1 + axis.before) // axis.stride
     rows = slice(max(first, 0), min(last + 1, axis.out))
@@ -164,7 +164,7 @@ def _rows(signature: Signature, box: Box) -> Footprint:
 
 def _rows_attributes(signature: Signature, box: Box) -> Mapping[str, Any]:
     """Rows of the products before those of the box are cut off as padding is."""
-    axes, rows = _geometry(signature).axes, _image_rows(signature, box)
+    axes, rows = transposed_geometry(signature).axes, _image_rows(signature, box)
     first = box[2].start + axes[0].before - rows.start * axes[0].stride
     before = [first, *(axis.before for axis in axes[1:])]
     known = {k: v for k, v in signature.attributes.items() if k != "output_shape"}
@@ -172,7 +172,7 @@ def _rows_attributes(signature: Signature, box: Box) -> Mapping[str, Any]:
 
 
 def _whole_time(signature: Signature) -> float:
-    sizes = _geometry(signature)
+    sizes = transposed_geometry(signature)
     return sizes.cost(sizes.axes[0].out)
 
 
@@ -199,7 +199,7 @@ def conv_transpose(step: Step) -> Run | None:
 
 def _products(step: Step, image: np.ndarray, output: np.ndarray) -> Iterator[Run]:
     """Yield the products and their additions."""
-    sizes = _geometry(step.signature)
+    sizes = transposed_geometry(step.signature)
     rows = sizes.rows(step.workspaces[0].nbytes)
     depth = sizes.fan_out * sizes.taps
     memory = step.scratch().array((depth * rows * sizes.row,), image.dtype)

@@ -1,0 +1,599 @@
+"""
+Lowerings of operators of ONNX, for real numbers of single precision.
+
+Images are stored channel by channel. Operators that only move elements ask the executor's kernel
+where each element of the result is from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from arenaplan.deploy.code.code_elements import REAL, binary, elementwise
+from arenaplan.deploy.code.code_moves import Copy, copies_of, filled, frame_of
+from arenaplan.deploy.code.code_shapes import broadcast, dense_steps
+from arenaplan.deploy.code.code_site import (
+    BAD_INDEX,
+    ONNX_LOWERINGS,
+    Emit,
+    Part,
+    Site,
+    lowers,
+    pointer,
+    words_of,
+)
+from arenaplan.deploy.code.code_sums import loops_of, reduced
+from arenaplan.deploy.code.code_text import Field
+from arenaplan.deploy.code.code_windows import LARGEST_OF, MEAN_OF
+from arenaplan.run.numpy.kernels.conv_transpose import transposed_geometry
+from arenaplan.run.numpy.kernels.windows import Axis, window_axes
+from arenaplan.run.numpy.registry import Step, Tensor, find_kernel
+from arenaplan.run.numpy.tflite.tflite_facts import FLOAT, check_types
+
+_lowers: Final = partial(lowers, table=ONNX_LOWERINGS)
+
+
+def _real(site: Site) -> None:
+    """Refuse other numbers than those of single precision."""
+    check_types(site.signature, "float32 float32")
+
+
+def _numbers(site: Site, name: str, position: int) -> list[int] | None:
+    """Return whole numbers that are an attribute or, in later versions, a constant operand."""
+    if site.signature.input(position) is None:
+        values = site.signature.attributes.get(name)
+        return None if values is None else [int(value) for value in np.atleast_1d(values)]
+    data = site.signature.constant_data(position)
+    if data is None:
+        raise site.refuse(f"operand {position} is no constant")
+    return [int(value) for value in data.reshape(-1)]
+
+
+# -- element by element ---------------------------------------------------------------------------
+
+_PLAIN: Final = {
+    **{
+        name: REAL[name.upper()]
+        for name in (
+            "Abs",
+            "Ceil",
+            "Cos",
+            "Exp",
+            "Floor",
+            "Log",
+            "Neg",
+            "Relu",
+            "Sin",
+            "Sqrt",
+            "Tanh",
+        )
+    },
+    "Erf": "y[i] = erff(x[i]);",
+    "Gelu": "y[i] = x[i] * (0.5f + 0.5f * erff(x[i] * 0.70710678f));",
+    "HardSwish": (
+        "const float part = x[i] / 6.0f + 0.5f;\n"
+        "    y[i] = x[i] * (part < 0.0f ? 0.0f : (part > 1.0f ? 1.0f : part));"
+    ),
+    "Reciprocal": "y[i] = 1.0f / x[i];",
+    "Round": "y[i] = rintf(x[i]);",
+    "Sigmoid": "y[i] = 1.0f / (1.0f + expf(-x[i]));",
+    "Softplus": "y[i] = x[i] > 0.0f ? x[i] + log1pf(expf(-x[i])) : log1pf(expf(x[i]));",
+    "Softsign": "y[i] = x[i] / (1.0f + fabsf(x[i]));",
+}
+_WITH_NUMBERS: Final = {
+    "Elu": ("y[i] = x[i] < 0.0f ? c->alpha * expm1f(x[i]) : x[i];", {"alpha": 1.0}),
+    "LeakyRelu": ("y[i] = x[i] < 0.0f ? x[i] * c->alpha : x[i];", {"alpha": 0.01}),
+    "HardSigmoid": (
+        "const float part = c->alpha * x[i] + c->beta;\n"
+        "    y[i] = part < 0.0f ? 0.0f : (part > 1.0f ? 1.0f : part);",
+        {"alpha": 0.2, "beta": 0.5},
+    ),
+}
+"""Statements, and attributes with what they are if left out."""
+_GELU_BY_TANH: Final = (
+    "const float t = x[i] * (0.79788456f + 0.035677408f * x[i] * x[i]);\n"
+    "    y[i] = x[i] * (0.5f + 0.5f * tanhf(t));"
+)
+
+
+@_lowers(*_PLAIN, *_WITH_NUMBERS)
+def unary(site: Site) -> Emit:
+    """A function of each number."""
+    _real(site)
+    body, numbers = _WITH_NUMBERS.get(site.op, (_PLAIN.get(site.op, ""), {}))
+    name, attributes = site.op.lower(), site.signature.attributes
+    if site.op == "Gelu" and attributes.get("approximate", "none") == "tanh":
+        name, body = "gelu_tanh", _GELU_BY_TANH
+    fields: dict[str, tuple[str, Field]] = {
+        name: ("float", float(attributes.get(name, default))) for name, default in numbers.items()
+    }
+    return elementwise(site, name, f"{site.op} of each number", fields, body, "")
+
+
+@_lowers("Clip")
+def clip(site: Site) -> Emit:
+    """Bounds are attributes or constants; those that are left out bound nothing."""
+    _real(site)
+    fields: dict[str, tuple[str, Field]] = {}
+    for at, (name, default) in enumerate((("min", -np.inf), ("max", np.inf)), start=1):
+        bound = site.signature.attributes.get(name, default)
+        if site.signature.input(at) is not None:
+            data = site.signature.constant_data(at)
+            if data is None:
+                raise site.refuse(f"operand {at} is no constant")
+            bound = data.reshape(-1)[0]
+        fields[name] = ("float", float(bound))
+    body = "y[i] = x[i] < c->min ? c->min : x[i];\n    y[i] = y[i] > c->max ? c->max : y[i];"
+    return elementwise(site, "clip", "Numbers within bounds", fields, body, "")
+
+
+_BINARY: Final = {
+    "Add": "*p + *q",
+    "Sub": "*p - *q",
+    "Sum": "*p + *q",
+    "Mul": "*p * *q",
+    "Div": "*p / *q",
+    "Max": "*p > *q || *p != *p ? *p : *q",
+    "Min": "*p < *q || *p != *p ? *p : *q",
+    "PRelu": "*p < 0.0f ? *p * *q : *p",
+    "Pow": "powf(*p, *q)",
+}
+
+
+@_lowers(*_BINARY)
+def two_operands(site: Site) -> Emit:
+    """A function of each pair of numbers."""
+    _real(site)
+    if len(site.signature.inputs) != 2:
+        raise site.refuse(f"it has {len(site.signature.inputs)} operands")
+    return binary(site, f"{site.op} of pairs", {}, f"*y++ = {_BINARY[site.op]};", [])
+
+
+# -- windows --------------------------------------------------------------------------------------
+
+
+def _images(site: Site, axes: Sequence[Axis]) -> tuple[Axis, Axis]:
+    """Return how a window slides over rows and columns; a line is an image of one row."""
+    line = [Axis(1, 1, 1, 1, 1, 0, 0)] if len(axes) == 1 else []
+    both = [*line, *axes]
+    if len(both) != 2 or not prod(site.output.shape):
+        raise site.refuse("its operands are no images of one or two dimensions")
+    return both[0], both[1]
+
+
+def _window(rows: Axis, columns: Axis) -> dict[str, Field]:
+    """Return the fields of a window over images of one channel."""
+    return {
+        "height": rows.size,
+        "width": columns.size,
+        "depth": 1,
+        "made_width": columns.out,
+        "taps_h": rows.kernel,
+        "taps_w": columns.kernel,
+        "stride_h": rows.stride,
+        "stride_w": columns.stride,
+        "dilation_h": rows.dilation,
+        "dilation_w": columns.dilation,
+        "before_h": rows.before,
+        "before_w": columns.before,
+    }
+
+
+def _for_each(
+    count: int, sizes: tuple[int, int], call: Callable[[str, str], str]
+) -> Callable[[Part], list[str]]:
+    """Return a loop over images: ``call`` makes a statement of two pointers."""
+
+    def emit(part: Part) -> list[str]:
+        x, y = pointer(part, 0), part.output()
+        if count == 1:
+            return [call(x, y)]
+        made = call(f"{x} + image * {sizes[0]}", f"{y} + image * {sizes[1]}")
+        return [f"for (image = 0; image < {count}; ++image) {{", f"  {made}", "}"]
+
+    return emit
+
+
+def _weights(site: Site) -> dict[str, Field]:
+    """Return the fields of constant weights and of a constant bias."""
+    weights, bias = site.signature.constant_data(1), site.signature.constant_data(2)
+    if weights is None or (bias is None and site.signature.input(2) is not None):
+        raise site.refuse("its weights or its bias are no constants")
+    return {
+        "weights": site.constant("weights", weights),
+        "bias": "NULL" if bias is None else site.constant("bias", bias),
+    }
+
+
+def _by_image(site: Site, kernel: str, fields: dict[str, Field]) -> Emit:
+    """Return the calls of a convolution, one for each image."""
+    x, y = site.input(0).shape, site.output.shape
+    groups = int(site.signature.attributes.get("group", 1))
+    fields |= {"groups": groups, "group_channels": y[1] // groups, "group_depth": x[1] // groups}
+    site.use(kernel)
+    parameters = site.structure(kernel, fields | _weights(site))
+    sizes = prod(x[1:]), prod(y[1:])
+    return _for_each(x[0], sizes, lambda x, y: f"{kernel}({parameters}, {x}, {y});")
+
+
+@_lowers("Conv")
+def convolution(site: Site) -> Emit:
+    """Sums over windows, with constant weights."""
+    _real(site)
+    rows, columns = _images(site, window_axes(site.signature, site.input(1).shape[2:]))
+    fields: dict[str, Field] = {"window": _window(rows, columns), "made_height": rows.out}
+    return _by_image(site, "conv_planes", fields)
+
+
+@_lowers("ConvTranspose")
+def transposed(site: Site) -> Emit:
+    """Each number of the result gathers what the image adds to it."""
+    _real(site)
+    rows, columns = _images(site, transposed_geometry(site.signature).axes)
+    fields: dict[str, Field] = {
+        "height": rows.out,
+        "width": columns.out,
+        "made_height": rows.size,
+        "made_width": columns.size,
+        **{
+            f"{name}_{side}": value
+            for side, axis in (("h", rows), ("w", columns))
+            for name, value in (
+                ("taps", axis.kernel),
+                ("stride", axis.stride),
+                ("dilation", axis.dilation),
+                ("before", axis.before),
+            )
+        },
+    }
+    return _by_image(site, "transposed_planes", fields)
+
+
+@_lowers("MaxPool", "AveragePool")
+def pool(site: Site) -> Emit:
+    """The largest number or the mean of windows, of each channel by itself."""
+    _real(site)
+    attributes = site.signature.attributes
+    rows, columns = _images(site, window_axes(site.signature, attributes["kernel_shape"]))
+    is_max, counts_all = site.op == "MaxPool", bool(attributes.get("count_include_pad", 0))
+    if rows.dilation != 1 or columns.dilation != 1:
+        raise site.refuse("its windows are dilated")
+    if len([made for made in site.signature.outputs if made is not None]) > 1:
+        raise site.refuse("it has positions as a result")
+    if counts_all and attributes.get("ceil_mode", 0):
+        raise site.refuse("it counts padding, and rounds up")
+    words = {**words_of(FLOAT), **(LARGEST_OF if is_max else MEAN_OF), "FIELDS": "", "USED": ""}
+    words["SUM"] = "float"
+    if is_max:
+        words |= {"FIRST": "-INFINITY", "TAKE": "found = *p > found || *p != *p ? *p : found;"}
+        words["FINISH"] = "*y++ = found;"
+    else:
+        count = "w.taps_h * w.taps_w" if counts_all else "(i_last - i_first) * (j_last - j_first)"
+        words |= {"NAME": "mean_of_all"} if counts_all else {}
+        words["FINISH"] = f"*y++ = found / (float)({count});"
+    words["KIND"] = "planes"
+    function = f"{words['NAME']}_planes"
+    site.use("pool", words, function)
+    parameters = site.structure(function, {"window": _window(rows, columns)})
+    shape = site.input(0).shape
+    sizes = rows.size * columns.size, rows.out * columns.out
+    rest = f"0, {rows.out}"
+    return _for_each(
+        prod(shape[:2]), sizes, lambda x, y: f"{function}({parameters}, {x}, 0, {y}, {rest});"
+    )
+
+
+# -- sums -----------------------------------------------------------------------------------------
+
+_REDUCED: Final = {
+    "Mean": ("float sum = 0.0f;", "sum += number;", "*y++ = sum / c->count;"),
+    "Sum": ("float sum = 0.0f;", "sum += number;", "*y++ = sum;"),
+    "Max": (
+        "float most = -INFINITY;",
+        "most = number > most || number != number ? number : most;",
+        "*y++ = most;",
+    ),
+    "Min": (
+        "float least = INFINITY;",
+        "least = number < least || number != number ? number : least;",
+        "*y++ = least;",
+    ),
+}
+
+
+@_lowers(*(f"Reduce{kind}" for kind in _REDUCED), "GlobalAveragePool", "GlobalMaxPool")
+def reduction(site: Site) -> Emit:
+    """One number for all along some dimensions."""
+    _real(site)
+    rank = len(site.input(0).shape)
+    if site.op.startswith("Global"):
+        kind, axes = ("Max" if site.op == "GlobalMaxPool" else "Mean"), list(range(2, rank))
+    else:
+        kind, axes = site.op.removeprefix("Reduce"), _numbers(site, "axes", 1) or []
+        if not axes and not site.signature.attributes.get("noop_with_empty_axes", 0):
+            axes = list(range(rank))
+    outer, inner = loops_of(site, [axis % rank for axis in axes])
+    first, body, last = _REDUCED[kind]
+    words = words_of(FLOAT)
+    words |= {"NAME": f"reduce_{kind.lower()}", "USED": ""}
+    words |= {"FIRST": first, "BODY": body, "LAST": last}
+    count: dict[str, tuple[str, Field]] = {"count": ("float", float(prod(inner.dims)))}
+    return reduced(site, outer, inner, words, count if kind == "Mean" else {})
+
+
+@_lowers("Gemm", "MatMul")
+def product(site: Site) -> Emit:
+    """Products of matrices."""
+    _real(site)
+    a, b, y = site.input(0).shape, site.input(1).shape, site.output.shape
+    attributes = site.signature.attributes if site.op == "Gemm" else {}
+    wide = [(1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b]
+    outer = np.broadcast_shapes(wide[0][:-2], wide[1][:-2])
+    loops = broadcast([shape[:-2] for shape in wide], outer, 4) if len(outer) != 4 else None
+    if loops is None:
+        raise site.refuse("its operands have too many dimensions")
+    rows_of = [dense_steps(shape)[-2:] for shape in wide]
+    shapes = [shape[-2:] for shape in wide]
+    for at, name in enumerate(("transA", "transB")):
+        if attributes.get(name, 0):
+            rows_of[at], shapes[at] = rows_of[at][::-1], shapes[at][::-1]
+    matrices = [prod(shape) for shape in shapes]
+    (rows, depth), columns = shapes[0], shapes[1][1]
+    bias = site.signature.input(2)
+    steps = [0, 0]
+    if bias is not None:
+        own = [1] * (2 - len(bias.shape)) + list(bias.shape)
+        steps = [0 if dim == 1 else step for dim, step in zip(own, dense_steps(own), strict=True)]
+    fields: dict[str, Field] = {
+        "dims": loops.dims,
+        "a_steps": [step * matrices[0] for step in loops.steps[0]],
+        "b_steps": [step * matrices[1] for step in loops.steps[1]],
+        "rows": rows,
+        "depth": depth,
+        "columns": columns,
+        "a_row": rows_of[0][0],
+        "a_depth": rows_of[0][1],
+        "b_depth": rows_of[1][0],
+        "b_column": rows_of[1][1],
+        "bias_row": steps[0],
+        "bias_column": steps[1],
+        "alpha": float(attributes.get("alpha", 1.0)),
+        "beta": float(attributes.get("beta", 1.0)),
+    }
+    if shapes[1][0] != depth or prod(loops.dims) * rows * columns != prod(y):
+        raise site.refuse("its operands do not fit the result")
+    site.use("product")
+    parameters = site.structure("product", fields)
+
+    def emit(part: Part) -> list[str]:
+        added = "NULL" if bias is None else pointer(part, 2)
+        operands = f"{pointer(part, 0)}, {pointer(part, 1)}, {added}"
+        return [f"product({parameters}, {operands}, {part.output()});"]
+
+    return emit
+
+
+@_lowers("Softmax")
+def softmax(site: Site) -> Emit:
+    """Numbers along a dimension; before version 13, along all from there on."""
+    _real(site)
+    shape, is_old = site.input(0).shape, site.signature.version < 13
+    axis = int(site.signature.attributes.get("axis", 1 if is_old else -1)) % max(len(shape), 1)
+    if not prod(shape):
+        raise site.refuse("it has no row")
+    inner = 1 if is_old else prod(shape[axis + 1 :])
+    depth = prod(shape[axis:]) // inner
+    site.use("softmax_f32")
+    rows = prod(shape) // depth
+    fields: dict[str, Field] = {"rows": rows, "depth": depth, "inner": inner, "beta": 1.0}
+    parameters = site.structure("softmax_f32", fields)
+    return lambda part: [f"softmax_f32({parameters}, {pointer(part, 0)}, {part.output()});"]
+
+
+# -- normalization --------------------------------------------------------------------------------
+
+
+@_lowers("BatchNormalization")
+def batch_normalization(site: Site) -> Emit:
+    """A factor and a summand for each channel."""
+    _real(site)
+    data = [site.signature.constant_data(at) for at in range(1, 5)]
+    scale, bias, mean, variance = (
+        None if each is None else each.astype(np.float64) for each in data
+    )
+    if scale is None or bias is None or mean is None or variance is None:
+        raise site.refuse("its parameters are no constants")
+    if len([made for made in site.signature.outputs if made is not None]) > 1:
+        raise site.refuse("it trains")
+    shape = site.input(0).shape
+    factors = scale / np.sqrt(variance + float(site.signature.attributes.get("epsilon", 1e-5)))
+    fields: dict[str, Field] = {
+        "images": shape[0],
+        "channels": len(factors),
+        "plane": prod(shape[2:]),
+        "factors": site.constant("factors", factors.astype(np.float32)),
+        "summands": site.constant("summands", (bias - mean * factors).astype(np.float32)),
+    }
+    site.use("planes_scaled")
+    parameters = site.structure("planes_scaled", fields)
+    return lambda part: [f"planes_scaled({parameters}, {pointer(part, 0)}, {part.output()});"]
+
+
+@_lowers("LayerNormalization")
+def layer_normalization(site: Site) -> Emit:
+    """Mean and variance of the last dimensions."""
+    _real(site)
+    attributes, shape = site.signature.attributes, site.input(0).shape
+    axis = int(attributes.get("axis", -1)) % max(len(shape), 1)
+    depth = prod(shape[axis:])
+    bias = site.signature.input(2)
+    if prod(site.input(1).shape) != depth or (bias is not None and prod(bias.shape) != depth):
+        raise site.refuse("its parameters do not fit its rows")
+    if len([made for made in site.signature.outputs if made is not None]) > 1:
+        raise site.refuse("it has statistics as results")
+    site.use("layer_norm")
+    epsilon = float(attributes.get("epsilon", 1e-5))
+    fields: dict[str, Field] = {"rows": prod(shape[:axis]), "depth": depth, "epsilon": epsilon}
+    parameters = site.structure("layer_norm", fields)
+
+    def emit(part: Part) -> list[str]:
+        added = "NULL" if bias is None else pointer(part, 2)
+        operands = f"{pointer(part, 0)}, {pointer(part, 1)}, {added}"
+        return [f"layer_norm({parameters}, {operands}, {part.output()});"]
+
+    return emit
+
+
+# -- moves ----------------------------------------------------------------------------------------
+
+
+def _origins(site: Site, moved: Sequence[int]) -> list[np.ndarray]:
+    """
+    Return where elements of the results are from: what the executor's kernel makes of positions.
+
+    The elements of all moved operands are counted from 0, one operand after the other.
+    """
+    signature, first = site.signature, 0
+    inputs: list[np.ndarray | None] = []
+    for at, tensor in enumerate(signature.inputs):
+        if tensor is None or at not in moved:
+            inputs.append(signature.constant_data(at))
+            continue
+        count = prod(tensor.shape)
+        inputs.append(np.arange(first, first + count).reshape(tensor.shape))
+        first += count
+    kinds = np.dtype(np.int64)
+    signature = replace(
+        signature,
+        inputs=tuple(None if x is None else Tensor(x.shape, x.dtype) for x in inputs),
+        outputs=tuple(None if y is None else Tensor(y.shape, kinds) for y in signature.outputs),
+        constant=tuple(
+            None if x is None or at in moved else partial(np.asarray, x)
+            for at, x in enumerate(inputs)
+        ),
+    )
+    results = [None if y is None else np.full(y.shape, -1, kinds) for y in signature.outputs]
+    run = find_kernel(signature).prepare(Step(signature, tuple(inputs), tuple(results), ()))
+    if run is not None:
+        run()
+    return [np.empty(0, kinds) if made is None else made for made in results]
+
+
+def _affine(site: Site, origins: np.ndarray, frame: np.ndarray) -> np.ndarray:
+    """Return the view of an operand that has its elements where they are from."""
+    steps = [
+        int(np.take(origins, 1, axis).flat[0] - origins.flat[0]) if dim > 1 else 0
+        for axis, dim in enumerate(origins.shape)
+    ]
+    wanted = origins.flat[0] + np.zeros_like(origins)
+    for axis, step in enumerate(steps):
+        wanted += step * np.arange(origins.shape[axis]).reshape(
+            -1, *[1] * (origins.ndim - axis - 1)
+        )
+    if not np.array_equal(origins, wanted):
+        raise site.refuse("its elements are in no order that nested loops have")
+    flat = frame.reshape(-1)[int(origins.flat[0]) :]
+    strides = [step * frame.itemsize for step in steps]
+    return np.lib.stride_tricks.as_strided(flat, origins.shape, strides)
+
+
+@_lowers("Concat")
+def concatenation(site: Site) -> Emit:
+    """Operands one behind the other."""
+    return _moved(site, range(len(site.signature.inputs)))
+
+
+@_lowers("Gather")
+def gather(site: Site) -> Emit:
+    """Parts by indices, which are constants or checked in each run."""
+    if site.signature.constant_data(1) is not None:
+        return _moved(site, (0,))
+    x, indices = site.input(0), site.input(1)
+    axis = int(site.signature.attributes.get("axis", 0)) % max(len(x.shape), 1)
+    words = words_of(indices.dtype)
+    function = f"gather_{words['KIND']}"
+    site.use("gather", words, function)
+    fields: dict[str, Field] = {
+        "outer": prod(x.shape[:axis]),
+        "count": prod(indices.shape),
+        "size": x.shape[axis],
+        "bytes": prod(x.shape[axis + 1 :]) * x.dtype.itemsize,
+    }
+    parameters = site.structure(function, fields)
+
+    def emit(part: Part) -> list[str]:
+        source, target = f"(const uint8_t *){pointer(part, 0)}", f"(uint8_t *){part.output()}"
+        call = f"{function}({parameters}, {source}, {pointer(part, 1)}, {target})"
+        return [f"if ({call} != 0) {{", f"  return {BAD_INDEX};", "}"]
+
+    return emit
+
+
+@_lowers("Dropout", "Expand", "Flatten", "Identity", "Reshape")
+@_lowers("Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
+def view(site: Site) -> Emit:
+    """Elements of one operand, in another order."""
+    if site.op == "Dropout" and len([y for y in site.signature.outputs if y is not None]) > 1:
+        raise site.refuse("it has a mask as a result")
+    return _moved(site, (0,))
+
+
+@_lowers("Pad")
+def pad(site: Site) -> Emit:
+    """Borders of a constant."""
+    if site.signature.attributes.get("mode", "constant") not in ("constant", b"constant"):
+        raise site.refuse("its borders are no constant")
+    number = np.zeros(1, site.output.dtype)
+    if site.signature.input(2) is not None:
+        data = site.signature.constant_data(2)
+        if data is None:
+            raise site.refuse("operand 2 is no constant")
+        number = data.reshape(-1)[:1]
+    elif "value" in site.signature.attributes:
+        number = np.full(1, site.signature.attributes["value"], site.output.dtype)
+    whole = filled(site, number)
+    signature = site.signature
+    plain = {key: value for key, value in signature.attributes.items() if key != "value"}
+    outside = partial(np.full, (), -1, np.int64)
+    constants = [*signature.constant, *[None] * 4][:4]
+    inputs = [*signature.inputs, *[None] * 4][:4]
+    inputs[2], constants[2] = Tensor((), np.dtype(np.int64)), outside
+    inner = replace(
+        site,
+        signature=replace(
+            signature, attributes=plain, inputs=tuple(inputs), constant=tuple(constants)
+        ),
+    )
+    copies = _moved(inner, (0,))
+    return lambda part: [*whole(part), *copies(part)]
+
+
+def _moved(site: Site, moved: Sequence[int]) -> Emit:
+    """Return the copies from each moved operand to each result."""
+    pairs = []
+    for made, origins in enumerate(_origins(site, moved)):
+        tensor = site.signature.outputs[made]
+        if tensor is None or not origins.size:
+            continue
+        first, target = 0, frame_of(tensor.shape, tensor.dtype)
+        for source in moved:
+            operand = site.input(source)
+            count = prod(operand.shape)
+            own = (origins >= first) & (origins < first + count)
+            if own.any():
+                spans = [
+                    np.flatnonzero(own.any(tuple(set(range(own.ndim)) - {at})))
+                    for at in range(own.ndim)
+                ]
+                box = tuple(slice(int(span[0]), int(span[-1]) + 1) for span in spans)
+                frame = frame_of(operand.shape, operand.dtype)
+                part = _affine(site, origins[box] - first, frame)
+                pairs.append((source, made, Copy(site, (frame, target), (part, target[box]))))
+            first += count
+    return copies_of(site, pairs)
