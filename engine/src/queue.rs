@@ -19,9 +19,9 @@ use crate::policy::Policy;
 
 /// A value that operations of a queue read and write.
 ///
-/// Copies are handles of the same variable. Its content is reached in an operation that names it,
-/// by [`Task::read`] and [`Task::write`], or by [`Queue::get`]. When the last handle is dropped and the
-/// last operation that names the variable has ended, nothing of the variable is left.
+/// Copies are handles of the same variable. An operation that names the variable reaches the content by
+/// [`Task::read`] and [`Task::write`], and everybody else by [`Queue::get`]. The queue forgets a variable
+/// when the last handle is dropped and the last operation that names the variable has ended.
 #[derive(Debug)]
 pub struct Variable<T> {
     entry: Arc<Entry>,
@@ -35,14 +35,15 @@ impl<T> Clone for Variable<T> {
 }
 
 impl<T> Variable<T> {
-    /// Returns its number in its queue.
+    /// Returns the variable's number in the queue.
     #[must_use]
     pub fn id(&self) -> VariableId {
         self.entry.id
     }
 }
 
-/// What handles of a variable and operations on it share: the history ends with the last of them.
+/// Shared by the handles of a variable and the operations that name the variable. Dropping the entry
+/// removes the history.
 #[derive(Debug)]
 struct Entry {
     id: VariableId,
@@ -53,19 +54,19 @@ impl Drop for Entry {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
             let history = shared.lock().histories.remove(&self.id.index);
-            drop(history); // Without the lock: the error in it is foreign code.
+            drop(history); // Without the lock: the destructor of an error is foreign code.
         }
     }
 }
 
-/// An operation before it is pushed: its name, and the variables that it reads and writes.
+/// An operation before the push: a name, and the variables to read and to write.
 #[derive(Clone, Debug)]
 pub struct Operation {
     name: Arc<str>,
     reads: Vec<Arc<Entry>>,
     writes: Vec<Arc<Entry>>,
     space: usize,
-    /// Whether it runs whatever became of its variables, and leaves them without an error.
+    /// True if the operation runs even on variables with an error, and clears the error.
     restores: bool,
 }
 
@@ -77,14 +78,14 @@ impl Operation {
         Self { name: name.into(), reads, writes, space: 0, restores: false }
     }
 
-    /// Adds a variable that it reads.
+    /// Adds a variable to read.
     #[must_use]
     pub fn reads<T>(mut self, variable: &Variable<T>) -> Self {
         self.reads.push(Arc::clone(&variable.entry));
         self
     }
 
-    /// Adds a variable that it writes, and may read.
+    /// Adds a variable to write, which the operation may read, too.
     #[must_use]
     pub fn writes<T>(mut self, variable: &Variable<T>) -> Self {
         self.writes.push(Arc::clone(&variable.entry));
@@ -98,7 +99,7 @@ impl Operation {
         self
     }
 
-    /// Returns the variables that it reads and those that it writes.
+    /// Returns the variables to read and to write.
     fn variables(&self) -> impl Iterator<Item = VariableId> {
         self.reads.iter().chain(&self.writes).map(|entry| entry.id)
     }
@@ -111,10 +112,10 @@ impl Operation {
     }
 }
 
-/// An operation that runs: it reaches the variables that it named.
+/// Access of a running operation to the named variables.
 ///
-/// The operation ends when its closure has returned and the last copy of its task is dropped. So an
-/// operation may complete later, on another thread, and no thread of the queue waits for it.
+/// The operation ends when the closure has returned and the last copy of the task is dropped. So an
+/// operation may complete later on another thread, and no thread of the queue waits meanwhile.
 ///
 /// ```
 /// use std::thread;
@@ -153,7 +154,7 @@ impl Task {
         if !self.running.operation.variables().any(|named| named == variable.id()) {
             return Err(AccessError { variable: variable.id(), writes: false });
         }
-        // No operation writes it now: the lock is free unless this operation itself has it.
+        // No other operation writes the variable now, so only this operation can hold the lock.
         Ok(variable.value.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -173,7 +174,7 @@ impl Task {
         Ok(variable.value.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes the operation fail when it ends, unless it has failed before.
+    /// Makes the operation fail at the end. The first failure counts.
     pub fn fail(&self, error: impl Into<Box<dyn Error + Send + Sync>>) {
         self.running.fail(Cause::Failed(error.into().into()));
     }
@@ -182,13 +183,13 @@ impl Task {
 impl Drop for Task {
     fn drop(&mut self) {
         if thread::panicking() {
-            // The panic of the closure itself says more, and is noted after this.
+            // If the closure itself panicked, the panic message replaces this cause.
             self.running.fail(Cause::Panicked("a thread that held its task".into()));
         }
     }
 }
 
-/// An operation from its start to its end, which comes when this is dropped.
+/// An operation from start to end. Dropping the value ends the operation.
 struct Running {
     shared: Arc<Shared>,
     id: u64,
@@ -203,13 +204,13 @@ impl fmt::Debug for Running {
 }
 
 impl Running {
-    /// Notes why the operation failed. The first cause counts, but for a thread that unwinds.
+    /// Notes why the operation failed. The first cause counts; any cause replaces a panic.
     fn fail(&self, cause: Cause) {
         let mut noted = self.cause.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = matches!(*noted, None | Some(Cause::Panicked(_)));
         let unused = if is_first { noted.replace(cause) } else { Some(cause) };
         drop(noted);
-        drop(unused); // Without the lock: an error is foreign code.
+        drop(unused); // Without the lock: the destructor of an error is foreign code.
     }
 }
 
@@ -230,24 +231,24 @@ type Body = Box<dyn FnOnce(&Task) -> Result<(), Box<dyn Error + Send + Sync>> + 
 /// An operation that has not ended.
 struct Pending {
     operation: Arc<Operation>,
-    /// `None` once it runs.
+    /// `None` once the operation runs.
     body: Option<Body>,
-    /// How many operations it waits for.
+    /// Number of operations to wait for.
     waits: usize,
-    /// The operations that wait for it.
+    /// The operations that wait for this operation.
     dependents: Vec<u64>,
 }
 
 /// The operations on one variable.
 #[derive(Debug, Default)]
 struct History {
-    /// The last operation that writes it.
+    /// The last operation that writes the variable.
     writer: Option<u64>,
-    /// The operations that read it after that.
+    /// The operations that read the variable after the last write.
     readers: Vec<u64>,
-    /// Number of operations that wrote it and have ended.
+    /// Number of writing operations that have ended.
     version: u64,
-    /// The error of the operation that wrote this version.
+    /// The error of the operation that wrote the present version.
     error: Option<OperationError>,
 }
 
@@ -286,17 +287,15 @@ thread_local! {
 
 /// Runs operations in the background, each after those that it depends on.
 ///
-/// Operations are pushed in an order, the serial one. An operation waits for the last operation
-/// before it that writes a variable that it reads or writes, and for those that read, since then,
-/// a variable that it writes. All others may run before it or at the same time. So each variable
-/// goes through the versions that it has in a serial run, and every operation sees the versions that it sees
-/// there. Of operations that may run, the one that was pushed first is taken first.
+/// The order of pushes is the serial order. A read of a variable waits for the last write before. A write
+/// waits for the last write before and for all reads since. All other operations may run in any order or
+/// at the same time. So each variable goes through the versions of a serial run, and every operation sees
+/// the versions of a serial run. Ready operations start in the order of pushes.
 ///
-/// An operation that fails or panics leaves its error in the variables that it writes. Operations
-/// that read or write such a variable are skipped, and leave the same error in the variables that
-/// they write; of several errors that of the operation that was pushed first. An error stays until
-/// the variable is [restored](Self::restore), and reaches everybody who
-/// [waits](Self::wait_for) for it.
+/// An operation that fails or panics leaves an error in the written variables. Operations that read or
+/// write a variable with an error are skipped, and hand the error on to the variables they would write; of
+/// several errors, the error of the earliest push. An error stays until the variable is
+/// [restored](Self::restore), and reaches everybody who [waits](Self::wait_for) for the variable.
 ///
 /// Dropping the queue waits for all operations.
 ///
@@ -331,15 +330,14 @@ impl fmt::Debug for Queue {
 }
 
 impl Queue {
-    /// Starts the threads of a policy. By [`Policy::Serial`] there are none: operations run when
-    /// they are pushed.
+    /// Starts the threads of a policy. [`Policy::Serial`] starts none: a push runs the operation.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
         Self::on_threads(policy, |work| work())
     }
 
-    /// As [`new`](Self::new); each thread calls `around` with its work once, for what operations need a
-    /// thread to have.
+    /// As [`new`](Self::new). Each thread calls `around` once, which sets the thread up for the operations
+    /// and calls the closure that runs them.
     #[must_use]
     pub fn on_threads(
         policy: Policy,
@@ -381,12 +379,12 @@ impl Queue {
         self.shared.lock().histories.len()
     }
 
-    /// Pushes an operation, and does not wait for it.
+    /// Pushes an operation without waiting for the end.
     ///
     /// # Errors
     ///
-    /// [`PushError`] if the operation names a variable twice, a variable of another queue, or a
-    /// space without a thread, or the queue is closed.
+    /// [`PushError`] if the queue is closed, or the operation names a variable twice, a variable of another
+    /// queue, or a space without a thread.
     pub fn push(
         &self,
         operation: Operation,
@@ -416,7 +414,7 @@ impl Queue {
         Ok(OperationId(id))
     }
 
-    /// Waits for all operations on a variable that were pushed before and write it.
+    /// Waits for all writes of a variable that were pushed before.
     ///
     /// # Errors
     ///
@@ -507,7 +505,7 @@ impl Queue {
         }
     }
 
-    /// Pushes an operation that gives a variable another value, and takes its error away.
+    /// Pushes an operation that gives a variable another value and clears the error.
     ///
     /// # Errors
     ///
@@ -678,10 +676,10 @@ impl Shared {
         drop(state);
         match (inherited, body) {
             (Some(error), body) => {
-                // It is skipped; what it owns is dropped like after a run.
+                // A skipped closure is dropped as after a run.
                 drop_quietly(body);
                 self.end(id, &operation, Some(error), false);
-                // Before the lock, which the end of a variable takes.
+                // Before the lock, since dropping an entry locks.
                 drop(operation);
             }
             (None, body) => {
@@ -727,7 +725,7 @@ impl Shared {
             self.work.iter().for_each(Condvar::notify_all);
         }
         self.ended.notify_all();
-        // What is foreign code, and variables that nobody names any more, without the lock.
+        // Without the lock: destructors of errors are foreign code, and dropping an entry locks.
         drop(state);
         drop((replaced, ended));
     }
