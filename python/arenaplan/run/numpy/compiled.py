@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from arenaplan._core import WindowSide
 
 if TYPE_CHECKING:
@@ -55,13 +53,3 @@ def side(axis: Axis) -> WindowSide:
 def sides(axes: Sequence[Axis]) -> tuple[WindowSide, WindowSide]:
     """Return the two dimensions of a window that slides over images, or over lines."""
     return (_NO_SIDE, side(axes[0])) if len(axes) == 1 else (side(axes[0]), side(axes[1]))
-
-
-def has_planes(array: np.ndarray) -> bool:
-    """Whether the elements behind the second axis are contiguous."""
-    size = array.itemsize
-    for count, stride in zip(reversed(array.shape[2:]), reversed(array.strides[2:]), strict=True):
-        if count != 1 and stride != size:
-            return False
-        size *= count
-    return True

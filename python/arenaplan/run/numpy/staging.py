@@ -33,7 +33,6 @@ from arenaplan.run.numpy.streaming import (
     hosted_run,
     is_empty,
     layout_of,
-    needed,
     offered,
     run_in_turn,
     tilings,
@@ -44,18 +43,13 @@ _COPIED, _TILE = 0.04, 1.5e3
 """Nanoseconds in which a byte of a tile is copied, and those of the call."""
 
 
-def staged_choices(group: Group) -> tuple[Choice, ...]:
+def staged_ways(group: Group) -> tuple[Choice, ...]:
     """
     Return the sizes of scratch memory with which a group's output can overlap an input.
 
-    The largest is as large as the output, at least; it is the only one if the group cannot
-    be cut into pieces.
+    Costs are nanoseconds. The largest size is as large as the output, at least; it is the only
+    size if the group cannot be cut into pieces.
     """
-    return needed(staged_ways(group))
-
-
-def staged_ways(group: Group) -> tuple[Choice, ...]:
-    """Return the same sizes of scratch memory; costs are nanoseconds."""
     if is_empty(group):
         return (Choice(0, 0.0),)
     free = _free(group)
@@ -75,7 +69,7 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
     arrays : mapping of int to array
         Memory of every value that is read or made.
     workspace : array
-        Scratch memory of one of the sizes that :func:`staged_choices` returns.
+        Scratch memory of one of the sizes that :func:`staged_ways` returns.
 
     Raises
     ------
