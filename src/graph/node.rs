@@ -8,9 +8,9 @@ use crate::base::{Alignment, NodeId, ValueId};
 
 /// Permission for an output to take over the bytes of an input.
 ///
-/// The node must read the input elementwise: everything needed of byte *i* has been read when byte
-/// *i* is written. A permission for an output with more bytes than the input has no effect: a built
-/// graph does not have it.
+/// The node must read the input elementwise: when the node writes byte *i*, every read of byte *i* is
+/// done. A permission for an output with more bytes than the input has no effect: a built graph drops
+/// such permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InPlace {
     /// Position among the node's inputs.
@@ -21,12 +21,12 @@ pub struct InPlace {
     pub identity: bool,
 }
 
-/// The value of a [`View`] that contains the other one.
+/// The larger value of a [`View`], which contains the other value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Whole {
-    /// The output shows bytes of the input: a reshape, a slice, a part of a split.
+    /// The output shows bytes of the input: a reshape, a slice, a split part.
     Input,
-    /// The input is a piece of the output: an operand of a concatenation.
+    /// The input is a piece of the output: a concatenation operand.
     Output,
 }
 
@@ -41,7 +41,7 @@ pub struct View {
     pub output: usize,
     /// First byte of the smaller value inside the larger one.
     pub offset: u64,
-    /// The larger one of the two.
+    /// Which operand is the larger.
     pub whole: Whole,
 }
 
@@ -50,17 +50,17 @@ pub struct View {
 pub struct Choice {
     /// Size in bytes.
     pub bytes: u64,
-    /// Cost of running with this size, relative to the other choices; lower is better.
+    /// Run cost with this size, relative to the other choices; lower is better.
     pub cost: f64,
 }
 
-/// An output that a node can make in pieces, one after the other, and never needs whole.
+/// An output that a node can make piece by piece and never needs whole.
 ///
-/// Cut the output, and each input that it `follows`, into `pieces` equal runs of neighboring
-/// bytes: for piece *i* of the output the node needs piece *i* of those inputs, and all of
-/// the others. An elementwise node has as many pieces as elements and follows its full-size
-/// operands; a matrix product has one piece per row and follows its left operand; a
-/// convolution can make any piece, but follows nothing.
+/// Cut the output, and each input in `follows`, into `pieces` equal runs of neighboring bytes: for piece
+/// *i* of the output the node needs piece *i* of these inputs, and all other inputs whole. An
+/// elementwise node has as many pieces as elements and follows the full-size operands. A matrix product
+/// has one piece per row and follows the left operand. A convolution can make any piece, but follows
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
     /// Position among the node's outputs.
@@ -71,36 +71,36 @@ pub struct Flow {
     pub follows: Vec<usize>,
 }
 
-/// An output that is made in order, and an input that is used up on the way.
+/// An output that the node makes in order while using up an input.
 ///
-/// The node makes the output from its first byte to its last. When it has written the first
-/// *k* bytes, it needs no byte of the input before byte *k* − `distance` any more. So the
-/// two may overlap, if the input begins at least `distance` bytes behind the output's start.
+/// The node writes the output from the first byte to the last. After *k* written bytes, the node needs
+/// no input byte before byte *k* − `distance` any more. So input and output may overlap if the input
+/// begins at least `distance` bytes behind the start of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Overlap {
     /// Position among the node's inputs.
     pub input: usize,
     /// Position among the node's outputs.
     pub output: usize,
-    /// Bytes by which writing is ahead of reading, at most.
+    /// Most bytes by which writing is ahead of reading.
     pub distance: u64,
 }
 
-/// An output of which some rows can be made from some rows of an input: a window that slides.
+/// A sliding window: some rows of the output depend on some rows of an input.
 ///
-/// Rows are the indices of one dimension of both operands. Rows *a* up to *b* of the output are made
-/// from the rows of the input from ⌊(*a* · `stride` − `before`) / `scale`⌋ up to and with
-/// ⌊((*b* − 1) · `stride` − `before` + `extent` − 1) / `scale`⌋, as far as the input has them. A
-/// convolution has the stride, the padding and the dilated height of its kernel, and a scale of 1;
-/// an elementwise node has an extent and a stride of 1; a node that repeats every row has these, and
-/// the number of repetitions as its scale. An input without a window is needed whole.
+/// Rows are the indices of one dimension of both operands. Output rows *a* up to *b* depend on the
+/// input rows from ⌊(*a* · `stride` − `before`) / `scale`⌋ up to and with
+/// ⌊((*b* − 1) · `stride` − `before` + `extent` − 1) / `scale`⌋, as far as the input has these rows. A
+/// convolution has the kernel's stride, padding and dilated height, and scale 1. An elementwise node
+/// has extent 1 and stride 1. A node that repeats every row has extent 1, stride 1, and the number of
+/// repetitions as scale. An input without a window is needed whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
     /// Position among the node's inputs.
     pub input: usize,
     /// Position among the node's outputs.
     pub output: usize,
-    /// The dimension that rows are counted along.
+    /// The dimension of the rows.
     pub axis: usize,
     /// Rows under the window, from the first to the last.
     pub extent: u64,
@@ -113,8 +113,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Returns the rows of an input of `rows` rows that some rows of the output are made from; they
-    /// are none if the windows lie in the padding.
+    /// Returns the rows that some output rows need of an input with `rows` rows: no rows if the windows
+    /// lie in the padding.
     ///
     /// ```
     /// use arenaplan::graph::Window;
@@ -137,70 +137,67 @@ impl Window {
         start..end.max(start)
     }
 
-    /// Returns whether every row of the output is made from the same row of the input alone.
+    /// Returns true if every output row needs the same input row alone.
     pub const fn is_pointwise(&self) -> bool {
         self.extent == 1 && self.stride == 1 && self.before == 0 && self.scale == 1
     }
 }
 
-/// Effects of a node on memory. The default is to read every input and write every output.
+/// Memory effects of a node. By default, a node reads every input and writes every output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects {
-    /// Outputs that may take over the bytes of a dying input.
+    /// Outputs that may take over the bytes of an input that dies.
     pub in_place: Vec<InPlace>,
     /// Outputs that show bytes of an input, or inputs that are pieces of an output.
     pub views: Vec<View>,
-    /// Outputs that can be made in pieces, so that the node can be fused with others.
+    /// Outputs that the node can make in pieces, for fusion.
     pub flows: Vec<Flow>,
-    /// Positions of inputs that the node copies to scratch memory, tile by tile, before it
-    /// computes with them: elementwise producers can be applied on the way.
+    /// Positions of inputs that the node copies to scratch memory, tile by tile, before the computation.
+    /// Elementwise producers can run during the copy.
     pub loads: Vec<usize>,
-    /// Outputs that are made in order, so that they may overlap a dying input. Overlaps that
-    /// follow from [`flows`](Self::flows) need not be declared.
+    /// Outputs that the node makes in order and that may overlap a dying input. Overlaps that follow from
+    /// [`flows`](Self::flows) need no declaration.
     pub overlaps: Vec<Overlap>,
-    /// Outputs whose rows can be made from some rows of inputs, so that the node can run strip by
-    /// strip together with others.
+    /// Outputs whose rows need only some rows of inputs, so that the node can run strip by strip in a
+    /// group.
     pub windows: Vec<Window>,
-    /// Positions of inputs whose bytes are never read; only their shape is.
+    /// Positions of inputs of which the node reads the shape alone.
     pub ignores: Vec<usize>,
     /// Positions of inputs that the node writes; each must be a state.
     pub mutates: Vec<usize>,
-    /// Whether the node may run again in each fused group that reads its output. The output then
-    /// need not last from the first reader to the last one: its inputs do. For cheap nodes whose
-    /// inputs are smaller than their output. Such a node has one output, mutates nothing and reads
-    /// no state, so that every run makes equal bytes.
+    /// Whether the node may run again in each fused group that reads the output. Then memory keeps the
+    /// inputs from the first reader to the last, in place of the output. Meant for cheap nodes whose inputs
+    /// are smaller than the output. Such a node has one output, mutates nothing and reads no state, so
+    /// every run makes equal bytes.
     pub repeats: bool,
     /// Whether every run of the node on equal operands makes equal bytes and has no other effect.
-    /// A plan may then run the node again, as a step of its own, in place of keeping an output. A
-    /// node that draws random numbers without a key, or does input or output, is not pure. The
-    /// default is `false`.
+    /// A plan may run a pure node again as a separate step in place of keeping an output. A node that
+    /// draws random numbers without a key, or does input or output, is not pure. The default is `false`.
     pub pure: bool,
     /// Scratch buffers, each with one or several sizes to choose from.
     pub workspaces: Vec<Workspace>,
-    /// Scratch buffers that are needed instead if the output overlaps an input; a piece of
-    /// the output waits there. `None` if nothing is known of them: then plans with
-    /// workspaces have no such overlap.
+    /// Scratch buffers in place of `workspaces` if the output overlaps an input; a piece of the output
+    /// waits there. `None` if the sizes are not known: then plans with workspaces have no such overlap.
     pub staging: Option<Vec<Workspace>>,
 }
 
 impl Effects {
-    /// Returns the scratch buffers that the node needs if its output overlaps an input, or if
-    /// it does not.
+    /// Returns the scratch buffers of the node, with or without an output that overlaps an input.
     pub fn scratch(&self, overlaps: bool) -> &[Workspace] {
         if overlaps { self.staging.as_deref().unwrap_or_default() } else { &self.workspaces }
     }
 }
 
-/// Scratch bytes of one node, needed for its step only.
+/// Scratch bytes of a node, needed during the step only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workspace {
-    /// Sizes that the node can work with; at least one.
+    /// Sizes that the node can work with: one size or more.
     pub choices: Vec<Choice>,
     /// Alignment of the workspace's offset, in bytes.
     pub alignment: Alignment,
 }
 
-/// One operator of a graph.
+/// An operator of a graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub(super) name: String,
@@ -235,10 +232,10 @@ impl Node {
         }
     }
 
-    /// Sets the operator set that defines the operator, and the version of the set.
+    /// Sets name and version of the operator set that defines the operator.
     ///
-    /// An operator may mean something else in another version. The default, for operators that
-    /// belong to no set, is an empty name and version 0.
+    /// An operator may differ between versions. Operators that belong to no set have the default: an empty
+    /// name and version 0.
     #[must_use]
     pub fn with_operator_set(mut self, domain: impl Into<String>, version: u32) -> Self {
         self.domain = domain.into();
@@ -246,7 +243,7 @@ impl Node {
         self
     }
 
-    /// Adds an attribute of the operator, or replaces the one of this name.
+    /// Adds an attribute of the operator, or replaces the attribute with this name.
     ///
     /// ```
     /// use arenaplan::Node;
@@ -310,8 +307,8 @@ impl Node {
         self
     }
 
-    /// Lets `output` be made in `pieces`, for each of which only the same piece of the inputs
-    /// in `follows` is needed, by position.
+    /// Lets the node make `output` in `pieces`. Each piece needs only the same piece of the inputs in
+    /// `follows`, by position.
     #[must_use]
     pub fn flow(
         mut self,
@@ -324,22 +321,22 @@ impl Node {
         self
     }
 
-    /// Lets `output` overlap `input`, by position, if that begins at least `distance` bytes
-    /// behind it.
+    /// Lets `output` overlap `input`, by position, if the input begins at least `distance` bytes behind
+    /// the output.
     #[must_use]
     pub fn overlap(mut self, input: usize, output: usize, distance: u64) -> Self {
         self.effects.overlaps.push(Overlap { input, output, distance });
         self
     }
 
-    /// Lets rows of an output be made from rows of an input.
+    /// Lets rows of an output depend on some rows of an input alone.
     #[must_use]
     pub fn window(mut self, window: Window) -> Self {
         self.effects.windows.push(window);
         self
     }
 
-    /// Lets the node run again in each fused group that reads its output.
+    /// Lets the node run again in each fused group that reads the output.
     #[must_use]
     pub fn repeats(mut self) -> Self {
         self.effects.repeats = true;
@@ -354,9 +351,8 @@ impl Node {
         self
     }
 
-    /// Sets the cost of one run, in units of work that all nodes of the graph have in common: the
-    /// larger one of floating-point operations and 8 times the bytes moved, or a measured time. 0
-    /// stands for an unknown cost.
+    /// Sets the run cost, in work units that all nodes of the graph share: the larger of floating-point
+    /// operations and 8 times the moved bytes, or a measured time. 0 stands for an unknown cost.
     #[must_use]
     pub fn with_cost(mut self, cost: u64) -> Self {
         self.cost = cost;
@@ -371,7 +367,7 @@ impl Node {
         self
     }
 
-    /// Makes the node run after `nodes` although it reads nothing of theirs.
+    /// Makes the node run after `nodes`, whose outputs the node need not read.
     #[must_use]
     pub fn after(mut self, nodes: impl IntoIterator<Item = NodeId>) -> Self {
         self.after = nodes.into_iter().collect();
@@ -388,7 +384,7 @@ impl Node {
         &self.op
     }
 
-    /// Returns the name of the operator set, empty for the default one of the model's format.
+    /// Returns the name of the operator set; empty for the default set of the model format.
     pub fn domain(&self) -> &str {
         &self.domain
     }
@@ -400,7 +396,7 @@ impl Node {
 
     /// Returns the attributes of the operator, by name.
     ///
-    /// They are for kernels. A plan does not depend on attributes.
+    /// Attributes are for kernels. A plan does not depend on attributes.
     pub const fn attributes(&self) -> &BTreeMap<String, Attribute> {
         &self.attributes
     }
@@ -435,25 +431,24 @@ impl Node {
         &self.effects
     }
 
-    /// Returns the cost of one run, in units of work; 0 if it is unknown.
+    /// Returns the run cost in work units; 0 if unknown.
     pub const fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// Returns whether another run of the node on equal operands makes equal bytes and has no other
-    /// effect: the node is declared as [`pure`](Effects::pure), or as one that
-    /// [`repeats`](Effects::repeats).
+    /// Returns true if another run on equal operands makes equal bytes and has no other effect: the node
+    /// is declared [`pure`](Effects::pure) or [`repeats`](Effects::repeats).
     pub const fn is_pure(&self) -> bool {
         self.effects.pure || self.effects.repeats
     }
 
-    /// Returns the nodes that must run before although nothing of theirs is read.
+    /// Returns the nodes that must run before, besides the producers of inputs.
     pub fn control_dependencies(&self) -> &[NodeId] {
         &self.after
     }
 
-    /// Iterates over the inputs by position, `None` for those whose bytes the node does not
-    /// read: they are left out, or ignored.
+    /// Iterates over the inputs by position; `None` for inputs that are left out or whose bytes the node
+    /// ignores.
     pub fn bytes_read(&self) -> impl Iterator<Item = Option<ValueId>> + '_ {
         let ignores = &self.effects.ignores;
         self.inputs
@@ -462,7 +457,7 @@ impl Node {
             .map(|(position, input)| input.filter(|_| !ignores.contains(&position)))
     }
 
-    /// Iterates over the values whose bytes the node reads, with their positions.
+    /// Iterates over the values whose bytes the node reads, with positions.
     ///
     /// A value read at two positions comes twice.
     pub fn reads_bytes_of(&self) -> impl Iterator<Item = (usize, ValueId)> + '_ {

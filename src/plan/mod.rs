@@ -36,7 +36,7 @@ use crate::pack::Status;
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum WorkspacePolicy {
-    /// Workspaces are not part of the plan: it counts activations only.
+    /// The plan has no workspaces and counts activations only.
     #[default]
     None,
     /// Each workspace gets the cheapest size that does not raise the peak.
@@ -71,7 +71,7 @@ impl FromStr for WorkspacePolicy {
     }
 }
 
-/// Effort for the choice of groups and orders.
+/// Effort spent on choosing groups and orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -112,19 +112,19 @@ impl FromStr for Effort {
     }
 }
 
-/// Scope of the choice of an order.
+/// Scope of the order search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum OrderSearch {
-    /// The order of the graph; no other was searched for.
+    /// The order of the graph, without a search.
     #[default]
     Given,
-    /// No other order of the same steps has fewer bytes live at its highest step, scratch memory
+    /// No other order of the same steps has fewer live bytes at the highest step, scratch memory
     /// included, as long as no output overlaps an input at a distance.
     Complete,
-    /// The best order of those that were tried.
+    /// The best order among all orders that were tried.
     Beam,
 }
 
@@ -149,7 +149,7 @@ pub struct PlanOptions {
     pub alignment: u64,
     /// Techniques that may be used.
     pub optimize: Techniques,
-    /// Effort of the choice.
+    /// Effort spent on the choice.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Effort::is_default"))]
     pub effort: Effort,
     /// Whether graph inputs keep their bytes until the end of a run.
@@ -163,20 +163,20 @@ pub struct PlanOptions {
         serde(default, skip_serializing_if = "OutputMemory::is_default")
     )]
     pub outputs: OutputMemory,
-    /// Whether the plan is safe in every order that the graph permits, not only in its own.
+    /// Whether the plan is safe in every order that the graph permits.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
     pub parallel_safe: bool,
-    /// Number of workers that run steps at the same time. More than one run the steps as the
-    /// plan's [timetable](Plan::timetable) says.
+    /// Number of workers that run steps at the same time. Several workers follow the
+    /// [timetable](Plan::timetable).
     #[cfg_attr(feature = "serde", serde(default = "one", skip_serializing_if = "is_one"))]
     pub workers: u32,
     /// The rule for the sizes of workspaces.
     pub workspace: WorkspacePolicy,
-    /// How slow the plan may be, in thousandths of the estimated time of the fastest plan that
-    /// was tried; `None` if time was not weighed against bytes, or by the default of timetables.
+    /// Longest estimated time, in thousandths of the time of the fastest plan that was tried; `None` if
+    /// time was not weighed against bytes, or by the timetable default.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub max_slowdown: Option<u64>,
-    /// Bytes of the default space, if they are limited otherwise than the graph says.
+    /// Bytes of the default space, if the option replaces the limit in the graph.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub capacity: Option<u64>,
 }
@@ -224,7 +224,7 @@ pub struct Placement {
     pub offset: u64,
     /// Size in bytes.
     pub bytes: u64,
-    /// Steps in which its bytes are needed: first, and first after the last.
+    /// Steps that need the bytes: first, and first after the last.
     pub live: [u32; 2],
 }
 
@@ -248,19 +248,18 @@ pub struct WorkspacePlacement {
     pub bytes: u64,
 }
 
-/// Why two operands of a node share bytes.
+/// The reason why two operands of a node share bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum ShareRule {
-    /// The smaller shows bytes of the larger unchanged: the node need not write them.
+    /// The smaller operand shows unchanged bytes of the larger, so the node need not write these bytes.
     View,
     /// The output takes over the bytes of an input that dies.
     InPlace,
-    /// The output begins at some distance before an input that dies, and overlaps it: the output
-    /// is made in order, and each piece is written after the last read of the bytes that it
-    /// overwrites.
+    /// The output begins at some distance before an input that dies, and overlaps that input. The node
+    /// makes the output in order, and writes each piece after the last read of the bytes below.
     Overlap,
 }
 
@@ -277,7 +276,7 @@ pub struct Share {
     pub rule: ShareRule,
 }
 
-/// One node to run, or several as one, and the values they work on.
+/// A node, or several nodes that run as one, with the values read and written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -291,14 +290,14 @@ pub struct PlanStep {
     /// node. Values inside a group are passed on piece by piece and have no place.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub fused: Vec<u32>,
-    /// Values read, by position; null for an operand that is left out, or whose bytes are never
-    /// read. For a fused group: the values read from outside, each once.
+    /// Values read, by position; null for an operand that is left out or whose bytes are never
+    /// read. A fused group lists each value from outside once.
     pub inputs: Vec<Option<u32>>,
     /// Values written, by position; null for a result that is left out.
     pub outputs: Vec<Option<u32>>,
     /// Operands that share bytes.
     pub shares: Vec<Share>,
-    /// How a fused group runs strip by strip; `None` if it runs piece by piece.
+    /// The strips of a fused group; `None` if the group runs piece by piece.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub strips: Option<Strips>,
 }
@@ -315,8 +314,7 @@ impl PlanStep {
     }
 }
 
-/// The plan of one space: of an arena, or of a buffer that the caller brings for one input or
-/// output.
+/// The plan of one space: an arena, or a buffer that the caller brings for an input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
@@ -326,7 +324,7 @@ pub struct SpacePlan {
     pub name: String,
     /// Bytes that the arena must have, or the caller's buffer.
     pub arena_bytes: u64,
-    /// Bytes that it must have under any offsets: proven, for this order and sharing.
+    /// Proven bytes that any offsets need, for this order and sharing.
     pub lower_bound: u64,
     /// Status of `arena_bytes`.
     pub status: Status,
@@ -347,46 +345,44 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Cost of moving the bytes of one run, where the plan chose the space of each value.
+/// Move cost of one run, if the plan chose the space of each value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct MoveCost {
-    /// Bytes that nodes read and write, each times the cost of its space.
+    /// Bytes that nodes read and write, times the byte cost of the space.
     pub cost: u64,
-    /// Lower bound of the cost, for any spaces of the values: proven for this order, these steps
-    /// and this sharing of bytes.
+    /// Lower bound of the cost for any choice of spaces, proven for this order, these steps and this
+    /// sharing.
     pub lower_bound: u64,
 }
 
-/// Scope of the choice of steps and their order.
+/// Scope of the search for steps and orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Search {
-    /// Scope of the order.
+    /// Scope of the order search.
     pub order: OrderSearch,
-    /// Bytes that some step needs by itself, in whichever of the ways of fusing nodes that
-    /// were tried it needs least: no order of theirs needs fewer.
+    /// Bytes that some step needs by itself. No order needs fewer, for all fusions that were tried.
     pub floor: u64,
-    /// Techniques that were asked for and not tried: because the graph is large, nodes may run
-    /// in any order, workspaces of overlaps are not known, or time was up.
+    /// Requested techniques that were not tried: because the graph is large, nodes may run in any
+    /// order, overlap workspaces are not known, or time was up.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Techniques::is_none"))]
     pub skipped: Techniques,
-    /// Estimated time of one run, by the model of the target's backend; `None` if there was no
-    /// estimate.
+    /// Estimated time of one run by the target's cost model; `None` without an estimate.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub estimate: Option<TimeEstimate>,
 }
 
-/// The estimated time of one run. A claim of the runtime's time model, which no check verifies.
+/// The estimated time of one run: a claim of the cost model, which no check verifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct TimeEstimate {
-    /// Nanoseconds of a run of this plan.
+    /// Nanoseconds of a run with this plan.
     pub nanoseconds: u64,
     /// Nanoseconds of a run in the fastest way that is known.
     pub fastest_nanoseconds: u64,
@@ -411,19 +407,19 @@ pub struct Plan {
     pub(crate) recomputed: Option<Recomputed>,
     pub(crate) naive_bytes: Option<u64>,
     pub(crate) value_count: u32,
-    /// By node: the position in `steps` of the one that puts its output into memory, if one does,
-    /// else of the first that runs it.
+    /// By node: the position in `steps` of the step that puts the output into memory, else of the first
+    /// step that runs the node.
     pub(crate) step_of: Vec<u32>,
     /// By value, ascending.
     pub(crate) placements: Vec<Placement>,
     /// By node, then slot, ascending.
     pub(crate) workspaces: Vec<WorkspacePlacement>,
-    /// Tells its layout from others; [`Arena`](crate::Arena)s remember it.
+    /// Tells this layout from other layouts. Each [`Arena`](crate::Arena) remembers the number.
     pub(crate) fingerprint: Fingerprint,
 }
 
 impl Plan {
-    /// Returns the schedule in which nodes run again as steps of their own, if some do.
+    /// Returns the schedule with repeated nodes, if any node runs again as a step of its own.
     pub const fn recomputed(&self) -> Option<&Recomputed> {
         self.recomputed.as_ref()
     }
@@ -438,13 +434,13 @@ impl Plan {
         &self.digest
     }
 
-    /// Returns the part of the model that was planned: that of the graph.
+    /// Returns the part of the model that was planned, which the graph states.
     pub const fn covers(&self) -> &Covers {
         &self.covers
     }
 
-    /// Returns the description of the runner that the plan is for. A plan from a file of before
-    /// there were targets is for [`Target::IDEAL`].
+    /// Returns the runner that the plan is for. A plan file without a target is for
+    /// [`Target::IDEAL`].
     pub const fn target(&self) -> &Target {
         &self.target
     }
@@ -454,15 +450,14 @@ impl Plan {
         self.options
     }
 
-    /// Returns the scope of the choice of steps and their order; `None` if the caller chose them.
+    /// Returns the scope of the search for steps and orders; `None` if the caller chose the steps.
     pub const fn search(&self) -> Option<Search> {
         self.search
     }
 
-    /// Returns the same plan with an estimate of the time of one run in its
-    /// [`search`](Self::search).
+    /// Returns the same plan with a time estimate in [`search`](Self::search).
     ///
-    /// A plan with steps of the caller has no search, and is unchanged.
+    /// A plan with steps of the caller has no search and stays unchanged.
     ///
     /// ```
     /// use arenaplan::plan::TimeEstimate;
@@ -495,15 +490,14 @@ impl Plan {
         &self.steps
     }
 
-    /// Returns the step that runs `node`, or `None` if there is no such node. Of several steps that
-    /// run it, this is the one that puts its output into memory, if one does, else the first.
+    /// Returns the step that runs `node`, or `None` if there is no such node. If several steps run the
+    /// node, returns the step that puts the output into memory, else the first step.
     pub fn step_of(&self, node: NodeId) -> Option<&PlanStep> {
         let step = *self.step_of.get(node.index())?;
         self.steps.get(usize::try_from(step).ok()?)
     }
 
-    /// Iterates over the nodes in the order in which they first run, those that run as one side
-    /// by side.
+    /// Iterates over the nodes in the order of the first runs. Nodes of a group are neighbors.
     pub fn order(&self) -> impl Iterator<Item = NodeId> + '_ {
         let mut seen = vec![false; self.step_of.len()];
         let nodes = self.steps.iter().flat_map(PlanStep::nodes);
@@ -524,10 +518,10 @@ impl Plan {
         self.steps.iter().filter_map(own).collect()
     }
 
-    /// Returns the nodes that run in several steps, ascending, with the number of those steps.
+    /// Returns the nodes that run in several steps, ascending, with the step counts.
     ///
-    /// Such a node is cheap and makes much of little: its small inputs are kept, and not its
-    /// output. See [`Technique::Duplicate`].
+    /// Such a node is cheap and makes a large output from small inputs: memory keeps the inputs in place
+    /// of the output. See [`Technique::Duplicate`].
     pub fn repeated(&self) -> Vec<(NodeId, usize)> {
         let mut runs = vec![0_usize; self.step_of.len()];
         for node in self.steps.iter().flat_map(PlanStep::nodes) {
@@ -543,18 +537,17 @@ impl Plan {
         &self.spaces
     }
 
-    /// Returns the cost of moving bytes, if the plan chose the space of each value; `None` if the
-    /// graph did.
+    /// Returns the move cost if the plan chose the space of each value; `None` if the graph did.
     pub const fn move_cost(&self) -> Option<MoveCost> {
         self.move_cost
     }
 
-    /// Returns when several workers run the steps; `None` if the plan is not for several.
+    /// Returns the timetable of several workers; `None` for a plan for one worker.
     pub const fn timetable(&self) -> Option<&Timetable> {
         self.timetable.as_ref()
     }
 
-    /// Returns how many bytes of each value nodes read and write in one run, in the order of
+    /// Returns the bytes of each value that nodes read and write in one run, in the order of
     /// [`placements`](Self::placements).
     ///
     /// A shared view is not moved. Accesses of the caller are not counted.
@@ -576,25 +569,25 @@ impl Plan {
         self.value_count as usize
     }
 
-    /// Returns where each value lives, ascending by value; constants are not in it.
+    /// Returns the place of each value, ascending by value. Constants have no place.
     pub fn placements(&self) -> &[Placement] {
         &self.placements
     }
 
-    /// Returns where `value` lives, or `None` if it is not in the arena.
+    /// Returns the place of `value`, or `None` if the value is not in the arena.
     pub fn placement(&self, value: ValueId) -> Option<&Placement> {
         let id = u32::try_from(value.index()).ok()?;
         let found = self.placements.binary_search_by_key(&id, |placement| placement.value).ok()?;
         Some(&self.placements[found])
     }
 
-    /// Returns where each workspace lives, ascending by node and slot.
+    /// Returns the place of each workspace, ascending by node and slot.
     pub fn workspaces(&self) -> &[WorkspacePlacement] {
         &self.workspaces
     }
 
-    /// Iterates over the workspaces that live at a step: those of its nodes. A node that runs in
-    /// several steps has its workspaces in the one that [`step_of`](Self::step_of) returns.
+    /// Iterates over the workspaces of the nodes of a step. If several steps run a node, only the step
+    /// that [`step_of`](Self::step_of) returns has the workspaces.
     pub fn workspaces_in<'a>(
         &'a self,
         step: &'a PlanStep,
@@ -604,7 +597,7 @@ impl Plan {
         step.nodes().filter(is_home).flat_map(|node| self.workspaces_of(node))
     }
 
-    /// Returns where the workspaces of `node` live, by slot.
+    /// Returns the places of the workspaces of `node`, by slot.
     pub fn workspaces_of(&self, node: NodeId) -> &[WorkspacePlacement] {
         let Ok(id) = u32::try_from(node.index()) else { return &[] };
         let start = self.workspaces.partition_point(|workspace| workspace.node < id);
@@ -612,7 +605,7 @@ impl Plan {
         &self.workspaces[start..start + count]
     }
 
-    /// Returns the spaces that are arenas, and not buffers of the caller.
+    /// Returns the spaces that are arenas. Buffers of the caller are not listed.
     pub fn arenas(&self) -> &[SpacePlan] {
         &self.spaces[..self.spaces.partition_point(|space| space.caller.is_none())]
     }
@@ -627,18 +620,17 @@ impl Plan {
         self.arenas().iter().fold(0, |sum, space| sum.saturating_add(space.arena_bytes))
     }
 
-    /// Returns the bytes that giving every value memory of its own would take, or `None`
-    /// if no machine can address as many.
+    /// Returns the sum of all value sizes, or `None` if no machine can address as many bytes.
     pub const fn naive_bytes(&self) -> Option<u64> {
         self.naive_bytes
     }
 
-    /// Returns the bytes that no plan with this order and this sharing can go below.
+    /// Returns the proven least bytes of all plans with this order and this sharing.
     pub fn lower_bound(&self) -> u64 {
         self.arenas().iter().fold(0, |sum, space| sum.saturating_add(space.lower_bound))
     }
 
-    /// Returns how far the plan is from its lower bound: `arena_bytes / lower_bound - 1`.
+    /// Returns the distance from the lower bound: `arena_bytes / lower_bound - 1`.
     #[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "a ratio for people")]
     pub fn gap(&self) -> f64 {
         match self.lower_bound() {
@@ -673,9 +665,9 @@ impl Plan {
 
     /// Returns the status of the plan's size.
     ///
-    /// A plan of a part of the model is at most [`Unknown`](Status::Unknown). Where other orders were
-    /// searched for, [`Infeasible`](Status::Infeasible) is a claim about all orders of the steps, and
-    /// about the order of the plan otherwise.
+    /// A plan for a part of the model is at most [`Unknown`](Status::Unknown).
+    /// [`Infeasible`](Status::Infeasible) is a claim about all orders of the steps if the planner searched
+    /// for an order, and about the order of the plan otherwise.
     pub fn status(&self) -> Status {
         let spaces = self.arenas().iter();
         let status = spaces.fold(Status::Optimal, |status, space| status.and(space.status));
@@ -686,7 +678,7 @@ impl Plan {
         if self.covers.is_whole() { status } else { status.and(Status::Unknown) }
     }
 
-    /// Returns whether no order that the search was about fits a space that is too small.
+    /// Returns true if, for a space that is too small, no searched order fits.
     fn exceeds_in_any_order(&self) -> bool {
         let Some(search) = self.search.filter(|search| search.order != OrderSearch::Given) else {
             return true;
@@ -702,7 +694,7 @@ impl Plan {
     }
 }
 
-/// Returns how many bytes of each value, which have the given sizes, `steps` read and write.
+/// Returns the bytes of each value that `steps` read and write, given the value sizes.
 pub(crate) fn bytes_moved(steps: &[PlanStep], sizes: &[u64]) -> Vec<u64> {
     let mut moved = vec![0_u64; sizes.len()];
     let at = |value: u32| ValueId::from(value).index();
@@ -732,9 +724,9 @@ pub(crate) fn bytes_moved(steps: &[PlanStep], sizes: &[u64]) -> Vec<u64> {
     moved
 }
 
-/// Returns the position of every node among `steps`: of the step that ends with the node, if there
-/// is one, else of the first that runs it. `None` if the nodes are not the numbers from 0 on, or two
-/// steps end with the same one.
+/// Returns the position of every node among `steps`: the step that ends with the node, else the first
+/// step that runs the node. `None` if the nodes are not numbered from 0 without gaps, or two steps end
+/// with the same node.
 pub(crate) fn index_steps(steps: &[PlanStep]) -> Option<Vec<u32>> {
     let most: usize = steps.iter().map(|step| 1 + step.fused.len()).sum();
     let last = steps.iter().flat_map(PlanStep::nodes).map(NodeId::index).max();
