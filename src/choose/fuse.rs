@@ -1,8 +1,8 @@
 //! Fusion: the choice of nodes that run as one.
 //!
-//! Walks backwards and lets each node join the group of its readers, if all of them are in one
-//! group and need its output piece by piece. The saving is not known here, since the inputs of a
-//! group live until its last node; the planner tries several kinds of fusion.
+//! Fusion walks backward. A node joins the group of its readers if all readers are in the same group and
+//! need the output piece by piece. The saving is not known here, since the inputs of a group live until
+//! the last node of the group; the planner tries several kinds of fusion.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{vec, vec::Vec};
@@ -10,36 +10,35 @@ use alloc::{vec, vec::Vec};
 use crate::base::{NodeId, ValueId, gcd};
 use crate::graph::{Flow, Graph, Node, Repeated, Stored, ValueKind};
 
-/// The kinds of nodes that may join the group of their readers.
+/// The kinds of nodes that may join the group of the readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Fusion {
     /// Elementwise nodes whose outputs are read elementwise or reduced.
     pub elementwise: bool,
-    /// One node that is not elementwise, such as a convolution, if elementwise ones follow: a
-    /// residual is then added in place.
+    /// A node that is not elementwise, such as a convolution, if elementwise nodes follow: a residual is
+    /// then added in place.
     pub anchors: bool,
-    /// Elementwise nodes before one that loads its operand tile by tile.
+    /// Elementwise nodes before a node that loads the operand tile by tile.
     pub prologue: bool,
-    /// Chains of row-wise nodes such as product, softmax, product, if the second product is
-    /// of two values: attention.
+    /// Chains of row-wise nodes such as product, softmax, product, if the second product has two
+    /// computed operands: attention.
     pub attention: bool,
-    /// Chains of row-wise nodes such as product, activation, product, if the second product
-    /// is by a constant: perceptrons.
+    /// Chains of row-wise nodes such as product, activation, product, if the second product has a
+    /// constant operand: perceptrons.
     pub perceptrons: bool,
-    /// Chains of any nodes that follow each other piece by piece, such as convolution,
-    /// activation, pooling by channels, with one node at most at their start that makes any
-    /// element. A node that makes any piece of several elements, such as a transpose of planes,
-    /// may stand there besides.
+    /// Chains of nodes that follow each other piece by piece, such as convolution, activation, pooling by
+    /// channels. At most one node, at the start, can make any element. A node that can make any piece of
+    /// several elements, such as a plane transpose, may stand beside that node.
     pub channels: bool,
 }
 
 impl Fusion {
-    /// Names of the switches, the same in Rust and in Python.
+    /// Names of the switches, equal in Rust and Python.
     pub const NAMES: [&'static str; 6] =
         ["elementwise", "anchors", "prologue", "attention", "perceptrons", "channels"];
 
-    /// Returns the switch of this name, if there is one.
+    /// Returns the switch with this name, if there is a switch.
     pub fn switch(&mut self, name: &str) -> Option<&mut bool> {
         Some(match name {
             "elementwise" => &mut self.elementwise,
@@ -52,14 +51,14 @@ impl Fusion {
         })
     }
 
-    /// Returns the same without what makes nodes work on pieces larger than elements.
+    /// Returns the same without the switches for pieces larger than elements.
     #[must_use]
     pub const fn without_streams(self) -> Self {
         Self { attention: false, perceptrons: false, channels: false, ..self }
     }
 }
 
-/// The way in which a node makes its output.
+/// The way in which a node makes the output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// A view: the input in another shape.
@@ -70,11 +69,11 @@ enum Role {
         reduces: bool,
         by_constant: bool,
     },
-    /// As rows, of pieces that hold several.
+    /// As rows, for pieces of several rows.
     Planes,
-    /// Any piece, from all of its inputs.
+    /// Any piece, from whole inputs.
     Anchor,
-    /// As anchors, but no single elements: a transpose that moves rows.
+    /// As anchors, but not single elements: a transpose that moves rows.
     Blocks,
 }
 
@@ -83,23 +82,23 @@ struct MemberCandidate {
     role: Role,
     flow: Flow,
     output: ValueId,
-    /// Whether it copies an input to scratch memory, tile by tile.
+    /// Whether the node copies an input to scratch memory, tile by tile.
     loads: bool,
 }
 
-/// State of a group while it grows.
+/// A group that still grows.
 struct GrowingGroup {
     members: Vec<NodeId>,
     pieces: u64,
     /// Number of members that are not elementwise.
     others: usize,
-    /// Whether one of them is an anchor.
+    /// Whether a member is an anchor.
     has_anchor: bool,
-    /// Whether it works on rows rather than on any piece.
+    /// Whether the group works on rows, in place of any piece.
     by_rows: bool,
 }
 
-/// Returns the groups of nodes that `fusion` lets run as one, each in execution order.
+/// Returns the groups of nodes that run as one by `fusion`, each in execution order.
 ///
 /// ```
 /// use arenaplan::choose::{Fusion, fuse};
@@ -130,15 +129,15 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> {
 }
 
 /// Returns groups as [`fuse`] does, in which nodes that [repeat](crate::graph::Effects::repeats)
-/// may run in several groups; none if too many copies of them would be needed.
+/// may run in several groups. Returns no groups if that needs too many copies.
 ///
-/// Groups are found in a graph in which each reader has a copy of such a node. A copy inside of a
-/// group stays one. Other copies would put the same value into memory several times; so their
-/// readers share one node. A node that makes fewer bytes than a group would read for it ends a group
-/// of its own, since its small output is then all that lives between the two. Both are known only
-/// once there are groups, so groups are found again, until there is nothing to change.
+/// The search uses a graph in which each reader has a copy of a repeating node. A copy inside of a group
+/// stays. All other copies would put the same value into memory several times, so the readers share a
+/// node. A node that makes fewer bytes than a group would read in its place ends a separate group, since
+/// only the small output then lives between the two groups. Both facts are known only once there are
+/// groups, so the search repeats until nothing changes.
 pub(crate) fn fuse_repeating(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> {
-    /// Rounds after which readers still disagree, and nothing repeats.
+    /// Rounds of the search; if readers disagree after the last round, no node repeats.
     const MOST_ROUNDS: usize = 12;
     let mut stored = Stored::new();
     let mut ends = vec![false; graph.nodes().len()];
@@ -151,7 +150,7 @@ pub(crate) fn fuse_repeating(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> 
         let before = stored.len();
         stored.extend(shared_readers(&repeated, &groups));
         let mut is_new = stored.len() > before;
-        // The last round has to settle readers, and nothing else.
+        // The last round only settles readers.
         let narrow = narrow_members(&repeated.graph, &groups);
         for id in narrow.iter().map(origin).filter(|_| round + 2 < MOST_ROUNDS) {
             is_new |= !core::mem::replace(&mut ends[id.index()], true);
@@ -161,7 +160,7 @@ pub(crate) fn fuse_repeating(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> 
         }
         let mut found: Vec<Vec<NodeId>> = Vec::with_capacity(groups.len());
         for group in &groups {
-            // Copies for several readers in one group are one node there.
+            // Readers in the same group share a copy.
             let mut nodes: Vec<NodeId> = Vec::with_capacity(group.len());
             for id in group.iter().map(origin) {
                 if !nodes.contains(&id) {
@@ -177,13 +176,13 @@ pub(crate) fn fuse_repeating(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> 
     Vec::new()
 }
 
-/// Returns the members of groups that would better end groups of their own: elementwise ones with a
-/// smaller output than a value from outside that they are made from, element by element.
+/// Returns the members that should end a separate group: elementwise members whose output is smaller than
+/// a value from outside that the output depends on element by element.
 fn narrow_members(graph: &Graph, groups: &[Vec<NodeId>]) -> Vec<NodeId> {
     let bytes = |value: ValueId| graph.value(value).bytes();
     let mut narrow = Vec::new();
     for group in groups {
-        // By member that is elementwise: the most bytes of a value from outside that it is made from.
+        // By elementwise member: the size of the largest value from outside that the output depends on.
         let mut widest: BTreeMap<ValueId, u64> = BTreeMap::new();
         let inside: BTreeSet<ValueId> = group
             .iter()
@@ -200,7 +199,7 @@ fn narrow_members(graph: &Graph, groups: &[Vec<NodeId>]) -> Vec<NodeId> {
             let followed = flow.follows.iter().filter_map(|&at| graph.node(id).input(at));
             let from = followed.map(|value| match widest.get(&value) {
                 Some(&known) => known,
-                // Another member makes it in its own way, or the caller has it anyway.
+                // Another member needs the value in a different way, or the caller keeps the value anyway.
                 None if inside.contains(&value) => 0,
                 None if graph.value(value).kind() != ValueKind::Activation => 0,
                 None => bytes(value),
@@ -215,9 +214,9 @@ fn narrow_members(graph: &Graph, groups: &[Vec<NodeId>]) -> Vec<NodeId> {
     narrow
 }
 
-/// Returns readers of repeated nodes that cannot have a run of their own: those of copies that would
-/// each put their output into memory, and those in a group in which another reader takes it in
-/// another way, or from memory.
+/// Returns readers of repeated nodes that cannot have a separate copy: readers whose copies would each
+/// put the output into memory, and readers in a group in which another reader takes the output in a
+/// different way or from memory.
 fn shared_readers(repeated: &Repeated, groups: &[Vec<NodeId>]) -> Stored {
     let Repeated { graph, origin } = repeated;
     let mut group_of: Vec<Option<usize>> = vec![None; graph.nodes().len()];
@@ -231,7 +230,7 @@ fn shared_readers(repeated: &Repeated, groups: &[Vec<NodeId>]) -> Stored {
     let users = graph.users();
     let made = |id: NodeId| graph.node(id).produces().next().map(|(_, value)| value);
     let readers = |id: NodeId| made(id).map_or(&[][..], |value| &users[value.index()][..]);
-    // By node: its copies, itself among them.
+    // By node: the copies, the node included.
     let mut copies: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
     for (index, &of) in origin.iter().enumerate() {
         if graph.nodes()[index].effects().repeats {
@@ -256,7 +255,7 @@ fn shared_readers(repeated: &Repeated, groups: &[Vec<NodeId>]) -> Stored {
             if others.any(|&other| in_step(other) != in_step(copy)) {
                 note(copy);
             }
-            // A group in which the node runs has no other source of the output.
+            // A group in which the node runs has no second source of the output.
             let group = group_of[copy.index()];
             let from_memory = copies.iter().copied().filter(|other| {
                 group_of[other.index()] != group
@@ -283,10 +282,10 @@ fn follows(graph: &Graph, reader: NodeId, value: Option<ValueId>) -> bool {
 
 /// A graph with the facts about its nodes that every kind of fusion needs.
 ///
-/// The planner tries many kinds on one graph, and finds the facts once.
+/// The planner tries many kinds of fusion on a graph, and collects the facts once.
 pub(crate) struct Fusible<'g> {
     pub(crate) graph: &'g Graph,
-    /// By node: its place in the order.
+    /// By node: the place in the order.
     position: Vec<usize>,
     /// By value: whether the caller, or a state, reads it at the end.
     is_output: Vec<bool>,
@@ -305,7 +304,7 @@ impl<'g> Fusible<'g> {
                 awaited[dependency.index()] = true;
             }
         }
-        // Groups run at their last node, which must be the last reader of the previous content.
+        // A group runs at the last node, which must be the last reader of the previous content.
         let mut is_written_back = vec![false; graph.values().len()];
         for write_back in graph.write_backs() {
             is_written_back[write_back.value.index()] = true;
@@ -329,13 +328,13 @@ impl<'g> Fusible<'g> {
         self.fuse_within(fusion, &vec![0; self.graph.nodes().len()])
     }
 
-    /// Returns groups as [`fuse`] does, each of nodes that `part` gives the same number.
+    /// Returns groups as [`fuse`] does; nodes of a group have the same number in `part`.
     pub(crate) fn fuse_within(&self, fusion: Fusion, part: &[usize]) -> Vec<Vec<NodeId>> {
         self.fuse_at(fusion, part, &[])
     }
 
-    /// Returns groups as [`fuse_within`](Self::fuse_within) does. A node that `ends` names by
-    /// position is the last of its group.
+    /// Returns groups as [`fuse_within`](Self::fuse_within) does. Each node in `ends`, by position, is
+    /// the last node of a group.
     fn fuse_at(&self, fusion: Fusion, part: &[usize], ends: &[bool]) -> Vec<Vec<NodeId>> {
         if fusion == Fusion::default() {
             return Vec::new();
@@ -419,21 +418,21 @@ fn candidate(graph: &Graph, node: &Node) -> Option<MemberCandidate> {
 struct Fuser<'a> {
     graph: &'a Graph,
     fusion: Fusion,
-    /// By node: nodes with other numbers are never in one group.
+    /// By node: nodes with different numbers are never in the same group.
     part: &'a [usize],
     users: &'a [Vec<NodeId>],
     candidates: &'a [Option<MemberCandidate>],
     /// By last node.
     groups: Vec<Option<GrowingGroup>>,
-    /// By node: the last node of its group.
+    /// By node: the last node of the group.
     group_of: Vec<Option<NodeId>>,
-    /// By node: whether it makes the piece that its group is at, rather than operands that another
-    /// node loads.
+    /// By node: true if the node makes the present piece of the group, false if the node makes operands
+    /// that another node loads.
     in_step: Vec<bool>,
 }
 
 impl Fuser<'_> {
-    /// Opens a group that ends with `id`, if it can be the end of one.
+    /// Opens a group that ends with `id`, if the node can end a group.
     fn start(&mut self, id: NodeId) {
         let Some(candidate) = &self.candidates[id.index()] else { return };
         if candidate.role != Role::View {
@@ -448,7 +447,7 @@ impl Fuser<'_> {
         }
     }
 
-    /// Lets a node join the group of its readers, and returns whether it could.
+    /// Lets a node join the group of the readers if possible, and returns whether the node joined.
     fn join(&mut self, id: NodeId) -> bool {
         let Some(candidate) = &self.candidates[id.index()] else { return false };
         let readers = &self.users[candidate.output.index()];
@@ -490,9 +489,9 @@ impl Fuser<'_> {
         true
     }
 
-    /// Returns whether the output of `candidate` would be made in step with its reader, or else
-    /// while the reader loads it; `None` if the output cannot be passed on piece by piece, or this
-    /// kind of fusion excludes the node.
+    /// Returns true if the node would make the output of `candidate` in step with the reader, and false if
+    /// during a load of the reader. Returns `None` if the output cannot be passed on piece by piece, or
+    /// this kind of fusion excludes the node.
     fn link(
         &self,
         candidate: &MemberCandidate,
@@ -505,8 +504,8 @@ impl Fuser<'_> {
         let positions = node.reads_bytes_of().filter(|&(_, value)| value == candidate.output);
         let positions: Vec<usize> = positions.map(|(position, _)| position).collect();
         let follows = positions.iter().all(|position| known.flow.follows.contains(position));
-        // An operand that the reader follows is made in step with it, also where it reads the same
-        // value as one that it loads: of both at once no order of pieces serves.
+        // An operand that the reader follows is made in step with the reader, even if the reader also
+        // loads the same value: no order of pieces serves both uses.
         let loads = positions.iter().all(|position| {
             node.effects().loads.contains(position) && !known.flow.follows.contains(position)
         });
@@ -528,7 +527,7 @@ impl Fuser<'_> {
             Role::View | Role::Elementwise => match candidate.role {
                 Role::View | Role::Elementwise => elementwise,
                 Role::Rows { .. } => streams || (anchors && group.others == 0),
-                // An anchor that does not load operands tile by tile gains little from its readers.
+                // An anchor that does not load operands tile by tile gains little from the readers.
                 Role::Planes => anchors && group.others == 0 && candidate.loads,
                 Role::Anchor => anchors && group.others == 0 && !group.by_rows,
                 Role::Blocks => false,
@@ -544,7 +543,7 @@ impl Fuser<'_> {
         passes.then_some(true)
     }
 
-    /// Returns the groups of more than one node.
+    /// Returns the groups of two nodes or more.
     fn finish(self) -> Vec<Vec<NodeId>> {
         let Self { graph, candidates, groups, group_of, .. } = self;
         let is_view = |id: NodeId| {
@@ -552,8 +551,8 @@ impl Fuser<'_> {
         };
         let mut result = Vec::new();
         for GrowingGroup { mut members, .. } in groups.into_iter().flatten() {
-            // A view of a value from outside need not be part of the group. Nodes that joined last
-            // come first in execution order.
+            // A view of a value from outside need not be in the group. Nodes that joined last come first
+            // in execution order.
             let mut dropped: Vec<NodeId> = Vec::new();
             for &id in members.iter().rev() {
                 let inside = graph.node(id).inputs().iter().flatten().any(|&value| {

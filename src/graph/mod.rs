@@ -1,6 +1,6 @@
 //! The graph: values, nodes, and the effects of each node on memory.
 //!
-//! A [`Graph`] is immutable and valid by construction: a [`GraphBuilder`] checks it.
+//! A [`Graph`] is immutable and valid: a [`GraphBuilder`] checks every graph.
 
 mod attribute;
 mod builder;
@@ -67,11 +67,11 @@ pub struct Assignment {
     pub result: ValueId,
 }
 
-/// Two nodes that use the bytes of a state, one of them to change it.
+/// Two nodes that use the bytes of a state, which at least one of the nodes changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateConflict {
     pub(crate) state: ValueId,
-    /// The one that comes first in the graph's own order.
+    /// The node that comes first in the graph's own order.
     pub(crate) first: NodeId,
     pub(crate) second: NodeId,
 }
@@ -119,17 +119,17 @@ impl Graph {
         (0..self.values.len()).filter(move |&index| is_input(&self.values[index])).map(ValueId::new)
     }
 
-    /// Returns the values that the caller receives, in order; one may come twice.
+    /// Returns the values that the caller receives, in order. A value may come twice.
     pub fn outputs(&self) -> &[ValueId] {
         &self.outputs
     }
 
-    /// Returns the values that replace an input or a state at its address, with that input or state.
+    /// Returns pairs: a value, and the input or state that the value replaces in place.
     pub fn write_backs(&self) -> &[WriteBack] {
         &self.write_backs
     }
 
-    /// Returns, by value, whether another value replaces it at its address.
+    /// Returns, by value, whether another value replaces the value in place.
     pub(crate) fn overwritten(&self) -> Vec<bool> {
         let mut overwritten = vec![false; self.values.len()];
         for write_back in &self.write_backs {
@@ -138,8 +138,8 @@ impl Graph {
         overwritten
     }
 
-    /// Iterates over the values that are read after the last node: the outputs of the graph, and
-    /// values that are written back.
+    /// Iterates over the values that must last after the last node: graph outputs, and values that are
+    /// written back.
     pub(crate) fn read_at_end(&self) -> impl Iterator<Item = ValueId> + '_ {
         let written_back = self.write_backs.iter().map(|write_back| write_back.value);
         self.outputs.iter().copied().chain(written_back)
@@ -160,8 +160,8 @@ impl Graph {
         self.producers[value.index()]
     }
 
-    /// Returns, by value, the nodes that read its bytes, in execution order; one that reads
-    /// them at two positions comes twice.
+    /// Returns, by value, the nodes that read bytes of the value, in execution order. A node that reads
+    /// the value at two positions comes twice.
     pub fn readers(&self) -> Vec<Vec<NodeId>> {
         let mut readers = vec![Vec::new(); self.values.len()];
         for &id in &self.order {
@@ -172,9 +172,8 @@ impl Graph {
         readers
     }
 
-    /// Returns pairs of nodes of which the first must stay before the second, because one of
-    /// them writes a state that the other one reads or writes: in the graph's own order it
-    /// comes first.
+    /// Returns pairs of nodes whose order must stay, because both use a state and at least one node
+    /// writes the state. The first node of a pair comes first in the graph's own order.
     ///
     /// A node that mutates a state depends on every node that reads the previous content of that
     /// state.
@@ -183,8 +182,8 @@ impl Graph {
         conflicts.map(|conflict| (conflict.first, conflict.second)).collect()
     }
 
-    /// Returns the pairs of [`state_order`](Self::state_order) with their states, without operands
-    /// that do not `count`: a node and a position among its inputs.
+    /// Returns the pairs of [`state_order`](Self::state_order) with the states. `count` decides which
+    /// operands count, given a node and an input position.
     pub(crate) fn state_conflicts(
         &self,
         counts: impl Fn(&Node, usize) -> bool,
@@ -228,14 +227,14 @@ impl Graph {
         users
     }
 
-    /// Iterates over the dependencies of `node`: the producers of its operands, then its control
-    /// dependencies; a node may come twice.
+    /// Iterates over the dependencies of `node`: the producers of the operands, then the control
+    /// dependencies. A node may come twice.
     pub fn dependencies(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         topological::dependencies(self.node(node), &self.producers)
     }
 
-    /// Returns the execution order: the nodes as they were added if that is a
-    /// topological order, else a stable topological sort of them.
+    /// Returns the execution order: the order of insertion if that order is topological, else a stable
+    /// topological sort.
     pub fn order(&self) -> &[NodeId] {
         &self.order
     }
@@ -245,12 +244,12 @@ impl Graph {
         self.sorted
     }
 
-    /// Returns whether `order` runs every node once, each after its dependencies.
+    /// Returns whether `order` runs every node once, after all dependencies of the node.
     pub fn is_topological(&self, order: &[NodeId]) -> bool {
         topological::is_topological(&self.nodes, &self.producers, order)
     }
 
-    /// Returns the assignment that `node` performs, if it performs one.
+    /// Returns the assignment that `node` performs, if any.
     ///
     /// An assignment mutates one state without reading it, and has an in-place *identity* pair
     /// from another operand of the state's size to its result. So the state has the operand's
@@ -270,7 +269,7 @@ impl Graph {
 
     /// Returns a copy of the graph whose nodes have other workspaces.
     ///
-    /// `workspaces` pairs a node with its scratch buffers; nodes that are not named keep theirs.
+    /// `workspaces` pairs nodes with scratch buffers. Nodes that are not named stay unchanged.
     ///
     /// # Errors
     ///
@@ -284,7 +283,7 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Returns a copy of the graph whose nodes need other workspaces if their output
+    /// Returns a copy of the graph with other workspaces for nodes whose output
     /// [overlaps](Self::overlaps) an input.
     ///
     /// # Errors
@@ -299,8 +298,8 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Returns a copy of the graph in which some values are pinned: each lies at the given offset
-    /// of its space, in bytes. The pin of a value without bytes has no effect.
+    /// Returns a copy of the graph with pinned values: each lies at the given offset of the space, in
+    /// bytes. The pin of a value without bytes has no effect.
     ///
     /// # Errors
     ///
@@ -389,9 +388,9 @@ impl Graph {
     /// Returns the SHA-256, in hexadecimal, of everything that a plan depends on:
     /// names, sizes, kinds, operands, effects, order and outputs.
     ///
-    /// Constant data is not part of it: other weights of the same shape make the same
-    /// plan. Operators and attributes are not either: they decide what kernels compute, and files
-    /// that hold them have a checksum. Workspaces are not, since they belong to an executor.
+    /// The digest does not cover constant data: other weights of the same shape make the same plan. The
+    /// digest does not cover operators and attributes, which decide what kernels compute; files that hold
+    /// attributes have a checksum. The digest does not cover workspaces, which belong to an executor.
     pub fn digest(&self) -> String {
         let mut hash = Hasher::new();
         hash.count(self.spaces.len());

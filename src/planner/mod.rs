@@ -1,7 +1,7 @@
 //! The pipeline: graph → order → live ranges → problem → packing → plan.
 //!
-//! [`Planner`] collects options. [`Planner::plan`] is the pipeline: each of its lines is a stage,
-//! a function of a `Context` and the results of earlier stages, in a file of its own.
+//! [`Planner`] collects options. [`Planner::plan`] is the pipeline: each line is a stage, which is a
+//! function of a `Context` and the results of earlier stages. Each stage has a file.
 
 mod accepted;
 mod assemble;
@@ -77,9 +77,9 @@ pub use timed::{Chosen, Point};
 pub struct Planner<'a> {
     target: &'a Target,
     options: PlanOptions,
-    /// Options that the caller has set; the others are the target's.
+    /// Options that the caller has set. The target decides all other options.
     is_set: IsSet,
-    /// Techniques that the caller has left out, in any case.
+    /// Techniques that the caller excludes.
     left_out: Techniques,
     memories: Option<&'a Memories>,
     budget: Budget<'a>,
@@ -121,9 +121,9 @@ impl Default for Planner<'_> {
 }
 
 impl<'a> Planner<'a> {
-    /// Returns a planner for [`Target::NODES`] with the target's defaults: 64-byte alignment,
-    /// every technique that code honors which runs each node by itself, workspaces as nodes
-    /// declare them, inputs reusable after their last reader.
+    /// Returns a planner for [`Target::NODES`] with the defaults of that target: 64-byte alignment, every
+    /// technique that is safe in code without fusion, workspaces as nodes declare, and inputs that may be
+    /// reused after the last reader.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -131,7 +131,7 @@ impl<'a> Planner<'a> {
 
     /// Sets the runner that the plan is for.
     ///
-    /// Alignment, techniques and workspaces are the target's unless they are set.
+    /// The target decides alignment, techniques and workspaces unless the caller sets these options.
     #[must_use]
     pub fn target(mut self, target: &'a Target) -> Self {
         self.target = target;
@@ -154,7 +154,7 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Sets how much work to spend on the choice of groups and orders.
+    /// Sets the effort to spend on choosing groups and orders.
     #[must_use]
     pub fn effort(mut self, effort: Effort) -> Self {
         self.options.effort = effort;
@@ -200,19 +200,19 @@ impl<'a> Planner<'a> {
 
     /// Sets the memory of graph outputs.
     ///
-    /// Such values take no bytes of the arena: each is in a [space](Plan::caller_buffers) of its
-    /// own.
+    /// Such values take no bytes of the arena. Each value has a separate
+    /// [space](Plan::caller_buffers).
     #[must_use]
     pub fn outputs(mut self, memory: OutputMemory) -> Self {
         self.options.outputs = memory;
         self
     }
 
-    /// Sets whether the plan must be safe in every order that the graph permits, so that
-    /// nodes that do not wait for each other may run at the same time.
+    /// Sets whether the plan must be safe in every order that the graph permits, so that independent
+    /// nodes may run at the same time.
     ///
-    /// A graph that permits a node to change a state before or after another one uses it is
-    /// refused: [`Node::after`](crate::Node::after) orders the two.
+    /// The planner refuses a graph in which a change of a state and another use of the state have no
+    /// fixed order: [`Node::after`](crate::Node::after) orders two nodes.
     #[must_use]
     pub fn parallel_safe(mut self, safe: bool) -> Self {
         self.options.parallel_safe = safe;
@@ -221,11 +221,10 @@ impl<'a> Planner<'a> {
 
     /// Plans for a number of workers that run steps at the same time.
     ///
-    /// The planner looks for a [timetable](Plan::timetable): an order in which the workers take
-    /// steps, so that the run is about as short as it can be, and of those one with few bytes. Values
-    /// that are needed at once in the timetable share no byte; others may. The
-    /// [hazards](Plan::hazards) of the plan keep every run right, however long steps take. The
-    /// lower bound is that of the timetable.
+    /// The planner looks for a [timetable](Plan::timetable): an order in which the workers take steps, so
+    /// that the run is nearly as short as possible, with few bytes. Values that the timetable needs at the
+    /// same time share no byte; other values may. The [hazards](Plan::hazards) of the plan keep every run
+    /// right, however long steps take. The lower bound is for the timetable.
     ///
     /// ```
     /// use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
@@ -260,19 +259,20 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Sets the time of each node, in any unit, for the timetable of several workers. By default a
-    /// node takes as long as it touches bytes. A fused group takes as long as its nodes together.
+    /// Sets the time of each node, in any unit, for the timetable of several workers. By default, the time
+    /// is proportional to the bytes that the node touches. The time of a fused group is the sum over the
+    /// nodes.
     #[must_use]
     pub fn node_times(mut self, times: &'a [u64]) -> Self {
         self.node_times = Some(times);
         self
     }
 
-    /// Sets the costs that the runner states of its steps: scratch memory and time.
+    /// Sets the step costs of the runner: scratch memory and time.
     ///
-    /// The plan then places the scratch memory that the kernels of its steps need, and is the plan
-    /// with the fewest bytes of those that take at most [`max_slowdown`](Self::max_slowdown) times as
-    /// long as the fastest plan. [`Costs`] has an example.
+    /// The plan then places the scratch memory of the step kernels. Among the plans that take at most
+    /// [`max_slowdown`](Self::max_slowdown) times as long as the fastest plan, the planner returns the plan
+    /// with the fewest bytes. [`Costs`] has an example.
     #[must_use]
     pub fn costs(mut self, costs: &'a dyn Costs) -> Self {
         self.costs = Some(costs);
@@ -294,12 +294,13 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Places values in several memories, each in the one where moving its bytes costs least
-    /// as far as there is room, instead of in the graph's spaces.
+    /// Places values in several memories in place of the graph's spaces. Each value goes to the memory
+    /// with the lowest move cost, as far as there is room.
     ///
-    /// A value that the graph has in another than its default space stays in the memory of
-    /// that name. So do values of the default space, if the space has another name than `arena`, or
-    /// is one of several and a memory has its name. Workspaces have their smallest sizes then.
+    /// A value outside of the default space stays in the memory with the name of the value's space. So do
+    /// values of the default space, if the default space has another name than `arena`, or the graph has
+    /// several spaces and a memory has the name of the default space. Workspaces then have the smallest
+    /// sizes.
     #[must_use]
     pub fn memories(mut self, memories: &'a Memories) -> Self {
         self.memories = Some(memories);
@@ -338,19 +339,19 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Lets only the outputs of `nodes` overlap inputs at a distance; of nodes that run as one,
-    /// the last one counts. By default the output of every node may.
+    /// Lets only the outputs of `nodes` overlap inputs at a distance. For nodes that run as one, the last
+    /// node counts. By default, every output may overlap an input.
     #[must_use]
     pub fn overlapping(mut self, nodes: &'a [NodeId]) -> Self {
         self.overlapping = Some(nodes);
         self
     }
 
-    /// Lets steps that the caller gives run strip by strip: the steps that end with one of these
-    /// nodes, in the way that is given with the node.
+    /// Lets given steps run strip by strip: the steps that end with these nodes, in the strips given with
+    /// each node.
     ///
-    /// The planner knows no kernels. A caller that does chooses the rows of a strip, and the
-    /// places of line buffers in the first workspace of the node; the checker proves both.
+    /// The planner knows no kernels. The caller knows kernels, and chooses the rows of a strip and the
+    /// places of line buffers in the first workspace of the node. The checker proves both choices.
     ///
     /// ```
     /// use arenaplan::graph::Window;

@@ -17,20 +17,19 @@ use crate::graph::{Graph, Node, Reachability, ValueKind, View, Whole};
 use crate::liveness::Lifetimes;
 use crate::plan::{InputMemory, OutputMemory, Share, ShareRule};
 
-/// Most pairs of values that are compared in one graph; past that, values get bytes of their
-/// own.
+/// Most value pairs that are compared in one graph. Past the limit, values get separate bytes.
 const MOST_COMPARISONS: usize = 100_000_000;
 
-/// Elements of more bytes are aligned as if they had this many: no processor asks for more.
+/// Largest alignment of an element, in bytes: no processor asks for more.
 const MOST_ELEMENT_ALIGNMENT: u64 = 16;
 
-/// A value inside of an alias class.
+/// A value in an alias class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Member {
     /// The value.
     pub value: ValueId,
-    /// First byte of the member, counted from the start of the class.
+    /// First byte of the member in the class.
     pub start: u64,
 }
 
@@ -40,15 +39,15 @@ pub struct Member {
 pub struct AliasClass {
     /// The values, in order of birth.
     pub members: Vec<Member>,
-    /// From the first member's birth to the last one's death.
+    /// From the first birth of a member to the last death.
     pub live: LiveRange,
     /// The strictest alignment of a member.
     pub alignment: Alignment,
-    /// Memory of all members.
+    /// The memory that holds all members.
     pub space: SpaceId,
-    /// Offset at which the class is fixed, if it is.
+    /// Offset of a pinned class.
     pub pin: Option<u64>,
-    /// The value of which these are the caller's bytes; `None` if they are the arena's.
+    /// The value whose buffer the caller brings; `None` if the class is in the arena.
     pub owner: Option<ValueId>,
 }
 
@@ -56,16 +55,16 @@ pub struct AliasClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct AliasRules {
-    /// Whether an output may be all bytes of an input that it shows unchanged.
+    /// Whether an output may show all bytes of an input unchanged.
     pub views: bool,
-    /// Whether values may be pieces of larger ones: operands inside of a concatenation,
-    /// slices inside of their source.
+    /// Whether values may be pieces of larger values: operands in a concatenation, slices in the
+    /// source.
     pub elision: bool,
     /// Whether an output may take over the bytes of a dying input.
     pub in_place: bool,
-    /// Whether it may only if both have the same size.
+    /// Whether a takeover needs equal sizes.
     pub same_size: bool,
-    /// The memory of graph inputs, and whether outputs may take it over.
+    /// The memory of graph inputs, and whether outputs may take over that memory.
     pub inputs: InputMemory,
     /// The memory of graph outputs.
     pub outputs: OutputMemory,
@@ -83,14 +82,14 @@ pub struct Merge {
     pub share: Share,
 }
 
-/// A partition of the values in the arena into those that share bytes.
+/// A partition of the values in the arena: values in one class share bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AliasClasses {
     /// Classes in the arena, then those in the caller's memory.
     classes: Vec<AliasClass>,
     /// Number of classes in the arena.
     in_arena: usize,
-    /// By value: its class, and its first byte in it.
+    /// By value: the class, and the first byte in the class.
     places: Vec<Option<(usize, u64)>>,
     merges: Vec<Merge>,
 }
@@ -98,26 +97,23 @@ pub struct AliasClasses {
 impl AliasClasses {
     /// Returns the classes that the rules make.
     ///
-    /// First, views are linked: all views of whole inputs, slices and pieces that do not
-    /// contradict each other. Two classes are put at a
-    /// distance only if no two of their members that share a byte are live together with
-    /// different contents, and each member keeps its own alignment and that of its elements.
-    /// `declined` names operands, by node and position, that are to be
-    /// copied instead; in ascending order.
+    /// First, views are linked: all views of whole inputs, slices and pieces that do not contradict each
+    /// other. Two classes join at a distance on two conditions. Members that share a byte must not be live
+    /// together with different contents. Each member must keep the value's alignment and the alignment of
+    /// the elements. `declined` names operands to copy, by node and position, ascending.
     ///
-    /// Then outputs take over inputs, if three conditions hold: the node permits the pair, no
-    /// later node reads the input or a value in its bytes, and no caller owns the input. Of
-    /// several such inputs it takes the one closest in size, then the one born last. Of outputs
-    /// of one node that may take over the same inputs, those do that have most bytes in total.
+    /// Then outputs take over inputs, if three conditions hold: the node permits the pair, no later node
+    /// reads the input or a value in the same bytes, and no caller owns the input. An output takes the
+    /// input closest in size, then the input born last. If outputs of one node compete for inputs, the
+    /// outputs with the most bytes in total win.
     ///
-    /// A class that contains a value in the caller's memory is the caller's, and holds nothing
-    /// beyond the bytes of that value. A value that would need more, or belongs to two such
-    /// values, is copied. Bytes of the caller are free, so outputs in them choose first, and of
-    /// inputs
-    /// of the same size take the one born first, since it is needed longest.
+    /// A class with a value in the caller's memory belongs to the caller, and holds nothing beyond the
+    /// bytes of that value. A value that would need more, or belongs to two such values, is copied. The
+    /// caller's bytes cost nothing, so outputs there choose first. Among inputs of equal size, such outputs
+    /// take the input born first, which is needed longest.
     ///
-    /// With `reach`, "later" means in any order that the graph permits; there are no pieces
-    /// of larger values then.
+    /// With `reach`, "later" means later in any order that the graph permits, and no value is a piece of
+    /// a larger value.
     #[must_use]
     pub fn new(
         graph: &Graph,
@@ -130,13 +126,11 @@ impl AliasClasses {
         Self::with_overlaps(graph, order, lifetimes, rules, reach, declined, &[])
     }
 
-    /// Returns the same classes, but that outputs of the nodes `overlapped` overlap a dying
-    /// input where they can; in any order.
+    /// Returns the same classes with overlaps: outputs of the nodes `overlapped`, in any order, overlap a
+    /// dying input where possible.
     ///
-    /// Overlaps come after all other links: each output overlaps the input with which it shares
-    /// most
-    /// bytes, at the least multiple of the alignment that is [legal](Graph::overlaps). With
-    /// `reach`, none does.
+    /// Overlaps come after all other links. Each output overlaps the input that shares the most bytes, at
+    /// the least [legal](Graph::overlaps) multiple of the alignment. With `reach`, no output does.
     #[must_use]
     pub fn with_overlaps(
         graph: &Graph,
@@ -169,8 +163,8 @@ impl AliasClasses {
             }
         }
         if !overlapped.is_empty() && reach.is_none() {
-            // No node is asked again to take over an input: where a value that replaces a state
-            // begins, nothing new can end that it would have to take over.
+            // No second round of takeovers: where a value that replaces a state begins, no further
+            // value ends that an output could take over.
             builder.rules.in_place = false;
             let mut accepted = vec![false; graph.nodes().len()];
             for id in overlapped {
@@ -193,18 +187,18 @@ impl AliasClasses {
         &self.classes[self.in_arena..]
     }
 
-    /// Returns the position of `value`'s class, or `None` if it is not in the arena.
+    /// Returns the position of the class of `value`, or `None` if the class is not in the arena.
     pub fn class_of(&self, value: ValueId) -> Option<usize> {
         self.places[value.index()].map(|(class, _)| class).filter(|&class| class < self.in_arena)
     }
 
     /// Returns the position of the class of `value` among the classes [of the
-    /// caller](Self::of_caller), if the class is one of these.
+    /// caller](Self::of_caller), if the caller owns the class.
     pub fn caller_class_of(&self, value: ValueId) -> Option<usize> {
         self.places[value.index()].and_then(|(class, _)| class.checked_sub(self.in_arena))
     }
 
-    /// Returns the first byte of `value` in its class; 0 if it has none.
+    /// Returns the first byte of `value` in the class; 0 without a class.
     pub fn start_of(&self, value: ValueId) -> u64 {
         self.places[value.index()].map_or(0, |(_, start)| start)
     }
@@ -220,8 +214,7 @@ impl AliasClasses {
     }
 }
 
-/// Iterates over the views of `node`, and over the pairs of an input and an output of equal size
-/// and equal bytes, which are the same thing.
+/// Iterates over the views of `node`, identity pairs of equal size included.
 fn views<'a>(graph: &'a Graph, node: &'a Node) -> impl Iterator<Item = View> + 'a {
     let identities = node.effects().in_place.iter().filter_map(|pair| {
         let (input, output) = (pair.input, pair.output);
@@ -238,7 +231,7 @@ fn is_only_read(node: &Node, value: ValueId, permitted: impl Fn(usize) -> bool) 
     reads.peek().is_some() && reads.all(|(position, _)| permitted(position))
 }
 
-/// A value in a class that is still growing; the class's start is arbitrary.
+/// A value in a class that still grows and whose start is arbitrary.
 #[derive(Clone, Copy)]
 struct DraftMember {
     value: ValueId,
@@ -247,12 +240,12 @@ struct DraftMember {
     live: LiveRange,
 }
 
-/// A class that is still growing.
+/// A class that still grows.
 struct DraftClass {
-    /// Members that live longest come last, so that dead members need not be looked at.
+    /// Members that live longest come last, so searches skip dead members.
     members: Vec<DraftMember>,
     birth: Step,
-    /// The first byte of a member, and the one after the last.
+    /// The byte range of all members.
     span: (i128, i128),
     /// The strictest [alignment](ClassBuilder::alignment) of a member.
     alignment: Alignment,
@@ -260,7 +253,7 @@ struct DraftClass {
     pin: Option<u64>,
     /// The value with the caller's buffer.
     owner: Option<ValueId>,
-    /// The values that used the bytes since they were last overwritten.
+    /// The values that used the bytes since the last overwrite.
     users: Vec<ValueId>,
 }
 
@@ -273,17 +266,17 @@ struct ClassBuilder<'a> {
     /// given order counts.
     reach: Option<(&'a Reachability, Vec<Vec<NodeId>>)>,
     is_output: Vec<bool>,
-    /// By value: the input or state that it replaces at its address.
+    /// By value: the input or state that the value replaces in place.
     home: Vec<Option<ValueId>>,
-    /// By value: whether another value replaces it.
+    /// By value: whether another value replaces the value in place.
     is_overwritten: Vec<bool>,
-    /// By value: the value that it is a part of, or equal to.
+    /// By value: a value that contains all bytes of the value.
     part_of: Vec<Cell<Option<ValueId>>>,
-    /// By value: whether it shows bytes of an operand of the node that produces it.
+    /// By value: whether the value shows bytes of an operand of the producer.
     is_view: Vec<bool>,
-    /// By value: whether it took over an operand of that node.
+    /// By value: whether the value took over an operand of the producer.
     has_taken: Vec<bool>,
-    /// By value: its class, and its first byte there.
+    /// By value: the class, and the first byte there.
     places: Vec<Option<(usize, i128)>>,
     classes: Vec<Option<DraftClass>>,
     merges: Vec<(Step, Merge)>,
@@ -326,7 +319,7 @@ impl<'a> ClassBuilder<'a> {
         }
     }
 
-    /// Opens a class of its own for `value`.
+    /// Opens a class for `value` alone.
     fn start(&mut self, id: ValueId) {
         let value = self.graph.value(id);
         let live = self.live(id);
@@ -337,7 +330,7 @@ impl<'a> ClassBuilder<'a> {
             span: (0, value.bytes().into()),
             alignment: self.alignment(id),
             space: value.space(),
-            // A place is one of bytes: a value without any is nowhere.
+            // A value without bytes has no place.
             pin: value.pin().filter(|_| value.bytes() > 0),
             owner: self.is_owner(id).then_some(id),
             users: vec![id],
@@ -348,8 +341,8 @@ impl<'a> ClassBuilder<'a> {
         self.lifetimes.of(value).expect("a value in the arena has a live range")
     }
 
-    /// Returns what divides the offset of a value wherever it is: its own alignment, and the size
-    /// of its elements as far as the plan aligns at all.
+    /// Returns the divisor of every offset of a value: the value's alignment, and the element size as far
+    /// as the plan aligns at all.
     fn alignment(&self, id: ValueId) -> Alignment {
         let value = self.graph.value(id);
         let element = Alignment::new((value.dtype().bits() / 8).clamp(1, MOST_ELEMENT_ALIGNMENT));
@@ -365,10 +358,10 @@ impl<'a> ClassBuilder<'a> {
         self.classes[index].as_ref().expect("values are in classes that are there")
     }
 
-    /// Returns the largest value that `value` is a part of.
+    /// Returns the largest value that contains `value`.
     fn root(&self, mut value: ValueId) -> ValueId {
         while let Some(whole) = self.part_of[value.index()].get() {
-            // Path compression: the next walk has half as far to go.
+            // Path compression: the next walk is half as long.
             if let Some(further) = self.part_of[whole.index()].get() {
                 self.part_of[value.index()].set(Some(further));
             }
@@ -395,8 +388,8 @@ impl<'a> ClassBuilder<'a> {
             let permitted = match view.whole {
                 Whole::Input if is_all => self.rules.views,
                 Whole::Input => self.rules.elision,
-                // The caller's inputs are there before the concatenation is, and outputs
-                // stay when it is gone.
+                // Inputs of the caller exist before the concatenation, and outputs live on
+                // after the concatenation.
                 Whole::Output => {
                     let is_loose = match self.graph.value(part).kind() {
                         ValueKind::Activation => true,
@@ -419,7 +412,7 @@ impl<'a> ClassBuilder<'a> {
         }
     }
 
-    /// Puts `part` into `whole`, and returns whether that could be done.
+    /// Puts `part` into `whole`, and returns whether that was possible.
     fn link(&mut self, part: ValueId, whole: ValueId, view: View) -> bool {
         let (Some((part_class, part_start)), Some((whole_class, whole_start))) =
             (self.places[part.index()], self.places[whole.index()])
@@ -427,7 +420,7 @@ impl<'a> ClassBuilder<'a> {
             return false;
         };
         let root = self.root(part);
-        // An operand that is a piece of another value already has its neighbors there.
+        // An operand that is a piece of another value already has neighbors there.
         let bytes = |value| self.graph.value(value).bytes();
         if part_class == whole_class || bytes(root) != bytes(part) {
             return false;
@@ -450,7 +443,7 @@ impl<'a> ClassBuilder<'a> {
 
     /// Lets an output of a node take over a dying input.
     ///
-    /// Of inputs of the same size the one that `rank` puts first is taken, if it can be.
+    /// Among inputs of equal size, `rank` decides which input comes first.
     fn take_over<R: Ord>(
         &mut self,
         step: Step,
@@ -461,7 +454,7 @@ impl<'a> ClassBuilder<'a> {
         self.take_over_first(step, id, position, None, rank);
     }
 
-    /// As [`take_over`](Self::take_over), but `first` is tried before all other inputs.
+    /// As [`take_over`](Self::take_over), trying `first` before all other inputs.
     fn take_over_first<R: Ord>(
         &mut self,
         step: Step,
@@ -500,7 +493,7 @@ impl<'a> ClassBuilder<'a> {
         let pairs = node.effects().in_place.iter().filter(|pair| pair.output == position);
         let mut inputs: Vec<_> = pairs
             .filter(|pair| {
-                // What a node makes is not written over a state that the node itself writes.
+                // An output must not overwrite a state that the same node writes.
                 let effects = node.effects();
                 !effects.ignores.contains(&pair.input) && !effects.mutates.contains(&pair.input)
             })
@@ -514,8 +507,8 @@ impl<'a> ClassBuilder<'a> {
         inputs
     }
 
-    /// Returns whether `output` may be written over `input` at `step`, as far as the input and the
-    /// values in its bytes are concerned.
+    /// Returns whether the input and all values in the same bytes let `output` overwrite `input` at
+    /// `step`.
     fn dies(
         &self,
         step: Step,
@@ -551,8 +544,8 @@ impl<'a> ClassBuilder<'a> {
             && self.runs_last(id, class)
     }
 
-    /// Returns whether each operand of a node is all of some bytes of a class, or none of them: the
-    /// bytes are lent to be written while the other operands are read.
+    /// Returns whether each operand of a node covers some bytes of a class entirely or not at all. A
+    /// runner lends these bytes for writing while the node reads the other operands.
     fn is_lent_apart(&self, node: &Node, class: usize, bytes: &Range<i128>) -> bool {
         node.reads_bytes_of().all(|(_, read)| {
             let Some((_, start)) = self.places[read.index()].filter(|place| place.0 == class)
@@ -564,8 +557,8 @@ impl<'a> ClassBuilder<'a> {
         })
     }
 
-    /// Returns whether all that is live at `step` in some bytes of a class, but for `output`, dies
-    /// there, does not belong to the caller, and is `given_away`.
+    /// Returns whether all values that are live at `step` in some bytes of a class, except `output`, die
+    /// there, do not belong to the caller, and are `given_away`.
     fn all_die(
         &self,
         step: Step,
@@ -574,7 +567,7 @@ impl<'a> ClassBuilder<'a> {
         bytes: Range<i128>,
         given_away: impl Fn(&DraftMember) -> bool,
     ) -> bool {
-        // Those that died before this step are further down.
+        // All further members died before this step.
         let live = class.members.iter().rev().take_while(|member| member.live.end() > step);
         let mut found = live.filter(|member| {
             member.value != output
@@ -599,8 +592,8 @@ impl<'a> ClassBuilder<'a> {
         is_kept || self.is_output[value.index()]
     }
 
-    /// Returns whether all other users of the bytes of `class` run before `id`, in every order
-    /// that counts.
+    /// Returns whether all other users of the bytes of `class` run before `id`, in every permitted
+    /// order.
     fn runs_last(&self, id: NodeId, class: &DraftClass) -> bool {
         let Some((reach, readers)) = &self.reach else { return true };
         class.users.iter().all(|&member| {
@@ -609,16 +602,16 @@ impl<'a> ClassBuilder<'a> {
         })
     }
 
-    /// Puts `output` on top of `input`, and returns whether everything else in their classes
-    /// allows it.
+    /// Puts `output` on top of `input`, unless another member of the two classes forbids that. Returns
+    /// whether the output moved.
     fn overwrite(&mut self, step: Step, input: ValueId, output: ValueId) -> bool {
         let Some((over, start)) = self.places[input.index()] else { return false };
         let is_there = self.places[output.index()] == Some((over, start));
         is_there && self.home[output.index()].is_some() || self.put(step, output, over, start)
     }
 
-    /// Puts `output`, which is written at `step`, at `start` in class `over`, and returns
-    /// whether everything else in their classes allows it.
+    /// Puts `output`, which is written at `step`, at `start` in class `over`, unless another member of
+    /// the two classes forbids that. Returns whether the output moved.
     fn put(&mut self, step: Step, output: ValueId, over: usize, start: i128) -> bool {
         let Some((made, at)) = self.places[output.index()] else { return false };
         if over == made || self.class(made).pin.is_some() {
@@ -636,7 +629,7 @@ impl<'a> ClassBuilder<'a> {
             return false;
         }
         self.classes[over].as_mut().expect("the input has a class").users.clear();
-        // Pieces of a large value stay aligned as that value is.
+        // Pieces of a large value keep the alignment of that value.
         let extent = |class: &DraftClass| class.span.1 - class.span.0;
         if extent(self.class(made)) > extent(self.class(over)) && self.fit(over, made, -shift) {
             self.merge(over, made, -shift);
@@ -660,7 +653,7 @@ impl<'a> ClassBuilder<'a> {
             (pin, other) => pin == other && shift == 0,
         };
         let all_aligned = shift.rem_euclid(i128::from(from.alignment.bytes())) == 0;
-        // A class begins where the packing aligns it: padding ahead of it is nobody's bytes.
+        // The packing aligns the start of a class, so padding before the start belongs to no value.
         let lowest = into.span.0.min(from.span.0 + shift);
         from.space == into.space
             && pins_agree
@@ -696,12 +689,11 @@ impl<'a> ClassBuilder<'a> {
         agree && comparisons < MOST_COMPARISONS
     }
 
-    /// Moves the members of class `from` to class `into`; or those of `into` to `from`, if they
-    /// are fewer and that makes no other class. A chain of concatenations is a class that grows
-    /// by a few members at a time.
+    /// Joins the classes `from` and `into`. The smaller class moves if the result is the same, since a
+    /// chain of concatenations grows by a few members at a time.
     fn merge_smaller(&mut self, from: usize, into: usize, shift: i128) {
         let (moved, stays) = (self.class(from), self.class(into));
-        // Where the class begins, the packing aligns it.
+        // The packing aligns the start of the class.
         let aligned = |alignment: Alignment| shift.rem_euclid(i128::from(alignment.bytes())) == 0;
         let is_free = aligned(self.rules.alignment)
             && aligned(stays.alignment)
@@ -754,8 +746,8 @@ impl<'a> ClassBuilder<'a> {
         for mut draft in drafts {
             draft.members.sort_by_key(|member| (member.live.start(), member.value));
             let lowest = draft.members.iter().map(|member| member.start).min().unwrap_or(0);
-            // The member that the others came to stays where the packing aligns it, and so does
-            // each member that is aligned more strictly.
+            // The first member keeps an aligned offset, and so does each member with a stricter
+            // alignment.
             let alignment = i128::from(self.rules.alignment.max(draft.alignment).bytes());
             let base = lowest.div_euclid(alignment) * alignment;
             let base = if draft.pin.is_some() { 0 } else { base };
