@@ -56,6 +56,8 @@ CASES = [
     Case("MaxPool", [f32(*IMAGE)], {"kernel_shape": [3, 2], "strides": [2, 2], **PADS}),
     Case("AveragePool", [f32(*IMAGE)], {"kernel_shape": [3, 2], **PADS}),
     Case("AveragePool", [f32(*IMAGE)], {"kernel_shape": [3, 2], **PADS, "count_include_pad": 1}),
+    Case("Dropout", [f32(*X)], outputs=2),
+    Case("Dropout", [f32(*X)], outputs=2, opset=9),
     Case("GlobalAveragePool", [f32(*IMAGE)]),
     Case("GlobalMaxPool", [f32(*IMAGE)]),
     *(Case(f"Reduce{kind}", [f32(*IMAGE), i64(1, -1)], constants=(1,)) for kind in ("Mean", "Sum")),

@@ -535,13 +535,27 @@ def gather(site: Site) -> Emit:
     return emit
 
 
-@_lowers("Dropout", "Expand", "Flatten", "Identity", "Reshape")
-@_lowers("Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
+@_lowers("Expand", "Flatten", "Identity", "Reshape", "Slice")
+@_lowers("Split", "Squeeze", "Transpose", "Unsqueeze")
 def view(site: Site) -> Emit:
     """Elements of one operand, in another order."""
-    if site.op == "Dropout" and len([y for y in site.signature.outputs if y is not None]) > 1:
-        raise site.refuse("it has a mask as a result")
     return _moved(site, (0,))
+
+
+@_lowers("Dropout")
+def dropout(site: Site) -> Emit:
+    """The operand, since only training drops elements, and a mask of ones."""
+    outputs = site.signature.outputs
+    data, mask = (
+        replace(site, signature=replace(site.signature, outputs=outputs[at : at + 1]))
+        for at in range(2)
+    )
+    copies = _moved(data, (0,))
+    pointer_to_mask = site.pointer_to(1) if len(outputs) > 1 else None
+    if pointer_to_mask is None:
+        return copies
+    ones = filled(mask, np.ones(1, mask.output.dtype))
+    return lambda part: [*copies(part), *ones(part._replace(output=lambda: pointer_to_mask))]
 
 
 @_lowers("Pad")
