@@ -171,7 +171,7 @@ impl SimdOp for DepthwiseSweep<'_, '_> {
                     let weights = &weights[made * taps..(made + 1) * taps];
                     let bias = bias.map_or(0.0, |bias| bias[made]);
                     let window = WeightedWindow { weights, offsets: &offsets, bias };
-                    sizes.plane(isa, scratch, &window, bounds, output.plane(n, made));
+                    sizes.plane(scratch, &window, bounds, output.plane(n, made));
                 }
             }
         }
@@ -206,16 +206,15 @@ impl Depthwise {
     }
 
     /// Makes one plane of the result from a padded plane.
-    #[inline(always)]
-    pub(crate) fn plane<I: Isa>(
+    pub(crate) fn plane(
         &self,
-        isa: I,
         padded: &[f32],
         window: &WeightedWindow<'_>,
         bounds: (f32, f32),
         output: &mut [f32],
     ) {
-        Plane { sizes: self, padded, window, bounds }.run(isa, output);
+        let plane = Plane { sizes: self, padded, window, bounds };
+        PlaneSums { plane, output }.dispatch();
     }
 
     /// Copies a plane into its frame.
@@ -275,20 +274,32 @@ struct Plane<'a> {
     bounds: (f32, f32),
 }
 
-impl Plane<'_> {
+/// Makes one plane. An operation of its own: compilers take a minute for every operation that these
+/// loops are inlined into.
+struct PlaneSums<'a> {
+    plane: Plane<'a>,
+    output: &'a mut [f32],
+}
+
+impl SimdOp for PlaneSums<'_> {
+    type Output = ();
+
     #[inline(always)]
-    fn run<I: Isa>(&self, isa: I, output: &mut [f32]) {
-        let rows = &self.sizes.window.rows;
+    fn eval<I: Isa>(self, isa: I) {
+        let Self { plane, output } = self;
+        let rows = &plane.sizes.window.rows;
         match (rows.kernel, rows.stride, rows.dilation) {
-            (3, 1, 1) => self.all(isa, &Adjacent::<3, 1>, output),
-            (3, 2, 1) => self.all(isa, &Adjacent::<3, 2>, output),
-            (5, 1, 1) => self.all(isa, &Adjacent::<5, 1>, output),
-            (5, 2, 1) => self.all(isa, &Adjacent::<5, 2>, output),
-            (7, 1, 1) => self.all(isa, &Adjacent::<7, 1>, output),
-            _ => self.all(isa, &Apart, output),
+            (3, 1, 1) => plane.all(isa, &Adjacent::<3, 1>, output),
+            (3, 2, 1) => plane.all(isa, &Adjacent::<3, 2>, output),
+            (5, 1, 1) => plane.all(isa, &Adjacent::<5, 1>, output),
+            (5, 2, 1) => plane.all(isa, &Adjacent::<5, 2>, output),
+            (7, 1, 1) => plane.all(isa, &Adjacent::<7, 1>, output),
+            _ => plane.all(isa, &Apart, output),
         }
     }
+}
 
+impl Plane<'_> {
     /// Makes all results by one kind of taps.
     #[inline(always)]
     fn all<I: Isa>(&self, isa: I, taps: &impl Taps, output: &mut [f32]) {

@@ -139,7 +139,7 @@ impl SimdOp for PlaneByPlane<'_, '_> {
                     let bias = addend.map_or(0.0, |addend| addend[made]);
                     let window = WeightedWindow { weights, offsets: &offsets, bias };
                     let sums = &mut real[..output.size()];
-                    sizes.plane(isa, padded, &window, UNBOUNDED, sums);
+                    sizes.plane(padded, &window, UNBOUNDED, sums);
                     finish.singles(isa, made, sums, output.plane(n, made));
                 }
             }
