@@ -143,6 +143,30 @@ def multi_head() -> Iterator[Case]:
         yield Case("Attention", inputs, attributes, constants, outputs, tolerance=1e-4)
 
 
+def states() -> Iterator[Case]:
+    x, past, bias, two = f32(2, 6, 5), f32(2, 6, 3), f32(6), ("float32", "float32")
+    op = "CausalConvWithState"
+    yield Case(op, [x, f32(6, 1, 4)], {}, [1], two)
+    yield Case(op, [x, f32(6, 1, 4), bias, past], {"activation": "silu"}, (1, 2), two)
+    yield Case(op, [x[..., :1].copy(), f32(6, 1, 4), None, past], {}, [1], two)
+    yield Case(op, [x, f32(6, 1, 2), bias, past], {"dilation": 3}, (1, 2), two)
+    turned = [f32(2, 5, 3, 2), f32(6, 1, 4), bias, f32(2, 3, 3, 2)]
+    yield Case(op, turned, {"channels_last": 1, "activation": "swish"}, (1, 2), two)
+    queries, values, gate, rate = f32(2, 3, 8), f32(2, 3, 20), -(f32(2, 3, 4) ** 2), f32(2, 3, 4)
+    wide, state = f32(2, 3, 16), f32(2, 4, 4, 5)
+    heads = {"q_num_heads": 2, "kv_num_heads": 4}
+    for keys in (queries, wide):
+        operands = [queries, keys, values, state, gate, rate]
+        yield Case("LinearAttention", operands, {**heads, "scale": 1.0}, (), two)
+    heads = {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": "linear"}
+    yield Case("LinearAttention", [wide, queries, values], heads, (), two)
+    vectors = [f32(4), -(f32(4) ** 2)]
+    yield Case("LinearAttentionGate", [gate, *vectors, rate], {}, (1, 2), two)
+    yield Case("LinearAttentionGate", [gate, *vectors], {}, (1, 2))
+    for attributes in ({}, {"activation": "sigmoid", "epsilon": 0.1}):
+        yield Case("GatedRMSNorm", [wide, f32(8), f32(2, 3, 16)], attributes, [1])
+
+
 def packed() -> Iterator[Case]:
     for bits in (2, 4, 8):
         for inner, columns, block in ((64, 8, 32), (70, 37, 32), (128, 300, 16)):
@@ -169,7 +193,7 @@ def packed() -> Iterator[Case]:
             yield Case("GatherBlockQuantized", operands, attributes, (0, 2, 3))
 
 
-CASES = [*activations(), *normalizations(), *rotations(), *multi_head(), *packed()]
+CASES = [*activations(), *normalizations(), *rotations(), *multi_head(), *states(), *packed()]
 
 
 @pytest.mark.parametrize("at", range(len(CASES)), ids=lambda at: f"{CASES[at].op} {at}")
@@ -233,6 +257,9 @@ STEPS = [
     Cached(1, 16, [8], {"softcap": 2.0, "scale": 0.2}),
     Cached(1, 16, [8], more=[np.array([[7]]), f32(1, 1, 1, 8)]),
     Cached(5, 0, [5], more=[None, f32(1, HEADS, 5, 5)]),
+    Cached(5, 0, [5], {"smooth_softmax": 1}),
+    Cached(1, 16, [8, 5], {"softcap": 2.0}, more=[None, None, f32(HEADS)]),
+    Cached(5, 16, [5, 3], {"local_window_size": 2}, packed=True, more=[None, None, f32(HEADS)]),
 ]
 
 

@@ -20,6 +20,7 @@ from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.operator_body import Body, Write
 from arenaplan.formats.onnx.rules.contrib_rules import MICROSOFT
 from arenaplan.formats.onnx.state_bodies import STATE_BODIES
+from arenaplan.graph.ops.own_ops import SINKS
 
 _PADDING: Final = -10000.0
 """Added to scores of padding, unless the node says another number."""
@@ -240,7 +241,12 @@ def _attend(
     if scale:
         attributes["scale"] = scale
     attributes |= {"q_num_heads": heads[0], "kv_num_heads": heads[1]}
-    return body.several("Attention", operands, outputs, **attributes)
+    domain = SINKS if len(operands) > _SINKS else ""
+    return body.several("Attention", operands, outputs, domain=domain, **attributes)
+
+
+_SINKS: Final = 7
+"""Position of scores that have no value, among operands of attention."""
 
 
 def _multi_head(body: Body) -> FunctionProto:
@@ -336,8 +342,8 @@ def _grouped(body: Body) -> FunctionProto:
     its last old one.
     """
     op = body.op
-    body.refuse_inputs(11, 12, 13)
-    body.refuse_attributes(smooth_softmax=0, qk_output=0, k_quant_type="NONE", v_quant_type="NONE")
+    body.refuse_inputs(12, 13)
+    body.refuse_attributes(qk_output=0, k_quant_type="NONE", v_quant_type="NONE")
     is_causal = op.integer("causal", 1)
     heads, kv_heads = _heads(body, "num_heads"), _heads(body, "kv_num_heads")
     batch, rows, hidden = body.dims(0, 3)
@@ -383,6 +389,10 @@ def _grouped(body: Body) -> FunctionProto:
     if window > 0:
         attributes["left_window_size"] = window - 1
     operands = [names[0], *caches, body.name(10), "", "", lengths]
+    if sinks := body.name(11):
+        operands.append(sinks)
+    elif op.integer("smooth_softmax", 0) > 0:
+        operands.append(body.constant([0] * heads, op.input(0).dtype))
     (y,) = _attend(body, operands, (heads, kv_heads), 1, **attributes)
     return body.function(y, *caches)
 
