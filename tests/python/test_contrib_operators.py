@@ -167,6 +167,40 @@ def states() -> Iterator[Case]:
         yield Case("GatedRMSNorm", [wide, f32(8), f32(2, 3, 16)], attributes, [1])
 
 
+def experts() -> Iterator[Case]:
+    router, fused = f32(12, 4), {"activation_type": "swiglu", "swiglu_fusion": 1}
+    limits = {"activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": 1.0}
+    for rows, activation in ((24, "relu"), (24, "gelu"), (24, "silu"), (24, "identity")):
+        layers = [f32(4, rows, 16), f32(4, rows), f32(4, 16, 24), f32(4, 16)]
+        attributes = {"activation_type": activation, "k": 2}
+        yield Case("MoE", [f32(3, 4, 16), router, *layers], attributes, range(2, 6), tolerance=1e-4)
+    layers = [f32(4, 48, 16), None, f32(4, 16, 24)]
+    for more in ({"k": 1}, {"k": 4, "normalize_routing_weights": 1, **limits}):
+        yield Case("MoE", [f32(12, 16), router, *layers], {**fused, **more}, (2, 4), tolerance=1e-4)
+    x, router = f32(3, 4, 32), f32(12, 4)
+    for bits in (4, 8):
+        for block in (0, 16):
+            sizes = {"expert_weight_bits": bits, "k": 2, **({"block_size": block} if block else {})}
+            parts = [32 // block] if block else []
+            tables = [
+                (u8(4, rows, 32 * bits // 8), 0.02 * np.abs(f32(4, rows, *parts)), f32(4, rows))
+                for rows in (64, 32)
+            ]
+            flat = [x, router, *tables[0], *tables[1]]
+            for normalize in (0, 1):
+                more = {**limits, **sizes, "normalize_routing_weights": normalize}
+                yield Case("QMoE", flat, {**fused, **more}, range(2, 8), tolerance=6e-2)
+                apart = [*flat, *[None] * 6, np.abs(f32(12, 4))]
+                yield Case("QMoE", apart, {**fused, **more}, range(2, 8), tolerance=6e-2)
+            zeros = [
+                u8(4, rows, -(-(32 // block) * bits // 8)) if block else u8(4, rows * bits // 8)
+                for rows in (64, 32)
+            ]
+            points = [*flat, None, None, None, *zeros]
+            constants = [*range(2, 8), 11, 12]
+            yield Case("QMoE", points, {**fused, **limits, **sizes}, constants, tolerance=6e-2)
+
+
 def packed() -> Iterator[Case]:
     for bits in (2, 4, 8):
         for inner, columns, block in ((64, 8, 32), (70, 37, 32), (128, 300, 16)):
@@ -193,7 +227,15 @@ def packed() -> Iterator[Case]:
             yield Case("GatherBlockQuantized", operands, attributes, (0, 2, 3))
 
 
-CASES = [*activations(), *normalizations(), *rotations(), *multi_head(), *states(), *packed()]
+CASES = [
+    *activations(),
+    *normalizations(),
+    *rotations(),
+    *multi_head(),
+    *states(),
+    *experts(),
+    *packed(),
+]
 
 
 @pytest.mark.parametrize("at", range(len(CASES)), ids=lambda at: f"{CASES[at].op} {at}")

@@ -32,7 +32,7 @@ _CALLS, _WIDENING, _FLOPS = 1.5e4, 1.5, 20.0
 """Nanoseconds that the calls for one tile take, and a weight; operations per nanosecond."""
 
 
-def _unpacking(
+def unpacking(
     packed: np.ndarray, bits: int, spare: np.ndarray | None, target: np.ndarray
 ) -> Iterator[Run]:
     """Yield functions that write the elements of bytes, the lowest bits first, as numbers."""
@@ -52,7 +52,7 @@ def _unpacking(
 def _unpacked(packed: np.ndarray, bits: int, count: int, dtype: np.dtype) -> np.ndarray:
     """Return the first elements of each row of bytes as numbers."""
     numbers = np.empty((*packed.shape[:-1], packed.shape[-1] * 8 // bits), dtype)
-    for run in _unpacking(packed, bits, np.empty_like(packed), numbers):
+    for run in unpacking(packed, bits, np.empty_like(packed), numbers):
         run()
     return numbers[..., :count]
 
@@ -128,7 +128,7 @@ def matmul_nbits(step: Step) -> Run | None:
             cut = slice(first, min(first + width, columns))
             count = cut.stop - first
             wide = memory[:count]
-            work += _unpacking(packed[cut], bits, spare[:count], wide)
+            work += unpacking(packed[cut], bits, spare[:count], wide)
             if groups is None:
                 by_block = wide.reshape(count, blocks, length)
                 work.append(partial(np.subtract, by_block, zeros[cut], by_block))
@@ -207,7 +207,7 @@ def gather_block_quantized(step: Step) -> Run | None:
             work.append(partial(np.copyto, zero, zeros))
         else:
             work.append(partial(np.take, zeros, positions, gathered, zero, "wrap"))
-        work += _unpacking(packed, bits, spare, y)
+        work += unpacking(packed, bits, spare, y)
         for part, by_scale, by_zero in _blocks(y, scale, zero, axis, length):
             work.append(partial(np.subtract, part, by_zero, part))
             work.append(partial(np.multiply, part, by_scale, part))
