@@ -20,7 +20,7 @@ from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.operator_body import Body, Write
 from arenaplan.formats.onnx.rules.contrib_rules import MICROSOFT
 from arenaplan.formats.onnx.state_bodies import STATE_BODIES
-from arenaplan.graph.ops.own_ops import SINKS
+from arenaplan.graph.ops.own_ops import SINKS, TRAINING
 
 _PADDING: Final = -10000.0
 """Added to scores of padding, unless the node says another number."""
@@ -355,13 +355,10 @@ def _grouped(body: Body) -> FunctionProto:
         width = _width(body, hidden, heads)
     last = body("Cast", body.reshape(body.name(5), -1), to=_INT64)
     lengths = body("Add", last, body.constant([1]))
-    new = body("Min", lengths, body.constant([rows]))
+    fresh = body("Min", lengths, body.constant([rows]))
     if body.name(16):
-        new = body("Cast", body.reshape(body.name(16), -1), to=_INT64)
-    starts = body("Sub", lengths, new)
-    if is_causal:
-        # Rows behind the end of a shorter prompt are there, too, and nobody reads them.
-        lengths = body("Add", starts, body.constant([rows]))
+        fresh = body("Cast", body.reshape(body.name(16), -1), to=_INT64)
+    starts = body("Sub", lengths, fresh)
     for at, (count, position, epsilon) in enumerate(
         ((heads, 14, "q_norm_epsilon"), (kv_heads, 15, "k_norm_epsilon"))
     ):
@@ -371,30 +368,87 @@ def _grouped(body: Body) -> FunctionProto:
             scaled = body("RMSNormalization", apart, body.name(position), epsilon=least_square)
             names[at] = body.reshape(scaled, batch, rows, count * width)
     if op.integer("do_rotary", 0):
-        rotated = 2 * body.dims(7, 2)[1]
-        where = _positions(body, body.name(9) or starts, batch, rows, are_first=not body.name(9))
-        attributes: dict[str, Any] = {"interleaved": op.integer("rotary_interleaved", 0)}
-        if rotated < width:
-            attributes["rotary_embedding_dim"] = rotated
-        for at, count in enumerate((heads, kv_heads)):
-            turned = [names[at], body.name(7), body.name(8), where]
-            names[at] = body("RotaryEmbedding", *turned, num_heads=count, **attributes)
-    caches = []
-    for position, name in ((3, names[1]), (4, names[2])):
-        apart = body.reshape(name, batch, rows, kv_heads, width)
-        new = body("Transpose", apart, perm=[0, 2, 1, 3])
-        caches.append(_cached(body, position, new, starts))
+        _turn(body, names, (heads, kv_heads), width, starts)
+    apart = [body.reshape(name, batch, rows, kv_heads, width) for name in names[1:]]
+    new = [body("Transpose", name, perm=[0, 2, 1, 3]) for name in apart]
+    if is_causal:
+        # Rows behind the end of a shorter prompt are there, too, and nobody reads them.
+        lengths = body("Add", starts, body.constant([rows]))
+    if _evicts(body):
+        lengths, keys, caches = _windowed(body, new, starts, fresh)
+    else:
+        keys = caches = [_cached(body, 3 + at, each, starts) for at, each in enumerate(new)]
     window = op.integer("local_window_size", -1)
     attributes = {"is_causal": is_causal, "softcap": body.number("softcap", 0.0)}
     if window > 0:
         attributes["left_window_size"] = window - 1
-    operands = [names[0], *caches, body.name(10), "", "", lengths]
+    operands = [names[0], *keys, body.name(10), "", "", lengths]
     if sinks := body.name(11):
         operands.append(sinks)
     elif op.integer("smooth_softmax", 0) > 0:
         operands.append(body.constant([0] * heads, op.input(0).dtype))
     (y,) = _attend(body, operands, (heads, kv_heads), 1, **attributes)
     return body.function(y, *caches)
+
+
+def _turn(body: Body, names: list[str], counts: Sequence[int], width: int, starts: str) -> None:
+    """Turn queries and keys by their positions."""
+    batch, rows = body.op.input(0).shape[:2]
+    rotated = 2 * body.dims(7, 2)[1]
+    where = _positions(body, body.name(9) or starts, batch, rows, are_first=not body.name(9))
+    attributes: dict[str, Any] = {"interleaved": body.op.integer("rotary_interleaved", 0)}
+    if rotated < width:
+        attributes["rotary_embedding_dim"] = rotated
+    for at, count in enumerate(counts):
+        turned = [names[at], body.name(7), body.name(8), where]
+        names[at] = body("RotaryEmbedding", *turned, num_heads=count, **attributes)
+
+
+def _evicts(body: Body) -> bool:
+    """Whether old entries may have to leave a cache that is as long as a window, or longer."""
+    if not body.op.integer("sliding_window_cache", 0) or not body.name(3):
+        return False
+    total = body.op.input(6)
+    return not total.is_fixed or int(body.op.scalar(6)) > body.dims(3, 4)[2]
+
+
+def _windowed(
+    body: Body, new: Sequence[str], starts: str, fresh: str
+) -> tuple[str, list[str], list[str]]:
+    """Return lengths, and keys and values for attention and as caches that drop old entries."""
+    op = body.op
+    body.refuse_inputs(10)
+    rows, room = op.input(0).shape[1], body.dims(3, 4)[2]
+    spare = room - op.integer("local_window_size", -1) + 1
+    if not 0 < spare <= room:
+        raise op.error(ShapeMismatch, f"a cache of {room} entries is shorter than the window")
+
+    def kept(count: str) -> str:
+        """Return the number of entries in the cache after so many tokens."""
+        over = body("Max", body("Sub", count, body.constant([room])), body.constant([0]))
+        parts = body("Div", body("Add", over, body.constant([spare - 1])), body.constant([spare]))
+        return body("Sub", count, body("Mul", parts, body.constant([spare])))
+
+    old = kept(starts)
+    known = body("Add", old, fresh)
+    first = body("Sub", known, kept(body("Add", starts, fresh)))
+    length = body("Add", old, body.constant([rows]))
+    if rows == 1:
+        count = body("Sub", old, first)
+        caches = [
+            body("SlideCache", body.name(3 + at), first, count, each, domain=TRAINING)
+            for at, each in enumerate(new)
+        ]
+        return body("Sub", length, first), caches, caches
+    # The rows of a prompt see entries that leave before its end.
+    ends, count = body.constant([0, 0, 0, 0, 0, 0, rows, 0]), body("Sub", known, first)
+    keys = [
+        body("TensorScatter", body("Pad", body.name(3 + at), ends), each, old)
+        for at, each in enumerate(new)
+    ]
+    cuts = [body.constant([end]) for end in (0, room, 2)]
+    moved = [body("SlideCache", name, first, count, domain=TRAINING) for name in keys]
+    return length, keys, [body("Slice", name, *cuts) for name in moved]
 
 
 _INT64: Final = helper.np_dtype_to_tensor_dtype(np.dtype(np.int64))

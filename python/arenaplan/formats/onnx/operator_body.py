@@ -12,7 +12,7 @@ from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatc
 from arenaplan.formats.onnx.op import Op, Operand
 from arenaplan.formats.onnx.tensors import numpy_dtype
 from arenaplan.graph.ops import Shape
-from arenaplan.graph.ops.own_ops import SINKS
+from arenaplan.graph.ops.own_ops import SINKS, TRAINING
 
 VERSION: Final = 27
 """Version of the standard operators in functions."""
@@ -98,7 +98,10 @@ class Body:
             [f"i{position}" for position in range(len(self.op.inputs))],
             results,
             self._nodes,
-            [helper.make_opsetid("", VERSION), helper.make_opsetid(SINKS, 1)],
+            [
+                helper.make_opsetid("", VERSION),
+                *(helper.make_opsetid(domain, 1) for domain in (SINKS, TRAINING)),
+            ],
         )
 
     def refused(self, what: str) -> Exception:

@@ -13,9 +13,10 @@ from math import prod, sqrt
 
 import numpy as np
 
+from arenaplan.base.errors import fault
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.own_ops import TRAINING
-from arenaplan.run.numpy.kernels.pieces import copy, in_sequence, operand, result
+from arenaplan.run.numpy.kernels.pieces import copy, in_sequence, normalized_axis, operand, result
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
 
 _BLOCK = 1 << 12
@@ -32,6 +33,36 @@ def assign(step: Step) -> Run | None:
 def count(step: Step) -> Run | None:
     """Write one more."""
     return partial(np.add, operand(step, 0), 1, result(step))
+
+
+@kernel("SlideCache", domain=TRAINING)
+def slide_cache(step: Step) -> Run | None:
+    """Move entries to the front, as far at a time as they move, so that none is read too late."""
+    x, y, new = operand(step, 0), result(step), step.input(3)
+    axis = normalized_axis(step, step.attributes.get("axis", 2), x.ndim)
+    lead = (slice(None),) * (axis - 1)
+
+    def run() -> None:
+        for sample, (first, count) in enumerate(
+            zip(operand(step, 1).tolist(), operand(step, 2).tolist(), strict=True)
+        ):
+            if first < 0 or count < 0 or first + count > x.shape[axis]:
+                raise fault(
+                    "IndexOutOfRange",
+                    f"node {step.signature.name!r} (SlideCache) keeps entries {first} to "
+                    f"{first + count} of a cache of {x.shape[axis]}",
+                )
+            old, made = x[sample], y[sample]
+            for start in range(0, count if first else 0, first or 1):
+                part = min(first, count - start)
+                source = old[(*lead, slice(first + start, first + start + part))]
+                np.copyto(made[(*lead, slice(start, start + part))], source)
+            if new is not None:
+                fitting = min(new.shape[axis], x.shape[axis] - count)
+                target = made[(*lead, slice(count, count + fitting))]
+                np.copyto(target, new[sample][(*lead, slice(fitting))])
+
+    return in_sequence(copy(x, y), run)
 
 
 def _declare(parameter: int, arrays: int) -> object:
