@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _ONE: Final = ("batch_size", "sequence_length")
 _ROOM: Final = ("past_sequence_length", "past_sliding_length", "total_sequence_length")
 """Names of dimensions in models of the tools: those of a step, and those of the caches."""
+_JOINED: Final = "past_sequence_length + sequence_length"
+"""The length of caches with new entries behind them, in models that join both."""
 _TOKENS, _MASK, _POSITIONS = "input_ids", "attention_mask", "position_ids"
 _LOGITS = "logits"
 
@@ -35,7 +37,8 @@ class Decoder:
 
     Keys and values of earlier tokens are written into states of the arena: no copy per token. The
     model has inputs ``input_ids``, and ``attention_mask`` and ``position_ids`` if it likes; caches
-    that it writes over, as those of GroupQueryAttention; and an output ``logits``.
+    that it writes over, as those of GroupQueryAttention, or that it joins with new entries, as
+    models of Optimum do, if there is a mask; and an output ``logits``.
 
     Parameters
     ----------
@@ -67,6 +70,10 @@ class Decoder:
         proto, _, _ = read_model(model)
         usual = {**dict.fromkeys(_ONE, 1), **dict.fromkeys(_ROOM, self.room)}
         names = _symbols(proto)
+        self._grows = _JOINED in names
+        """Whether entries stand at the end of caches, and move when others come."""
+        if self._grows:
+            usual.update({"past_sequence_length": self.room - 1, _JOINED: self.room})
         sizes = {name: size for name, size in usual.items() if name in names}
         graph = keep_caches(load(model, bind={**sizes, **(bind or {})}))
         self._shapes = {graph.values[at].name: graph.values[at].shape for at in graph.inputs}
@@ -86,6 +93,8 @@ class Decoder:
         outputs = {graph.values[at].name for at in graph.outputs}
         if _TOKENS not in self._shapes or _LOGITS not in outputs:
             raise InvalidOption(f"a decoder has an input {_TOKENS!r} and an output {_LOGITS!r}")
+        if self._grows and _MASK not in self._shapes:
+            raise InvalidOption(f"a decoder that joins caches has an input {_MASK!r}")
 
     def __enter__(self) -> Self:
         return self
@@ -142,7 +151,7 @@ class Decoder:
         graph = self._executor.graph
         dtypes = {graph.values[index].name: graph.values[index].dtype for index in graph.inputs}
         for at in range(len(fed) + count - 1):
-            mask[0, at] = 1
+            mask[0, self.room - 1 - at if self._grows else at] = 1
             feeds = {_TOKENS: np.array([[fed[at]]]), _MASK: mask, _POSITIONS: np.array([[at]])}
             given = {name: feeds[name].astype(dtypes[name]) for name in self._shapes}
             logits = self._executor.run(given, borrow=True)[_LOGITS]
