@@ -9,6 +9,7 @@ from onnx import FunctionProto, TensorProto
 
 from arenaplan.base.errors import InvalidAttribute, ShapeMismatch
 from arenaplan.formats.onnx.operator_body import Body, Write
+from arenaplan.graph.ops.own_ops import TRAINING
 
 _ACTIVATIONS: Final[Mapping[str, Sequence[str]]] = {
     "none": (),
@@ -46,6 +47,7 @@ def _causal_convolution(body: Body) -> FunctionProto:
         x = body("Transpose", body.reshape(x, *shape[:2], channels), perm=_SWAPPED)
         if past:
             past = body("Transpose", body.reshape(past, shape[0], known, channels), perm=_SWAPPED)
+    length, fresh = shape[1] if is_last else body.dims(0, 3)[2], x
     if past:
         x = body("Concat", past, x, axis=2)
     else:
@@ -53,9 +55,12 @@ def _causal_convolution(body: Body) -> FunctionProto:
     weights = [body.name(1), body.name(2)] if body.name(2) else [body.name(1)]
     y = body("Conv", x, *weights, group=channels, dilations=[dilation], kernel_shape=[kernel])
     y = _activated(body, y, "none")
-    length = shape[1] if is_last else body.dims(0, 3)[2]
-    ends = [body.constant([end]) for end in (length, length + known, 2)]
-    present = body("Slice", x, *ends)
+    if past and length <= known:
+        moves = [body.constant([count] * shape[0]) for count in (length, known - length)]
+        present = body("SlideCache", past, *moves, fresh, domain=TRAINING)
+    else:
+        ends = [body.constant([end]) for end in (length, length + known, 2)]
+        present = body("Slice", x, *ends)
     if is_last:
         y = body.reshape(body("Transpose", y, perm=_SWAPPED), *shape)
         present = body("Transpose", present, perm=_SWAPPED)
