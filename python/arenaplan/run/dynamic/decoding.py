@@ -76,9 +76,27 @@ class Decoder:
             usual.update({"past_sequence_length": self.room - 1, _JOINED: self.room})
         sizes = {name: size for name, size in usual.items() if name in names}
         graph = keep_caches(load(model, bind={**sizes, **(bind or {})}))
+        chosen = {x for node in proto.graph.node if node.op_type == "If" for x in node.output}
+        if chosen:
+            short = {name: min(size, 1) for name, size in sizes.items()}
+            self._compare(chosen, graph, load(model, bind={**short, **(bind or {})}))
         self._shapes = {graph.values[at].name: graph.values[at].shape for at in graph.inputs}
         self._check(graph)
         self._executor = Executor(graph)
+
+    def _compare(self, chosen: set[str], graph: Graph, short: Graph) -> None:
+        """Refuse a model that chooses other constants for a short sequence than for the room."""
+        names = {v.name: v for v in short.values if v.kind == "constant"}
+        for value in graph.values:
+            other = names.get(value.name)
+            if value.kind != "constant" or other is None or value.name not in chosen:
+                continue
+            if not np.array_equal(graph.data(value.index), short.data(other.index)):
+                raise InvalidOption(
+                    f"option room: with room for {self.room} tokens, the model has another "
+                    f"{quoted(value.name)} than for a few tokens, and so would generate other "
+                    "tokens; give less room"
+                )
 
     def _check(self, graph: Graph) -> None:
         """Refuse a model that is fed in another way."""
