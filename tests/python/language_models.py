@@ -125,3 +125,51 @@ def sizes(cache: int, rows: int = 1) -> dict[str, int]:
         "past_sequence_length": cache,
         "total_sequence_length": cache,
     }
+
+
+def joining_decoder(seed: int = 0) -> ModelProto:
+    """Return a decoder that joins caches with new entries, in the layout of Optimum."""
+    build = _Builder(seed)
+    node, weight = build.node, build.weight
+
+    def matrix(name: str, *shape: int) -> str:
+        return weight(name, (0.3 * build.draw.standard_normal(shape)).astype(np.float32))
+
+    x = node("Gather", [matrix("words", WORDS, HIDDEN), "input_ids"], "embedded")
+    angles = node("Gather", [matrix("positions", 64, HIDDEN), "position_ids"], "angles")
+    x = node("Add", [x, angles], "x")
+    parts = {}
+    for part in "qkv":
+        made = node("MatMul", [x, matrix(f"w.{part}", HIDDEN, HIDDEN)], f"{part}.flat")
+        split = [made, weight(f"{part}.shape", np.array([0, 0, HEADS, WIDTH]))]
+        parts[part] = node("Transpose", [node("Reshape", split, f"{part}.apart")], part,
+                           perm=[0, 2, 1, 3])  # fmt: skip
+    caches = {}
+    for part, kind in (("k", "key"), ("v", "value")):
+        joined = [f"past_key_values.0.{kind}", parts[part]]
+        caches[part] = node("Concat", joined, f"present.0.{kind}", axis=2)
+    turned = node("Transpose", [caches["k"]], "columns", perm=[0, 1, 3, 2])
+    scores = node("MatMul", [parts["q"], turned], "scores")
+    mask = node("Cast", ["attention_mask"], "mask", to=TensorProto.BOOL)
+    mask = node("Unsqueeze", [mask, weight("axes", np.array([1, 2]))], "mask.apart")
+    hidden = node("Where", [mask, scores, weight("low", np.float32(-1e9))], "masked")
+    y = node("MatMul", [node("Softmax", [hidden], "chances", axis=-1), caches["v"]], "mean")
+    y = node("Transpose", [y], "mean.rows", perm=[0, 2, 1, 3])
+    y = node("Reshape", [y, weight("flat", np.array([0, 0, HIDDEN]))], "y")
+    node("MatMul", [node("Add", [x, y], "sum"), matrix("head", HIDDEN, WORDS)], "logits")
+    batch, rows, info = "batch_size", "sequence_length", helper.make_tensor_value_info
+    both, integer, real = f"past_{rows} + {rows}", TensorProto.INT64, TensorProto.FLOAT
+    inputs = [
+        info("input_ids", integer, [batch, rows]),
+        info("position_ids", integer, [batch, rows]),
+    ]
+    inputs.append(info("attention_mask", integer, [batch, both]))
+    outputs = [info("logits", real, [batch, rows, WORDS])]
+    for kind in ("key", "value"):
+        for name, length, where in (
+            ("past_key_values", f"past_{rows}", inputs),
+            ("present", both, outputs),
+        ):
+            where.append(info(f"{name}.0.{kind}", real, [batch, HEADS, length, WIDTH]))
+    graph = helper.make_graph(build.nodes, "main_graph", inputs, outputs, build.weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

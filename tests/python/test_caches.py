@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import flat
 from arenaplan.base.errors import InvalidOption, ShapeMismatch
 from arenaplan.cli import main
 from arenaplan.tflite.files import load_tflite
-from language_models import KV_HEADS, WIDTH, WORDS, decoder, sizes
+from language_models import HEADS, KV_HEADS, WIDTH, WORDS, decoder, joining_decoder, sizes
 from raising import raises
 
 CACHE = 1024 * 64 * 4
@@ -84,19 +85,24 @@ def test_a_cache_of_tflite_has_one_copy(target: str) -> None:
 # -- caches as states -----------------------------------------------------------------------------
 
 
-def generated(steps: int, prompt: list[int]) -> tuple[list[int], list[np.ndarray]]:
+def generated(
+    steps: int, prompt: list[int], model: Any = None
+) -> tuple[list[int], list[np.ndarray]]:
     """Return what ONNX Runtime generates, with caches that grow."""
     from light_models import onnx_runtime
 
-    session = onnx_runtime(decoder())
+    session = onnx_runtime(model or decoder())
+    names = [value.name for value in session.get_inputs()]
     past = {
-        value.name: np.zeros((1, KV_HEADS, 0, WIDTH), np.float32)
+        value.name: np.zeros((1, value.shape[1], 0, WIDTH), np.float32)
         for value in session.get_inputs()
         if value.name.startswith("past")
     }
     words, row, rows = list(prompt), np.array([prompt]), []
     for _ in range(steps):
         feeds = {"input_ids": row, "attention_mask": np.ones((1, len(words)), np.int64)}
+        if "position_ids" in names:
+            feeds["position_ids"] = np.arange(len(words) - row.size, len(words))[None]
         results = session.run(None, {**feeds, **past})
         outputs = dict(zip([o.name for o in session.get_outputs()], results, strict=True))
         rows.append(outputs["logits"][0, -1])
@@ -170,6 +176,56 @@ def test_the_command_keeps_caches(tmp_path: Path, capsys: pytest.CaptureFixture[
         if line.startswith("  arena")
     )
     assert with_states < 0.7 * with_copies
+
+
+def joined(axis: int, layout: Sequence[int], new: int) -> Any:
+    """Return a model that joins a cache with new entries along an axis, and reads both."""
+    info, kind = helper.make_tensor_value_info, TensorProto.FLOAT
+    past, fresh = list(layout), list(layout)
+    past[axis], fresh[axis] = layout[axis] - new, new
+    nodes = [
+        helper.make_node("Neg", ["x"], ["k"]),
+        helper.make_node("Concat", ["past", "k"], ["present"], axis=axis),
+        helper.make_node("ReduceSum", ["present"], ["y"]),
+    ]
+    given = [info("x", kind, fresh), info("past", kind, past)]
+    outputs = [info("y", kind, None), info("present", kind, list(layout))]
+    graph = helper.make_graph(nodes, "g", given, outputs)
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+@pytest.mark.parametrize(
+    ("axis", "layout"), [(2, (2, 3, 9, 4)), (1, (2, 9, 3)), (3, (1, 2, 4, 9)), (-2, (2, 9, 3))]
+)
+@pytest.mark.parametrize("new", [1, 2, 5, 9])
+@pytest.mark.parametrize("target", ["numpy", "nodes"])
+def test_a_joined_cache_moves_in_place(
+    axis: int, layout: Sequence[int], new: int, target: str
+) -> None:
+    graph = ap.keep_caches(ap.load(joined(axis, layout, new).SerializeToString()))
+    assert [graph.values[at].name for at in graph.inputs] == ["x"]
+    plan = ap.plan(graph, target=target)
+    fresh, size = list(layout), 4 * int(np.prod(layout))
+    fresh[axis] = new
+    assert plan.arena_bytes < size + 2 * 4 * int(np.prod(fresh)) + 256
+    if target == "nodes":
+        return
+    wanted, draw = np.zeros(layout, np.float32), np.random.default_rng(new)
+    with ap.Executor(graph, plan) as executor:
+        for turn in range(5):
+            x = draw.standard_normal(fresh).astype(np.float32)
+            y = executor.run({"x": x}, verify=turn < 2)["y"]
+            wanted = np.concatenate([wanted.take(range(new, 9), axis), -x], axis)
+            np.testing.assert_allclose(y.item(), wanted.sum(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_joined_input_that_others_read_is_no_cache() -> None:
+    model = joined(1, (2, 9, 3), 1)
+    model.graph.node.append(helper.make_node("Neg", ["past"], ["n"]))
+    model.graph.output.append(helper.make_tensor_value_info("n", TensorProto.FLOAT, None))
+    with pytest.raises(InvalidOption, match="no cache"):
+        ap.keep_caches(ap.load(model.SerializeToString()))
 
 
 # -- bytes over the length ------------------------------------------------------------------------
@@ -271,6 +327,46 @@ def test_a_decoder_generates_what_onnx_runtime_does(
     assert json.loads(capsys.readouterr().out)["tokens"] == words
     assert main(["run", str(path), "--generate", "12"]) == 2
     assert "--prompt" in capsys.readouterr().err
+
+
+def test_a_decoder_that_joins_caches_generates_what_onnx_runtime_does() -> None:
+    model, prompt = joining_decoder(), [5]
+    words, _ = generated(12, prompt, model)
+    assert len({*words}) > 2
+    with ap.Decoder(model.SerializeToString(), room=16) as decoding:
+        for _ in range(2):
+            assert list(decoding.generate(prompt, 12)) == words
+        caches = 2 * 16 * HEADS * WIDTH * 4
+        assert caches < decoding.plan.arena_bytes < 2 * caches
+
+
+def test_a_room_that_changes_the_model_is_refused() -> None:
+    """As rotations of models for long contexts, of which a node chooses by the length."""
+    model, nodes = joining_decoder(), []
+    for name, factor in (("then_branch", 2.0), ("else_branch", 1.0)):
+        held = helper.make_tensor(f"{name}.words", TensorProto.FLOAT, (1,), [factor])
+        node = helper.make_node("Constant", [], [f"{name}.factor"], value=held)
+        made = helper.make_tensor_value_info(f"{name}.factor", TensorProto.FLOAT, [1])
+        nodes.append(helper.make_graph([node], name, [], [made]))
+    graph = model.graph
+    graph.initializer.append(helper.make_tensor("limit", TensorProto.INT64, (1,), [20]))
+    head = graph.node.pop()
+    graph.node.extend(
+        [
+            helper.make_node("Shape", ["attention_mask"], ["length"], start=1),
+            helper.make_node("Greater", ["length", "limit"], ["is_long"]),
+            helper.make_node(
+                "If", ["is_long"], ["factor"], then_branch=nodes[0], else_branch=nodes[1]
+            ),
+            helper.make_node("Mul", ["sum", "factor"], ["scaled"]),
+            helper.make_node("MatMul", ["scaled", head.input[1]], ["logits"]),
+        ]
+    )
+    data = model.SerializeToString()
+    with ap.Decoder(data, room=20) as decoding:
+        assert list(decoding.generate([5], 4)) == generated(4, [5], model)[0]
+    with pytest.raises(InvalidOption, match="less room"):
+        ap.Decoder(data, room=21)
 
 
 def test_a_model_that_is_no_decoder_does_not_generate(tmp_path: Path) -> None:
