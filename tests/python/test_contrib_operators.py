@@ -210,6 +210,9 @@ def packed() -> Iterator[Case]:
             sizes = {"K": inner, "N": columns, "bits": bits, "block_size": block}
             zeros = u8(columns, -(-blocks * bits // 8))
             yield Case("MatMulNBits", operands, sizes, (1, 2))
+            for x in (operands[0], np.where(operands[0][:, :1] > 1, operands[0], 0)):
+                rounded = {**sizes, "accuracy_level": 4}
+                yield Case("MatMulNBits", [x, *operands[1:]], rounded, (1, 2))
             yield Case("MatMulNBits", [*operands, zeros], sizes, (1, 2, 3))
             bias = [*operands, None, None, f32(columns)]
             yield Case("MatMulNBits", bias, sizes, (1, 2, 5))

@@ -369,8 +369,8 @@ def _grouped(body: Body) -> FunctionProto:
             names[at] = body.reshape(scaled, batch, rows, count * width)
     if op.integer("do_rotary", 0):
         _turn(body, names, (heads, kv_heads), width, starts)
-    apart = [body.reshape(name, batch, rows, kv_heads, width) for name in names[1:]]
-    new = [body("Transpose", name, perm=[0, 2, 1, 3]) for name in apart]
+    by_head = [body.reshape(name, batch, rows, kv_heads, width) for name in names[1:]]
+    new = [body("Transpose", name, perm=[0, 2, 1, 3]) for name in by_head]
     if is_causal:
         # Rows behind the end of a shorter prompt are there, too, and nobody reads them.
         lengths = body("Add", starts, body.constant([rows]))

@@ -154,7 +154,8 @@ class _Expert:
         """Return the weights of a layer as numbers, a row per result."""
         step = self._step
         if self._wide is None:
-            return operand(step, _PLAIN[layer][0])[expert]
+            plain: np.ndarray = operand(step, _PLAIN[layer][0])[expert]
+            return plain
         at, _, scale_at, zero_at = _PACKED[layer]
         packed = operand(step, at)[expert]
         attributes = step.attributes
@@ -198,10 +199,10 @@ class _Expert:
             self._layer(2, expert, x, linear)
         elif self._kind == "swiglu":
             inner = self._sizes.inner
-            cuts = (np.s_[:, ::2], np.s_[:, 1::2])
             if self._fusion == 2:
-                cuts = (np.s_[:, :inner], np.s_[:, inner:])
-            first, linear = first[cuts[0]], first[cuts[1]]
+                first, linear = first[:, :inner], first[:, inner:]
+            else:
+                first, linear = first[:, ::2], first[:, 1::2]
         if self._kind == "swiglu":
             assert linear is not None
             np.minimum(first, self._limit, out=first)
