@@ -267,6 +267,30 @@ def test_groups_of_channels_are_normalized_wherever_channels_are(
     compare(model.found(), [wanted.astype(np.float32).transpose(0, 3, 1, 2)], 1e-5)
 
 
+@pytest.mark.parametrize("is_two_sided", [0, 1])
+@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (1, 40), (40, 40), (3, 1)])
+def test_distances_share_rows_of_a_table(
+    tmp_path: Path, is_two_sided: int, queries: int, keys: int
+) -> None:
+    """ONNX Runtime has no kernel for the cpu: T5 (Raffel et al. 2020) says what is right."""
+    table, farthest = f32(16, 3), 20
+    lengths = [np.array([queries], np.int64), np.array([keys], np.int64)]
+    attributes = {"max_distance": farthest, "is_bidirectional": is_two_sided}
+    case = Case("RelativePositionBias", [table, *lengths], attributes, [1, 2])
+    wanted = np.empty((1, 3, queries, keys), np.float32)
+    rows = 8 if is_two_sided else 16
+    for query in range(queries):
+        for key in range(keys):
+            ahead = key - query
+            distance = abs(ahead) if is_two_sided else max(-ahead, 0)
+            row = distance
+            if distance >= rows // 2:
+                share = np.log(np.float32(distance / (rows // 2))) / np.log(farthest / (rows // 2))
+                row = min(rows // 2 + int(share * (rows - rows // 2)), rows - 1)
+            wanted[0, :, query, key] = table[row + (rows if is_two_sided and ahead > 0 else 0)]
+    compare(case.model(tmp_path).found(), [wanted], 1e-6)
+
+
 class Cached(NamedTuple):
     """A step of grouped attention with a cache."""
 

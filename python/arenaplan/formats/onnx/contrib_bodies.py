@@ -13,13 +13,14 @@ from math import prod
 from typing import Any, Final
 
 import numpy as np
-from onnx import FunctionProto, helper, numpy_helper
+from onnx import FunctionProto, TensorProto, helper, numpy_helper
 
 from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
 from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.operator_body import Body, Write
 from arenaplan.formats.onnx.rules.contrib_rules import MICROSOFT
 from arenaplan.formats.onnx.state_bodies import STATE_BODIES
+from arenaplan.formats.onnx.tensors import numpy_dtype
 from arenaplan.graph.ops.own_ops import SINKS, TRAINING
 
 _PADDING: Final = -10000.0
@@ -220,8 +221,41 @@ def _padding(body: Body, position: int, batch: int, rows: int, keys: int, dtype:
             InvalidOperand,
             f"a mask of shape {shape} for a batch of {batch}, {rows} rows and {keys} keys",
         )
-    hidden = body.constant(body.number("mask_filter_value", _PADDING), dtype)
+    least = float(np.finfo(numpy_dtype(dtype)).min)
+    hidden = body.constant(max(body.number("mask_filter_value", _PADDING), least), dtype)
     return body("Where", seen, body.constant(0, dtype), hidden)
+
+
+def _relative_bias(body: Body) -> FunctionProto:
+    """
+    A row of a table per distance of a key from a query, for all heads.
+
+    Each of the nearest distances has a row; farther ones share rows, by their logarithm.
+    """
+    op = body.op
+    is_two_sided, farthest = op.flag("is_bidirectional"), op.integer("max_distance")
+    queries, keys = int(op.scalar(1)), int(op.scalar(2))
+    rows = body.dims(0, 2)[0] // (2 if is_two_sided else 1)
+    near = rows // 2
+    if not 0 < near < farthest or queries < 1 or keys < 1:
+        raise op.error(
+            InvalidAttribute, f"max_distance {farthest} for {rows} rows, {queries} by {keys}"
+        )
+    ahead = body("Sub", body.steps(keys), body.reshape(body.steps(queries), queries, 1))
+    behind = body("Neg", ahead)
+    zero = body.constant(0)
+    distance = body("Abs", ahead) if is_two_sided else body("Max", behind, zero)
+    real = body("Cast", body("Max", distance, body.constant(near)), to=TensorProto.FLOAT)
+    ratio = body("Log", body("Div", real, body.constant(near, "float32")))
+    factor = body.constant((rows - near) / np.log(farthest / near), "float32")
+    far = body("Cast", body("Mul", ratio, factor), to=TensorProto.INT64)
+    far = body("Min", body("Add", far, body.constant(near)), body.constant(rows - 1))
+    row = body("Where", body("Less", distance, body.constant(near)), distance, far)
+    if is_two_sided:
+        shift = body("Where", body("Greater", ahead, zero), body.constant(rows), zero)
+        row = body("Add", row, shift)
+    apart = body("Transpose", body("Gather", body.name(0), row), perm=[2, 0, 1])
+    return body.function(body("Unsqueeze", apart, body.constant([0])))
 
 
 def _added(body: Body, first: str, second: str) -> str:
@@ -487,6 +521,7 @@ BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
         "MultiHeadAttention": _multi_head,
         "NhwcMaxPool": _channels_last("MaxPool"),
         "QuickGelu": _quick_gelu,
+        "RelativePositionBias": _relative_bias,
         "RotaryEmbedding": _rotary,
     },
 }
