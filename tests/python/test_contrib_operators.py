@@ -370,6 +370,40 @@ def test_grouped_attention_agrees_with_onnx_runtime(tmp_path: Path, step: Cached
         compare(*zip(*((x[cut], y[cut]) for x, y, cut in parts), strict=True), 1e-5)
 
 
+@pytest.mark.parametrize("kind", ["PER_TENSOR", "PER_CHANNEL"])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(
+    ("rows", "cache", "total"), [(1, 16, 8), (1, 7, 8), (5, 16, 5), (3, 16, 9), (5, 0, 5)]
+)
+def test_caches_of_small_integers_agree_with_onnx_runtime(
+    tmp_path: Path, kind: str, bits: int, rows: int, cache: int, total: int
+) -> None:
+    shape = (1, KV_HEADS, cache, WIDTH * bits // 8)
+    inputs: list[np.ndarray | None] = [
+        f32(1, rows, count * WIDTH) for count in (HEADS, KV_HEADS, KV_HEADS)
+    ]
+    stored = np.dtype(np.uint8 if bits == 4 else np.int8)
+    inputs += [RNG.integers(0, 128, shape).astype(stored) for _ in range(2)]
+    inputs += [i32(total - 1), np.array(total, np.int32), *TABLES, None, None, None]
+    channels = (1, KV_HEADS, 1, WIDTH) if kind == "PER_CHANNEL" else (1,)
+    inputs += [(0.2 + RNG.random(channels)).astype(np.float32) / bits for _ in range(2)]
+    attributes = {
+        "num_heads": HEADS,
+        "kv_num_heads": KV_HEADS,
+        "do_rotary": 1,
+        "kv_cache_bit_width": bits,
+        "k_quant_type": kind,
+        "v_quant_type": kind,
+    }
+    outputs = ["float32", stored.name, stored.name]
+    constants = [6, 7, 8, 12, 13]
+    model = Case("GroupQueryAttention", inputs, attributes, constants, outputs).model(tmp_path)
+    found, wanted = model.found(), model.expected()
+    compare([found[0]], [wanted[0]], 1e-5)
+    for x, y in zip(found[1:], wanted[1:], strict=True):
+        np.testing.assert_array_equal(x[:, :, :total], y[:, :, :total])
+
+
 def test_a_cache_that_is_long_enough_is_written_in_place() -> None:
     step = Cached(1, 1024, [8])
     shape = (1, KV_HEADS, 1024, WIDTH)

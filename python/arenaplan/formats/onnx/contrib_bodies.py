@@ -16,12 +16,13 @@ import numpy as np
 from onnx import FunctionProto, TensorProto, helper, numpy_helper
 
 from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
+from arenaplan.formats.onnx.cache_bodies import cached, evicts, narrowed, widened, windowed
 from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.operator_body import Body, Write
 from arenaplan.formats.onnx.rules.contrib_rules import MICROSOFT
 from arenaplan.formats.onnx.state_bodies import STATE_BODIES
 from arenaplan.formats.onnx.tensors import numpy_dtype
-from arenaplan.graph.ops.own_ops import SINKS, TRAINING
+from arenaplan.graph.ops.own_ops import SINKS
 
 _PADDING: Final = -10000.0
 """Added to scores of padding, unless the node says another number."""
@@ -376,8 +377,7 @@ def _grouped(body: Body) -> FunctionProto:
     its last old one.
     """
     op = body.op
-    body.refuse_inputs(12, 13)
-    body.refuse_attributes(qk_output=0, k_quant_type="NONE", v_quant_type="NONE")
+    body.refuse_attributes(qk_output=0)
     is_causal = op.integer("causal", 1)
     heads, kv_heads = _heads(body, "num_heads"), _heads(body, "kv_num_heads")
     batch, rows, hidden = body.dims(0, 3)
@@ -405,13 +405,15 @@ def _grouped(body: Body) -> FunctionProto:
         _turn(body, names, (heads, kv_heads), width, starts)
     by_head = [body.reshape(name, batch, rows, kv_heads, width) for name in names[1:]]
     new = [body("Transpose", name, perm=[0, 2, 1, 3]) for name in by_head]
+    new = [narrowed(body, at, name) for at, name in enumerate(new)]
     if is_causal:
         # Rows behind the end of a shorter prompt are there, too, and nobody reads them.
         lengths = body("Add", starts, body.constant([rows]))
-    if _evicts(body):
-        lengths, keys, caches = _windowed(body, new, starts, fresh)
+    if evicts(body):
+        lengths, keys, caches = windowed(body, new, starts, fresh)
     else:
-        keys = caches = [_cached(body, 3 + at, each, starts) for at, each in enumerate(new)]
+        keys = caches = [cached(body, 3 + at, each, starts) for at, each in enumerate(new)]
+    keys = [widened(body, at, name, width) for at, name in enumerate(keys)]
     window = op.integer("local_window_size", -1)
     attributes = {"is_causal": is_causal, "softcap": body.number("softcap", 0.0)}
     if window > 0:
@@ -438,70 +440,7 @@ def _turn(body: Body, names: list[str], counts: Sequence[int], width: int, start
         names[at] = body("RotaryEmbedding", *turned, num_heads=count, **attributes)
 
 
-def _evicts(body: Body) -> bool:
-    """Whether old entries may have to leave a cache that is as long as a window, or longer."""
-    if not body.op.integer("sliding_window_cache", 0) or not body.name(3):
-        return False
-    total = body.op.input(6)
-    return not total.is_fixed or int(body.op.scalar(6)) > body.dims(3, 4)[2]
-
-
-def _windowed(
-    body: Body, new: Sequence[str], starts: str, fresh: str
-) -> tuple[str, list[str], list[str]]:
-    """Return lengths, and keys and values for attention and as caches that drop old entries."""
-    op = body.op
-    body.refuse_inputs(10)
-    rows, room = op.input(0).shape[1], body.dims(3, 4)[2]
-    spare = room - op.integer("local_window_size", -1) + 1
-    if not 0 < spare <= room:
-        raise op.error(ShapeMismatch, f"a cache of {room} entries is shorter than the window")
-
-    def kept(count: str) -> str:
-        """Return the number of entries in the cache after so many tokens."""
-        over = body("Max", body("Sub", count, body.constant([room])), body.constant([0]))
-        parts = body("Div", body("Add", over, body.constant([spare - 1])), body.constant([spare]))
-        return body("Sub", count, body("Mul", parts, body.constant([spare])))
-
-    old = kept(starts)
-    known = body("Add", old, fresh)
-    first = body("Sub", known, kept(body("Add", starts, fresh)))
-    length = body("Add", old, body.constant([rows]))
-    if rows == 1:
-        count = body("Sub", old, first)
-        caches = [
-            body("SlideCache", body.name(3 + at), first, count, each, domain=TRAINING)
-            for at, each in enumerate(new)
-        ]
-        return body("Sub", length, first), caches, caches
-    # The rows of a prompt see entries that leave before its end.
-    ends, count = body.constant([0, 0, 0, 0, 0, 0, rows, 0]), body("Sub", known, first)
-    keys = [
-        body("TensorScatter", body("Pad", body.name(3 + at), ends), each, old)
-        for at, each in enumerate(new)
-    ]
-    cuts = [body.constant([end]) for end in (0, room, 2)]
-    moved = [body("SlideCache", name, first, count, domain=TRAINING) for name in keys]
-    return length, keys, [body("Slice", name, *cuts) for name in moved]
-
-
 _INT64: Final = helper.np_dtype_to_tensor_dtype(np.dtype(np.int64))
-
-
-def _cached(body: Body, position: int, new: str, starts: str) -> str:
-    """Return a cache with new entries, in the place of the old cache if that is long enough."""
-    old = body.name(position)
-    if not old:
-        return new
-    rows, past = body.op.input(0).shape[1], body.dims(position, 4)[2]
-    has_window = body.op.integer("sliding_window_cache", 0)
-    is_known = body.op.input(6).is_fixed and not has_window
-    total = int(body.op.scalar(6)) if is_known else past
-    if past == 0 and total == rows:
-        return new
-    if total > past:
-        old = body("Pad", old, body.constant([0, 0, 0, 0, 0, 0, total - past, 0]))
-    return body("TensorScatter", old, new, starts)
 
 
 BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
