@@ -13,7 +13,7 @@ from onnx import helper
 import arenaplan as ap
 from arenaplan.base.errors import ShapeMismatch, UnsupportedOp
 from quantized_models import MICROSOFT, Model
-from single_node import compare
+from single_node import compare, expected, node_model
 
 RNG = np.random.default_rng(33)
 
@@ -265,6 +265,64 @@ def test_groups_of_channels_are_normalized_wherever_channels_are(
     attributes["channels_last"] = 0
     model = Case("GroupNorm", [last_first, scale, shift], attributes, [1, 2]).model(tmp_path)
     compare(model.found(), [wanted.astype(np.float32).transpose(0, 3, 1, 2)], 1e-5)
+
+
+def standard(op: str, inputs: Sequence[np.ndarray], **attributes: Any) -> np.ndarray:
+    """Return what ONNX Runtime computes by an operator of the standard."""
+    model = node_model(op, inputs, attributes, opset=21, outputs=1, constants=())
+    (made,) = expected(model, inputs, "onnxruntime")
+    return made
+
+
+@pytest.mark.parametrize("skip", [(2, 4, 5, 6), (2, 1, 1, 6), (2, 6)])
+@pytest.mark.parametrize("channels_last", [0, 1])
+@pytest.mark.parametrize("activation", [0, 1])
+def test_sums_are_normalized_in_groups_of_channels(
+    tmp_path: Path, skip: Sequence[int], channels_last: int, activation: int
+) -> None:
+    """ONNX Runtime has kernels for the cpu of the parts alone; so for the next two tests."""
+    arrays = [f32(2, 4, 5, 6), f32(6), f32(6), f32(*skip), f32(6)]
+    total = (
+        arrays[0] + arrays[3].reshape(2, *((1, 1, 6) if skip == (2, 6) else skip[1:])) + arrays[4]
+    )
+    parts = [total.transpose(0, 3, 1, 2).copy(), *arrays[1:3]]
+    wanted = standard("GroupNormalization", parts, num_groups=3, epsilon=1e-3)
+    if activation:
+        wanted = wanted / (1 + np.exp(-wanted))
+    if channels_last:
+        wanted = wanted.transpose(0, 2, 3, 1)
+    else:
+        arrays[0], total = (x.transpose(0, 3, 1, 2).copy() for x in (arrays[0], total))
+        if len(skip) == 4:
+            arrays[3] = arrays[3].transpose(0, 3, 1, 2).copy()
+    attributes = {"groups": 3, "epsilon": 1e-3, "activation": activation}
+    attributes["channels_last"] = channels_last
+    case = Case("SkipGroupNorm", arrays, attributes, [1, 2], ("float32", "float32"))
+    compare(case.model(tmp_path).found(), [wanted, total], 1e-5)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{}, {"pads": [1, 2, 1, 0]}, {"strides": [2, 1], "group": 2}, {"dilations": [2, 2]}],
+    ids=str,
+)
+def test_convolutions_of_images_with_channels_last(
+    tmp_path: Path, attributes: dict[str, Any]
+) -> None:
+    x, w, bias = f32(2, 7, 8, 4), f32(6, 3, 2, 4 // attributes.get("group", 1)), f32(6)
+    first = [each.transpose(0, 3, 1, 2).copy() for each in (x, w)]
+    wanted = standard("Conv", [*first, bias], **attributes).transpose(0, 2, 3, 1)
+    case = Case("NhwcConv", [x, w, bias], {"kernel_shape": [3, 2], **attributes}, [1, 2])
+    compare(case.model(tmp_path).found(), [wanted], 1e-5)
+
+
+def test_sums_of_a_diffusion_model(tmp_path: Path) -> None:
+    x, bias, skip = f32(2, 3, 8), f32(8), f32(2, 3, 8)
+    model = Case("BiasAdd", [x, bias, skip], {}, [1]).model(tmp_path)
+    compare(model.found(), [x + bias + skip], 1e-6)
+    left, right = np.split(x + bias, 2, -1)
+    model = Case("BiasSplitGelu", [x, bias], {}, [1]).model(tmp_path)
+    compare(model.found(), [left * standard("Gelu", [right.copy()])], 1e-5)
 
 
 @pytest.mark.parametrize("is_two_sided", [0, 1])

@@ -62,23 +62,60 @@ def _channels_last(kind: str, *more: int, **usual: Any) -> Write:
     """Return an operator on images whose channels are the last dimension, and are first in it."""
 
     def write(body: Body) -> FunctionProto:
-        x = body.name(0)
-        rank = len(body.operand(0).shape)
-        attributes = {**usual, **body.op.attributes}
-        is_last = attributes.pop("channels_last", 1)
-        activation = attributes.pop("activation", 0)
-        if "groups" in attributes:
-            attributes["num_groups"] = attributes.pop("groups")
-        if is_last:
-            x = body("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)])
-        y = body(kind, x, *(body.name(at) for at in more), **attributes)
-        if activation:
-            y = body("Swish", y)
-        if is_last:
-            y = body("Transpose", y, perm=[0, *range(2, rank), 1])
-        return body.function(y)
+        weights = [body.name(at) for at in more]
+        return body.function(_channels_first(body, kind, [body.name(0), *weights], **usual))
 
     return write
+
+
+def _channels_first(body: Body, kind: str, inputs: Sequence[str], **usual: Any) -> str:
+    """Return the result of an operator that has channels first, for images with channels last."""
+    rank = len(body.operand(0).shape)
+    attributes = {**usual, **body.op.attributes}
+    is_last = attributes.pop("channels_last", 1)
+    activation = attributes.pop("activation", 0)
+    if "groups" in attributes:
+        attributes["num_groups"] = attributes.pop("groups")
+    x, *weights = inputs
+    order = [0, rank - 1, *range(1, rank - 1)]
+    if is_last:
+        x = body("Transpose", x, perm=order)
+    if kind == "Conv":
+        weights[0] = body("Transpose", weights[0], perm=order)
+    y = body(kind, x, *weights, **attributes)
+    if activation:
+        y = body("Swish", y)
+    if is_last:
+        y = body("Transpose", y, perm=[0, *range(2, rank), 1])
+    return y
+
+
+def _skip_group_norm(body: Body) -> FunctionProto:
+    """A sum, with a bias if there is one, that is normalized, and may be a result itself."""
+    space = len(body.operand(0).shape) - 2
+    behind = 0 if body.op.integer("channels_last", 1) else space
+    skip, bias = body.name(3), body.name(4)
+    if len(body.op.input(3).shape) == 2:
+        first = 2 if behind else 1
+        skip = body("Unsqueeze", skip, body.constant([*range(first, first + space)]))
+    total = body("Add", body.name(0), skip)
+    if bias:
+        total = body("Add", total, body.reshape(bias, -1, *[1] * behind))
+    inputs = [total, body.name(1), body.name(2)]
+    return body.function(_channels_first(body, "GroupNormalization", inputs, epsilon=1e-5), total)
+
+
+def _split_gelu(body: Body) -> FunctionProto:
+    """One half of a sum, multiplied by the activation of the other."""
+    width = body.operand(0).shape[-1]
+    if width % 2:
+        raise body.op.error(ShapeMismatch, f"{width} elements have no halves")
+    left, right = body.split(body("Add", body.name(0), body.name(1)), -1, width // 2, width // 2)
+    return body.function(body("Mul", left, body("Gelu", right)))
+
+
+def _bias_add(body: Body) -> FunctionProto:
+    return body.function(body("Add", body("Add", body.name(0), body.name(1)), body.name(2)))
 
 
 def _rms_norm(body: Body) -> FunctionProto:
@@ -451,6 +488,8 @@ BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
         **dict.fromkeys(("BiasGelu", "Gelu"), _biased("Gelu")),
         **STATE_BODIES,
         "Attention": _attention,
+        "BiasAdd": _bias_add,
+        "BiasSplitGelu": _split_gelu,
         "EmbedLayerNormalization": _embed_norm,
         "ExpandDims": _expand_dims,
         "FastGelu": _biased("Gelu", approximate="tanh"),
@@ -458,10 +497,12 @@ BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
         "GroupQueryAttention": _grouped,
         "GroupNorm": _channels_last("GroupNormalization", 1, 2, epsilon=1e-5),
         "MultiHeadAttention": _multi_head,
+        "NhwcConv": _channels_last("Conv", 1, 2),
         "NhwcMaxPool": _channels_last("MaxPool"),
         "QuickGelu": _quick_gelu,
         "RelativePositionBias": _relative_bias,
         "RotaryEmbedding": _rotary,
+        "SkipGroupNorm": _skip_group_norm,
     },
 }
 """How the function of an operator is written, by domain and name; ``None`` if it needs none."""
