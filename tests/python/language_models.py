@@ -50,8 +50,8 @@ class _Builder:
         )
 
 
-def decoder(layers: int = 2, seed: int = 0, longest: int = 256) -> ModelProto:
-    """Return a decoder with random weights."""
+def decoder(layers: int = 2, seed: int = 0, longest: int = 256, window: int = 0) -> ModelProto:
+    """Return a decoder with random weights, whose first layer may see a window alone."""
     build = _Builder(seed)
     node, weight = build.node, build.weight
     mask = ["attention_mask", weight("axis", np.array([1]))]
@@ -81,10 +81,13 @@ def decoder(layers: int = 2, seed: int = 0, longest: int = 256) -> ModelProto:
         values = build.product(y, HIDDEN, KV_HEADS * WIDTH, f"{at}.v")
         past = [f"past_key_values.{layer}.{kind}" for kind in ("key", "value")]
         present = [f"present.{layer}.{kind}" for kind in ("key", "value")]
+        slides = bool(window) and layer == 0
+        lengths = ["past_sliding_length"] * 2 if slides else ["past_sequence_length", total]
         for old, new in zip(past, present, strict=True):
-            shape = [batch, KV_HEADS, "past_sequence_length", WIDTH]
-            inputs.append(info(old, TensorProto.FLOAT, shape))
-            outputs.append(info(new, TensorProto.FLOAT, [batch, KV_HEADS, total, WIDTH]))
+            shapes = [[batch, KV_HEADS, length, WIDTH] for length in lengths]
+            inputs.append(info(old, TensorProto.FLOAT, shapes[0]))
+            outputs.append(info(new, TensorProto.FLOAT, shapes[1]))
+        windows = {"local_window_size": window, "sliding_window_cache": 1} if slides else {}
         attended = node(
             "GroupQueryAttention",
             [queries, keys, values, *past, "seqlens_k", "total", *tables],
@@ -94,6 +97,7 @@ def decoder(layers: int = 2, seed: int = 0, longest: int = 256) -> ModelProto:
             num_heads=HEADS,
             kv_num_heads=KV_HEADS,
             do_rotary=1,
+            **windows,
         )
         for step, inner in (("attention", None), ("mlp", 2 * HIDDEN)):
             if inner is None:

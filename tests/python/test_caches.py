@@ -20,6 +20,8 @@ from language_models import HEADS, KV_HEADS, WIDTH, WORDS, decoder, joining_deco
 from raising import raises
 
 CACHE = 1024 * 64 * 4
+WINDOW = 6
+"""Tokens that a layer of some decoders sees."""
 TARGETS = ["numpy", "nodes", "ideal", "c"]
 UPDATES: dict[str, tuple[list[int], list[int], dict[str, int]]] = {
     "TensorScatter": ([1, 1, 64], [1], {"axis": 1}),
@@ -94,7 +96,9 @@ def generated(
     session = onnx_runtime(model or decoder())
     names = [value.name for value in session.get_inputs()]
     past = {
-        value.name: np.zeros((1, value.shape[1], 0, WIDTH), np.float32)
+        value.name: np.zeros(
+            (1, value.shape[1], WINDOW if "sliding" in value.shape[2] else 0, WIDTH), np.float32
+        )
         for value in session.get_inputs()
         if value.name.startswith("past")
     }
@@ -327,6 +331,18 @@ def test_a_decoder_generates_what_onnx_runtime_does(
     assert json.loads(capsys.readouterr().out)["tokens"] == words
     assert main(["run", str(path), "--generate", "12"]) == 2
     assert "--prompt" in capsys.readouterr().err
+
+
+def test_a_layer_with_a_window_keeps_a_cache_of_its_length() -> None:
+    model, prompt, room = decoder(window=WINDOW), [5, 17, 3, 99], 128
+    words, _ = generated(12, prompt, model)
+    with ap.Decoder(model.SerializeToString(), room=room) as decoding:
+        for _ in range(2):
+            assert list(decoding.generate(prompt, 12)) == words
+        windowed = decoding.plan.arena_bytes
+    with ap.Decoder(decoder().SerializeToString(), room=room) as decoding:
+        saved = 2 * (room - WINDOW) * KV_HEADS * WIDTH * 4
+        assert decoding.plan.arena_bytes - windowed > 0.9 * saved
 
 
 def test_a_decoder_that_joins_caches_generates_what_onnx_runtime_does() -> None:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from arenaplan._core import Plan
 
 _ONE: Final = ("batch_size", "sequence_length")
-_ROOM: Final = ("past_sequence_length", "past_sliding_length", "total_sequence_length")
-"""Names of dimensions in models of the tools: those of a step, and those of the caches."""
+_ROOM: Final = ("past_sequence_length", "total_sequence_length")
+"""Names of dimensions in models of the tools: those of a step, and those of the caches. The caches
+of layers that see a window are as long as this, ``past_sliding_length``."""
 _JOINED: Final = "past_sequence_length + sequence_length"
 """The length of caches with new entries behind them, in models that join both."""
 _TOKENS, _MASK, _POSITIONS = "input_ids", "attention_mask", "position_ids"
@@ -69,6 +70,7 @@ class Decoder:
             raise InvalidOption("option room: there is no room for a token")
         proto, _, _ = read_model(model)
         usual = {**dict.fromkeys(_ONE, 1), **dict.fromkeys(_ROOM, self.room)}
+        usual["past_sliding_length"] = min(self.room, _window(proto) or self.room)
         names = _symbols(proto)
         self._grows = _JOINED in names
         """Whether entries stand at the end of caches, and move when others come."""
@@ -179,6 +181,16 @@ class Decoder:
                 yield token
                 if token == stop:
                     return
+
+
+def _window(model: ModelProto) -> int:
+    """Return the longest window of caches that drop old entries; 0 if there are none."""
+    lengths = [0]
+    for node in model.graph.node:
+        given = {attribute.name: attribute.i for attribute in node.attribute}
+        if given.get("sliding_window_cache"):
+            lengths.append(given.get("local_window_size", 0))
+    return max(lengths)
 
 
 def _symbols(model: ModelProto) -> set[str]:
