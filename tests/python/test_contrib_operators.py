@@ -103,6 +103,18 @@ def rotations() -> Iterator[Case]:
             inputs = [x, positions, *TABLES]
             yield Case("RotaryEmbedding", inputs, attributes, (2, 3))
 
+    streams = RNG.integers(0, 16, (3, 2, 3))
+    for layout, section in ((0, [4, 3, 1]), (1, [4, 2, 2]), (0, [8, 0, 0]), (1, [2, 3, 3])):
+        attributes = {"mrope_section": section, "mrope_layout": layout}
+        for x, more in (
+            (f32(2, 3, 32), {"num_heads": 2}),
+            (f32(2, 2, 3, 16), {"interleaved": 1}),
+        ):
+            operands = [x, streams, *TABLES]
+            yield Case("MRotaryEmbedding", operands, {**attributes, **more}, (2, 3))
+    partly = {"num_heads": 2, "rotary_embedding_dim": 16, "mrope_section": [4, 3, 1]}
+    yield Case("MRotaryEmbedding", [f32(2, 3, 48), streams, *TABLES], partly, (2, 3))
+
 
 def multi_head() -> Iterator[Case]:
     q, k, v = f32(2, 3, 16), f32(2, 5, 16), f32(2, 5, 16)
@@ -163,6 +175,7 @@ def states() -> Iterator[Case]:
     vectors = [f32(4), -(f32(4) ** 2)]
     yield Case("LinearAttentionGate", [gate, *vectors, rate], {}, (1, 2), two)
     yield Case("LinearAttentionGate", [gate, *vectors], {}, (1, 2))
+    yield Case("GatedAdd", [wide, f32(2, 3, 16), f32(2, 3, 1)])
     for attributes in ({}, {"activation": "sigmoid", "epsilon": 0.1}):
         yield Case("GatedRMSNorm", [wide, f32(8), f32(2, 3, 16)], attributes, [1])
 
@@ -201,6 +214,20 @@ def experts() -> Iterator[Case]:
             yield Case("QMoE", points, {**fused, **limits, **sizes}, constants, tolerance=6e-2)
 
 
+def quantized_attention() -> Iterator[Case]:
+    x, scale, per_column = u8(2, 3, 16), np.array(0.02, np.float32), 0.01 * np.abs(f32(48))
+    zero, past, two = np.array(120, np.uint8), f32(2, 2, 2, 4, 8), ("float32", "float32")
+    for w, point, scales in (
+        (u8(16, 48), np.array(128, np.uint8), np.array(0.01, np.float32)),
+        ((u8(16, 48) // 2).astype(np.int8), np.zeros(48, np.int8), per_column),
+    ):
+        for mask, old in ((None, None), (i32(2, 3), None), (None, past)):
+            operands = [x, w, f32(48), scale, scales, mask, zero, point, old]
+            attributes = {"num_heads": 2, "unidirectional": int(old is not None)}
+            outputs = two[: 1 if old is None else 2]
+            yield Case("QAttention", operands, attributes, (1, 2, 3, 4, 6, 7), outputs)
+
+
 def packed() -> Iterator[Case]:
     for bits in (2, 4, 8):
         for inner, columns, block in ((64, 8, 32), (70, 37, 32), (128, 300, 16)):
@@ -236,6 +263,7 @@ CASES = [
     *rotations(),
     *multi_head(),
     *states(),
+    *quantized_attention(),
     *experts(),
     *packed(),
 ]

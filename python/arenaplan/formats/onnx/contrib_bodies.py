@@ -226,9 +226,33 @@ def _rotary(body: Body) -> FunctionProto:
         batch, _, length, _ = x
     else:
         raise op.error(ShapeMismatch, f"input 0 has shape {x}")
-    at = _positions(body, body.name(1), batch, length, are_first=prod(positions) == 1)
+    are_first = prod(positions) == 1 and op.type == "RotaryEmbedding"
+    at = _positions(body, body.name(1), batch, length, are_first=are_first)
     tables = [body.name(2), body.name(3)]
+    if op.type == "MRotaryEmbedding":
+        tables, at = [_by_section(body, table) for table in tables], ""
     return body.function(body("RotaryEmbedding", body.name(0), *tables, at, **attributes))
+
+
+def _by_section(body: Body, table: str) -> str:
+    """Return a row of a table per token, of which each column is that of one of three positions."""
+    op = body.op
+    (_, batch, length), pairs = body.dims(1, 3), body.dims(2, 2)[1]
+    sections = op.integers("mrope_section") or ()
+    if len(sections) != 3 or sum(sections) != pairs or min(sections) < 0:
+        raise op.error(InvalidAttribute, f"mrope_section {sections} for {pairs} columns")
+    column = np.arange(pairs)
+    if op.integer("mrope_layout", 0):
+        stream = np.zeros(pairs, int)
+        for at in (1, 2):
+            stream[(column % 3 == at) & (column < 3 * sections[at])] = at
+    else:
+        stream = np.repeat(np.arange(3), sections)
+    parts = body.split(body("Gather", table, body.name(1)), 0, 1, 1, 1)
+    chosen, *others = (body.reshape(part, batch, length, pairs) for part in parts)
+    for at, other in enumerate(others, 1):
+        chosen = body("Where", body.constant(stream == at, "bool"), other, chosen)
+    return chosen
 
 
 def _padding(body: Body, position: int, batch: int, rows: int, keys: int, dtype: str) -> str:
@@ -373,9 +397,6 @@ def _attention(body: Body) -> FunctionProto:
     """Queries, keys and values are products with parts of one matrix."""
     op = body.op
     body.refuse_inputs(6)
-    body.refuse_attributes(do_rotary=0, past_present_share_buffer=0)
-    heads = _heads(body, "num_heads")
-    batch, rows, _ = body.dims(0, 3)
     columns = body.dims(1, 2)[1]
     sizes = op.integers("qkv_hidden_sizes") or (columns // 3,) * 3
     if len(sizes) != 3 or sum(sizes) != columns:
@@ -385,16 +406,40 @@ def _attention(body: Body) -> FunctionProto:
     if body.name(2):
         biases = body.split(body.name(2), 0, *sizes)
         parts = [body("Add", part, bias) for part, bias in zip(parts, biases, strict=True)]
+    return _attended(body, parts, 3, 4, body.name(5))
+
+
+def _whole_attention(body: Body) -> FunctionProto:
+    """Queries, keys and values are parts of a product of integers."""
+    columns = body.dims(1, 2)[1]
+    if columns % 3:
+        raise body.op.error(ShapeMismatch, f"{columns} columns have no thirds")
+    zeros = [body.name(6), body.name(7)] if body.name(7) else [body.name(6)]
+    sums = body("MatMulInteger", body.name(0), body.name(1), *zeros)
+    scale = body("Mul", body.name(3), body.name(4))
+    real = body("Mul", body("CastLike", sums, body.name(2)), scale)
+    parts = body.split(body("Add", real, body.name(2)), 2, *[columns // 3] * 3)
+    return _attended(body, parts, 5, 8, "")
+
+
+def _attended(
+    body: Body, parts: Sequence[str], mask_at: int, past_at: int, bias: str
+) -> FunctionProto:
+    """Return attention of queries, keys and values behind those of a past, if there is one."""
+    op = body.op
+    body.refuse_attributes(do_rotary=0, past_present_share_buffer=0)
+    heads = _heads(body, "num_heads")
+    batch, rows, _ = body.dims(0, 3)
     total, past = rows, ["", ""]
-    if body.name(4):
-        _, _, _, length, width = shape = body.dims(4, 5)
+    if body.name(past_at):
+        _, _, _, length, width = shape = body.dims(past_at, 5)
         total += length
-        each = body.split(body.name(4), 0, 1, 1)
+        each = body.split(body.name(past_at), 0, 1, 1)
         past = [body.reshape(part, *shape[1:4], width) for part in each]
-    mask = _padding(body, 3, batch, rows, total, op.input(0).dtype)
+    mask = _padding(body, mask_at, batch, rows, total, op.input(2 if mask_at == 5 else 0).dtype)
     made = _attend(
         body,
-        [*parts, _added(body, mask, body.name(5)), *past],
+        [*parts, _added(body, mask, bias), *past],
         (heads, heads),
         3 if body.wants(1) else 1,
         is_causal=op.integer("unidirectional", 0),
@@ -500,6 +545,8 @@ BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
         "NhwcConv": _channels_last("Conv", 1, 2),
         "NhwcMaxPool": _channels_last("MaxPool"),
         "QuickGelu": _quick_gelu,
+        "MRotaryEmbedding": _rotary,
+        "QAttention": _whole_attention,
         "RelativePositionBias": _relative_bias,
         "RotaryEmbedding": _rotary,
         "SkipGroupNorm": _skip_group_norm,

@@ -113,8 +113,14 @@ def _gated_norm(body: Body) -> FunctionProto:
     return body.function(body("Mul", body.reshape(y, *shape), gate))
 
 
+def _gated_add(body: Body) -> FunctionProto:
+    body.refuse_inputs(3)
+    return body.function(body("Add", body.name(0), body("Mul", body.name(1), body.name(2))))
+
+
 STATE_BODIES: Final[Mapping[str, Write]] = {
     "CausalConvWithState": _causal_convolution,
+    "GatedAdd": _gated_add,
     "GatedRMSNorm": _gated_norm,
     "LinearAttention": _linear_attention,
     "LinearAttentionGate": _gates,
