@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 import arenaplan as ap
 import flat
-from arenaplan.base.errors import InvalidOption, ShapeMismatch
+from arenaplan.base.errors import InvalidOption, ShapeMismatch, UnboundDim
 from arenaplan.cli import main
 from arenaplan.tflite.files import load_tflite
 from language_models import HEADS, KV_HEADS, WIDTH, WORDS, decoder, joining_decoder, sizes
@@ -331,6 +331,26 @@ def test_a_decoder_generates_what_onnx_runtime_does(
     assert json.loads(capsys.readouterr().out)["tokens"] == words
     assert main(["run", str(path), "--generate", "12"]) == 2
     assert "--prompt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_the_width_of_heads_follows_from_attention(is_declared: bool) -> None:
+    model, prompt = decoder(), [5, 17]
+    words, _ = generated(4, prompt, model)
+    for value in (*model.graph.input, *model.graph.output):
+        if "key" in value.name or "value" in value.name:
+            value.type.tensor_type.shape.dim[3].dim_param = "kv_cache_dim"
+    if not is_declared:
+        with pytest.raises(UnboundDim, match="kv_cache_dim"):
+            ap.Decoder(model.SerializeToString(), room=8)
+        return
+    for layer in range(2):
+        shape = ["batch_size", "sequence_length", HEADS * WIDTH]
+        model.graph.value_info.append(
+            helper.make_tensor_value_info(f"layers.{layer}.attended", TensorProto.FLOAT, shape)
+        )
+    with ap.Decoder(model.SerializeToString(), room=8) as decoding:
+        assert list(decoding.generate(prompt, 4)) == words
 
 
 def test_a_layer_with_a_window_keeps_a_cache_of_its_length() -> None:

@@ -48,7 +48,8 @@ class Decoder:
     room : int
         Most tokens of a prompt and what is generated.
     bind : mapping, optional
-        Numbers for dimensions with names that the tools do not use, such as the width of heads.
+        Numbers for dimensions with names that the tools do not use. The width of heads follows from
+        the declared shapes of GroupQueryAttention.
 
     Raises
     ------
@@ -76,6 +77,7 @@ class Decoder:
         """Whether entries stand at the end of caches, and move when others come."""
         if self._grows:
             usual.update({"past_sequence_length": self.room - 1, _JOINED: self.room})
+        usual.update(_widths(proto))
         sizes = {name: size for name, size in usual.items() if name in names}
         graph = keep_caches(load(model, bind={**sizes, **(bind or {})}))
         chosen = {x for node in proto.graph.node if node.op_type == "If" for x in node.output}
@@ -191,6 +193,21 @@ def _window(model: ModelProto) -> int:
         if given.get("sliding_window_cache"):
             lengths.append(given.get("local_window_size", 0))
     return max(lengths)
+
+
+def _widths(model: ModelProto) -> dict[str, int]:
+    """Return the widths of heads that caches have a name for, from the declared attention."""
+    infos = {info.name: info for info in (*model.graph.input, *model.graph.value_info)}
+    found: dict[str, int] = {}
+    for node in model.graph.node:
+        heads = next((each.i for each in node.attribute if each.name == "num_heads"), 0)
+        cache, made = infos.get([*node.input, *[""] * 4][3]), infos.get([*node.output, ""][0])
+        if node.op_type != "GroupQueryAttention" or cache is None or made is None or heads < 1:
+            continue
+        width, hidden = (info.type.tensor_type.shape.dim[-1:] for info in (cache, made))
+        if width and hidden and width[0].dim_param and hidden[0].dim_value:
+            found[width[0].dim_param] = hidden[0].dim_value // heads
+    return found
 
 
 def _symbols(model: ModelProto) -> set[str]:
