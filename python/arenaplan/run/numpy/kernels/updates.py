@@ -37,29 +37,33 @@ def count(step: Step) -> Run | None:
 
 @kernel("SlideCache", domain=TRAINING)
 def slide_cache(step: Step) -> Run | None:
-    """Move entries to the front, as far at a time as they move, so that none is read too late."""
+    """Move entries to the front, within the result, and write new ones behind them."""
     x, y, new = operand(step, 0), result(step), step.input(3)
+    if y.size == 0:
+        return None
     axis = normalized_axis(step, step.attributes.get("axis", 2), x.ndim)
-    lead = (slice(None),) * (axis - 1)
+    length, lead = x.shape[axis], (slice(None),) * (axis - 1)
+    lines, width = prod(x.shape[1:axis]), prod(x.shape[axis + 1 :]) * x.itemsize
+    # Assignment between parts of one view moves bytes, which may overlap, without a copy.
+    content = memoryview(y.view(np.uint8)).cast("B")
 
     def run() -> None:
         for sample, (first, count) in enumerate(
             zip(operand(step, 1).tolist(), operand(step, 2).tolist(), strict=True)
         ):
-            if first < 0 or count < 0 or first + count > x.shape[axis]:
+            if first < 0 or count < 0 or first + count > length:
                 raise fault(
                     "IndexOutOfRange",
                     f"node {step.signature.name!r} (SlideCache) keeps entries {first} to "
-                    f"{first + count} of a cache of {x.shape[axis]}",
+                    f"{first + count} of a cache of {length}",
                 )
-            old, made = x[sample], y[sample]
-            for start in range(0, count if first else 0, first or 1):
-                part = min(first, count - start)
-                source = old[(*lead, slice(first + start, first + start + part))]
-                np.copyto(made[(*lead, slice(start, start + part))], source)
+            for line in range(sample * lines, (sample + 1) * lines if first else 0):
+                start = line * length * width
+                source = content[start + first * width : start + (first + count) * width]
+                content[start : start + count * width] = source
             if new is not None:
-                fitting = min(new.shape[axis], x.shape[axis] - count)
-                target = made[(*lead, slice(count, count + fitting))]
+                fitting = min(new.shape[axis], length - count)
+                target = y[sample][(*lead, slice(count, count + fitting))]
                 np.copyto(target, new[sample][(*lead, slice(fitting))])
 
     return in_sequence(copy(x, y), run)
