@@ -45,7 +45,7 @@ def slide_cache(step: Step) -> Run | None:
     length, lead = x.shape[axis], (slice(None),) * (axis - 1)
     lines, width = prod(x.shape[1:axis]), prod(x.shape[axis + 1 :]) * x.itemsize
     # Assignment between parts of one view moves bytes, which may overlap, without a copy.
-    content = memoryview(y.view(np.uint8)).cast("B")
+    content = y.view(np.uint8).data.cast("B")
 
     def run() -> None:
         for sample, (first, count) in enumerate(
