@@ -349,8 +349,27 @@ def test_the_width_of_heads_follows_from_attention(is_declared: bool) -> None:
         model.graph.value_info.append(
             helper.make_tensor_value_info(f"layers.{layer}.attended", TensorProto.FLOAT, shape)
         )
+    turned = [
+        helper.make_node("Shape", ["attention_mask"], ["long"], start=1),
+        helper.make_node("Greater", ["long", "many"], ["is_long"]),
+        helper.make_node(
+            "If", ["is_long"], ["cos.used"], then_branch=same("a"), else_branch=same("b")
+        ),
+    ]
+    model.graph.initializer.append(helper.make_tensor("many", TensorProto.INT64, (1,), [99]))
+    for node in model.graph.node:
+        node.input[:] = ["cos.used" if name == "cos" else name for name in node.input]
+    nodes = [*turned, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
     with ap.Decoder(model.SerializeToString(), room=8) as decoding:
         assert list(decoding.generate(prompt, 4)) == words
+
+
+def same(name: str) -> Any:
+    """Return a branch that hands on the table of cosines."""
+    made = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+    return helper.make_graph([helper.make_node("Identity", ["cos"], [name])], name, [], [made])
 
 
 def test_a_layer_with_a_window_keeps_a_cache_of_its_length() -> None:

@@ -82,7 +82,10 @@ class Decoder:
         graph = keep_caches(load(model, bind={**sizes, **(bind or {})}))
         chosen = {x for node in proto.graph.node if node.op_type == "If" for x in node.output}
         if chosen:
-            short = {name: min(size, 1) for name, size in sizes.items()}
+            lengths = {*_ROOM, _JOINED} & {*sizes}
+            short = {**sizes, **dict.fromkeys(lengths, 1)}
+            if self._grows:
+                short["past_sequence_length"] = 0
             self._compare(chosen, graph, load(model, bind={**short, **(bind or {})}))
         self._shapes = {graph.values[at].name: graph.values[at].shape for at in graph.inputs}
         self._check(graph)
