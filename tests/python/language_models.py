@@ -50,8 +50,8 @@ class _Builder:
         )
 
 
-def decoder(layers: int = 2, seed: int = 0, longest: int = 256) -> ModelProto:
-    """Return a decoder with random weights."""
+def decoder(layers: int = 2, seed: int = 0, longest: int = 256, window: int = 0) -> ModelProto:
+    """Return a decoder with random weights, whose first layer may see a window alone."""
     build = _Builder(seed)
     node, weight = build.node, build.weight
     mask = ["attention_mask", weight("axis", np.array([1]))]
@@ -81,10 +81,13 @@ def decoder(layers: int = 2, seed: int = 0, longest: int = 256) -> ModelProto:
         values = build.product(y, HIDDEN, KV_HEADS * WIDTH, f"{at}.v")
         past = [f"past_key_values.{layer}.{kind}" for kind in ("key", "value")]
         present = [f"present.{layer}.{kind}" for kind in ("key", "value")]
+        slides = bool(window) and layer == 0
+        lengths = ["past_sliding_length"] * 2 if slides else ["past_sequence_length", total]
         for old, new in zip(past, present, strict=True):
-            shape = [batch, KV_HEADS, "past_sequence_length", WIDTH]
-            inputs.append(info(old, TensorProto.FLOAT, shape))
-            outputs.append(info(new, TensorProto.FLOAT, [batch, KV_HEADS, total, WIDTH]))
+            shapes = [[batch, KV_HEADS, length, WIDTH] for length in lengths]
+            inputs.append(info(old, TensorProto.FLOAT, shapes[0]))
+            outputs.append(info(new, TensorProto.FLOAT, shapes[1]))
+        windows = {"local_window_size": window, "sliding_window_cache": 1} if slides else {}
         attended = node(
             "GroupQueryAttention",
             [queries, keys, values, *past, "seqlens_k", "total", *tables],
@@ -94,6 +97,7 @@ def decoder(layers: int = 2, seed: int = 0, longest: int = 256) -> ModelProto:
             num_heads=HEADS,
             kv_num_heads=KV_HEADS,
             do_rotary=1,
+            **windows,
         )
         for step, inner in (("attention", None), ("mlp", 2 * HIDDEN)):
             if inner is None:
@@ -125,3 +129,51 @@ def sizes(cache: int, rows: int = 1) -> dict[str, int]:
         "past_sequence_length": cache,
         "total_sequence_length": cache,
     }
+
+
+def joining_decoder(seed: int = 0) -> ModelProto:
+    """Return a decoder that joins caches with new entries, in the layout of Optimum."""
+    build = _Builder(seed)
+    node, weight = build.node, build.weight
+
+    def matrix(name: str, *shape: int) -> str:
+        return weight(name, (0.3 * build.draw.standard_normal(shape)).astype(np.float32))
+
+    x = node("Gather", [matrix("words", WORDS, HIDDEN), "input_ids"], "embedded")
+    angles = node("Gather", [matrix("positions", 64, HIDDEN), "position_ids"], "angles")
+    x = node("Add", [x, angles], "x")
+    parts = {}
+    for part in "qkv":
+        made = node("MatMul", [x, matrix(f"w.{part}", HIDDEN, HIDDEN)], f"{part}.flat")
+        split = [made, weight(f"{part}.shape", np.array([0, 0, HEADS, WIDTH]))]
+        parts[part] = node("Transpose", [node("Reshape", split, f"{part}.apart")], part,
+                           perm=[0, 2, 1, 3])  # fmt: skip
+    caches = {}
+    for part, kind in (("k", "key"), ("v", "value")):
+        joined = [f"past_key_values.0.{kind}", parts[part]]
+        caches[part] = node("Concat", joined, f"present.0.{kind}", axis=2)
+    turned = node("Transpose", [caches["k"]], "columns", perm=[0, 1, 3, 2])
+    scores = node("MatMul", [parts["q"], turned], "scores")
+    mask = node("Cast", ["attention_mask"], "mask", to=TensorProto.BOOL)
+    mask = node("Unsqueeze", [mask, weight("axes", np.array([1, 2]))], "mask.apart")
+    hidden = node("Where", [mask, scores, weight("low", np.float32(-1e9))], "masked")
+    y = node("MatMul", [node("Softmax", [hidden], "chances", axis=-1), caches["v"]], "mean")
+    y = node("Transpose", [y], "mean.rows", perm=[0, 2, 1, 3])
+    y = node("Reshape", [y, weight("flat", np.array([0, 0, HIDDEN]))], "y")
+    node("MatMul", [node("Add", [x, y], "sum"), matrix("head", HIDDEN, WORDS)], "logits")
+    batch, rows, info = "batch_size", "sequence_length", helper.make_tensor_value_info
+    both, integer, real = f"past_{rows} + {rows}", TensorProto.INT64, TensorProto.FLOAT
+    inputs = [
+        info("input_ids", integer, [batch, rows]),
+        info("position_ids", integer, [batch, rows]),
+    ]
+    inputs.append(info("attention_mask", integer, [batch, both]))
+    outputs = [info("logits", real, [batch, rows, WORDS])]
+    for kind in ("key", "value"):
+        for name, length, where in (
+            ("past_key_values", f"past_{rows}", inputs),
+            ("present", both, outputs),
+        ):
+            where.append(info(f"{name}.0.{kind}", real, [batch, HEADS, length, WIDTH]))
+    graph = helper.make_graph(build.nodes, "main_graph", inputs, outputs, build.weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

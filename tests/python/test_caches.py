@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ from onnx import TensorProto, helper
 
 import arenaplan as ap
 import flat
-from arenaplan.base.errors import InvalidOption, ShapeMismatch
+from arenaplan.base.errors import InvalidOption, ShapeMismatch, UnboundDim
 from arenaplan.cli import main
 from arenaplan.tflite.files import load_tflite
-from language_models import KV_HEADS, WIDTH, WORDS, decoder, sizes
+from language_models import HEADS, KV_HEADS, WIDTH, WORDS, decoder, joining_decoder, sizes
 from raising import raises
 
 CACHE = 1024 * 64 * 4
+WINDOW = 6
+"""Tokens that a layer of some decoders sees."""
 TARGETS = ["numpy", "nodes", "ideal", "c"]
 UPDATES: dict[str, tuple[list[int], list[int], dict[str, int]]] = {
     "TensorScatter": ([1, 1, 64], [1], {"axis": 1}),
@@ -84,19 +87,26 @@ def test_a_cache_of_tflite_has_one_copy(target: str) -> None:
 # -- caches as states -----------------------------------------------------------------------------
 
 
-def generated(steps: int, prompt: list[int]) -> tuple[list[int], list[np.ndarray]]:
+def generated(
+    steps: int, prompt: list[int], model: Any = None
+) -> tuple[list[int], list[np.ndarray]]:
     """Return what ONNX Runtime generates, with caches that grow."""
     from light_models import onnx_runtime
 
-    session = onnx_runtime(decoder())
+    session = onnx_runtime(model or decoder())
+    names = [value.name for value in session.get_inputs()]
     past = {
-        value.name: np.zeros((1, KV_HEADS, 0, WIDTH), np.float32)
+        value.name: np.zeros(
+            (1, value.shape[1], WINDOW if "sliding" in value.shape[2] else 0, WIDTH), np.float32
+        )
         for value in session.get_inputs()
         if value.name.startswith("past")
     }
     words, row, rows = list(prompt), np.array([prompt]), []
     for _ in range(steps):
         feeds = {"input_ids": row, "attention_mask": np.ones((1, len(words)), np.int64)}
+        if "position_ids" in names:
+            feeds["position_ids"] = np.arange(len(words) - row.size, len(words))[None]
         results = session.run(None, {**feeds, **past})
         outputs = dict(zip([o.name for o in session.get_outputs()], results, strict=True))
         rows.append(outputs["logits"][0, -1])
@@ -170,6 +180,56 @@ def test_the_command_keeps_caches(tmp_path: Path, capsys: pytest.CaptureFixture[
         if line.startswith("  arena")
     )
     assert with_states < 0.7 * with_copies
+
+
+def joined(axis: int, layout: Sequence[int], new: int) -> Any:
+    """Return a model that joins a cache with new entries along an axis, and reads both."""
+    info, kind = helper.make_tensor_value_info, TensorProto.FLOAT
+    past, fresh = list(layout), list(layout)
+    past[axis], fresh[axis] = layout[axis] - new, new
+    nodes = [
+        helper.make_node("Neg", ["x"], ["k"]),
+        helper.make_node("Concat", ["past", "k"], ["present"], axis=axis),
+        helper.make_node("ReduceSum", ["present"], ["y"]),
+    ]
+    given = [info("x", kind, fresh), info("past", kind, past)]
+    outputs = [info("y", kind, None), info("present", kind, list(layout))]
+    graph = helper.make_graph(nodes, "g", given, outputs)
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+@pytest.mark.parametrize(
+    ("axis", "layout"), [(2, (2, 3, 9, 4)), (1, (2, 9, 3)), (3, (1, 2, 4, 9)), (-2, (2, 9, 3))]
+)
+@pytest.mark.parametrize("new", [1, 2, 5, 9])
+@pytest.mark.parametrize("target", ["numpy", "nodes"])
+def test_a_joined_cache_moves_in_place(
+    axis: int, layout: Sequence[int], new: int, target: str
+) -> None:
+    graph = ap.keep_caches(ap.load(joined(axis, layout, new).SerializeToString()))
+    assert [graph.values[at].name for at in graph.inputs] == ["x"]
+    plan = ap.plan(graph, target=target)
+    fresh, size = list(layout), 4 * int(np.prod(layout))
+    fresh[axis] = new
+    assert plan.arena_bytes < size + 2 * 4 * int(np.prod(fresh)) + 256
+    if target == "nodes":
+        return
+    wanted, draw = np.zeros(layout, np.float32), np.random.default_rng(new)
+    with ap.Executor(graph, plan) as executor:
+        for turn in range(5):
+            x = draw.standard_normal(fresh).astype(np.float32)
+            y = executor.run({"x": x}, verify=turn < 2)["y"]
+            wanted = np.concatenate([wanted.take(range(new, 9), axis), -x], axis)
+            np.testing.assert_allclose(y.item(), wanted.sum(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_joined_input_that_others_read_is_no_cache() -> None:
+    model = joined(1, (2, 9, 3), 1)
+    model.graph.node.append(helper.make_node("Neg", ["past"], ["n"]))
+    model.graph.output.append(helper.make_tensor_value_info("n", TensorProto.FLOAT, None))
+    with pytest.raises(InvalidOption, match="no cache"):
+        ap.keep_caches(ap.load(model.SerializeToString()))
 
 
 # -- bytes over the length ------------------------------------------------------------------------
@@ -271,6 +331,97 @@ def test_a_decoder_generates_what_onnx_runtime_does(
     assert json.loads(capsys.readouterr().out)["tokens"] == words
     assert main(["run", str(path), "--generate", "12"]) == 2
     assert "--prompt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_the_width_of_heads_follows_from_attention(is_declared: bool) -> None:
+    model, prompt = decoder(), [5, 17]
+    words, _ = generated(4, prompt, model)
+    for value in (*model.graph.input, *model.graph.output):
+        if "key" in value.name or "value" in value.name:
+            value.type.tensor_type.shape.dim[3].dim_param = "kv_cache_dim"
+    if not is_declared:
+        with pytest.raises(UnboundDim, match="kv_cache_dim"):
+            ap.Decoder(model.SerializeToString(), room=8)
+        return
+    for layer in range(2):
+        shape = ["batch_size", "sequence_length", HEADS * WIDTH]
+        model.graph.value_info.append(
+            helper.make_tensor_value_info(f"layers.{layer}.attended", TensorProto.FLOAT, shape)
+        )
+    turned = [
+        helper.make_node("Shape", ["attention_mask"], ["long"], start=1),
+        helper.make_node("Greater", ["long", "many"], ["is_long"]),
+        helper.make_node(
+            "If", ["is_long"], ["cos.used"], then_branch=same("a"), else_branch=same("b")
+        ),
+    ]
+    model.graph.initializer.append(helper.make_tensor("many", TensorProto.INT64, (1,), [99]))
+    for node in model.graph.node:
+        node.input[:] = ["cos.used" if name == "cos" else name for name in node.input]
+    nodes = [*turned, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    with ap.Decoder(model.SerializeToString(), room=8) as decoding:
+        assert list(decoding.generate(prompt, 4)) == words
+
+
+def same(name: str) -> Any:
+    """Return a branch that hands on the table of cosines."""
+    made = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+    return helper.make_graph([helper.make_node("Identity", ["cos"], [name])], name, [], [made])
+
+
+def test_a_layer_with_a_window_keeps_a_cache_of_its_length() -> None:
+    model, prompt, room = decoder(window=WINDOW), [5, 17, 3, 99], 128
+    words, _ = generated(12, prompt, model)
+    with ap.Decoder(model.SerializeToString(), room=room) as decoding:
+        for _ in range(2):
+            assert list(decoding.generate(prompt, 12)) == words
+        windowed = decoding.plan.arena_bytes
+    with ap.Decoder(decoder().SerializeToString(), room=room) as decoding:
+        saved = 2 * (room - WINDOW) * KV_HEADS * WIDTH * 4
+        assert decoding.plan.arena_bytes - windowed > 0.9 * saved
+
+
+def test_a_decoder_that_joins_caches_generates_what_onnx_runtime_does() -> None:
+    model, prompt = joining_decoder(), [5]
+    words, _ = generated(12, prompt, model)
+    assert len({*words}) > 2
+    with ap.Decoder(model.SerializeToString(), room=16) as decoding:
+        for _ in range(2):
+            assert list(decoding.generate(prompt, 12)) == words
+        caches = 2 * 16 * HEADS * WIDTH * 4
+        assert caches < decoding.plan.arena_bytes < 2 * caches
+
+
+def test_a_room_that_changes_the_model_is_refused() -> None:
+    """As rotations of models for long contexts, of which a node chooses by the length."""
+    model, nodes = joining_decoder(), []
+    for name, factor in (("then_branch", 2.0), ("else_branch", 1.0)):
+        held = helper.make_tensor(f"{name}.words", TensorProto.FLOAT, (1,), [factor])
+        node = helper.make_node("Constant", [], [f"{name}.factor"], value=held)
+        made = helper.make_tensor_value_info(f"{name}.factor", TensorProto.FLOAT, [1])
+        nodes.append(helper.make_graph([node], name, [], [made]))
+    graph = model.graph
+    graph.initializer.append(helper.make_tensor("limit", TensorProto.INT64, (1,), [20]))
+    head = graph.node.pop()
+    graph.node.extend(
+        [
+            helper.make_node("Shape", ["attention_mask"], ["length"], start=1),
+            helper.make_node("Greater", ["length", "limit"], ["is_long"]),
+            helper.make_node(
+                "If", ["is_long"], ["factor"], then_branch=nodes[0], else_branch=nodes[1]
+            ),
+            helper.make_node("Mul", ["sum", "factor"], ["scaled"]),
+            helper.make_node("MatMul", ["scaled", head.input[1]], ["logits"]),
+        ]
+    )
+    data = model.SerializeToString()
+    with ap.Decoder(data, room=20) as decoding:
+        assert list(decoding.generate([5], 4)) == generated(4, [5], model)[0]
+    with pytest.raises(InvalidOption, match="less room"):
+        ap.Decoder(data, room=21)
 
 
 def test_a_model_that_is_no_decoder_does_not_generate(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from onnx import helper
 import arenaplan as ap
 from arenaplan.base.errors import ShapeMismatch, UnsupportedOp
 from quantized_models import MICROSOFT, Model
-from single_node import compare
+from single_node import compare, expected, node_model
 
 RNG = np.random.default_rng(33)
 
@@ -103,6 +103,18 @@ def rotations() -> Iterator[Case]:
             inputs = [x, positions, *TABLES]
             yield Case("RotaryEmbedding", inputs, attributes, (2, 3))
 
+    streams = RNG.integers(0, 16, (3, 2, 3))
+    for layout, section in ((0, [4, 3, 1]), (1, [4, 2, 2]), (0, [8, 0, 0]), (1, [2, 3, 3])):
+        attributes = {"mrope_section": section, "mrope_layout": layout}
+        for x, more in (
+            (f32(2, 3, 32), {"num_heads": 2}),
+            (f32(2, 2, 3, 16), {"interleaved": 1}),
+        ):
+            operands = [x, streams, *TABLES]
+            yield Case("MRotaryEmbedding", operands, {**attributes, **more}, (2, 3))
+    partly = {"num_heads": 2, "rotary_embedding_dim": 16, "mrope_section": [4, 3, 1]}
+    yield Case("MRotaryEmbedding", [f32(2, 3, 48), streams, *TABLES], partly, (2, 3))
+
 
 def multi_head() -> Iterator[Case]:
     q, k, v = f32(2, 3, 16), f32(2, 5, 16), f32(2, 5, 16)
@@ -143,6 +155,79 @@ def multi_head() -> Iterator[Case]:
         yield Case("Attention", inputs, attributes, constants, outputs, tolerance=1e-4)
 
 
+def states() -> Iterator[Case]:
+    x, past, bias, two = f32(2, 6, 5), f32(2, 6, 3), f32(6), ("float32", "float32")
+    op = "CausalConvWithState"
+    yield Case(op, [x, f32(6, 1, 4)], {}, [1], two)
+    yield Case(op, [x, f32(6, 1, 4), bias, past], {"activation": "silu"}, (1, 2), two)
+    yield Case(op, [x[..., :1].copy(), f32(6, 1, 4), None, past], {}, [1], two)
+    yield Case(op, [x, f32(6, 1, 2), bias, past], {"dilation": 3}, (1, 2), two)
+    turned = [f32(2, 5, 3, 2), f32(6, 1, 4), bias, f32(2, 3, 3, 2)]
+    yield Case(op, turned, {"channels_last": 1, "activation": "swish"}, (1, 2), two)
+    queries, values, gate, rate = f32(2, 3, 8), f32(2, 3, 20), -(f32(2, 3, 4) ** 2), f32(2, 3, 4)
+    wide, state = f32(2, 3, 16), f32(2, 4, 4, 5)
+    heads = {"q_num_heads": 2, "kv_num_heads": 4}
+    for keys in (queries, wide):
+        operands = [queries, keys, values, state, gate, rate]
+        yield Case("LinearAttention", operands, {**heads, "scale": 1.0}, (), two)
+    heads = {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": "linear"}
+    yield Case("LinearAttention", [wide, queries, values], heads, (), two)
+    vectors = [f32(4), -(f32(4) ** 2)]
+    yield Case("LinearAttentionGate", [gate, *vectors, rate], {}, (1, 2), two)
+    yield Case("LinearAttentionGate", [gate, *vectors], {}, (1, 2))
+    yield Case("GatedAdd", [wide, f32(2, 3, 16), f32(2, 3, 1)])
+    for attributes in ({}, {"activation": "sigmoid", "epsilon": 0.1}):
+        yield Case("GatedRMSNorm", [wide, f32(8), f32(2, 3, 16)], attributes, [1])
+
+
+def experts() -> Iterator[Case]:
+    router, fused = f32(12, 4), {"activation_type": "swiglu", "swiglu_fusion": 1}
+    limits = {"activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": 1.0}
+    for rows, activation in ((24, "relu"), (24, "gelu"), (24, "silu"), (24, "identity")):
+        layers = [f32(4, rows, 16), f32(4, rows), f32(4, 16, 24), f32(4, 16)]
+        attributes = {"activation_type": activation, "k": 2}
+        yield Case("MoE", [f32(3, 4, 16), router, *layers], attributes, range(2, 6), tolerance=1e-4)
+    layers = [f32(4, 48, 16), None, f32(4, 16, 24)]
+    for more in ({"k": 1}, {"k": 4, "normalize_routing_weights": 1, **limits}):
+        yield Case("MoE", [f32(12, 16), router, *layers], {**fused, **more}, (2, 4), tolerance=1e-4)
+    x, router = f32(3, 4, 32), f32(12, 4)
+    for bits in (4, 8):
+        for block in (0, 16):
+            sizes = {"expert_weight_bits": bits, "k": 2, **({"block_size": block} if block else {})}
+            parts = [32 // block] if block else []
+            tables = [
+                (u8(4, rows, 32 * bits // 8), 0.02 * np.abs(f32(4, rows, *parts)), f32(4, rows))
+                for rows in (64, 32)
+            ]
+            flat = [x, router, *tables[0], *tables[1]]
+            for normalize in (0, 1):
+                more = {**limits, **sizes, "normalize_routing_weights": normalize}
+                yield Case("QMoE", flat, {**fused, **more}, range(2, 8), tolerance=6e-2)
+                apart = [*flat, *[None] * 6, np.abs(f32(12, 4))]
+                yield Case("QMoE", apart, {**fused, **more}, range(2, 8), tolerance=6e-2)
+            zeros = [
+                u8(4, rows, -(-(32 // block) * bits // 8)) if block else u8(4, rows * bits // 8)
+                for rows in (64, 32)
+            ]
+            points = [*flat, None, None, None, *zeros]
+            constants = [*range(2, 8), 11, 12]
+            yield Case("QMoE", points, {**fused, **limits, **sizes}, constants, tolerance=6e-2)
+
+
+def quantized_attention() -> Iterator[Case]:
+    x, scale, per_column = u8(2, 3, 16), np.array(0.02, np.float32), 0.01 * np.abs(f32(48))
+    zero, past, two = np.array(120, np.uint8), f32(2, 2, 2, 4, 8), ("float32", "float32")
+    for w, point, scales in (
+        (u8(16, 48), np.array(128, np.uint8), np.array(0.01, np.float32)),
+        ((u8(16, 48) // 2).astype(np.int8), np.zeros(48, np.int8), per_column),
+    ):
+        for mask, old in ((None, None), (i32(2, 3), None), (None, past)):
+            operands = [x, w, f32(48), scale, scales, mask, zero, point, old]
+            attributes = {"num_heads": 2, "unidirectional": int(old is not None)}
+            outputs = two[: 1 if old is None else 2]
+            yield Case("QAttention", operands, attributes, (1, 2, 3, 4, 6, 7), outputs)
+
+
 def packed() -> Iterator[Case]:
     for bits in (2, 4, 8):
         for inner, columns, block in ((64, 8, 32), (70, 37, 32), (128, 300, 16)):
@@ -152,6 +237,9 @@ def packed() -> Iterator[Case]:
             sizes = {"K": inner, "N": columns, "bits": bits, "block_size": block}
             zeros = u8(columns, -(-blocks * bits // 8))
             yield Case("MatMulNBits", operands, sizes, (1, 2))
+            for x in (operands[0], np.where(operands[0][:, :1] > 1, operands[0], 0)):
+                rounded = {**sizes, "accuracy_level": 4}
+                yield Case("MatMulNBits", [x, *operands[1:]], rounded, (1, 2))
             yield Case("MatMulNBits", [*operands, zeros], sizes, (1, 2, 3))
             bias = [*operands, None, None, f32(columns)]
             yield Case("MatMulNBits", bias, sizes, (1, 2, 5))
@@ -169,7 +257,16 @@ def packed() -> Iterator[Case]:
             yield Case("GatherBlockQuantized", operands, attributes, (0, 2, 3))
 
 
-CASES = [*activations(), *normalizations(), *rotations(), *multi_head(), *packed()]
+CASES = [
+    *activations(),
+    *normalizations(),
+    *rotations(),
+    *multi_head(),
+    *states(),
+    *quantized_attention(),
+    *experts(),
+    *packed(),
+]
 
 
 @pytest.mark.parametrize("at", range(len(CASES)), ids=lambda at: f"{CASES[at].op} {at}")
@@ -196,6 +293,88 @@ def test_groups_of_channels_are_normalized_wherever_channels_are(
     attributes["channels_last"] = 0
     model = Case("GroupNorm", [last_first, scale, shift], attributes, [1, 2]).model(tmp_path)
     compare(model.found(), [wanted.astype(np.float32).transpose(0, 3, 1, 2)], 1e-5)
+
+
+def standard(op: str, inputs: Sequence[np.ndarray], **attributes: Any) -> np.ndarray:
+    """Return what ONNX Runtime computes by an operator of the standard."""
+    model = node_model(op, inputs, attributes, opset=21, outputs=1, constants=())
+    (made,) = expected(model, inputs, "onnxruntime")
+    return made
+
+
+@pytest.mark.parametrize("skip", [(2, 4, 5, 6), (2, 1, 1, 6), (2, 6)])
+@pytest.mark.parametrize("channels_last", [0, 1])
+@pytest.mark.parametrize("activation", [0, 1])
+def test_sums_are_normalized_in_groups_of_channels(
+    tmp_path: Path, skip: Sequence[int], channels_last: int, activation: int
+) -> None:
+    """ONNX Runtime has kernels for the cpu of the parts alone; so for the next two tests."""
+    arrays = [f32(2, 4, 5, 6), f32(6), f32(6), f32(*skip), f32(6)]
+    total = (
+        arrays[0] + arrays[3].reshape(2, *((1, 1, 6) if skip == (2, 6) else skip[1:])) + arrays[4]
+    )
+    parts = [total.transpose(0, 3, 1, 2).copy(), *arrays[1:3]]
+    wanted = standard("GroupNormalization", parts, num_groups=3, epsilon=1e-3)
+    if activation:
+        wanted = wanted / (1 + np.exp(-wanted))
+    if channels_last:
+        wanted = wanted.transpose(0, 2, 3, 1)
+    else:
+        arrays[0], total = (x.transpose(0, 3, 1, 2).copy() for x in (arrays[0], total))
+        if len(skip) == 4:
+            arrays[3] = arrays[3].transpose(0, 3, 1, 2).copy()
+    attributes = {"groups": 3, "epsilon": 1e-3, "activation": activation}
+    attributes["channels_last"] = channels_last
+    case = Case("SkipGroupNorm", arrays, attributes, [1, 2], ("float32", "float32"))
+    compare(case.model(tmp_path).found(), [wanted, total], 1e-5)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{}, {"pads": [1, 2, 1, 0]}, {"strides": [2, 1], "group": 2}, {"dilations": [2, 2]}],
+    ids=str,
+)
+def test_convolutions_of_images_with_channels_last(
+    tmp_path: Path, attributes: dict[str, Any]
+) -> None:
+    x, w, bias = f32(2, 7, 8, 4), f32(6, 3, 2, 4 // attributes.get("group", 1)), f32(6)
+    first = [each.transpose(0, 3, 1, 2).copy() for each in (x, w)]
+    wanted = standard("Conv", [*first, bias], **attributes).transpose(0, 2, 3, 1)
+    case = Case("NhwcConv", [x, w, bias], {"kernel_shape": [3, 2], **attributes}, [1, 2])
+    compare(case.model(tmp_path).found(), [wanted], 1e-5)
+
+
+def test_sums_of_a_diffusion_model(tmp_path: Path) -> None:
+    x, bias, skip = f32(2, 3, 8), f32(8), f32(2, 3, 8)
+    model = Case("BiasAdd", [x, bias, skip], {}, [1]).model(tmp_path)
+    compare(model.found(), [x + bias + skip], 1e-6)
+    left, right = np.split(x + bias, 2, -1)
+    model = Case("BiasSplitGelu", [x, bias], {}, [1]).model(tmp_path)
+    compare(model.found(), [left * standard("Gelu", [right.copy()])], 1e-5)
+
+
+@pytest.mark.parametrize("is_two_sided", [0, 1])
+@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (1, 40), (40, 40), (3, 1)])
+def test_distances_share_rows_of_a_table(
+    tmp_path: Path, is_two_sided: int, queries: int, keys: int
+) -> None:
+    """ONNX Runtime has no kernel for the cpu: T5 (Raffel et al. 2020) says what is right."""
+    table, farthest = f32(16, 3), 20
+    lengths = [np.array([queries], np.int64), np.array([keys], np.int64)]
+    attributes = {"max_distance": farthest, "is_bidirectional": is_two_sided}
+    case = Case("RelativePositionBias", [table, *lengths], attributes, [1, 2])
+    wanted = np.empty((1, 3, queries, keys), np.float32)
+    rows = 8 if is_two_sided else 16
+    for query in range(queries):
+        for key in range(keys):
+            ahead = key - query
+            distance = abs(ahead) if is_two_sided else max(-ahead, 0)
+            row = distance
+            if distance >= rows // 2:
+                share = np.log(np.float32(distance / (rows // 2))) / np.log(farthest / (rows // 2))
+                row = min(rows // 2 + int(share * (rows - rows // 2)), rows - 1)
+            wanted[0, :, query, key] = table[row + (rows if is_two_sided and ahead > 0 else 0)]
+    compare(case.model(tmp_path).found(), [wanted], 1e-6)
 
 
 class Cached(NamedTuple):
@@ -233,6 +412,17 @@ STEPS = [
     Cached(1, 16, [8], {"softcap": 2.0, "scale": 0.2}),
     Cached(1, 16, [8], more=[np.array([[7]]), f32(1, 1, 1, 8)]),
     Cached(5, 0, [5], more=[None, f32(1, HEADS, 5, 5)]),
+    *(
+        Cached(rows, cache, lengths, {"local_window_size": 6, "sliding_window_cache": 1})
+        for cache in (6, 9)
+        for rows, lengths in (
+            *((5, [5]), (1, [6]), (1, [7]), (1, [9, 7]), (1, [10]), (1, [14, 2])),
+            *((4, [12]), (13, [13]), (9, [14])),
+        )
+    ),
+    Cached(5, 0, [5], {"smooth_softmax": 1}),
+    Cached(1, 16, [8, 5], {"softcap": 2.0}, more=[None, None, f32(HEADS)]),
+    Cached(5, 16, [5, 3], {"local_window_size": 2}, packed=True, more=[None, None, f32(HEADS)]),
 ]
 
 
@@ -257,9 +447,47 @@ def test_grouped_attention_agrees_with_onnx_runtime(tmp_path: Path, step: Cached
     for sample, length in enumerate(step.lengths):
         # Nobody reads rows behind a prompt, or entries that were not written yet.
         rows = min(step.rows, length)
-        cuts = [np.s_[sample, :rows], *[np.s_[sample, :, :length]] * 2]
+        kept = length
+        if step.cache and "sliding_window_cache" in step.attributes:
+            spare = step.cache - step.attributes["local_window_size"] + 1
+            kept -= spare * -(-max(length - step.cache, 0) // spare)
+        cuts = [np.s_[sample, :rows], *[np.s_[sample, :, :kept]] * 2]
         parts = zip(found, wanted, cuts, strict=True)
         compare(*zip(*((x[cut], y[cut]) for x, y, cut in parts), strict=True), 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["PER_TENSOR", "PER_CHANNEL"])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(
+    ("rows", "cache", "total"), [(1, 16, 8), (1, 7, 8), (5, 16, 5), (3, 16, 9), (5, 0, 5)]
+)
+def test_caches_of_small_integers_agree_with_onnx_runtime(
+    tmp_path: Path, kind: str, bits: int, rows: int, cache: int, total: int
+) -> None:
+    shape = (1, KV_HEADS, cache, WIDTH * bits // 8)
+    inputs: list[np.ndarray | None] = [
+        f32(1, rows, count * WIDTH) for count in (HEADS, KV_HEADS, KV_HEADS)
+    ]
+    stored = np.dtype(np.uint8 if bits == 4 else np.int8)
+    inputs += [RNG.integers(0, 128, shape).astype(stored) for _ in range(2)]
+    inputs += [i32(total - 1), np.array(total, np.int32), *TABLES, None, None, None]
+    channels = (1, KV_HEADS, 1, WIDTH) if kind == "PER_CHANNEL" else (1,)
+    inputs += [(0.2 + RNG.random(channels)).astype(np.float32) / bits for _ in range(2)]
+    attributes = {
+        "num_heads": HEADS,
+        "kv_num_heads": KV_HEADS,
+        "do_rotary": 1,
+        "kv_cache_bit_width": bits,
+        "k_quant_type": kind,
+        "v_quant_type": kind,
+    }
+    outputs = ["float32", stored.name, stored.name]
+    constants = [6, 7, 8, 12, 13]
+    model = Case("GroupQueryAttention", inputs, attributes, constants, outputs).model(tmp_path)
+    found, wanted = model.found(), model.expected()
+    compare([found[0]], [wanted[0]], 1e-5)
+    for x, y in zip(found[1:], wanted[1:], strict=True):
+        np.testing.assert_array_equal(x[:, :, :total], y[:, :, :total])
 
 
 def test_a_cache_that_is_long_enough_is_written_in_place() -> None:

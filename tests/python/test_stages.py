@@ -80,6 +80,56 @@ def test_branches_of_two_shapes_run_with_names_of_dimensions(rows: object, bind:
     check(data, *both, bind=bind)
 
 
+@pytest.mark.parametrize("use", [0, 1])
+@pytest.mark.parametrize("kind", [BOOL, INT64, TensorProto.UINT8], ids=str)
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)], ids=str)
+def test_what_an_input_holds_decides_a_branch(use: int, kind: int, shape: Any) -> None:
+    """A range of lengths has one plan, and the input is given no more."""
+    branches = {
+        "then_branch": helper.make_graph(
+            [helper.make_node("Concat", ["past", "x"], ["o"], axis=0)],
+            "with",
+            [],
+            [info("o", None)],
+        ),
+        "else_branch": helper.make_graph(
+            [helper.make_node("Identity", ["x"], ["p"])], "without", [], [info("p", None)]
+        ),
+    }
+    nodes = [
+        helper.make_node("Cast", ["use"], ["is_used"], to=BOOL),
+        helper.make_node("If", ["is_used"], ["z"], **branches),
+        helper.make_node("Neg", ["z"], ["y"]),
+    ]
+    given = [helper.make_tensor_value_info("use", kind, shape)]
+    given += [info("x", (2, 4)), info("past", ("n", 4))]
+    data = model(nodes, given, [info("y", None)])
+    family = ap.plan_family(data, bind={"n": range(4), "use": use})
+    assert len(family) == 4
+    graph = ap.load(data, bind={"n": 3, "use": use})
+    assert [graph.values[at].name for at in graph.inputs] == ["x", "past"]
+    inputs = {"x": np.ones((2, 4), np.float32), "past": np.full((3, 4), 2, np.float32)}
+    held = np.full(shape, use, helper.tensor_dtype_to_np_dtype(kind))
+    with ap.Executor(graph) as executor:
+        np.testing.assert_array_equal(
+            executor.run(inputs)["y"], reference(data, {**inputs, "use": held})[0]
+        )
+    if kind != INT64:
+        with pytest.raises(errors.InvalidOption, match="use"):
+            ap.load(data, bind={"n": 3, "use": 256})
+
+
+@pytest.mark.parametrize("name", ["x", "past"])
+def test_more_than_one_number_cannot_be_said(name: str) -> None:
+    data = model(
+        [helper.make_node("Add", ["x", "past"], ["y"])],
+        [info("x", (2, 4)), info("past", (1,))],
+        [info("y", None)],
+    )
+    with pytest.raises(errors.InvalidOption, match="float32"):
+        ap.load(data, bind={name: 1})
+
+
 @pytest.mark.parametrize("total", [None, "total", "past + new"], ids=str)
 @pytest.mark.parametrize("names", [True, False], ids=["names", "numbers"])
 def test_a_merged_decoder_runs_with_and_without_its_cache(total: str | None, names: bool) -> None:

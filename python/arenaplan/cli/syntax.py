@@ -337,8 +337,9 @@ def _option(
 OPTIONS: Final = _table(f"""
 model: --bind NAME=NUMBER*
     number for a symbolic dimension, such as batch=1, an equation of other names, such as
-    total=past+1, or the shape of an input, such as image=1x3x224x224; can be repeated; with plan
-    and export --to weights also several, such as batch=1..32 or seq=16,32,64
+    total=past+1, the shape of an input, such as image=1x3x224x224, or what an input of one integer
+    or truth value holds, such as use_cache_branch=1; can be repeated; with plan and export --to
+    weights also several, such as batch=1..32 or seq=16,32,64
 --signature NAME
     signature of a .tflite file that has several (default: the first; with plan and gate each)
 --keep-caches

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from arenaplan.base.errors import InvalidOption, ShapeMismatch
 from arenaplan.base.quoting import listed, quoted
+from arenaplan.graph.effects import Effects, InPlace
 from arenaplan.graph.graph import Graph
+from arenaplan.graph.ops.own_ops import TRAINING
 
 
 def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
@@ -18,13 +23,19 @@ def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
     ones. Where the new ones are written into the old ones, one copy is enough: the state keeps its
     bytes from run to run, and is neither given nor returned.
 
+    Where the new entries are joined behind the old ones, the state is as long as both: each run
+    moves the entries down in place, so that the oldest leave, and writes new ones at the end. The
+    first runs find zeros in front of the entries, which a mask has to hide like padding on the
+    left.
+
     Parameters
     ----------
     graph : Graph
         The graph of one step; it is not changed.
     pairs : mapping of str to str, optional
         Outputs by the inputs that they replace. By default, each output that nodes make by writing
-        over an input of the same shape and type, such as the results of TensorScatter.
+        over an input of the same shape and type, such as the results of TensorScatter, and each
+        that Concat makes of an input, which nothing else reads, and of new entries.
 
     Raises
     ------
@@ -50,18 +61,58 @@ def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
     >>> [kept.values[index].name for index in kept.inputs], ap.plan(kept).arena_bytes
     (['key', 'at'], 2176)
     """
+    graph = _with_sliding(graph, None if pairs is None else {*pairs.items()})
     found = _overwritten(graph) if pairs is None else _named(graph, pairs)
     if not found:
         raise InvalidOption(
             f"graph {quoted(graph.name)} has no cache to keep: no output is written over an input "
             "of its shape and type; its caches are as long as the sizes of their inputs say"
         )
-    kept = graph.copy()
+    kept = graph
     for old, new in found.items():
         kept.values[old] = replace(kept.values[old], kind="state")
         kept.inputs.remove(old)
         kept.drop_output(new)
         kept.write_back(new, old)
+    return kept
+
+
+def _with_sliding(graph: Graph, pairs: set[tuple[str, str]] | None) -> Graph:
+    """
+    Return a copy in which inputs that Concat makes longer outputs of are as long as these.
+
+    With the entries of the longer input behind as many as are new, both graphs compute the same.
+    """
+    kept = graph.copy()
+    readers: Counter[int | None] = Counter(at for node in graph.nodes for at in node.inputs)
+    inputs, outputs = set(graph.inputs), set(graph.outputs)
+    for node in graph.nodes:
+        if node.op != "Concat" or node.domain or len(node.inputs) != 2:
+            continue
+        (old, new), (made,) = node.inputs, node.outputs
+        if old not in inputs or new is None or made not in outputs or readers[old] != 1:
+            continue
+        past, present, fresh = (kept.values[at] for at in (old, made, new))
+        if pairs is not None and (past.name, present.name) not in pairs:
+            continue
+        axis = node.attributes["axis"] % len(present.shape)
+        if axis == 0 or past.dtype != present.dtype:
+            continue
+        batch = present.shape[0]
+        first, count = (
+            kept.constant(f"{present.name}.{name}", (batch,), "int64", np.full(batch, number))
+            for name, number in (("moved", fresh.shape[axis]), ("kept", past.shape[axis]))
+        )
+        kept.values[old] = replace(past, shape=present.shape)
+        kept.nodes[node.index] = replace(
+            node,
+            op="SlideCache",
+            domain=TRAINING,
+            version=1,
+            inputs=(old, first, count, new),
+            attributes={"axis": axis},
+            effects=Effects(in_place=(InPlace(0, 0),), pure=True),
+        )
     return kept
 
 

@@ -48,7 +48,9 @@ def load_onnx(source: Source, *, bind: Bind | None = None) -> Graph:
     bind : mapping, optional
         Numbers for symbolic dimensions by name, ``{"batch": 1}``, and whole shapes for
         inputs by name, ``{"image": (1, 3, 224, 224)}``. A number or shape for a value whose size
-        data decides is an upper bound, with which the graph is made.
+        data decides is an upper bound, with which the graph is made. A number for an input of one
+        integer or truth value is the content, ``{"use_cache_branch": 1}``: the input becomes a
+        constant, and a branch that it decides is the only one.
 
     Returns
     -------

@@ -8,125 +8,25 @@ TensorScatter, which may write in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
-from onnx import FunctionProto, NodeProto, helper, numpy_helper
+from onnx import FunctionProto, TensorProto, helper, numpy_helper
 
-from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch, UnsupportedOp
-from arenaplan.formats.onnx.op import Op, Operand
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
+from arenaplan.formats.onnx.cache_bodies import cached, evicts, narrowed, widened, windowed
+from arenaplan.formats.onnx.op import Op
+from arenaplan.formats.onnx.operator_body import Body, Write
 from arenaplan.formats.onnx.rules.contrib_rules import MICROSOFT
+from arenaplan.formats.onnx.state_bodies import STATE_BODIES
 from arenaplan.formats.onnx.tensors import numpy_dtype
-from arenaplan.graph.ops import Shape
+from arenaplan.graph.ops.own_ops import SINKS
 
-_VERSION: Final = 25
-"""Version of the standard operators in functions."""
 _PADDING: Final = -10000.0
 """Added to scores of padding, unless the node says another number."""
 
-
-class _Body:
-    """A function that is being written, for one node."""
-
-    def __init__(self, op: Op) -> None:
-        self.op = op
-        self._nodes: list[NodeProto] = []
-
-    def operand(self, position: int) -> Operand:
-        """Return an input that must be there, with at least one dimension."""
-        found = self.op.input(position)
-        if not found.shape:
-            raise self.op.error(ShapeMismatch, f"input {position} is a single number")
-        return found
-
-    def name(self, position: int) -> str:
-        """Return the name of an input, empty if it is left out."""
-        return "" if self.op.optional(position) is None else f"i{position}"
-
-    def wants(self, position: int) -> bool:
-        """Whether something reads an output."""
-        return position < len(self.op.outputs) and bool(self.op.outputs[position])
-
-    def several(self, kind: str, inputs: Sequence[str], count: int, **attributes: Any) -> list[str]:
-        """Add a node, and return the names of its results."""
-        name = f"{self.op.type}.{len(self._nodes)}"
-        made = [f"{name}.{number}" for number in range(count)]
-        self._nodes.append(helper.make_node(kind, inputs, made, name, **attributes))
-        return made
-
-    def __call__(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node, and return the name of its only result."""
-        return self.several(kind, inputs, 1, **attributes)[0]
-
-    def constant(self, numbers: Any, dtype: str = "int64") -> str:
-        """Return the name of a constant."""
-        try:
-            array = np.asarray(numbers, numpy_dtype(dtype))
-        except (OverflowError, TypeError, ValueError):
-            raise self.op.error(InvalidOperand, f"{numbers} is no {dtype}") from None
-        return self("Constant", value=numpy_helper.from_array(array))
-
-    def steps(self, count: int, dtype: str = "int64") -> str:
-        """Return the name of the numbers from 0 on, which nothing computes while a file is read."""
-        return self("Range", *(self.constant(end, dtype) for end in (0, count, 1)))
-
-    def reshape(self, name: str, *shape: int) -> str:
-        """Return the name of a value in another shape."""
-        return self("Reshape", name, self.constant(shape))
-
-    def split(self, name: str, axis: int, *sizes: int) -> list[str]:
-        """Return the names of parts of a value along an axis."""
-        return self.several("Split", [name, self.constant(sizes)], len(sizes), axis=axis)
-
-    def function(self, *results: str) -> FunctionProto:
-        """
-        Return the function.
-
-        Raises
-        ------
-        UnsupportedOp
-            If the node wants a result that has no name.
-        """
-        for position, result in enumerate(results):
-            if self.wants(position) and not result:
-                raise self.refused(f"output {position}")
-        return helper.make_function(
-            self.op.domain or "ai.onnx",
-            self.op.type,
-            [f"i{position}" for position in range(len(self.op.inputs))],
-            results,
-            self._nodes,
-            [helper.make_opsetid("", _VERSION)],
-        )
-
-    def refused(self, what: str) -> Exception:
-        """Return the error for a form of the operator that this package does not know."""
-        return self.op.error(UnsupportedOp, f"{what} is not supported")
-
-    def refuse_inputs(self, *positions: int) -> None:
-        """Refuse some inputs."""
-        for position in positions:
-            if self.op.optional(position) is not None:
-                raise self.refused(f"input {position}")
-
-    def refuse_attributes(self, **usual: Any) -> None:
-        """Refuse attributes with other than usual values."""
-        for name, value in usual.items():
-            given = self.op.attributes.get(name, value)
-            if given != value:
-                raise self.refused(f"{name}={given!r}")
-
-    def number(self, name: str, default: float) -> float:
-        """Return an attribute that is a number."""
-        value = self.op.attributes.get(name, default)
-        if not isinstance(value, (int, float)):
-            raise self.op.error(InvalidAttribute, f"attribute {name!r} is {str(value)[:80]!r}")
-        return float(value)
-
-
-Write: TypeAlias = "Callable[[_Body], FunctionProto | None]"
 
 # -- activations and normalizations ---------------------------------------------------------------
 
@@ -134,7 +34,7 @@ Write: TypeAlias = "Callable[[_Body], FunctionProto | None]"
 def _biased(kind: str, **attributes: Any) -> Write:
     """Return an activation of input 0, plus input 1 if it is there."""
 
-    def write(body: _Body) -> FunctionProto:
+    def write(body: Body) -> FunctionProto:
         x = body.name(0)
         if body.name(1):
             x = body("Add", x, body.name(1))
@@ -143,51 +43,88 @@ def _biased(kind: str, **attributes: Any) -> Write:
     return write
 
 
-def _quick_gelu(body: _Body) -> FunctionProto:
+def _quick_gelu(body: Body) -> FunctionProto:
     return body.function(body("Swish", body.name(0), alpha=body.number("alpha", 1.702)))
 
 
-def _alike(body: _Body) -> FunctionProto:
+def _alike(body: Body) -> FunctionProto:
     """Return the standard operator of the same name, inputs and attributes."""
     op = body.op
     inputs = [body.name(position) for position in range(len(op.inputs))]
     return body.function(*body.several(op.type, inputs, len(op.outputs), **op.attributes))
 
 
-def _expand_dims(body: _Body) -> FunctionProto:
+def _expand_dims(body: Body) -> FunctionProto:
     return body.function(body("Unsqueeze", body.name(0), body.reshape(body.name(1), 1)))
 
 
 def _channels_last(kind: str, *more: int, **usual: Any) -> Write:
     """Return an operator on images whose channels are the last dimension, and are first in it."""
 
-    def write(body: _Body) -> FunctionProto:
-        x = body.name(0)
-        rank = len(body.operand(0).shape)
-        attributes = {**usual, **body.op.attributes}
-        is_last = attributes.pop("channels_last", 1)
-        activation = attributes.pop("activation", 0)
-        if "groups" in attributes:
-            attributes["num_groups"] = attributes.pop("groups")
-        if is_last:
-            x = body("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)])
-        y = body(kind, x, *(body.name(at) for at in more), **attributes)
-        if activation:
-            y = body("Swish", y)
-        if is_last:
-            y = body("Transpose", y, perm=[0, *range(2, rank), 1])
-        return body.function(y)
+    def write(body: Body) -> FunctionProto:
+        weights = [body.name(at) for at in more]
+        return body.function(_channels_first(body, kind, [body.name(0), *weights], **usual))
 
     return write
 
 
-def _rms_norm(body: _Body) -> FunctionProto:
+def _channels_first(body: Body, kind: str, inputs: Sequence[str], **usual: Any) -> str:
+    """Return the result of an operator that has channels first, for images with channels last."""
+    rank = len(body.operand(0).shape)
+    attributes = {**usual, **body.op.attributes}
+    is_last = attributes.pop("channels_last", 1)
+    activation = attributes.pop("activation", 0)
+    if "groups" in attributes:
+        attributes["num_groups"] = attributes.pop("groups")
+    x, *weights = inputs
+    order = [0, rank - 1, *range(1, rank - 1)]
+    if is_last:
+        x = body("Transpose", x, perm=order)
+    if kind == "Conv":
+        weights[0] = body("Transpose", weights[0], perm=order)
+    y = body(kind, x, *weights, **attributes)
+    if activation:
+        y = body("Swish", y)
+    if is_last:
+        y = body("Transpose", y, perm=[0, *range(2, rank), 1])
+    return y
+
+
+def _skip_group_norm(body: Body) -> FunctionProto:
+    """A sum, with a bias if there is one, that is normalized, and may be a result itself."""
+    space = len(body.operand(0).shape) - 2
+    behind = 0 if body.op.integer("channels_last", 1) else space
+    skip, bias = body.name(3), body.name(4)
+    if len(body.op.input(3).shape) == 2:
+        first = 2 if behind else 1
+        skip = body("Unsqueeze", skip, body.constant([*range(first, first + space)]))
+    total = body("Add", body.name(0), skip)
+    if bias:
+        total = body("Add", total, body.reshape(bias, -1, *[1] * behind))
+    inputs = [total, body.name(1), body.name(2)]
+    return body.function(_channels_first(body, "GroupNormalization", inputs, epsilon=1e-5), total)
+
+
+def _split_gelu(body: Body) -> FunctionProto:
+    """One half of a sum, multiplied by the activation of the other."""
+    width = body.operand(0).shape[-1]
+    if width % 2:
+        raise body.op.error(ShapeMismatch, f"{width} elements have no halves")
+    left, right = body.split(body("Add", body.name(0), body.name(1)), -1, width // 2, width // 2)
+    return body.function(body("Mul", left, body("Gelu", right)))
+
+
+def _bias_add(body: Body) -> FunctionProto:
+    return body.function(body("Add", body("Add", body.name(0), body.name(1)), body.name(2)))
+
+
+def _rms_norm(body: Body) -> FunctionProto:
     epsilon, axis = body.number("epsilon", 1e-5), body.op.integer("axis", -1)
     y = body("RMSNormalization", body.name(0), body.name(1), axis=axis, epsilon=epsilon)
     return body.function(y, "")
 
 
-def _skip_norm(body: _Body) -> FunctionProto:
+def _skip_norm(body: Body) -> FunctionProto:
     """A sum, with a bias if there is one, that is normalized, and may be a result itself."""
     is_simplified = body.op.type == "SkipSimplifiedLayerNormalization"
     scale, shift, bias = body.name(2), "" if is_simplified else body.name(3), body.name(4)
@@ -206,9 +143,9 @@ def _skip_norm(body: _Body) -> FunctionProto:
     return body.function(*made, *[""] * (3 - count), total)
 
 
-def _embed_norm(body: _Body) -> FunctionProto:
+def _embed_norm(body: Body) -> FunctionProto:
     """Rows of two or three tables are added and normalized."""
-    batch, length = _dims(body, 0, 2)
+    batch, length = body.dims(0, 2)
     positions = body.name(3)
     if body.name(8):
         positions = body("Gather", positions, body.name(8))
@@ -231,7 +168,7 @@ def _embed_norm(body: _Body) -> FunctionProto:
     return body.function(y, lengths, total)
 
 
-def _gather_blocks(body: _Body) -> FunctionProto | None:
+def _gather_blocks(body: Body) -> FunctionProto | None:
     """Elements that have a type of their own are gathered, and made wide."""
     op = body.op
     if op.input(0).dtype == "uint8":
@@ -250,15 +187,7 @@ def _gather_blocks(body: _Body) -> FunctionProto | None:
 # -- attention ------------------------------------------------------------------------------------
 
 
-def _dims(body: _Body, position: int, rank: int) -> Shape:
-    """Return the dimensions of an input that has so many."""
-    shape = body.op.input(position).shape
-    if len(shape) != rank:
-        raise body.op.error(ShapeMismatch, f"input {position} has shape {shape}, not {rank} axes")
-    return shape
-
-
-def _heads(body: _Body, name: str, default: int | None = None) -> int:
+def _heads(body: Body, name: str, default: int | None = None) -> int:
     """Return a number of heads."""
     count = body.op.integer(name, default)
     if count < 1:
@@ -266,14 +195,14 @@ def _heads(body: _Body, name: str, default: int | None = None) -> int:
     return count
 
 
-def _width(body: _Body, hidden: int, heads: int) -> int:
+def _width(body: Body, hidden: int, heads: int) -> int:
     """Return the width of a head."""
     if hidden % heads:
         raise body.op.error(ShapeMismatch, f"{heads} heads of {hidden} elements")
     return hidden // heads
 
 
-def _positions(body: _Body, name: str, batch: int, length: int, *, are_first: bool) -> str:
+def _positions(body: Body, name: str, batch: int, length: int, *, are_first: bool) -> str:
     """Return positions of all elements, of which those of the first of each row may be given."""
     if not are_first:
         return name
@@ -281,11 +210,11 @@ def _positions(body: _Body, name: str, batch: int, length: int, *, are_first: bo
     return body("Expand", moved, body.constant([batch, length]))
 
 
-def _rotary(body: _Body) -> FunctionProto:
+def _rotary(body: Body) -> FunctionProto:
     """Positions are those of all tokens, or that of the first."""
     op = body.op
     body.refuse_attributes(scale=1.0, is_packed_batching=0)
-    x, positions, pairs = op.input(0).shape, op.input(1).shape, _dims(body, 2, 2)[1]
+    x, positions, pairs = op.input(0).shape, op.input(1).shape, body.dims(2, 2)[1]
     attributes: dict[str, Any] = {"interleaved": op.integer("interleaved", 0)}
     if rotated := op.integer("rotary_embedding_dim", 0):
         attributes["rotary_embedding_dim"] = rotated
@@ -297,12 +226,36 @@ def _rotary(body: _Body) -> FunctionProto:
         batch, _, length, _ = x
     else:
         raise op.error(ShapeMismatch, f"input 0 has shape {x}")
-    at = _positions(body, body.name(1), batch, length, are_first=prod(positions) == 1)
+    are_first = prod(positions) == 1 and op.type == "RotaryEmbedding"
+    at = _positions(body, body.name(1), batch, length, are_first=are_first)
     tables = [body.name(2), body.name(3)]
+    if op.type == "MRotaryEmbedding":
+        tables, at = [_by_section(body, table) for table in tables], ""
     return body.function(body("RotaryEmbedding", body.name(0), *tables, at, **attributes))
 
 
-def _padding(body: _Body, position: int, batch: int, rows: int, keys: int, dtype: str) -> str:
+def _by_section(body: Body, table: str) -> str:
+    """Return a row of a table per token, of which each column is that of one of three positions."""
+    op = body.op
+    (_, batch, length), pairs = body.dims(1, 3), body.dims(2, 2)[1]
+    sections = op.integers("mrope_section") or ()
+    if len(sections) != 3 or sum(sections) != pairs or min(sections) < 0:
+        raise op.error(InvalidAttribute, f"mrope_section {sections} for {pairs} columns")
+    column = np.arange(pairs)
+    if op.integer("mrope_layout", 0):
+        stream = np.zeros(pairs, int)
+        for at in (1, 2):
+            stream[(column % 3 == at) & (column < 3 * sections[at])] = at
+    else:
+        stream = np.repeat(np.arange(3), sections)
+    parts = body.split(body("Gather", table, body.name(1)), 0, 1, 1, 1)
+    chosen, *others = (body.reshape(part, batch, length, pairs) for part in parts)
+    for at, other in enumerate(others, 1):
+        chosen = body("Where", body.constant(stream == at, "bool"), other, chosen)
+    return chosen
+
+
+def _padding(body: Body, position: int, batch: int, rows: int, keys: int, dtype: str) -> str:
     """Return what is added to scores because of a mask of padding, empty if there is none."""
     mask = body.op.optional(position)
     if mask is None:
@@ -330,17 +283,50 @@ def _padding(body: _Body, position: int, batch: int, rows: int, keys: int, dtype
             InvalidOperand,
             f"a mask of shape {shape} for a batch of {batch}, {rows} rows and {keys} keys",
         )
-    hidden = body.constant(body.number("mask_filter_value", _PADDING), dtype)
+    least = float(np.finfo(numpy_dtype(dtype)).min)
+    hidden = body.constant(max(body.number("mask_filter_value", _PADDING), least), dtype)
     return body("Where", seen, body.constant(0, dtype), hidden)
 
 
-def _added(body: _Body, first: str, second: str) -> str:
+def _relative_bias(body: Body) -> FunctionProto:
+    """
+    A row of a table per distance of a key from a query, for all heads.
+
+    Each of the nearest distances has a row; farther ones share rows, by their logarithm.
+    """
+    op = body.op
+    is_two_sided, farthest = op.flag("is_bidirectional"), op.integer("max_distance")
+    queries, keys = int(op.scalar(1)), int(op.scalar(2))
+    rows = body.dims(0, 2)[0] // (2 if is_two_sided else 1)
+    near = rows // 2
+    if not 0 < near < farthest or queries < 1 or keys < 1:
+        raise op.error(
+            InvalidAttribute, f"max_distance {farthest} for {rows} rows, {queries} by {keys}"
+        )
+    ahead = body("Sub", body.steps(keys), body.reshape(body.steps(queries), queries, 1))
+    behind = body("Neg", ahead)
+    zero = body.constant(0)
+    distance = body("Abs", ahead) if is_two_sided else body("Max", behind, zero)
+    real = body("Cast", body("Max", distance, body.constant(near)), to=TensorProto.FLOAT)
+    ratio = body("Log", body("Div", real, body.constant(near, "float32")))
+    factor = body.constant((rows - near) / np.log(farthest / near), "float32")
+    far = body("Cast", body("Mul", ratio, factor), to=TensorProto.INT64)
+    far = body("Min", body("Add", far, body.constant(near)), body.constant(rows - 1))
+    row = body("Where", body("Less", distance, body.constant(near)), distance, far)
+    if is_two_sided:
+        shift = body("Where", body("Greater", ahead, zero), body.constant(rows), zero)
+        row = body("Add", row, shift)
+    apart = body("Transpose", body("Gather", body.name(0), row), perm=[2, 0, 1])
+    return body.function(body("Unsqueeze", apart, body.constant([0])))
+
+
+def _added(body: Body, first: str, second: str) -> str:
     """Return the sum of two values of which either may be absent."""
     return body("Add", first, second) if first and second else first or second
 
 
 def _attend(
-    body: _Body,
+    body: Body,
     operands: Sequence[str],
     heads: tuple[int, int],
     outputs: int,
@@ -351,10 +337,15 @@ def _attend(
     if scale:
         attributes["scale"] = scale
     attributes |= {"q_num_heads": heads[0], "kv_num_heads": heads[1]}
-    return body.several("Attention", operands, outputs, **attributes)
+    domain = SINKS if len(operands) > _SINKS else ""
+    return body.several("Attention", operands, outputs, domain=domain, **attributes)
 
 
-def _multi_head(body: _Body) -> FunctionProto:
+_SINKS: Final = 7
+"""Position of scores that have no value, among operands of attention."""
+
+
+def _multi_head(body: Body) -> FunctionProto:
     """Queries, keys and values may come in one array, and keys as a cache of another sequence."""
     op = body.op
     body.refuse_inputs(8, 9)
@@ -370,7 +361,7 @@ def _multi_head(body: _Body) -> FunctionProto:
         q, k, v = (body.reshape(part, batch, rows, hidden) for part in parts)
         keys, width, value_width = rows, query.shape[4], query.shape[4]
     else:
-        hidden = _dims(body, 0, 3)[2]
+        hidden = body.dims(0, 3)[2]
         width = value_width = _width(body, hidden, heads)
         key = body.operand(1).shape
         if len(key) == 5:
@@ -378,10 +369,10 @@ def _multi_head(body: _Body) -> FunctionProto:
             parts = body.split(k, 3, 1, 1)
             k, v = (body.reshape(part, batch, keys, heads * key[4]) for part in parts)
         elif len(key) == 4:
-            keys, value_width = key[2], _dims(body, 2, 4)[3]
+            keys, value_width = key[2], body.dims(2, 4)[3]
         else:
-            keys = _dims(body, 1, 3)[1]
-            value_width = _width(body, _dims(body, 2, 3)[2], heads)
+            keys = body.dims(1, 3)[1]
+            value_width = _width(body, body.dims(2, 3)[2], heads)
     if body.name(3):
         is_cached = len(query.shape) == 3 and len(body.operand(1).shape) == 4
         sizes = [heads * width, heads * width, heads * value_width]
@@ -390,7 +381,7 @@ def _multi_head(body: _Body) -> FunctionProto:
         if not is_cached:
             k, v = body("Add", k, biases[1]), body("Add", v, biases[2])
     past = op.optional(6)
-    total = keys + (0 if past is None else _dims(body, 6, 4)[2])
+    total = keys + (0 if past is None else body.dims(6, 4)[2])
     mask = _added(body, _padding(body, 4, batch, rows, total, query.dtype), body.name(5))
     made = _attend(
         body,
@@ -402,14 +393,11 @@ def _multi_head(body: _Body) -> FunctionProto:
     return body.function(*made)
 
 
-def _attention(body: _Body) -> FunctionProto:
+def _attention(body: Body) -> FunctionProto:
     """Queries, keys and values are products with parts of one matrix."""
     op = body.op
     body.refuse_inputs(6)
-    body.refuse_attributes(do_rotary=0, past_present_share_buffer=0)
-    heads = _heads(body, "num_heads")
-    batch, rows, _ = _dims(body, 0, 3)
-    columns = _dims(body, 1, 2)[1]
+    columns = body.dims(1, 2)[1]
     sizes = op.integers("qkv_hidden_sizes") or (columns // 3,) * 3
     if len(sizes) != 3 or sum(sizes) != columns:
         raise op.error(InvalidAttribute, f"qkv_hidden_sizes {sizes} for {columns} columns")
@@ -418,16 +406,40 @@ def _attention(body: _Body) -> FunctionProto:
     if body.name(2):
         biases = body.split(body.name(2), 0, *sizes)
         parts = [body("Add", part, bias) for part, bias in zip(parts, biases, strict=True)]
+    return _attended(body, parts, 3, 4, body.name(5))
+
+
+def _whole_attention(body: Body) -> FunctionProto:
+    """Queries, keys and values are parts of a product of integers."""
+    columns = body.dims(1, 2)[1]
+    if columns % 3:
+        raise body.op.error(ShapeMismatch, f"{columns} columns have no thirds")
+    zeros = [body.name(6), body.name(7)] if body.name(7) else [body.name(6)]
+    sums = body("MatMulInteger", body.name(0), body.name(1), *zeros)
+    scale = body("Mul", body.name(3), body.name(4))
+    real = body("Mul", body("CastLike", sums, body.name(2)), scale)
+    parts = body.split(body("Add", real, body.name(2)), 2, *[columns // 3] * 3)
+    return _attended(body, parts, 5, 8, "")
+
+
+def _attended(
+    body: Body, parts: Sequence[str], mask_at: int, past_at: int, bias: str
+) -> FunctionProto:
+    """Return attention of queries, keys and values behind those of a past, if there is one."""
+    op = body.op
+    body.refuse_attributes(do_rotary=0, past_present_share_buffer=0)
+    heads = _heads(body, "num_heads")
+    batch, rows, _ = body.dims(0, 3)
     total, past = rows, ["", ""]
-    if body.name(4):
-        _, _, _, length, width = shape = _dims(body, 4, 5)
+    if body.name(past_at):
+        _, _, _, length, width = shape = body.dims(past_at, 5)
         total += length
-        each = body.split(body.name(4), 0, 1, 1)
+        each = body.split(body.name(past_at), 0, 1, 1)
         past = [body.reshape(part, *shape[1:4], width) for part in each]
-    mask = _padding(body, 3, batch, rows, total, op.input(0).dtype)
+    mask = _padding(body, mask_at, batch, rows, total, op.input(2 if mask_at == 5 else 0).dtype)
     made = _attend(
         body,
-        [*parts, _added(body, mask, body.name(5)), *past],
+        [*parts, _added(body, mask, bias), *past],
         (heads, heads),
         3 if body.wants(1) else 1,
         is_causal=op.integer("unidirectional", 0),
@@ -439,7 +451,7 @@ def _attention(body: _Body) -> FunctionProto:
     return body.function(made[0], body("Concat", *both, axis=0))
 
 
-def _grouped(body: _Body) -> FunctionProto:
+def _grouped(body: Body) -> FunctionProto:
     """
     Some heads share keys and values, which are written into a cache.
 
@@ -447,11 +459,10 @@ def _grouped(body: _Body) -> FunctionProto:
     its last old one.
     """
     op = body.op
-    body.refuse_inputs(11, 12, 13)
-    body.refuse_attributes(smooth_softmax=0, qk_output=0, k_quant_type="NONE", v_quant_type="NONE")
+    body.refuse_attributes(qk_output=0)
     is_causal = op.integer("causal", 1)
     heads, kv_heads = _heads(body, "num_heads"), _heads(body, "kv_num_heads")
-    batch, rows, hidden = _dims(body, 0, 3)
+    batch, rows, hidden = body.dims(0, 3)
     names = [body.name(position) for position in range(3)]
     if not names[1]:
         width = _width(body, hidden, heads + 2 * kv_heads)
@@ -460,13 +471,10 @@ def _grouped(body: _Body) -> FunctionProto:
         width = _width(body, hidden, heads)
     last = body("Cast", body.reshape(body.name(5), -1), to=_INT64)
     lengths = body("Add", last, body.constant([1]))
-    new = body("Min", lengths, body.constant([rows]))
+    fresh = body("Min", lengths, body.constant([rows]))
     if body.name(16):
-        new = body("Cast", body.reshape(body.name(16), -1), to=_INT64)
-    starts = body("Sub", lengths, new)
-    if is_causal:
-        # Rows behind the end of a shorter prompt are there, too, and nobody reads them.
-        lengths = body("Add", starts, body.constant([rows]))
+        fresh = body("Cast", body.reshape(body.name(16), -1), to=_INT64)
+    starts = body("Sub", lengths, fresh)
     for at, (count, position, epsilon) in enumerate(
         ((heads, 14, "q_norm_epsilon"), (kv_heads, 15, "k_norm_epsilon"))
     ):
@@ -476,45 +484,45 @@ def _grouped(body: _Body) -> FunctionProto:
             scaled = body("RMSNormalization", apart, body.name(position), epsilon=least_square)
             names[at] = body.reshape(scaled, batch, rows, count * width)
     if op.integer("do_rotary", 0):
-        rotated = 2 * _dims(body, 7, 2)[1]
-        where = _positions(body, body.name(9) or starts, batch, rows, are_first=not body.name(9))
-        attributes: dict[str, Any] = {"interleaved": op.integer("rotary_interleaved", 0)}
-        if rotated < width:
-            attributes["rotary_embedding_dim"] = rotated
-        for at, count in enumerate((heads, kv_heads)):
-            turned = [names[at], body.name(7), body.name(8), where]
-            names[at] = body("RotaryEmbedding", *turned, num_heads=count, **attributes)
-    caches = []
-    for position, name in ((3, names[1]), (4, names[2])):
-        apart = body.reshape(name, batch, rows, kv_heads, width)
-        new = body("Transpose", apart, perm=[0, 2, 1, 3])
-        caches.append(_cached(body, position, new, starts))
+        _turn(body, names, (heads, kv_heads), width, starts)
+    by_head = [body.reshape(name, batch, rows, kv_heads, width) for name in names[1:]]
+    new = [body("Transpose", name, perm=[0, 2, 1, 3]) for name in by_head]
+    new = [narrowed(body, at, name) for at, name in enumerate(new)]
+    if is_causal:
+        # Rows behind the end of a shorter prompt are there, too, and nobody reads them.
+        lengths = body("Add", starts, body.constant([rows]))
+    if evicts(body):
+        lengths, keys, caches = windowed(body, new, starts, fresh)
+    else:
+        keys = caches = [cached(body, 3 + at, each, starts) for at, each in enumerate(new)]
+    keys = [widened(body, at, name, width) for at, name in enumerate(keys)]
     window = op.integer("local_window_size", -1)
     attributes = {"is_causal": is_causal, "softcap": body.number("softcap", 0.0)}
     if window > 0:
         attributes["left_window_size"] = window - 1
-    operands = [names[0], *caches, body.name(10), "", "", lengths]
+    operands = [names[0], *keys, body.name(10), "", "", lengths]
+    if sinks := body.name(11):
+        operands.append(sinks)
+    elif op.integer("smooth_softmax", 0) > 0:
+        operands.append(body.constant([0] * heads, op.input(0).dtype))
     (y,) = _attend(body, operands, (heads, kv_heads), 1, **attributes)
     return body.function(y, *caches)
 
 
+def _turn(body: Body, names: list[str], counts: Sequence[int], width: int, starts: str) -> None:
+    """Turn queries and keys by their positions."""
+    batch, rows = body.op.input(0).shape[:2]
+    rotated = 2 * body.dims(7, 2)[1]
+    where = _positions(body, body.name(9) or starts, batch, rows, are_first=not body.name(9))
+    attributes: dict[str, Any] = {"interleaved": body.op.integer("rotary_interleaved", 0)}
+    if rotated < width:
+        attributes["rotary_embedding_dim"] = rotated
+    for at, count in enumerate(counts):
+        turned = [names[at], body.name(7), body.name(8), where]
+        names[at] = body("RotaryEmbedding", *turned, num_heads=count, **attributes)
+
+
 _INT64: Final = helper.np_dtype_to_tensor_dtype(np.dtype(np.int64))
-
-
-def _cached(body: _Body, position: int, new: str, starts: str) -> str:
-    """Return a cache with new entries, in the place of the old cache if that is long enough."""
-    old = body.name(position)
-    if not old:
-        return new
-    rows, past = body.op.input(0).shape[1], _dims(body, position, 4)[2]
-    has_window = body.op.integer("sliding_window_cache", 0)
-    is_known = body.op.input(6).is_fixed and not has_window
-    total = int(body.op.scalar(6)) if is_known else past
-    if past == 0 and total == rows:
-        return new
-    if total > past:
-        old = body("Pad", old, body.constant([0, 0, 0, 0, 0, 0, total - past, 0]))
-    return body("TensorScatter", old, new, starts)
 
 
 BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
@@ -523,7 +531,10 @@ BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
         **dict.fromkeys(("DequantizeLinear", "QuantizeLinear", "Trilu"), _alike),
         **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _skip_norm),
         **dict.fromkeys(("BiasGelu", "Gelu"), _biased("Gelu")),
+        **STATE_BODIES,
         "Attention": _attention,
+        "BiasAdd": _bias_add,
+        "BiasSplitGelu": _split_gelu,
         "EmbedLayerNormalization": _embed_norm,
         "ExpandDims": _expand_dims,
         "FastGelu": _biased("Gelu", approximate="tanh"),
@@ -531,9 +542,14 @@ BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
         "GroupQueryAttention": _grouped,
         "GroupNorm": _channels_last("GroupNormalization", 1, 2, epsilon=1e-5),
         "MultiHeadAttention": _multi_head,
+        "NhwcConv": _channels_last("Conv", 1, 2),
         "NhwcMaxPool": _channels_last("MaxPool"),
         "QuickGelu": _quick_gelu,
+        "MRotaryEmbedding": _rotary,
+        "QAttention": _whole_attention,
+        "RelativePositionBias": _relative_bias,
         "RotaryEmbedding": _rotary,
+        "SkipGroupNorm": _skip_group_norm,
     },
 }
 """How the function of an operator is written, by domain and name; ``None`` if it needs none."""
@@ -541,4 +557,4 @@ BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
 
 def contrib_body(op: Op) -> FunctionProto | None:
     """Return the function of an operator of :data:`BODIES`; ``None`` if it needs none."""
-    return BODIES[op.domain][op.type](_Body(op))
+    return BODIES[op.domain][op.type](Body(op))

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
+from math import prod
 from typing import Final, NamedTuple, TypeAlias
 
-from onnx import GraphProto, TypeProto, ValueInfoProto
+import numpy as np
+from onnx import GraphProto, TensorProto, TypeProto, ValueInfoProto, numpy_helper
 
 from arenaplan.base.errors import (
+    InvalidOption,
     UnboundDim,
     UnknownDim,
     UnknownShape,
@@ -18,7 +21,7 @@ from arenaplan.base.errors import (
 )
 from arenaplan.base.formulas import formula_value
 from arenaplan.base.quoting import listed, quoted
-from arenaplan.formats.onnx.tensors import dtype_of
+from arenaplan.formats.onnx.tensors import dtype_of, numpy_dtype
 from arenaplan.graph.ops import Shape
 from arenaplan.graph.sizes import Bind, whole_number
 
@@ -90,7 +93,8 @@ class Dims:
     ----------
     bind : mapping or None
         Numbers of the caller: by symbol, and whole shapes by input. By value that a node makes:
-        an upper bound for each dimension that data decides, or for its shape.
+        an upper bound for each dimension that data decides, or for its shape. By input of one
+        integer or truth value: the content, so that the input becomes a constant.
     graph : GraphProto
         The graph whose symbols they are.
     inputs : mapping of str to Declared
@@ -103,6 +107,7 @@ class Dims:
         self._numbers: dict[str, int] = {}
         self._shapes: dict[str, Shape] = {}
         self._most: dict[str, int] = {}
+        self._contents: dict[str, int] = {}
         if not bind:
             return
         for name, value in bind.items():
@@ -131,6 +136,8 @@ class Dims:
         for name in list(self._numbers):
             if name not in symbols and name in made:
                 self._most[name] = self._numbers.pop(name)
+            elif name not in symbols and name in inputs:
+                self._contents[name] = self._numbers.pop(name)
             elif name not in symbols:
                 has = f"it has {listed(known)}" if known else "all are numbers"
                 raise UnknownDim(
@@ -181,6 +188,28 @@ class Dims:
             )
         hint = f"pass its shape: bind={{{quoted(name)}: (…)}}"
         return self.complete(f"input {quoted(name)}", known.dims, hint), known.dtype
+
+    def content(self, name: str, shape: Shape, dtype: str) -> TensorProto | None:
+        """
+        Return what a graph input holds, if the caller has said it.
+
+        Raises
+        ------
+        InvalidOption
+            If the input is not one integer or truth value that can hold the number.
+        """
+        number = self._contents.get(name)
+        if number is None:
+            return None
+        is_whole = dtype == "bool" or dtype.startswith(("int", "uint"))
+        if prod(shape) == 1 and is_whole:
+            held = np.array(number).astype(numpy_dtype(dtype))
+            if int(held) == number:
+                return numpy_helper.from_array(held.reshape(shape), name)
+        raise InvalidOption(
+            f"option bind: {number} for input {quoted(name)}, which holds {dtype} of shape "
+            f"{shape}; a number can be given for one integer or truth value that can hold it"
+        )
 
     def most(self, name: str, dims: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import ChainMap, Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import NamedTuple, TypeAlias
 
 from onnx import (
@@ -138,7 +139,7 @@ def open_branch(
         If that depends on data.
     """
     condition = op.input(0)
-    if not condition.inline or condition.shape not in ((), (1,)):
+    if not condition.inline or prod(condition.shape) != 1:
         raise op.error(
             UnsupportedSubgraph,
             f"which branch is taken depends on {quoted(condition.name)}, "

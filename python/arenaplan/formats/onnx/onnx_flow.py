@@ -316,7 +316,8 @@ def _check_same(op: Op, output: str, one: Operand, other: Operand) -> None:
                 UnsupportedSubgraph,
                 f"output {quoted(output)} has shape {one.shape} ({one.dtype}) in one branch and "
                 f"{other.shape} ({other.dtype}) in the other, and which one is taken depends on "
-                f"{quoted(op.input(0).name)}, which is not known before the model runs",
+                f"{quoted(op.input(0).name)}, which is not known before the model runs; bind may "
+                "say what an input holds",
             ),
         )
 

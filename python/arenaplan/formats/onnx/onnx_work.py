@@ -134,7 +134,7 @@ _OPERATIONS: Final[Mapping[str, Count]] = {
     **dict.fromkeys(("Gemm", "QGemm"), _gemm),
     **dict.fromkeys(("DynamicQuantizeMatMul", "FusedMatMul", "MatMul", "MatMulInteger"), _matmul),
     **dict.fromkeys(("MatMulIntegerToFloat", "QLinearMatMul"), _matmul),
-    "Attention": lambda op, outputs: 0 if op.domain else _attention(op, outputs),
+    "Attention": lambda op, outputs: 0 if op.domain == MICROSOFT else _attention(op, outputs),
     "ConvGrad": _convolution_gradients,
     "ConvGradWeight": _weight_gradient,
     "ConvTranspose": _turned_convolution,

@@ -241,6 +241,9 @@ _TABLE: Final = (
          "that the scale has; without `is_centered` the mean is not subtracted."),
     _own("Assign(state, value) -> content", _assigned, "The new content of a state.",
          takes_over=(1,), writes=((0, 0),), ignores=(0,)),
+    _own("SlideCache(cache, first: int64, count: int64, new=None, *, axis=2) -> cache", _like(0),
+         "A cache whose `count` entries from `first` on, of each sample, move to the front, with "
+         "new ones behind them; entries behind these stay.", takes_over=(0,)),
     _own("Count(count: int64) -> content: int64", _like(0), "A state that counts, and one more.",
          writes=((0, 0),)),
     _own("SgdUpdate(rate, parameter, gradient, velocity=None, *, momentum=0.0, nesterov=0, "

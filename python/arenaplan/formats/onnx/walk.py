@@ -211,6 +211,10 @@ class Walk:
         for name, known in infos.items():
             shape, dtype = self._dims.of_input(name, known)
             checked_bytes(name, shape, dtype)
+            content = self._dims.content(name, shape, dtype)
+            if content is not None:
+                scope[name] = stored_operand(StoredTensor(content, name, self._folder))
+                continue
             index = self.graph.input(name, shape, dtype)
             scope[name] = Operand(name, shape, dtype, index=index)
 

@@ -4,6 +4,9 @@ from typing import Final
 
 TRAINING: Final = "arenaplan.training"
 """Operators of :mod:`arenaplan.formats.onnx.own_operators`, which the NumPy executor runs."""
+SINKS: Final = "arenaplan.sinks"
+"""The domain of Attention with an input 7: a score per head that is in the softmax and has no value
+of its own."""
 QUANTIZATION: Final = "arenaplan.quantization"
 """Operators that an importer puts in the place of quantizing ones."""
 EXTREMES: Final = "Extremes"

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from arenaplan._core import Plan
 
 _ONE: Final = ("batch_size", "sequence_length")
-_ROOM: Final = ("past_sequence_length", "past_sliding_length", "total_sequence_length")
-"""Names of dimensions in models of the tools: those of a step, and those of the caches."""
+_ROOM: Final = ("past_sequence_length", "total_sequence_length")
+"""Names of dimensions in models of the tools: those of a step, and those of the caches. The caches
+of layers that see a window are as long as this, ``past_sliding_length``."""
+_JOINED: Final = "past_sequence_length + sequence_length"
+"""The length of caches with new entries behind them, in models that join both."""
 _TOKENS, _MASK, _POSITIONS = "input_ids", "attention_mask", "position_ids"
 _LOGITS = "logits"
 
@@ -35,7 +38,8 @@ class Decoder:
 
     Keys and values of earlier tokens are written into states of the arena: no copy per token. The
     model has inputs ``input_ids``, and ``attention_mask`` and ``position_ids`` if it likes; caches
-    that it writes over, as those of GroupQueryAttention; and an output ``logits``.
+    that it writes over, as those of GroupQueryAttention, or that it joins with new entries, as
+    models of Optimum do, if there is a mask; and an output ``logits``.
 
     Parameters
     ----------
@@ -44,7 +48,8 @@ class Decoder:
     room : int
         Most tokens of a prompt and what is generated.
     bind : mapping, optional
-        Numbers for dimensions with names that the tools do not use, such as the width of heads.
+        Numbers for dimensions with names that the tools do not use. The width of heads follows from
+        the declared shapes of GroupQueryAttention.
 
     Raises
     ------
@@ -66,12 +71,39 @@ class Decoder:
             raise InvalidOption("option room: there is no room for a token")
         proto, _, _ = read_model(model)
         usual = {**dict.fromkeys(_ONE, 1), **dict.fromkeys(_ROOM, self.room)}
+        usual["past_sliding_length"] = min(self.room, _window(proto) or self.room)
         names = _symbols(proto)
+        self._grows = _JOINED in names
+        """Whether entries stand at the end of caches, and move when others come."""
+        if self._grows:
+            usual.update({"past_sequence_length": self.room - 1, _JOINED: self.room})
+        usual.update(_widths(proto))
         sizes = {name: size for name, size in usual.items() if name in names}
         graph = keep_caches(load(model, bind={**sizes, **(bind or {})}))
+        chosen = {x for node in proto.graph.node if node.op_type == "If" for x in node.output}
+        if chosen:
+            lengths = {*_ROOM, _JOINED} & {*sizes}
+            short = {**sizes, **dict.fromkeys(lengths, 1)}
+            if self._grows:
+                short["past_sequence_length"] = 0
+            self._compare(chosen, graph, load(model, bind={**short, **(bind or {})}))
         self._shapes = {graph.values[at].name: graph.values[at].shape for at in graph.inputs}
         self._check(graph)
         self._executor = Executor(graph)
+
+    def _compare(self, chosen: set[str], graph: Graph, short: Graph) -> None:
+        """Refuse a model that chooses other constants for a short sequence than for the room."""
+        names = {v.name: v for v in short.values if v.kind == "constant"}
+        for value in graph.values:
+            other = names.get(value.name)
+            if value.kind != "constant" or other is None or value.name not in chosen:
+                continue
+            if not np.array_equal(graph.data(value.index), short.data(other.index)):
+                raise InvalidOption(
+                    f"option room: with room for {self.room} tokens, the model has another "
+                    f"{quoted(value.name)} than for a few tokens, and so would generate other "
+                    "tokens; give less room"
+                )
 
     def _check(self, graph: Graph) -> None:
         """Refuse a model that is fed in another way."""
@@ -86,6 +118,8 @@ class Decoder:
         outputs = {graph.values[at].name for at in graph.outputs}
         if _TOKENS not in self._shapes or _LOGITS not in outputs:
             raise InvalidOption(f"a decoder has an input {_TOKENS!r} and an output {_LOGITS!r}")
+        if self._grows and _MASK not in self._shapes:
+            raise InvalidOption(f"a decoder that joins caches has an input {_MASK!r}")
 
     def __enter__(self) -> Self:
         return self
@@ -142,7 +176,7 @@ class Decoder:
         graph = self._executor.graph
         dtypes = {graph.values[index].name: graph.values[index].dtype for index in graph.inputs}
         for at in range(len(fed) + count - 1):
-            mask[0, at] = 1
+            mask[0, self.room - 1 - at if self._grows else at] = 1
             feeds = {_TOKENS: np.array([[fed[at]]]), _MASK: mask, _POSITIONS: np.array([[at]])}
             given = {name: feeds[name].astype(dtypes[name]) for name in self._shapes}
             logits = self._executor.run(given, borrow=True)[_LOGITS]
@@ -152,6 +186,31 @@ class Decoder:
                 yield token
                 if token == stop:
                     return
+
+
+def _window(model: ModelProto) -> int:
+    """Return the longest window of caches that drop old entries; 0 if there are none."""
+    lengths = [0]
+    for node in model.graph.node:
+        given = {attribute.name: attribute.i for attribute in node.attribute}
+        if given.get("sliding_window_cache"):
+            lengths.append(given.get("local_window_size", 0))
+    return max(lengths)
+
+
+def _widths(model: ModelProto) -> dict[str, int]:
+    """Return the widths of heads that caches have a name for, from the declared attention."""
+    infos = {info.name: info for info in (*model.graph.input, *model.graph.value_info)}
+    found: dict[str, int] = {}
+    for node in model.graph.node:
+        heads = next((each.i for each in node.attribute if each.name == "num_heads"), 0)
+        cache, made = infos.get([*node.input, *[""] * 4][3]), infos.get([*node.output, ""][0])
+        if node.op_type != "GroupQueryAttention" or cache is None or made is None or heads < 1:
+            continue
+        width, hidden = (info.type.tensor_type.shape.dim[-1:] for info in (cache, made))
+        if width and hidden and width[0].dim_param and hidden[0].dim_value:
+            found[width[0].dim_param] = hidden[0].dim_value // heads
+    return found
 
 
 def _symbols(model: ModelProto) -> set[str]:

@@ -25,7 +25,7 @@ from arenaplan.formats.onnx.rules import (
 )
 from arenaplan.formats.onnx.rules.contrib_rules import CONTRIB_RULES, MICROSOFT
 from arenaplan.formats.onnx.rules.training_rules import TRAINING_RULES
-from arenaplan.graph.ops.own_ops import EXTREMES, QUANTIZATION, REQUANTIZE, SCALE
+from arenaplan.graph.ops.own_ops import EXTREMES, QUANTIZATION, REQUANTIZE, SCALE, SINKS
 
 Rule: TypeAlias = Callable[[Op], Sequence[Result]]
 
@@ -128,6 +128,8 @@ def rule_of(op: Op) -> Rule | None:
         return RULES.get(op.type) or TRAINING_RULES.get(op.type)
     if op.domain == QUANTIZATION:
         return _QUANTIZING.get(op.type)
+    if op.domain == SINKS:
+        return attention_rules.attention
     own = OWN.get((op.domain, op.type))
     if own is not None or op.domain != MICROSOFT:
         return None if own is None else own.results

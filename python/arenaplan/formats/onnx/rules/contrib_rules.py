@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TypeAlias
 
-from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch, UnsupportedOp
 from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.rules import elementwise_rules, window_rules
@@ -129,6 +129,43 @@ def _packed_rows(op: Op) -> Sequence[Result]:
     return (((*shape[:axis], *indices.shape, *shape[axis + 1 :]), scales.dtype),)
 
 
+def _experts(op: Op) -> Sequence[Result]:
+    """Rows as they were; each expert has two or three layers."""
+    is_packed = op.type == "QMoE"
+    x, router = op.input(0), op.input(1)
+    places = (2, 5, 8) if is_packed else (2, 4, 6)
+    first, second, third = (op.optional(at) for at in places)
+    unlike = {"use_sparse_mixer": 0, "swiglu_limit_after_activation": 0, "quant_type": "int"}
+    if any(op.attributes.get(name, usual) != usual for name, usual in unlike.items()) or (
+        op.attributes.get("weights_prepacked", -1) == 1
+    ):
+        raise op.error(UnsupportedOp, f"only {unlike} and plain weights are supported")
+    if first is None or second is None:
+        raise op.error(InvalidOperand, "a layer of the experts is missing")
+    hidden = x.shape[-1] if x.shape else 0
+    is_halved = op.text("activation_type", "relu") == "swiglu" and third is None
+    bits = [
+        op.integer(f"fc{layer}_expert_weight_bits", op.integer("expert_weight_bits", 4))
+        if is_packed
+        else 8
+        for layer in (1, 2, 3)
+    ]
+    if not set(bits) <= {2, 4, 8}:
+        raise op.error(InvalidAttribute, f"weights of {bits} bits; 2, 4 and 8 are known")
+    experts, rows = router.shape[-1] if router.shape else 0, first.shape[1:2]
+    inner = prod(rows) // 2 if is_halved else prod(rows)
+    wanted = [(experts, *rows, hidden * bits[0] // 8), (experts, hidden, inner * bits[1] // 8)]
+    if third is not None:
+        wanted.append((experts, inner, hidden * bits[2] // 8))
+    found = [each.shape for each in (first, second, third) if each is not None]
+    if found != wanted or prod(router.shape[:-1]) != prod(x.shape[:-1]):
+        raise op.error(
+            ShapeMismatch,
+            f"rows {x.shape}, a router {router.shape} and layers {found}, not {wanted}",
+        )
+    return ((x.shape, x.dtype),)
+
+
 CONTRIB_RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("QLinearAdd", "QLinearMul"), _of_two),
     **dict.fromkeys(
@@ -139,10 +176,12 @@ CONTRIB_RULES: Mapping[str, Rule] = {
     "FusedMatMul": _fused_matmul,
     "GatherBlockQuantized": _packed_rows,
     "MatMulNBits": _packed_product,
+    "MoE": _experts,
     "MatMulIntegerToFloat": _real_product,
     "QGemm": _gemm,
     "QLinearAveragePool": window_rules.pool,
     "QLinearConcat": _concat,
     "QLinearGlobalAveragePool": _global_pool,
+    "QMoE": _experts,
 }
 """Rules by operator of the domain of ONNX Runtime."""

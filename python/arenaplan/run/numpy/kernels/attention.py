@@ -17,6 +17,7 @@ import numpy as np
 
 from arenaplan.base.errors import InvalidAttribute, ShapeMismatch
 from arenaplan.graph import Choice
+from arenaplan.graph.ops.own_ops import SINKS
 from arenaplan.run.numpy.kernels.conv_tiles import FLOPS
 from arenaplan.run.numpy.kernels.pieces import in_sequence, operand, result
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
@@ -56,6 +57,8 @@ class _Geometry:
     has_bool_mask: bool
     keeps_keys: bool
     """Whether present keys and values have no memory of their own."""
+    has_sinks: bool
+    """Whether there is a score per head that has no value."""
 
     @property
     def keys(self) -> int:
@@ -77,7 +80,7 @@ class _Geometry:
         return (
             scratch_bytes((lines, self.keys), self.dtype)
             + scratch_bytes((lines, self.width), self.dtype)
-            + scratch_bytes((lines,), self.dtype)
+            + scratch_bytes((lines,), self.dtype) * (2 if self.has_sinks else 1)
             + (scratch_bytes((lines, self.keys), np.bool_) if self.has_bool_mask else 0)
         )
 
@@ -144,6 +147,7 @@ def _geometry(signature: Signature) -> _Geometry:
         query.dtype,
         mask is not None and mask.dtype == np.bool_,
         past_key is not None and None in outputs,
+        signature.input(7) is not None,
     )
 
 
@@ -273,6 +277,7 @@ def _masking(mask: np.ndarray, scores: np.ndarray, hidden: np.ndarray | None) ->
 # -- the kernel ------------------------------------------------------------------------
 
 
+@heavy_kernel("Attention", domain=SINKS, workspace=_declare)
 @heavy_kernel("Attention", since=23, workspace=_declare)
 def attention(step: Step) -> Run | None:
     """Compare queries with keys, and take the mean of values by the outcome."""
@@ -313,6 +318,9 @@ def _tiles(step: Step, sizes: _Geometry, keys: np.ndarray, values: np.ndarray) -
         lead = (1,) * (4 - mask.ndim) + mask.shape
         full = (sizes.batch, all_heads, sizes.rows, lead[3])
         mask = np.broadcast_to(mask.reshape(lead), full).reshape(*grouped, sizes.rows, lead[3])
+    sinks = step.input(7)
+    rest = None if sinks is None else scratch.array((lines,), sizes.dtype)
+    by_head = None if sinks is None else sinks.reshape(sizes.kv_heads, sizes.repeats, 1)
     tile = _Tile(step, sizes)
     for n in range(sizes.batch):
         for head in range(0, sizes.kv_heads, heads):
@@ -334,6 +342,9 @@ def _tiles(step: Step, sizes: _Geometry, keys: np.ndarray, values: np.ndarray) -
                     hidden,
                     None if shown is None else shown[cut],
                     (n, row),
+                    None
+                    if rest is None or by_head is None
+                    else (by_head[some], rest[:count].reshape(shape)),
                 )
 
 
@@ -371,8 +382,9 @@ class _Tile:
         hidden: np.ndarray | None,
         shown: np.ndarray | None,
         where: tuple[int, int],
+        sinks: tuple[np.ndarray, np.ndarray] | None,
     ) -> Iterator[Run]:
-        """Yield the passes over one tile."""
+        """Yield the passes over one tile; ``sinks`` are scores, and memory for one per row."""
 
         def show(mode: int) -> list[Run]:
             if shown is None or mode != self.mode:
@@ -396,11 +408,20 @@ class _Tile:
         flat = scores.reshape(-1, scores.shape[-1])
         column = sums[:, None]
         yield partial(np.maximum.reduce, flat, -1, None, sums)
+        if sinks is not None:
+            score, rest = sinks
+            most = sums.reshape(rest.shape)
+            yield partial(np.maximum, most, score, most)
         # A row that may look at nothing is all -inf; these limits turn it into zeros.
         yield partial(_at_least, sums, self.lowest)
+        if sinks is not None:
+            yield partial(np.subtract, score, most, rest)
+            yield partial(np.exp, rest, rest)
         yield partial(np.subtract, flat, column, flat)
         yield partial(np.exp, flat, flat)
         yield partial(np.matmul, flat, self.ones, sums)
+        if sinks is not None:
+            yield partial(np.add, most, rest, most)
         yield partial(_at_least, sums, self.tiny)
         yield partial(np.divide, flat, column, flat)
         yield from show(_PROBABILITIES)

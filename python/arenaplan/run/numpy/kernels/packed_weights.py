@@ -28,11 +28,13 @@ from arenaplan.run.numpy.registry import MICROSOFT, Run, Signature, Step, scratc
 
 _TILES = (1 << 13, 1 << 15, 1 << 17, 1 << 19)
 """Bytes of columns that are widened at a time."""
+_LEAST = 2.0**-100
+"""Stands for the largest element of a block of zeros, so that its reciprocal is finite."""
 _CALLS, _WIDENING, _FLOPS = 1.5e4, 1.5, 20.0
 """Nanoseconds that the calls for one tile take, and a weight; operations per nanosecond."""
 
 
-def _unpacking(
+def unpacking(
     packed: np.ndarray, bits: int, spare: np.ndarray | None, target: np.ndarray
 ) -> Iterator[Run]:
     """Yield functions that write the elements of bytes, the lowest bits first, as numbers."""
@@ -52,7 +54,7 @@ def _unpacking(
 def _unpacked(packed: np.ndarray, bits: int, count: int, dtype: np.dtype) -> np.ndarray:
     """Return the first elements of each row of bytes as numbers."""
     numbers = np.empty((*packed.shape[:-1], packed.shape[-1] * 8 // bits), dtype)
-    for run in _unpacking(packed, bits, np.empty_like(packed), numbers):
+    for run in unpacking(packed, bits, np.empty_like(packed), numbers):
         run()
     return numbers[..., :count]
 
@@ -82,11 +84,46 @@ def _tile_bytes(signature: Signature, columns: int) -> int:
     _, blocks, length, bits = _columns(signature)
     numbers, dtype = (columns, blocks * length), np.float32
     turned = 2 * scratch_bytes(numbers, dtype) if signature.input(4) is not None else 0
+    rounded = sum(scratch_bytes(shape, dtype) for shape in _rounded_shapes(signature))
     return (
         scratch_bytes(numbers, dtype)
+        + rounded
         + turned
         + scratch_bytes((columns, blocks * length * bits // 8), np.uint8)
     )
+
+
+def _rounded_shapes(signature: Signature) -> Sequence[tuple[int, ...]]:
+    """
+    Return the shapes of operand 0 in blocks and of their largest elements, if it is rounded.
+
+    With accuracy level 4, ONNX Runtime multiplies integers of 8 bits: each block of operand 0 is
+    rounded to multiples of a 127th of its largest element.
+    """
+    _, blocks, length, bits = _columns(signature)
+    output = signature.outputs[0]
+    is_exact = signature.attributes.get("accuracy_level", 0) != 4 or (bits == 2 and length < 32)
+    if is_exact or signature.input(4) is not None or output is None:
+        return ()
+    rows = prod(output.shape[:-1])
+    return (rows, blocks, length), (rows, blocks, 1), (rows, blocks, 1)
+
+
+def _round(a: np.ndarray, parts: np.ndarray, most: np.ndarray, least: np.ndarray) -> None:
+    """Write an array in blocks, rounded to 8 bits of each."""
+    flat = parts.reshape(len(a), -1)
+    np.copyto(flat[:, : a.shape[1]], a)
+    flat[:, a.shape[1] :].fill(0)
+    np.maximum.reduce(parts, -1, None, most, keepdims=True)
+    np.minimum.reduce(parts, -1, None, least, keepdims=True)
+    np.negative(least, out=least)
+    np.maximum(most, least, out=most)
+    np.maximum(most, _LEAST, out=most)
+    np.divide(127, most, out=least)
+    np.multiply(parts, least, out=parts)
+    np.rint(parts, out=parts)
+    np.divide(most, 127, out=most)
+    np.multiply(parts, most, out=parts)
 
 
 def _declare_product(signature: Signature) -> Sequence[Sequence[Choice]]:
@@ -119,16 +156,19 @@ def matmul_nbits(step: Step) -> Run | None:
     memory = scratch.array((width, blocks * length), dtype)
     spare = scratch.array((width, packed.shape[1]), np.uint8)
     each = [scratch.array((width, blocks * length), dtype) for _ in range(2) if groups is not None]
+    shapes = _rounded_shapes(step.signature)
+    rounded = [scratch.array(shape, dtype) for shape in shapes]
+    factor = rounded[0].reshape(len(a), -1)[:, :inner] if rounded else a
 
     def prepare() -> Run | None:
         zeros = _zero_points(step, (columns, blocks), bits, dtype)
         zeros = np.broadcast_to(zeros, (columns, blocks))[..., None]
-        work: list[Run] = []
+        work: list[Run] = [partial(_round, a, *rounded)] if rounded else []
         for first in range(0, columns, width):
             cut = slice(first, min(first + width, columns))
             count = cut.stop - first
             wide = memory[:count]
-            work += _unpacking(packed[cut], bits, spare[:count], wide)
+            work += unpacking(packed[cut], bits, spare[:count], wide)
             if groups is None:
                 by_block = wide.reshape(count, blocks, length)
                 work.append(partial(np.subtract, by_block, zeros[cut], by_block))
@@ -141,7 +181,7 @@ def matmul_nbits(step: Step) -> Run | None:
                     flat = spread.reshape(-1)[: count * inner].reshape(count, inner)
                     work.append(partial(np.take, source[cut, :, 0], groups, 1, flat, "clip"))
                     work.append(partial(apply, wide, flat, wide))
-            work.append(partial(np.matmul, a, wide[:, :inner].T, y[:, cut]))
+            work.append(partial(np.matmul, factor, wide[:, :inner].T, y[:, cut]))
         if bias is not None:
             work.append(partial(np.add, y, bias, y))
         return in_sequence(*work)
@@ -207,7 +247,7 @@ def gather_block_quantized(step: Step) -> Run | None:
             work.append(partial(np.copyto, zero, zeros))
         else:
             work.append(partial(np.take, zeros, positions, gathered, zero, "wrap"))
-        work += _unpacking(packed, bits, spare, y)
+        work += unpacking(packed, bits, spare, y)
         for part, by_scale, by_zero in _blocks(y, scale, zero, axis, length):
             work.append(partial(np.subtract, part, by_zero, part))
             work.append(partial(np.multiply, part, by_scale, part))

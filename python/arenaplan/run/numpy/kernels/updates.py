@@ -13,9 +13,10 @@ from math import prod, sqrt
 
 import numpy as np
 
+from arenaplan.base.errors import fault
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.own_ops import TRAINING
-from arenaplan.run.numpy.kernels.pieces import copy, in_sequence, operand, result
+from arenaplan.run.numpy.kernels.pieces import copy, in_sequence, normalized_axis, operand, result
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
 
 _BLOCK = 1 << 12
@@ -32,6 +33,40 @@ def assign(step: Step) -> Run | None:
 def count(step: Step) -> Run | None:
     """Write one more."""
     return partial(np.add, operand(step, 0), 1, result(step))
+
+
+@kernel("SlideCache", domain=TRAINING)
+def slide_cache(step: Step) -> Run | None:
+    """Move entries to the front, within the result, and write new ones behind them."""
+    x, y, new = operand(step, 0), result(step), step.input(3)
+    if y.size == 0:
+        return None
+    axis = normalized_axis(step, step.attributes.get("axis", 2), x.ndim)
+    length, lead = x.shape[axis], (slice(None),) * (axis - 1)
+    lines, width = prod(x.shape[1:axis]), prod(x.shape[axis + 1 :]) * x.itemsize
+    # Assignment between parts of one view moves bytes, which may overlap, without a copy.
+    content = y.view(np.uint8).data.cast("B")
+
+    def run() -> None:
+        for sample, (first, count) in enumerate(
+            zip(operand(step, 1).tolist(), operand(step, 2).tolist(), strict=True)
+        ):
+            if first < 0 or count < 0 or first + count > length:
+                raise fault(
+                    "IndexOutOfRange",
+                    f"node {step.signature.name!r} (SlideCache) keeps entries {first} to "
+                    f"{first + count} of a cache of {length}",
+                )
+            for line in range(sample * lines, (sample + 1) * lines if first else 0):
+                start = line * length * width
+                source = content[start + first * width : start + (first + count) * width]
+                content[start : start + count * width] = source
+            if new is not None:
+                fitting = min(new.shape[axis], length - count)
+                target = y[sample][(*lead, slice(count, count + fitting))]
+                np.copyto(target, new[sample][(*lead, slice(fitting))])
+
+    return in_sequence(copy(x, y), run)
 
 
 def _declare(parameter: int, arrays: int) -> object:
