@@ -19,6 +19,7 @@ from arenaplan.integrations.torch_cut import JointCut, constrain, planned_module
 from arenaplan.planner.planning import goal_of
 from arenaplan.planner.planning import plan as make_plan
 
+_HONORED = ("views", "order")
 __all__ = ["PartitionReport", "Partitioner", "partitioner"]
 
 
@@ -88,8 +89,8 @@ class Partitioner:
         planned = planned_module(module, num_fwd_outputs)
         graph = graph_of_joint(planned, {}, "", None)
         constrain(graph, module, num_fwd_outputs)
-        plain = make_plan(graph, inputs="caller", effort="fast")
-        plan = make_plan(graph, recompute=self.recompute, inputs="caller", effort="fast")
+        plain = make_plan(graph, inputs="caller", optimize=_HONORED, effort="fast")
+        plan = make_plan(graph, recompute=self.recompute, inputs="caller", optimize=_HONORED, effort="fast")
         cut = JointCut(module, graph, plan, num_fwd_outputs)
         runs = Counter(it for it in plan.schedule or () if isinstance(it, int))
         self.reports.append(
@@ -104,6 +105,10 @@ class Partitioner:
             )
         )
         return cut.modules(static_lifetime_input_indices or ())
+
+    def __reduce__(self) -> Any:
+        """Inductor's cache pickles its options: the goal stands for the partitioner."""
+        return partitioner, (self.recompute,)
 
     def uuid(self) -> bytes:
         """Return what Inductor's cache knows the partitioner by."""
