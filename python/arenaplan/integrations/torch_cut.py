@@ -205,10 +205,11 @@ class JointCut:
 
     @property
     def saved_bytes(self) -> int:
-        """Bytes of what the forward pass makes and the backward pass reads; views count."""
-        inputs = set(self._inputs.values())
-        tensors = [node.meta["val"] for node in self._saved if node not in inputs]
-        return sum(tensor.numel() * tensor.itemsize for tensor in tensors)
+        """Bytes of what the forward pass makes and the backward pass reads."""
+        held = [node.meta["val"].untyped_storage() for node in self._saved]
+        given = [node.meta["val"].untyped_storage() for node in self._inputs]
+        sizes = {storage._cdata: storage.nbytes() for storage in held}
+        return sum(sizes[key] for key in sizes.keys() - {storage._cdata for storage in given})
 
     def modules(self, static: Sequence[int]) -> tuple[Any, Any]:
         """
