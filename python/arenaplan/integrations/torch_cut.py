@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import getitem
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from arenaplan.graph import Graph, Node
+from arenaplan.graph import Effects, Graph, Node, View
+from arenaplan.graph.ops import array_bytes
 
 if TYPE_CHECKING:
     from arenaplan._core import Plan
@@ -116,15 +117,24 @@ def constrain(graph: Graph, module: Any, forward_outputs: int) -> None:
     Nodes that may not run again keep their order: random numbers are drawn in it, and processes
     wait for each other in it. Nodes that read an input that the forward pass changes run once;
     results of a batch normalization that are read again do not depend on the statistics.
+
+    Views of PyTorch take no bytes and no work, whatever their strides are, and a clone takes both.
     """
     once = [node for node in graph.nodes if not node.effects.pure]
     for before, node in itertools.pairwise(once):
         node.after = (*node.after, before.index)
     changed = ends_of(module, forward_outputs).changed
+    targets = {node.name: node.target for node in module.graph.nodes}
     for node in graph.nodes:
         reads = {graph.values[value].name for value in node.inputs if value is not None}
         if not changed.isdisjoint(reads) and "batch_norm_legit_functional" not in node.op:
             node.effects = node.effects._replace(pure=False)
+        if node.op.startswith("clone."):
+            node.effects = node.effects._replace(views=())
+        elif getattr(targets.get(node.name), "is_view", False):
+            made = [at for at, value in enumerate(node.outputs) if _fits(graph, value, node)]
+            node.effects = Effects(views=tuple(View(0, at) for at in made), pure=node.effects.pure)
+            node.cost = 0
 
 
 class JointCut:
@@ -278,6 +288,14 @@ class JointCut:
         """Write nodes that copy into inputs."""
         for node in copies:
             self._written(node, self._read)
+
+
+def _fits(graph: Graph, value: int | None, node: Node) -> bool:
+    """Whether a value has no more bytes than the first operand of its node."""
+    if value is None or node.inputs[0] is None:
+        return False
+    made, read = (graph.values[at] for at in (value, node.inputs[0]))
+    return array_bytes(made.shape, made.dtype) <= array_bytes(read.shape, read.dtype)
 
 
 def _first_piece(node: Any) -> Any:
