@@ -9,6 +9,7 @@ run any number of times, and the order of the backward graph is that of the plan
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from operator import getitem
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -213,13 +214,32 @@ class JointCut:
             if node not in self._backward and node not in tangents
         ]
 
+        self._detach_saved()
+
+    def _detach_saved(self) -> None:
+        """Save copies of views where those would hold more bytes than the backward pass reads."""
+        given = {_storage(node)._cdata for node in self._inputs if _is_tensor(node)}
+        held = Counter[int]()
+        for node in self._saved:
+            held[_storage(node)._cdata] += node.meta["val"].nbytes
+        for at, node in enumerate(self._saved):
+            storage = _storage(node)
+            if storage._cdata in given or held[storage._cdata] >= storage.nbytes():
+                continue
+            readers = [user for user in node.users if user in self._backward]
+            with self._graph.inserting_after(node):
+                clone = self._graph.call_function(self._torch.ops.aten.clone.default, (node,))
+            clone.meta = {**node.meta, "val": node.meta["val"].clone()}
+            for user in readers:
+                user.replace_input_with(node, clone)
+            self._saved[at] = clone
+
     @property
     def saved_bytes(self) -> int:
         """Bytes of what the forward pass makes and the backward pass reads."""
-        held = [node.meta["val"].untyped_storage() for node in self._saved]
-        given = [node.meta["val"].untyped_storage() for node in self._inputs]
-        sizes = {storage._cdata: storage.nbytes() for storage in held}
-        return sum(sizes[key] for key in sizes.keys() - {storage._cdata for storage in given})
+        sizes = {_storage(node)._cdata: _storage(node).nbytes() for node in self._saved}
+        given = {_storage(node)._cdata for node in self._inputs if _is_tensor(node)}
+        return sum(sizes[key] for key in sizes.keys() - given)
 
     def modules(self, static: Sequence[int]) -> tuple[Any, Any]:
         """
@@ -288,6 +308,15 @@ class JointCut:
         """Write nodes that copy into inputs."""
         for node in copies:
             self._written(node, self._read)
+
+
+def _is_tensor(node: Any) -> bool:
+    return hasattr(node.meta.get("val"), "untyped_storage")
+
+
+def _storage(node: Any) -> Any:
+    """Return the bytes that a tensor has in common with its views."""
+    return node.meta["val"].untyped_storage()
 
 
 def _fits(graph: Graph, value: int | None, node: Node) -> bool:
