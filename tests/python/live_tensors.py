@@ -11,6 +11,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
 
 
 class LiveTensors(TorchDispatchMode):
@@ -19,12 +20,17 @@ class LiveTensors(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.now = self.peak = 0
+        self.flop = 0
+        """Operations of products, convolutions and attention."""
         self._sizes: dict[int, int] = {}
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         made = function(*args, **(kwargs or {}))
+        count = flop_registry.get(function._overloadpacket)
+        if count is not None:
+            self.flop += count(*args, **(kwargs or {}), out_val=made)
         given = {storage._cdata for storage in _storages((args, kwargs))}
         for storage in _storages(made):
             key = storage._cdata

@@ -90,7 +90,9 @@ class Partitioner:
         graph = graph_of_joint(planned, {}, "", None)
         constrain(graph, module, num_fwd_outputs)
         plain = make_plan(graph, inputs="caller", optimize=_HONORED, effort="fast")
-        plan = make_plan(graph, recompute=self.recompute, inputs="caller", optimize=_HONORED, effort="fast")
+        plan = make_plan(
+            graph, recompute=self.recompute, inputs="caller", optimize=_HONORED, effort="fast"
+        )
         cut = JointCut(module, graph, plan, num_fwd_outputs)
         runs = Counter(it for it in plan.schedule or () if isinstance(it, int))
         self.reports.append(

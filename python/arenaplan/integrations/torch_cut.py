@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import getitem
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from arenaplan.base.errors import fault
+from arenaplan.base.quoting import quoted
 from arenaplan.graph import Effects, Graph, Node, View
 from arenaplan.graph.ops import array_bytes
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 BOUNDARY: Final = "backward_begins"
 """Name of the node between forward and backward pass."""
+
+_FUSED: Final = 16
+"""Of so many bytes that elementwise operators would move one by one, a fused kernel moves one."""
 
 
 def backward_begins(*results: Any) -> Any:
@@ -86,16 +91,27 @@ def planned_module(module: Any, forward_outputs: int) -> Any:
         The joint graph.
     forward_outputs : int
         How many of the results are those of the forward pass.
+
+    Raises
+    ------
+    UnboundDim
+        If a size is a symbol.
     """
     import torch
 
+    for node in module.graph.nodes:
+        if isinstance(node.meta.get("val"), torch.SymInt):
+            raise fault(
+                "UnboundDim",
+                f"{quoted(node.name)} is a size without a number: compile with dynamic=False",
+            )
     ends = ends_of(module, forward_outputs)
     graph = torch.fx.Graph()
     made: dict[Any, Any] = {}
     nodes = [node for node in module.graph.nodes if node not in set(ends.copies)]
     early = _ancestors(ends.forward)
     for node in nodes:
-        if node.op == "placeholder" and node not in ends.tangents or node in early:
+        if (node.op == "placeholder" and node not in ends.tangents) or node in early:
             made[node] = graph.node_copy(node, made.__getitem__)
     boundary = graph.create_node(
         "call_function", backward_begins, tuple(made[node] for node in ends.forward), name=BOUNDARY
@@ -120,7 +136,11 @@ def constrain(graph: Graph, module: Any, forward_outputs: int) -> None:
     results of a batch normalization that are read again do not depend on the statistics.
 
     Views of PyTorch take no bytes and no work, whatever their strides are, and a clone takes both.
+    What is no product, convolution or attention runs in one kernel with its neighbors, so few of
+    its bytes move.
     """
+    from torch.utils.flop_counter import flop_registry
+
     once = [node for node in graph.nodes if not node.effects.pure]
     for before, node in itertools.pairwise(once):
         node.after = (*node.after, before.index)
@@ -136,6 +156,8 @@ def constrain(graph: Graph, module: Any, forward_outputs: int) -> None:
             made = [at for at, value in enumerate(node.outputs) if _fits(graph, value, node)]
             node.effects = Effects(views=tuple(View(0, at) for at in made), pure=node.effects.pure)
             node.cost = 0
+        elif getattr(targets.get(node.name), "overloadpacket", None) not in flop_registry:
+            node.cost = -(-node.cost // _FUSED)
 
 
 class JointCut:
@@ -162,7 +184,9 @@ class JointCut:
         self._count = forward_outputs
         self._ends = ends_of(module, forward_outputs)
         self._nodes = {node.name: node for node in module.graph.nodes}
-        self._made_by = {value.name: value.index for value in graph.values if value.kind != "constant"}
+        self._made_by = {
+            value.name: value.index for value in graph.values if value.kind != "constant"
+        }
         self._graph = torch.fx.Graph()
         self._inputs = {
             node: self._graph.node_copy(node)
