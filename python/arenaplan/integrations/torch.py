@@ -37,9 +37,9 @@ class PartitionReport(NamedTuple):
     bound: float
     """No schedule in as many bytes has less extra work."""
     repetitions: int
-    """Executions beyond the first of each node."""
+    """Executions beyond the first of each node that works; views do not."""
     most_runs: int
-    """Executions of the node that runs most often."""
+    """Executions of the node that runs most often, views left out."""
 
     def __str__(self) -> str:
         return (
@@ -94,7 +94,9 @@ class Partitioner:
             graph, recompute=self.recompute, inputs="caller", optimize=_HONORED, effort="fast"
         )
         cut = JointCut(module, graph, plan, num_fwd_outputs)
-        runs = Counter(it for it in plan.schedule or () if isinstance(it, int))
+        runs = Counter(
+            it for it in plan.schedule or () if isinstance(it, int) and graph.nodes[it].cost
+        )
         self.reports.append(
             PartitionReport(
                 predicted_bytes=plan.arena_bytes,

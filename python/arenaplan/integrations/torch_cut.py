@@ -290,7 +290,9 @@ class JointCut:
         """Note what the operands and the results of an execution mean from now on."""
         pairs = (*zip(node.inputs, execution.inputs, strict=True),
                  *zip(node.outputs, execution.outputs, strict=True))  # fmt: skip
-        self._meaning.update((mine, it) for mine, it in pairs if mine is not None)
+        self._meaning.update(
+            (mine, it) for mine, it in pairs if mine is not None and it is not None
+        )
 
     def _execute(self, node: Node, execution: Node) -> None:
         """Write a node for one execution, and one for each of several results."""
