@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BOUNDARY: Final = "backward_begins"
 """Name of the node between forward and backward pass."""
 
-_FUSED: Final = 16
+_FUSED: Final = 64
 """Of so many bytes that elementwise operators would move one by one, a fused kernel moves one."""
 
 
