@@ -154,6 +154,28 @@ def test_random_numbers_are_drawn_once_and_in_order() -> None:
     assert repeated.total() >= cut.reports[0].repetitions
 
 
+def test_batch_normalization_runs_again_without_statistics() -> None:
+    """PyTorch refuses to save the statistics, since the forward pass changes them."""
+    case, batch = made("classifier")
+    twin = copy.deepcopy(case.net)
+    plain = CountedStep(twin, case.loss)
+    cut, graphs = apt.partitioner("1000%"), []
+
+    def kept(*args: Any, **options: Any) -> Any:
+        graphs.extend(cut(*args, **options))
+        return tuple(graphs)
+
+    step = CountedStep(case.net, case.loss, partition_fn=kept)
+    for _ in range(2):
+        expected, found = plain(*batch), step(*batch)
+        for key, grad in expected[1].items():
+            assert torch.equal(found[1][key], grad), key
+    again = [str(node.target) for node in graphs[1].graph.nodes]
+    assert "aten._native_batch_norm_legit.no_stats" in again
+    for key, buffer in buffers(twin).items():
+        assert torch.equal(buffers(case.net)[key], buffer), key
+
+
 def test_a_value_may_run_more_than_twice() -> None:
     """One value with small readers far apart, in the forward and in the backward pass."""
 

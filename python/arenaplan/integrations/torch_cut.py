@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 BOUNDARY: Final = "backward_begins"
 """Name of the node between forward and backward pass."""
 
+_NORMALIZED: Final = "_native_batch_norm_legit_functional"
 _FUSED: Final = 64
 """Of so many bytes that elementwise operators would move one by one, a fused kernel moves one."""
 
@@ -113,8 +114,11 @@ def planned_module(module: Any, forward_outputs: int) -> Any:
     for node in nodes:
         if (node.op == "placeholder" and node not in ends.tangents) or node in early:
             made[node] = graph.node_copy(node, made.__getitem__)
+    # A node that makes a result of the graph runs once. New statistics of a normalization are small
+    # and made with the rest of its results, so they need not be called results.
+    forward = [node for node in ends.forward if not _is_statistic(node)]
     boundary = graph.create_node(
-        "call_function", backward_begins, tuple(made[node] for node in ends.forward), name=BOUNDARY
+        "call_function", backward_begins, tuple(made[node] for node in forward), name=BOUNDARY
     )
     boundary.meta["val"] = tuple(node.meta["val"] for node in ends.tangents)
     for at, node in enumerate(ends.tangents):
@@ -123,7 +127,7 @@ def planned_module(module: Any, forward_outputs: int) -> Any:
     for node in nodes[:-1]:
         if node not in made:
             made[node] = graph.node_copy(node, made.__getitem__)
-    graph.output([made[node] for node in (*ends.forward, *ends.backward)])
+    graph.output([made[node] for node in (*forward, *ends.backward)])
     return torch.fx.GraphModule(module, graph)
 
 
@@ -148,7 +152,7 @@ def constrain(graph: Graph, module: Any, forward_outputs: int) -> None:
     targets = {node.name: node.target for node in module.graph.nodes}
     for node in graph.nodes:
         reads = {graph.values[value].name for value in node.inputs if value is not None}
-        if not changed.isdisjoint(reads) and "batch_norm_legit_functional" not in node.op:
+        if not changed.isdisjoint(reads) and _NORMALIZED not in node.op:
             node.effects = node.effects._replace(pure=False)
         if node.op.startswith("clone."):
             node.effects = node.effects._replace(views=())
@@ -199,6 +203,8 @@ class JointCut:
         """By value of the graph, the value of the schedule that a reader reads now."""
         self._free: dict[Any, Any] = {}
         """New nodes that need no memory, by node and operands, on this side of the cut."""
+        self._first: dict[str, Any] = {}
+        """By name, the new node of the first execution."""
         self._backward: set[Any] = set()
         self._is_backward = False
         self._write(graph, plan)
@@ -297,20 +303,47 @@ class JointCut:
     def _execute(self, node: Node, execution: Node) -> None:
         """Write a node for one execution, and one for each of several results."""
         source = self._nodes[node.name]
-        made = {source.name: self._written(source, self._read)}
+        if self._is_backward and _NORMALIZED in node.op and source.args[5]:
+            made = self._normalized(source)
+        else:
+            made = {source.name: self._written(source, self._read)}
         todo = [source]
         while todo:
             for user in todo.pop().users:
-                if user.target is getitem and user.args[0].name in made:
+                if user.target is not getitem or user.args[0].name not in made:
+                    continue
+                if user.args[1] < len(made[user.args[0].name].meta["val"]):
                     made[user.name] = self._written(user, lambda it: made[it.name])
-                    todo.append(user)
+                else:  # Statistics that the forward pass made.
+                    made[user.name] = self._first[user.name]
+                todo.append(user)
         for name, new in made.items():
+            self._first.setdefault(name, new)
             if name in self._made_by:
                 self._values[self._meaning[self._made_by[name]]] = new
 
+    def _normalized(self, source: Any) -> dict[str, Any]:
+        """
+        Write a batch normalization in training without statistics.
+
+        The forward pass has changed them, and PyTorch refuses to save an input that changes.
+        """
+        x, scale, bias, _, _, training, momentum, eps = map(self._given, source.args)
+        target = self._torch.ops.aten._native_batch_norm_legit.no_stats
+        new = self._graph.call_function(target, (x, scale, bias, training, momentum, eps))
+        new.meta = {**source.meta, "val": source.meta["val"][:3]}
+        return {source.name: self._on_this_side(new)}
+
+    def _given(self, argument: Any) -> Any:
+        """Return what an argument stands for now."""
+        return self._read(argument) if isinstance(argument, self._torch.fx.Node) else argument
+
     def _written(self, source: Any, read: Callable[[Any], Any]) -> Any:
         """Return a copy of a node on this side of the cut."""
-        new = self._graph.node_copy(source, read)
+        return self._on_this_side(self._graph.node_copy(source, read))
+
+    def _on_this_side(self, new: Any) -> Any:
+        """Mark a node as one of the pass that is written now."""
         side = "backward" if self._is_backward else "forward"
         new.meta["partitioner_tag"] = f"must_be_in_{side}"
         if self._is_backward:
@@ -359,6 +392,13 @@ def _first_piece(node: Any) -> Any:
         return node
     return next(user for user in node.args[0].users if user.target is getitem
                 and user.args[1] == node.args[1])  # fmt: skip
+
+
+def _is_statistic(node: Any) -> bool:
+    """Whether a node is a new mean or variance that a normalization in training keeps."""
+    if node.target is not getitem or _NORMALIZED not in str(node.args[0].target):
+        return False
+    return bool(node.args[1] > 2)
 
 
 def _is_copy_into_input(node: Any) -> bool:
