@@ -139,7 +139,8 @@ def constrain(graph: Graph, module: Any, forward_outputs: int) -> None:
     wait for each other in it. Nodes that read an input that the forward pass changes run once;
     results of a batch normalization that are read again do not depend on the statistics.
 
-    Views of PyTorch take no bytes and no work, whatever their strides are, and a clone takes both.
+    Views of PyTorch take no bytes and no work, whatever their strides are; other results take both,
+    clones and concatenations, too.
     What is no product, convolution or attention runs in one kernel with its neighbors, so few of
     its bytes move.
     """
@@ -154,13 +155,15 @@ def constrain(graph: Graph, module: Any, forward_outputs: int) -> None:
         reads = {graph.values[value].name for value in node.inputs if value is not None}
         if not changed.isdisjoint(reads) and _NORMALIZED not in node.op:
             node.effects = node.effects._replace(pure=False)
-        if node.op.startswith("clone."):
-            node.effects = node.effects._replace(views=())
-        elif getattr(targets.get(node.name), "is_view", False):
+        target = targets.get(node.name)
+        if getattr(target, "is_view", False):
             made = [at for at, value in enumerate(node.outputs) if _fits(graph, value, node)]
             node.effects = Effects(views=tuple(View(0, at) for at in made), pure=node.effects.pure)
             node.cost = 0
-        elif getattr(targets.get(node.name), "overloadpacket", None) not in flop_registry:
+            continue
+        if not node.op.startswith("_unsafe_view."):
+            node.effects = node.effects._replace(views=())
+        if getattr(target, "overloadpacket", None) not in flop_registry:
             node.cost = -(-node.cost // _FUSED)
 
 
