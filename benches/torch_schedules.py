@@ -3,7 +3,8 @@ Peak bytes and extra FLOP of PyTorch's activation budget and of our partitioner.
 
 Needs torch, timm and transformers; weights are random. Each operator runs as PyTorch has it
 (``aot_eager``), on the CPU. Models with batch normalization are left out: cut by the activation
-budget without decompositions, PyTorch refuses that their statistics change. Prints a table in Markdown, or of one model its points.
+budget without decompositions, PyTorch refuses that their statistics change.
+Prints a table in Markdown, or of one model its points.
 
     PYTHONPATH=tests/python python benches/torch_schedules.py [MODEL]
 """
