@@ -13,7 +13,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export CARGO_TERM_COLOR ?= always
 LIGHT = $$($(BIN)/python -c "import onnx, pathlib; print(pathlib.Path(onnx.__file__).parent / 'backend/test/data/light')")
 STUB := python/arenaplan/_core.pyi
-ORACLES := $(addprefix tests/python/test_,$(addsuffix .py,docs export_tflm fit from_train_step gradients_jax importer_jaxpr importer_torch integrations_executorch integrations_jax origins prove prove_command tflm_aliases tflm_kernels tflm_measure tflm_scratch torch_steps training))
+ORACLES := $(addprefix tests/python/test_,$(addsuffix .py,docs export_tflm fit from_train_step gradients_jax importer_jaxpr importer_torch integrations_executorch integrations_jax integrations_torch origins prove prove_command tflm_aliases tflm_kernels tflm_measure tflm_scratch torch_steps training))
 
 .PHONY: help
 help: ## list the commands

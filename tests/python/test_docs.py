@@ -47,7 +47,7 @@ def test_the_examples_of_the_readme_and_the_manual_run(
 
 OTHERS = {
     *("device.md", "integrations.md", "jax.md", "manual.md", "operators-of-your-own.md"),
-    "training.md",
+    *("torch.md", "training.md"),
 }
 """Pages whose examples need a device or another framework, or have tests of their own."""
 PAGES = sorted(
@@ -190,6 +190,7 @@ RECIPES = [
     for page in (
         (ROOT / "docs" / "integrations.md").read_text(),
         (ROOT / "docs" / "jax.md").read_text(),
+        (ROOT / "docs" / "torch.md").read_text(),
         TRAINING[2],
     )
     for recipe in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)

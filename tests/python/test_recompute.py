@@ -206,6 +206,35 @@ def test_the_command_writes_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["recompute", str(path), "--strategy", "sqrt-n"]) == 0
 
 
+def test_the_command_writes_a_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Names of ``checkpoint_name`` are saved if the plan reads their values behind the last one."""
+    graph = ap.Graph("step")
+    x = graph.input("x", (64,))
+    (a,) = graph.node("exp", [x], [("a:1", (64,), "float32")], name="exp:0", pure=True, cost=9)
+    (b,) = graph.node("neg", [a], [("b:2", (64,), "float32")], name="neg:1", pure=True, cost=9)
+    (c,) = graph.node("sin", [b], [("sin:3", (64,), "float32")], name="sin:2", pure=True, cost=9)
+    (d,) = graph.node("mul", [c, a], [("mul:4", (64,), "float32")], name="mul:3", cost=9)
+    graph.output(d)
+    path, out = tmp_path / "step.graph.json", tmp_path / "policy.py"
+    graph.save(path)
+    command = ["recompute", str(path), "--max-extra", "0%", "--to"]
+    assert main([*command, "jax-policy"]) == 0
+    found = capsys.readouterr()
+    assert found.out == ('jax.checkpoint_policies.save_only_these_names(\n    "a",\n    "b",\n)\n')
+    assert "extra work" in found.err or "no node" in found.err
+    assert main([*command, "jax-policy", "-o", str(out)]) == 0
+    assert out.read_text() == found.out
+    capsys.readouterr()
+    assert main([*command, "json"]) == 0
+    ap.Plan.from_json(capsys.readouterr().out.encode()).check(graph)
+    assert main(["recompute", str(path), "--curve", "--to", "json"]) == 2
+    other = tmp_path / "other.graph.json"
+    training_step().save(other)
+    capsys.readouterr()
+    assert main(["recompute", str(other), "--max-extra", "5%", "--to", "jax-policy"]) == 2
+    assert "checkpoint_name" in capsys.readouterr().err
+
+
 def test_a_paged_run_equals_a_plain_one_bit_by_bit():
     graph = training_step()
     graph.target = "numpy"

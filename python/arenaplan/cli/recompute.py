@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
@@ -14,6 +16,7 @@ from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.sources import delivering, goes_to_stdout
 from arenaplan.cli.watch import watching
 from arenaplan.graph.graph import Graph
+from arenaplan.planner.kept import kept_labels
 
 if TYPE_CHECKING:
     from arenaplan import Plan
@@ -26,6 +29,10 @@ def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     if options.curve and options.output is not None:
         raise InvalidOption("--output writes one plan, and --curve makes several")
+    if options.curve and options.to is not None:
+        raise InvalidOption("--to writes one plan, and --curve makes several")
+    if options.to is not None and options.output is None:
+        options.output = Path("-")
     graph = load_ahead(options)
     if not any(node.cost for node in graph.nodes):
         say("warning: no node has a cost, so extra work counts nothing")
@@ -55,12 +62,37 @@ def execute(options: argparse.Namespace) -> None:
             on_progress=watch,
             **keywords,
         )
-    with delivering(options, plan.to_json):
+    result = policy(graph, plan) if options.to == "jax-policy" else plan.to_json()
+    with delivering(options, lambda: result):
         if options.json and not goes_to_stdout(options):
             print_json(_document(graph, plan))
         else:
             _print(graph, plan)
     watch.raise_if_stopped()
+
+
+def policy(graph: Graph, plan: Plan) -> str:
+    """
+    Return a policy of ``jax.checkpoint`` that saves what a plan of a JAX step saves.
+
+    The importer names a value after its name of ``checkpoint_name`` and its index, and others after
+    their operator and their index.
+    """
+    operators = {value: node.op for node in graph.nodes for value in node.outputs}
+    labels = {}
+    for value in graph.values:
+        label, _, index = value.name.rpartition(":")
+        made_by = operators.get(value.index, label)
+        if value.kind == "activation" and index == str(int(value.index)) and label != made_by:
+            labels[int(value.index)] = label
+    if not labels:
+        raise InvalidOption(
+            "--to jax-policy: no value of the graph has a name of checkpoint_name; name arrays of "
+            "the loss by jax.ad_checkpoint.checkpoint_name, or call "
+            "arenaplan.integrations.jax.checkpoint_policy, which names all of them"
+        )
+    names = "".join(f"    {json.dumps(name)},\n" for name in kept_labels(graph, labels, plan))
+    return f"jax.checkpoint_policies.save_only_these_names(\n{names})\n"
 
 
 def curve_document(curve: RecomputeCurve) -> dict[str, Any]:

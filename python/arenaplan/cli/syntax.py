@@ -721,10 +721,11 @@ output: --pareto
         """
         recompute step.json --budget 512MiB
         recompute step.json --curve
+        recompute step.json --max-extra 20% --to jax-policy
         """,
         (_MODEL,),
         "bind signature budget max-extra curve strategy inputs outputs page-to time-limit json "
-        f"output | {_LIMITS}",
+        f"to output | {_LIMITS}",
         _table("""
 goal: --budget BYTES
     least extra work in so many bytes of the whole arena, such as 512MiB
@@ -737,8 +738,12 @@ goal: --budget BYTES
 memory: --page-to NAME=BYTES@COST
     slow memory that values may be copied to and back from, such as host=64GiB@480: its size, and
     the cost of copying a byte in the units of the nodes' costs
-output: --output FILE
-    plan file to write; - is stdout
+output: --to json|jax-policy
+    what is written: the plan file, or a policy of jax.checkpoint for a step of JAX, which saves
+    the arrays with names of checkpoint_name that the plan saves (default: the plan file, if there
+    is an --output)
+--output FILE
+    file to write; - is stdout (default: stdout with --to)
 """),
         required="budget max-extra curve strategy",
         either="budget max-extra curve strategy",

@@ -21,8 +21,9 @@ from arenaplan.base.amounts import size_of
 from arenaplan.base.errors import fault
 from arenaplan.formats.trees import Donate
 from arenaplan.graph import Graph
-from arenaplan.integrations.jax_names import kept_names, named
+from arenaplan.integrations.jax_names import named
 from arenaplan.integrations.jax_replay import Replay, TracedArguments
+from arenaplan.planner.kept import kept_labels
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.planner.planning import recompute_curve
 
@@ -281,7 +282,9 @@ def checkpoint_policy(
     step = jax.value_and_grad(whole, argnums=argnums, has_aux=has_aux)
     traced = TracedArguments(step, args, ())
     plan = _plan(traced, recompute)
-    saved = kept_names(traced.emitter, plan)
+    arrays = traced.emitter.values.items()
+    labels = {index: tensor.label for tensor, index in arrays if tensor.label}
+    saved = kept_labels(traced.graph, labels, plan)
     policy = jax.checkpoint_policies.save_only_these_names(*saved)
     wrapped: Any = functools.wraps(loss)(jax.checkpoint(whole, policy=policy))
     wrapped.saved, wrapped.plan = saved, plan

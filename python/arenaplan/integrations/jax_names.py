@@ -1,14 +1,10 @@
-"""Names on the arrays of a loss, and those that a plan keeps for the backward pass."""
+"""Names on the arrays of a loss."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from arenaplan._core import Plan
-    from arenaplan.formats.jaxpr.emit import Emitter
+from typing import Any, Final
 
 _PREFIX: Final = "arenaplan."
 _CALLS: Final = ("closed_call", "core_call", "jit", "pjit")
@@ -71,35 +67,3 @@ def applied(equation: Any, operands: Sequence[Any]) -> Sequence[Any]:
     with equation.ctx.manager:
         made = equation.primitive.bind(*functions, *operands, **params)
     return made if equation.primitive.multiple_results else [made]
-
-
-def kept_names(emitter: Emitter, plan: Plan) -> tuple[str, ...]:
-    """
-    Return names of arrays of the forward pass that a schedule still reads behind it.
-
-    An array without a name counts as its nearest ancestors that have one.
-    """
-    graph = emitter.graph
-    runs = graph if plan.schedule is None else graph.scheduled(plan.schedule)
-    labels = {index: tensor.label for tensor, index in emitter.values.items() if tensor.label}
-    order = [runs.nodes[index] for index in plan.order]
-    forward = [
-        place
-        for place, node in enumerate(order)
-        if node.index < len(graph.nodes) and not labels.keys().isdisjoint(node.outputs)
-    ]
-    end = max(forward, default=-1) + 1
-    early = {value for node in order[:end] for value in node.outputs}
-    late = {value for node in order[end:] for value in node.inputs}
-    makers = {value: node for node in graph.nodes for value in node.outputs}
-    todo = sorted(v for v in early & late if v is not None and v < len(graph.values))
-    found, seen = set(), set(todo)
-    while todo:
-        value = todo.pop()
-        if value in labels:
-            found.add(labels[value])
-        elif value in makers:
-            fresh = {x for x in makers[value].inputs if x is not None} - seen
-            seen |= fresh
-            todo += sorted(fresh)
-    return tuple(sorted(found))

@@ -1,0 +1,427 @@
+"""
+A schedule of a joint graph as two graphs.
+
+The joint graph is written again with a node per execution, in the order of the plan, and each node
+says on which side of the cut the node is. PyTorch's own helper then cuts the graph, so a node may
+run any number of times, and the order of the backward graph is that of the plan.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from operator import getitem
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from arenaplan.base.errors import fault
+from arenaplan.base.quoting import quoted
+from arenaplan.graph import Effects, Graph, Node, View
+from arenaplan.graph.ops import array_bytes
+
+if TYPE_CHECKING:
+    from arenaplan._core import Plan
+
+BOUNDARY: Final = "backward_begins"
+"""Name of the node between forward and backward pass."""
+
+_NORMALIZED: Final = "_native_batch_norm_legit_functional"
+_FUSED: Final = 64
+"""Of so many bytes that elementwise operators would move one by one, a fused kernel moves one."""
+
+
+def backward_begins(*results: Any) -> Any:
+    """Stand for what happens between the passes: gradients of results of the first one arrive."""
+    raise NotImplementedError("a node of a graph that is planned, and not run")
+
+
+class _Ends(NamedTuple):
+    """The ends of a joint graph."""
+
+    tangents: list[Any]
+    """Inputs of the backward pass: gradients of results of the forward pass."""
+    forward: list[Any]
+    """Results of the forward pass, and what nodes of that pass copy into inputs."""
+    backward: list[Any]
+    """The same of the backward pass."""
+    copies: list[Any]
+    """Nodes that copy into inputs."""
+    late: frozenset[Any]
+    """Nodes that depend on tangents."""
+    changed: frozenset[str]
+    """Names of inputs that the forward pass changes."""
+
+
+def ends_of(module: Any, forward_outputs: int) -> _Ends:
+    """Return the ends of a joint graph, whose first results are those of the forward pass."""
+    nodes = list(module.graph.nodes)
+    inputs = [node for node in nodes if node.op == "placeholder"]
+    tangents = [node for node in inputs if "tangents" in node.target]
+    late = set(tangents)
+    for node in nodes:
+        if not late.isdisjoint(node.all_input_nodes):
+            late.add(node)
+    copies = [node for node in nodes if _is_copy_into_input(node)]
+    results = _results(nodes[-1])
+    early = [node.args[1] for node in copies if node not in late]
+    described = nodes[-1].meta.get("desc", ())[:forward_outputs]
+    mutated = [getattr(one, "mutated_input", None) for one in described]
+    changed = {node.name for node in inputs if node.meta.get("desc", node) in mutated}
+    return _Ends(
+        tangents,
+        [node for node in results[:forward_outputs] if node is not None] + early,
+        [node for node in results[forward_outputs:] if node is not None]
+        + [node.args[1] for node in copies if node in late],
+        copies,
+        frozenset(late),
+        frozenset(changed | {node.args[0].name for node in copies}),
+    )
+
+
+def planned_module(module: Any, forward_outputs: int) -> Any:
+    """
+    Return the joint graph as it is planned.
+
+    A node :data:`BOUNDARY` reads all results of the forward pass and makes the tangents: no node
+    behind it runs before the last result is there. Inputs are copied to at the end of a pass, so
+    copies are no nodes, and what they copy is a result.
+
+    Parameters
+    ----------
+    module : torch.fx.GraphModule
+        The joint graph.
+    forward_outputs : int
+        How many of the results are those of the forward pass.
+
+    Raises
+    ------
+    UnboundDim
+        If a size is a symbol.
+    """
+    import torch
+
+    for node in module.graph.nodes:
+        if isinstance(node.meta.get("val"), torch.SymInt):
+            raise fault(
+                "UnboundDim",
+                f"{quoted(node.name)} is a size without a number: compile with dynamic=False",
+            )
+    ends = ends_of(module, forward_outputs)
+    graph = torch.fx.Graph()
+    made: dict[Any, Any] = {}
+    nodes = [node for node in module.graph.nodes if node not in set(ends.copies)]
+    early = _ancestors(ends.forward)
+    for node in nodes:
+        if (node.op == "placeholder" and node not in ends.tangents) or node in early:
+            made[node] = graph.node_copy(node, made.__getitem__)
+    # A node that makes a result of the graph runs once. New statistics of a normalization are small
+    # and made with the rest of its results, so they need not be called results.
+    forward = [node for node in ends.forward if not _is_statistic(node)]
+    boundary = graph.create_node(
+        "call_function", backward_begins, tuple(made[node] for node in forward), name=BOUNDARY
+    )
+    boundary.meta["val"] = tuple(node.meta["val"] for node in ends.tangents)
+    for at, node in enumerate(ends.tangents):
+        made[node] = graph.create_node("call_function", getitem, (boundary, at), name=node.name)
+        made[node].meta = dict(node.meta)
+    for node in nodes[:-1]:
+        if node not in made:
+            made[node] = graph.node_copy(node, made.__getitem__)
+    graph.output([made[node] for node in (*forward, *ends.backward)])
+    return torch.fx.GraphModule(module, graph)
+
+
+def constrain(graph: Graph, module: Any, forward_outputs: int) -> None:
+    """
+    Declare what the joint graph does not say.
+
+    Nodes that may not run again keep their order: random numbers are drawn in it, and processes
+    wait for each other in it. Nodes that read an input that the forward pass changes run once;
+    results of a batch normalization that are read again do not depend on the statistics.
+
+    Views of PyTorch take no bytes and no work, whatever their strides are; other results take both,
+    clones and concatenations, too.
+    What is no product, convolution or attention runs in one kernel with its neighbors, so few of
+    its bytes move.
+    """
+    from torch.utils.flop_counter import flop_registry
+
+    once = [node for node in graph.nodes if not node.effects.pure]
+    for before, node in itertools.pairwise(once):
+        node.after = (*node.after, before.index)
+    changed = ends_of(module, forward_outputs).changed
+    targets = {node.name: node.target for node in module.graph.nodes}
+    for node in graph.nodes:
+        reads = {graph.values[value].name for value in node.inputs if value is not None}
+        if not changed.isdisjoint(reads) and _NORMALIZED not in node.op:
+            node.effects = node.effects._replace(pure=False)
+        target = targets.get(node.name)
+        if getattr(target, "is_view", False):
+            made = [at for at, value in enumerate(node.outputs) if _fits(graph, value, node)]
+            node.effects = Effects(views=tuple(View(0, at) for at in made), pure=node.effects.pure)
+            node.cost = 0
+            continue
+        if not node.op.startswith("_unsafe_view."):
+            node.effects = node.effects._replace(views=())
+        if getattr(target, "overloadpacket", None) not in flop_registry:
+            node.cost = -(-node.cost // _FUSED)
+
+
+class JointCut:
+    """
+    A joint graph with a node per execution of a plan.
+
+    Parameters
+    ----------
+    module : torch.fx.GraphModule
+        The joint graph.
+    graph : Graph
+        The graph of :func:`planned_module`.
+    plan : Plan
+        A plan of it.
+    forward_outputs : int
+        How many of the results are those of the forward pass.
+    """
+
+    def __init__(self, module: Any, graph: Graph, plan: Plan, forward_outputs: int) -> None:
+        import torch
+
+        self._torch = torch
+        self._module = module
+        self._count = forward_outputs
+        self._ends = ends_of(module, forward_outputs)
+        self._nodes = {node.name: node for node in module.graph.nodes}
+        self._made_by = {
+            value.name: value.index for value in graph.values if value.kind != "constant"
+        }
+        self._graph = torch.fx.Graph()
+        self._inputs = {
+            node: self._graph.node_copy(node)
+            for node in module.graph.nodes
+            if node.op == "placeholder"
+        }
+        self._values: dict[int, Any] = {}
+        """By value of the schedule, the new node."""
+        self._meaning: dict[int, int] = {}
+        """By value of the graph, the value of the schedule that a reader reads now."""
+        self._free: dict[Any, Any] = {}
+        """New nodes that need no memory, by node and operands, on this side of the cut."""
+        self._first: dict[str, Any] = {}
+        """By name, the new node of the first execution."""
+        self._backward: set[Any] = set()
+        self._is_backward = False
+        self._write(graph, plan)
+
+    def _write(self, graph: Graph, plan: Plan) -> None:
+        """Write a node per execution, and the results."""
+        runs = graph if plan.schedule is None else graph.scheduled(plan.schedule)
+        self._meaning = {value.index: value.index for value in graph.values}
+        first = dict(self._meaning)
+        results = _results(self._nodes["output"])
+        forward: list[Any] = []
+        originals = {node.name: node for node in graph.nodes}
+        for index in plan.order:
+            execution = runs.nodes[index]
+            # A repetition is named after its node: ``n#2``.
+            is_first = index < len(graph.nodes)
+            name = execution.name if is_first else execution.name.rpartition("#")[0]
+            self._enter(originals[name], execution)
+            if name != BOUNDARY:
+                self._execute(originals[name], execution)
+                continue
+            forward = [self._read(node) for node in results[: self._count]]
+            self._copy(node for node in self._ends.copies if node not in self._ends.late)
+            self._is_backward = True
+            self._free.clear()
+        self._meaning = first
+        backward = [self._read(node) for node in results[self._count :]]
+        self._copy(node for node in self._ends.copies if node in self._ends.late)
+        output = self._graph.output((*forward, *backward))
+        output.meta = dict(self._nodes["output"].meta)
+        tangents = {self._inputs[node] for node in self._ends.tangents}
+        reads = [x for node in self._graph.nodes if node in self._backward
+                 for x in node.all_input_nodes]  # fmt: skip
+        self._saved = [
+            node
+            for node in dict.fromkeys([*reads, *(x for x in backward if x is not None)])
+            if node not in self._backward and node not in tangents
+        ]
+
+        self._detach_saved()
+
+    def _detach_saved(self) -> None:
+        """Save copies of views where those would hold more bytes than the backward pass reads."""
+        given = {_storage(node)._cdata for node in self._inputs if _is_tensor(node)}
+        held = Counter[int]()
+        for node in self._saved:
+            held[_storage(node)._cdata] += node.meta["val"].nbytes
+        for at, node in enumerate(self._saved):
+            storage = _storage(node)
+            if storage._cdata in given or held[storage._cdata] >= storage.nbytes():
+                continue
+            readers = [user for user in node.users if user in self._backward]
+            with self._graph.inserting_after(node):
+                clone = self._graph.call_function(self._torch.ops.aten.clone.default, (node,))
+            clone.meta = {**node.meta, "val": node.meta["val"].clone()}
+            for user in readers:
+                user.replace_input_with(node, clone)
+            self._saved[at] = clone
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes of what the forward pass makes and the backward pass reads."""
+        sizes = {_storage(node)._cdata: _storage(node).nbytes() for node in self._saved}
+        given = {_storage(node)._cdata for node in self._inputs if _is_tensor(node)}
+        return sum(sizes[key] for key in sizes.keys() - given)
+
+    def modules(self, static: Sequence[int]) -> tuple[Any, Any]:
+        """
+        Return the forward and the backward graph.
+
+        Parameters
+        ----------
+        static : sequence of int
+            Positions of inputs of the forward pass whose addresses never change.
+        """
+        from torch._functorch import partitioners
+
+        inputs = [node for node in self._inputs.values() if partitioners._is_primal(node)]
+        modules: tuple[Any, Any] = partitioners._extract_fwd_bwd_modules(
+            self._torch.fx.GraphModule(self._module, self._graph),
+            self._saved,
+            saved_sym_nodes=[],
+            num_fwd_outputs=self._count,
+            static_lifetime_input_nodes=dict.fromkeys(inputs[at] for at in static),
+        )
+        return modules
+
+    def _enter(self, node: Node, execution: Node) -> None:
+        """Note what the operands and the results of an execution mean from now on."""
+        pairs = (*zip(node.inputs, execution.inputs, strict=True),
+                 *zip(node.outputs, execution.outputs, strict=True))  # fmt: skip
+        self._meaning.update(
+            (mine, it) for mine, it in pairs if mine is not None and it is not None
+        )
+
+    def _execute(self, node: Node, execution: Node) -> None:
+        """Write a node for one execution, and one for each of several results."""
+        source = self._nodes[node.name]
+        if self._is_backward and _NORMALIZED in node.op and source.args[5]:
+            made = self._normalized(source)
+        else:
+            made = {source.name: self._written(source, self._read)}
+        todo = [source]
+        while todo:
+            for user in todo.pop().users:
+                if user.target is not getitem or user.args[0].name not in made:
+                    continue
+                if user.args[1] < len(made[user.args[0].name].meta["val"]):
+                    made[user.name] = self._written(user, lambda it: made[it.name])
+                else:  # Statistics that the forward pass made.
+                    made[user.name] = self._first[user.name]
+                todo.append(user)
+        for name, new in made.items():
+            self._first.setdefault(name, new)
+            if name in self._made_by:
+                self._values[self._meaning[self._made_by[name]]] = new
+
+    def _normalized(self, source: Any) -> dict[str, Any]:
+        """
+        Write a batch normalization in training without statistics.
+
+        The forward pass has changed them, and PyTorch refuses to save an input that changes.
+        """
+        x, scale, bias, _, _, training, momentum, eps = map(self._given, source.args)
+        target = self._torch.ops.aten._native_batch_norm_legit.no_stats
+        new = self._graph.call_function(target, (x, scale, bias, training, momentum, eps))
+        new.meta = {**source.meta, "val": source.meta["val"][:3]}
+        return {source.name: self._on_this_side(new)}
+
+    def _given(self, argument: Any) -> Any:
+        """Return what an argument stands for now."""
+        return self._read(argument) if isinstance(argument, self._torch.fx.Node) else argument
+
+    def _written(self, source: Any, read: Callable[[Any], Any]) -> Any:
+        """Return a copy of a node on this side of the cut."""
+        return self._on_this_side(self._graph.node_copy(source, read))
+
+    def _on_this_side(self, new: Any) -> Any:
+        """Mark a node as one of the pass that is written now."""
+        side = "backward" if self._is_backward else "forward"
+        new.meta["partitioner_tag"] = f"must_be_in_{side}"
+        if self._is_backward:
+            self._backward.add(new)
+        return new
+
+    def _read(self, node: Any) -> Any:
+        """Return what a node of the joint graph stands for now; nothing of nothing."""
+        if node is None or node in self._inputs:
+            return self._inputs.get(node)
+        name = _first_piece(node).name
+        if name in self._made_by:
+            return self._values[self._meaning[self._made_by[name]]]
+        # An alias, an expansion or a constant: it is written where it is read.
+        operands = tuple(self._read(it) for it in node.all_input_nodes)
+        if (node, operands) not in self._free:
+            self._free[node, operands] = self._written(node, self._read)
+        return self._free[node, operands]
+
+    def _copy(self, copies: Iterable[Any]) -> None:
+        """Write nodes that copy into inputs."""
+        for node in copies:
+            self._written(node, self._read)
+
+
+def _is_tensor(node: Any) -> bool:
+    return hasattr(node.meta.get("val"), "untyped_storage")
+
+
+def _storage(node: Any) -> Any:
+    """Return the bytes that a tensor has in common with its views."""
+    return node.meta["val"].untyped_storage()
+
+
+def _fits(graph: Graph, value: int | None, node: Node) -> bool:
+    """Whether a value has no more bytes than the first operand of its node."""
+    if value is None or node.inputs[0] is None:
+        return False
+    made, read = (graph.values[at] for at in (value, node.inputs[0]))
+    return array_bytes(made.shape, made.dtype) <= array_bytes(read.shape, read.dtype)
+
+
+def _first_piece(node: Any) -> Any:
+    """Return the node that equal pieces of a result are known by."""
+    if node.target is not getitem:
+        return node
+    return next(user for user in node.args[0].users if user.target is getitem
+                and user.args[1] == node.args[1])  # fmt: skip
+
+
+def _is_statistic(node: Any) -> bool:
+    """Whether a node is a new mean or variance that a normalization in training keeps."""
+    if node.target is not getitem or _NORMALIZED not in str(node.args[0].target):
+        return False
+    return bool(node.args[1] > 2)
+
+
+def _is_copy_into_input(node: Any) -> bool:
+    name = str(node.target)
+    return name == "aten.copy_.default" and node.args[0].op == "placeholder"
+
+
+def _ancestors(nodes: Sequence[Any]) -> set[Any]:
+    """Return nodes and all that they depend on."""
+    found: set[Any] = set()
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if node not in found:
+            found.add(node)
+            todo += node.all_input_nodes
+    return found
+
+
+def _results(output: Any) -> list[Any]:
+    """Return the results of a joint graph, in one list or in one per pass."""
+    parts = (it if isinstance(it, (list, tuple)) else [it] for it in output.args[0])
+    return [node for part in parts for node in part]

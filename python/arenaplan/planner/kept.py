@@ -1,0 +1,50 @@
+"""What a training step with recomputation keeps for its backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from arenaplan.graph import Graph
+
+if TYPE_CHECKING:
+    from arenaplan._core import Plan
+
+
+def kept_labels(graph: Graph, labels: Mapping[int, str], plan: Plan) -> tuple[str, ...]:
+    """
+    Return labels of values of the forward pass that a schedule still reads behind it.
+
+    A value without a label counts as its nearest ancestors that have one.
+
+    Parameters
+    ----------
+    graph : Graph
+        A training step.
+    labels : mapping
+        Labels of values of the forward pass.
+    plan : Plan
+        A plan of the graph.
+    """
+    runs = graph if plan.schedule is None else graph.scheduled(plan.schedule)
+    order = [runs.nodes[index] for index in plan.order]
+    forward = [
+        place
+        for place, node in enumerate(order)
+        if node.index < len(graph.nodes) and not labels.keys().isdisjoint(node.outputs)
+    ]
+    end = max(forward, default=-1) + 1
+    early = {value for node in order[:end] for value in node.outputs}
+    late = {value for node in order[end:] for value in node.inputs}
+    makers = {value: node for node in graph.nodes for value in node.outputs}
+    todo = sorted(v for v in early & late if v is not None and v < len(graph.values))
+    found, seen = set(), set(todo)
+    while todo:
+        value = todo.pop()
+        if value in labels:
+            found.add(labels[value])
+        elif value in makers:
+            fresh = {x for x in makers[value].inputs if x is not None} - seen
+            seen |= fresh
+            todo += sorted(fresh)
+    return tuple(sorted(found))
