@@ -350,7 +350,7 @@ class StagedExecutor:
         try:
             return arena_bytes(make_plan(load_graph(model, bind=bind), self._options))
         except (SizeError, UnsupportedSubgraph):
-            return None  # Some size has no bound, or the bounds leave several shapes.
+            return None  # Some size has no bound, or several values that are none of the others'.
 
 
 def _decide(
