@@ -2,8 +2,8 @@
 One step of a plan as work: a node, or a group of nodes that runs as one.
 
 A value inside a group is computed where the value is read, if the producer is a map. Otherwise the
-value is written to memory: to the group's output, if the value fits there and nothing in that place
-is still to be read, or else to scratch memory.
+value is written to memory: to the group's output, if the sizes match and no other value with that
+size is still to be read, or else to scratch memory.
 """
 
 from __future__ import annotations
