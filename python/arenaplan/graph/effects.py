@@ -24,7 +24,7 @@ class InPlace(NamedTuple):
 
 class View(NamedTuple):
     """
-    An output that shows bytes of an input unchanged, or the reverse.
+    An output that shows input bytes unchanged, or the reverse.
 
     Views are permissions: a planner may share the bytes, and otherwise the node copies.
     """
@@ -42,12 +42,12 @@ class View(NamedTuple):
 
 class Flow(NamedTuple):
     """
-    An output that a node can make in pieces, one after the other, and never needs whole.
+    An output that a node can make piece after piece, and never needs whole.
 
-    Cut the output, and each input that it follows, into ``pieces`` equal runs of neighboring
-    elements: for piece *i* of the output the node needs piece *i* of those inputs, and all of
-    the others. An elementwise node has as many pieces as elements and follows its full-size
-    operands; a matrix product has one piece per row and follows its left operand; a
+    Cut the output, and each followed input, into ``pieces`` equal runs of neighboring
+    elements. For output piece *i*, the node needs piece *i* from the followed inputs, and all
+    other inputs whole. An elementwise node has as many pieces as elements and follows the
+    full-size operands. A matrix product has a piece per row and follows the left operand. A
     convolution can make any piece, but follows nothing.
     """
 
@@ -63,9 +63,9 @@ class Overlap(NamedTuple):
     """
     An output that is made in order, and an input that is used up on the way.
 
-    The node makes the output from its first byte to its last. When it has written the first
-    *k* bytes, it needs no byte of the input before byte *k* - ``distance`` any more. So the two
-    may overlap, if the input begins at least ``distance`` bytes behind the output's start.
+    The node makes the output from the first byte to the last. After writing the first
+    *k* bytes, the node needs no input byte before byte *k* - ``distance`` any more. So output and
+    input may overlap, if the input begins at least ``distance`` bytes behind the output's start.
     """
 
     input: int
@@ -78,12 +78,12 @@ class Overlap(NamedTuple):
 
 class Window(NamedTuple):
     """
-    An output of which some rows can be made from some rows of an input: a window that slides.
+    An output whose rows can be made from some rows of an input: a window that slides.
 
-    Rows are the indices of one dimension of both. Rows *a* up to *b* of the output are made from
-    the rows of the input from ``(a * stride - before) // scale`` up to and with
-    ``((b - 1) * stride - before + extent - 1) // scale``, as far as the input has them. An input
-    without a window is needed whole.
+    Rows are the indices along a dimension that both have. Output rows *a* up to *b* are made from
+    the input rows from ``(a * stride - before) // scale`` up to and including
+    ``((b - 1) * stride - before + extent - 1) // scale``, as far as the input has such rows. An
+    input without a window is needed whole.
     """
 
     input: int
@@ -103,19 +103,19 @@ class Window(NamedTuple):
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether each row of the output needs the same row of the input alone."""
+        """True if each output row needs only the same input row."""
         return (self.extent, self.stride, self.before, self.scale) == (1, 1, 0, 1)
 
     def needs(self, made: tuple[int, int], rows: int) -> tuple[int, int]:
         """
-        Return the rows of an input that some rows of the output are made from.
+        Return the input rows that some output rows are made from.
 
         Parameters
         ----------
         made : tuple of int
-            First row of the output, and row after the last.
+            First output row, and the row after the last.
         rows : int
-            Rows of the input.
+            Number of input rows.
 
         Examples
         --------
@@ -130,7 +130,7 @@ class Window(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """One size of a workspace that a node can work with."""
+    """A workspace size that a node can work with."""
 
     bytes: int
     """Size in bytes."""
@@ -139,7 +139,7 @@ class Choice(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """Effects of a node on memory."""
+    """A node's effects on memory."""
 
     in_place: tuple[InPlace, ...] = ()
     """Outputs that may take over the bytes of a dying input."""
@@ -175,7 +175,7 @@ NO_EFFECTS = Effects()
 
 
 def effects_of(row: Mapping[str, Any]) -> Effects:
-    """Return the effects of a node of a graph file."""
+    """Return the effects that a graph file states for a node."""
     return Effects(
         tuple(InPlace(**pair) for pair in row.get("in_place", ())),
         tuple(View(**view) for view in row.get("views", ())),

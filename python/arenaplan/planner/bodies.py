@@ -1,16 +1,16 @@
 """
 Bodies: the graphs that a branch or loop node runs, each with a plan of its own.
 
-A body is planned once, whatever the number of its runs. Its operands are read where the node's
-operands are, and its results are written where the node's results are wanted, so that only the
-values between them need bytes: the scratch value of the node, which is one more result of it
-without readers. Of several bodies one runs at a time, and the largest counts.
+A body is planned once, whatever the number of runs. The body reads the node's operands and writes
+the node's results in place, so that only the values in between need bytes. These bytes are the
+node's scratch value: an additional node result without readers. If a node has several bodies, a
+single body runs at a time, and the largest counts.
 
-A value that is carried from one round of a loop to the next is updated in place where the plan
-permits it: when nothing reads the old value any more once the new one is begun
-(:func:`may_replace`). Otherwise the new value has bytes of its own and is copied at the end of the
-round, by an ``Emit`` node. Values that leave the body at every round are emitted, too, and slices
-of what a scan runs over are brought in by ``Take`` nodes.
+A value that a loop carries to the next round is updated in place where the plan permits: when
+nothing reads the old value after the new value is begun (:func:`may_replace`). Otherwise the new
+value has separate bytes, and an ``Emit`` node copies them at the end of the round. Values that
+leave the body at every round are emitted, too. ``Take`` nodes bring in the slices that a scan runs
+over.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SlotKind: TypeAlias = Literal["operand", "result", "counter"]
 
 
 class Slot(NamedTuple):
-    """Memory outside of a body that one of its values has."""
+    """Memory outside a body that holds a body value."""
 
     kind: SlotKind
     """An operand or a result of the node, or the number of the round."""
@@ -52,7 +52,7 @@ class Slot(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """Destination of a value that leaves a body at every round."""
+    """Destination for a value that leaves a body at every round."""
 
     kind: Literal["condition", "carried", "scan"]
     position: int = 0
@@ -61,7 +61,7 @@ class Emitted(NamedTuple):
 
 @dataclass(slots=True)
 class Draft:
-    """A body as an importer reads it, before it is planned."""
+    """A body as read by an importer, before planning."""
 
     graph: Graph
     """All nodes, without outputs; its inputs are ``slots``."""
@@ -94,7 +94,7 @@ class Body:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the values inside."""
+        """Bytes that the inside values need."""
         return self.plan.arena_bytes
 
     @property
@@ -110,13 +110,13 @@ def bodies_of(node: Node) -> Sequence[Body]:
 
 
 def inner_value(node: Node) -> int | None:
-    """Return the scratch value of a node with bodies, if these have values of their own."""
+    """Return a node's scratch value, if the node's bodies have inside values."""
     largest = max((body.nbytes for body in bodies_of(node)), default=0)
     return node.outputs[-1] if largest else None
 
 
 def declare_scratch(graph: Graph, name: str, bodies: Iterable[Body]) -> tuple[int, ...]:
-    """Declare the scratch value of a node, and return it; none if no body needs bytes."""
+    """Declare and return a node's scratch value; nothing if no body needs bytes."""
     size = max(body.nbytes for body in bodies)
     return (graph.value(f"{name}.inner", (size,), "uint8"),) if size else ()
 
@@ -131,7 +131,7 @@ def finish(draft: Draft) -> Body:
     Raises
     ------
     PlannerError
-        If it cannot be planned.
+        If the body cannot be planned.
     """
     copied = _passed_on(draft)
     stored: set[int] = set()
@@ -154,7 +154,7 @@ def finish(draft: Draft) -> Body:
             and at not in stored
             and not may_replace(graph, plan, draft.carried[at], value)
         }
-        # A stored value that shows bytes of a carried one could change before it is read.
+        # A stored value that shows a carried value's bytes could change before being read.
         shown = {at for at in stored if at not in copied and _is_outside(plan, ends[at])}
         if not late and not shown:
             return Body(graph, plan, slots)
@@ -163,7 +163,7 @@ def finish(draft: Draft) -> Body:
 
 
 def _changed(draft: Draft) -> list[int]:
-    """Return which results are not simply the carried values as they were."""
+    """Return the results that are not simply the unchanged carried values."""
     kept = {
         at
         for at, pair in enumerate(zip(draft.carried, draft.results, strict=False))
@@ -173,7 +173,7 @@ def _changed(draft: Draft) -> list[int]:
 
 
 def _passed_on(draft: Draft) -> set[int]:
-    """Return the results that no node computes for them alone."""
+    """Return the results for which no node computes a value of their own."""
     seen: set[int] = set()
     found = set()
     for at, value in enumerate(draft.results):
@@ -187,14 +187,14 @@ def _variant(
     draft: Draft, stored: set[int], copied: set[int]
 ) -> tuple[Graph, dict[int, Slot], list[int]]:
     """
-    Return the graph of a body, the memory of its inputs and outputs, and its changed results.
+    Return a body's graph, the memory for inputs and outputs, and the changed results.
 
     Parameters
     ----------
     stored : set of int
         The carried values that are copied at the end of the round.
     copied : set of int
-        The results that have bytes of their own, which no other value shows.
+        The results that have separate bytes, which no other value shows.
     """
     graph, slots = draft.graph.copy(), dict(draft.slots)
     taken = {value.name for value in graph.values}
@@ -237,7 +237,7 @@ def _emit(graph: Graph, value: int, target: Emitted, after: tuple[int, ...] = ()
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Return a name that is not taken yet, and take it."""
+    """Return an unused name, and mark the name as taken."""
     free, number = name, 0
     while free in taken:
         number += 1
@@ -251,24 +251,24 @@ def _free(name: str, taken: set[str]) -> str:
 
 def may_replace(graph: Graph, plan: Plan, old: int, new: int) -> bool:
     """
-    Whether an output of a body can be written over one of its inputs.
+    Return whether a body output can be written over a body input.
 
-    That is so if no step reads bytes of the input after a step has written bytes of the output's
-    buffer, and a step that does both is permitted to work in place.
+    The condition: no step reads input bytes after a step has written to the output's buffer, and
+    any step that does both may work in place.
 
     Parameters
     ----------
     plan : Plan
-        A plan with one node per step that leaves inputs and outputs to the caller.
+        A plan with a single node per step that leaves inputs and outputs to the caller.
     old : int
-        An input of the graph.
+        A graph input.
     new : int
-        An output of the graph, of as many bytes.
+        A graph output with as many bytes.
     """
     places = plan.placements
     read, written = places[old], places[new]
     if read is None or written is None:
-        return True  # One of them has no bytes.
+        return True  # Input or output has no bytes.
     if read.bytes != written.bytes:
         return False
 
@@ -296,7 +296,7 @@ def may_replace(graph: Graph, plan: Plan, old: int, new: int) -> bool:
 def _is_in_place(
     graph: Graph, plan: Plan, node: Node, reads: Sequence[int], makes: Sequence[int]
 ) -> bool:
-    """Whether a node may make one output exactly where it reads its operands."""
+    """Return whether a node may make an output exactly where the operands are read."""
     if len(makes) > 1:
         return False
     made = node.outputs[makes[0]]
@@ -318,7 +318,7 @@ def _is_in_place(
 
 
 def _is_outside(plan: Plan, value: int) -> bool:
-    """Whether a value lies in memory that the plan leaves to the caller."""
+    """Return whether a value lies in memory that the plan leaves to the caller."""
     place = plan.placements[value]
     return place is not None and place.space >= len(plan.bases)
 
@@ -330,14 +330,14 @@ def branch_pairs(
     bodies: Sequence[Body],
 ) -> tuple[InPlace, ...]:
     """
-    Return the operands of a branch node that its results may take over, whichever branch runs.
+    Return the branch node operands that the results may take over, whichever branch runs.
 
     Parameters
     ----------
     graph : Graph
-        The graph of the node.
+        The node's graph.
     operands, results : sequence of int or None
-        Values of that graph.
+        Values in that graph.
     """
     return tuple(
         InPlace(at, result)
@@ -352,12 +352,12 @@ def loop_pairs(
     graph: Graph, operands: Sequence[int | None], first: int, results: Sequence[int | None]
 ) -> tuple[InPlace, ...]:
     """
-    Return the initial values of a loop that the results may take over.
+    Return the initial loop values that the results may take over.
 
     Parameters
     ----------
     first : int
-        Position of the first initial value among the operands.
+        The first initial value's position among the operands.
     results : sequence of int or None
         The results that are carried values.
     """
@@ -371,27 +371,27 @@ def loop_pairs(
 def _is_alone(
     graph: Graph, operands: Sequence[int | None], operand: int | None, made: int | None
 ) -> bool:
-    """Whether an operand is named once, and has as many bytes as a result."""
+    """Return whether an operand is named once, and has as many bytes as a result."""
     if operand is None or made is None or operands.count(operand) > 1:
         return False
     return _is_alike(graph, operand, made)
 
 
 def _is_alike(graph: Graph, a: int, b: int) -> bool:
-    """Whether two values have as many bytes."""
+    """Return whether two values have equally many bytes."""
     first, second = graph.values[a], graph.values[b]
     return first.shape == second.shape and first.dtype == second.dtype
 
 
 def _may_take(body: Body, operand: int, result: int) -> bool:
-    """Whether a branch may write a result over an operand."""
+    """Return whether a branch may write a result over an operand."""
     inputs = [value for value, slot in body.slots.items() if slot == Slot("operand", operand)]
     outputs = [value for value, slot in body.slots.items() if slot == Slot("result", result)]
     return all(may_replace(body.graph, body.plan, old, new) for old in inputs for new in outputs)
 
 
 def describe(node: Node) -> dict[str, Any]:
-    """Return what a node runs, for reports: bodies, their nodes and bytes."""
+    """Return what a node runs, for reports: bodies with nodes and bytes."""
     return {
         "node": node.name,
         "op": node.op,

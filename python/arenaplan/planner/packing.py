@@ -24,7 +24,7 @@ Gap = tuple[int, int] | tuple[int, int, int, int]
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """
-    One buffer of a :class:`Problem`.
+    A buffer in a :class:`Problem`.
 
     Attributes
     ----------
@@ -33,23 +33,23 @@ class Buffer:
     live : tuple of int
         Half-open live range ``(start, end)``, in steps of any size and sign.
     alignment : int
-        Number that divides the offset; it need not be a power of two.
+        Number that divides the offset; need not be a power of two.
     offset : int, optional
         Offset that the buffer must have.
     hint : int, optional
         Offset that is tried first.
     gaps : sequence of tuple
-        ``(start, end)``: steps in which no byte is needed; ``(start, end, low, high)``: only bytes
-        ``low`` to ``high`` are.
+        ``(start, end)``: steps in which no byte is needed; ``(start, end, low, high)``: steps in
+        which only bytes ``low`` to ``high`` are needed.
     lo, hi : int, optional
-        Bytes ``lo`` to ``hi`` of the space are those that the buffer may have.
+        The buffer may only lie in bytes ``lo`` to ``hi`` of the space.
     group : hashable, optional
-        Buffers of one group have the same offset.
+        Buffers in the same group have the same offset.
     space : str, optional
-        Name of a space of the problem; by default its first one.
+        Name of a space in the problem; by default the first space.
     spaces : sequence of str
         In place of ``space``: names of the spaces that the buffer may be in. The search chooses;
-        ``Packing.buffer_spaces`` has its choice.
+        ``Packing.buffer_spaces`` has the choice.
     name : str
         For people.
 
@@ -77,17 +77,16 @@ class Buffer:
 @dataclass(frozen=True, slots=True)
 class Repacking:
     """
-    A packing beside an old one.
+    A packing compared with an old packing.
 
     Attributes
     ----------
     packing : Packing
         The packing.
     moved : list of int
-        Positions of the buffers that are not at their old offsets.
+        Positions of the buffers that are not at the old offsets.
     peak_of_staying : int
-        Peak if only those buffers move that must: staying costs the difference to that of the
-        packing.
+        Peak if only buffers move that must. Staying costs the difference to the packing's peak.
     """
 
     packing: Packing
@@ -98,29 +97,29 @@ class Repacking:
 @dataclass(frozen=True)
 class Problem:
     """
-    Buffers to be given offsets, so that those live together share no byte.
+    Buffers to be given offsets, so that buffers live at the same time share no byte.
 
     Attributes
     ----------
     buffers : sequence of Buffer
         The buffers.
     capacity : int, optional
-        Bytes of the arena. A search ends as soon as everything fits; without a capacity it goes for
-        the least peak.
+        Arena bytes. A search ends as soon as everything fits; without a capacity, the search goes
+        for the least peak.
     spaces : sequence of Space
-        Several memories, in place of ``capacity``. Where buffers may be in several of them, the
-        search looks for the fewest bytes in all together within the capacities; if each has a
-        capacity, it ends as soon as everything fits.
+        Several memories, in place of ``capacity``. Where buffers may be in several spaces, the
+        search looks for the fewest total bytes within the capacities. If each space has a
+        capacity, the search ends as soon as everything fits.
     may_overlap : sequence of tuple
         Pairs of buffers (positions) that may share bytes although both are live: an output over the
-        inputs that it replaces.
+        inputs that the output replaces.
     apart : sequence of tuple
         Pairs of buffers that share no byte although never live together.
     separate : sequence of tuple
         Pairs of buffers that are in different spaces, such as two operands that are read in the
-        same cycle, each from a bank of its own.
+        same cycle, each from a separate bank.
     reserved : sequence of tuple, or mapping of str to such a sequence
-        Ranges ``(start, end)`` of bytes that no buffer has; those of each space, by its name.
+        Byte ranges ``(start, end)`` that no buffer has; with several spaces, by space name.
 
     Examples
     --------
@@ -153,16 +152,16 @@ class Problem:
         on_progress: Progress | None = None,
     ) -> Packing:
         """
-        Return the best packing that is found; see :func:`pack` for the limits and ``compact``.
+        Return the best packing found; see :func:`pack` for the limits and ``compact``.
 
         Raises
         ------
         SizeError, ArenaError, PackingError
-            If the buffers make no sense; ``PinConflict``, too, if no offsets obey all rules.
+            If the buffers are invalid; ``PinConflict``, too, if no offsets obey all rules.
         InvalidOption
-            If a limit or the seed makes no sense.
+            If a limit or the seed is invalid.
         KeyboardInterrupt
-            On Ctrl-C; its ``packing`` is the best one so far.
+            On Ctrl-C; the exception's ``packing`` is the best so far.
         """
         packing = _core.pack(
             self._columns(),
@@ -178,17 +177,17 @@ class Problem:
 
     def infeasible_subset(self, space: str | None = None) -> list[int] | None:
         """
-        Return buffers that do not fit a space, and of which each is needed for that proof.
+        Return a minimal set of buffers that do not fit a space: the proof needs each buffer.
 
         Parameters
         ----------
         space : str, optional
-            Name of the space; by default the first one.
+            Space name; by default the first space.
 
         Returns
         -------
         list of int or None
-            Positions of the buffers; None if it is not proven that the space is too small.
+            Positions of the buffers; None without a proof that the space is too small.
 
         Examples
         --------
@@ -206,21 +205,21 @@ class Problem:
 
     def repack(self, old: Sequence[int | None], *, seed: int = 0) -> Repacking:
         """
-        Pack again after the problem has changed, so that few buffers leave their old offsets.
+        Pack again after the problem has changed, so that few buffers leave the old offsets.
 
-        The peak is at most that of :meth:`pack`, or at most the capacity if it can be met.
+        The peak is at most the peak from :meth:`pack`, or at most the capacity if achievable.
 
         Parameters
         ----------
         old : sequence of int or None
-            Old offset of each buffer; None for new buffers.
+            Each buffer's old offset; None for new buffers.
         seed : int, default 0
-            Seed of all random choices.
+            Seed for all random choices.
 
         Returns
         -------
         Repacking
-            The packing, the buffers that moved, and the peak if only those move that must.
+            The packing, the moved buffers, and the peak if only buffers move that must.
 
         Examples
         --------
@@ -237,7 +236,7 @@ class Problem:
         return Repacking(*_core.pack_again(columns, _pins(old, len(old)), _natural(seed, "seed")))
 
     def _columns(self) -> dict[str, Any]:
-        """Return the problem as the core reads it."""
+        """Return the problem in the form that the core reads."""
         buffers = list(self.buffers)
         live = [_pair(index, buffer.live) for index, buffer in enumerate(buffers)]
         gaps = {
@@ -285,7 +284,7 @@ class Problem:
         }
 
     def _spaces(self) -> list[Described]:
-        """Return name, capacity, alignment and reserved bytes of each space."""
+        """Return name, capacity, alignment and reserved bytes for each space."""
         capacity = check_capacity(self.capacity)
         if self.spaces and capacity is not None:
             raise InvalidOption("option capacity: the spaces have capacities of their own")
@@ -334,33 +333,33 @@ def pack(
     on_progress: Progress | None = None,
 ) -> Packing:
     """
-    Place buffers in one arena so that those live together share no byte.
+    Place buffers in one arena so that buffers live at the same time share no byte.
 
     :class:`Problem` does the same for buffers as objects, and for several spaces.
 
     Parameters
     ----------
     sizes : array_like of int, shape (n,)
-        Size of every buffer, in bytes.
+        Size per buffer, in bytes.
     live : array_like of int, shape (n, 2)
-        Half-open live range ``[start, end)`` of every buffer, in steps of any size and sign.
+        Half-open live range ``[start, end)`` per buffer, in steps of any size and sign.
     alignment : int or sequence of int, default 1
-        Number, in bytes, that divides every offset; or one for each buffer. It need not be a power
-        of two.
+        Number, in bytes, that divides every offset; or a number for each buffer. Need not be a
+        power of two.
     capacity : int, optional
-        Bytes that the arena has. The search ends as soon as everything fits; without
-        a capacity it goes for the least peak.
+        Arena bytes. The search ends as soon as everything fits; without a capacity, the search
+        goes for the least peak.
     pins : mapping of int to int, or sequence of int or None, optional
-        Offsets of buffers that may not be moved.
+        Offsets for buffers that may not be moved.
     hints : mapping of int to int, or sequence of int or None, optional
         Offsets that are tried first.
     gaps : mapping of int to sequence of tuple, optional
-        By buffer: steps ``(start, end)`` in which it is not needed, or
-        ``(start, end, low, high)`` in which only these bytes of it are.
+        By buffer: steps ``(start, end)`` in which the buffer is not needed, or
+        ``(start, end, low, high)`` in which only these bytes are needed.
     ranges : mapping of int to tuple, optional
-        By buffer: bytes ``(low, high)`` of the arena that it may have.
+        By buffer: arena bytes ``(low, high)`` that the buffer may have.
     groups : mapping of int to hashable, optional
-        Buffers of one group have the same offset.
+        Buffers in the same group have the same offset.
     may_overlap, apart : sequence of tuple of int
         Pairs of buffers that may share bytes although both are live, and pairs that never do.
     reserved : sequence of tuple of int
@@ -368,33 +367,33 @@ def pack(
     time_limit : float, optional
         Seconds after which the best packing so far is returned.
     node_limit : int, optional
-        Search nodes after which it is; the result does not depend on the machine.
+        Search nodes after which the best packing so far is returned, independent of the machine.
     seed : int, default 0
-        Seed of all random choices.
+        Seed for all random choices.
     compact : bool, default False
-        Move buffers down at last, each to the lowest offset at which the others leave it room,
+        Finally move buffers down, each to the lowest offset that the other buffers leave free,
         until none can move alone. The peak stays or falls; few bytes high in the arena are touched.
     on_progress : callable, optional
         Called with a dictionary (``stage``, ``seconds``, ``peak``, ``lower_bound``, ``nodes``)
-        for each improvement. If it returns ``False``, the best packing so far is returned.
+        for each improvement. To stop with the best packing so far, return ``False``.
 
     Returns
     -------
     Packing
-        ``offsets[i]``, first byte of buffer ``i``; ``peak``, bytes of the arena;
+        ``offsets[i]``, buffer ``i``'s first byte; ``peak``, arena bytes;
         ``lower_bound``, bytes that no packing can do without; and ``status``:
-        ``"optimal"``; ``"feasible"``; ``"infeasible"`` if it is proven that nothing fits
-        ``capacity``; or ``"unknown"`` if nothing was found that does. The last two
+        ``"optimal"``; ``"feasible"``; ``"infeasible"`` with a proof that nothing fits
+        ``capacity``; or ``"unknown"`` if no fitting packing was found. The last two
         come with the best packing found.
 
     Raises
     ------
     SizeError, ArenaError, PackingError
-        If the buffers make no sense; ``PinConflict``, too, if no offsets obey all rules.
+        If the buffers are invalid; ``PinConflict``, too, if no offsets obey all rules.
     InvalidOption
-        If a limit or the seed makes no sense.
+        If a limit or the seed is invalid.
     KeyboardInterrupt
-        On Ctrl-C; its ``packing`` is the best one so far.
+        On Ctrl-C; the exception's ``packing`` is the best so far.
 
     Examples
     --------
@@ -457,7 +456,7 @@ def pack(
 
 
 class Limits(TypedDict):
-    """Limits of a search."""
+    """Search limits."""
 
     time_limit: float | None
     node_limit: int | None
@@ -465,7 +464,7 @@ class Limits(TypedDict):
 
 
 def check_limits(time_limit: float | None, node_limit: int | None, seed: int) -> Limits:
-    """Return the limits of a search, or raise the error that they are none."""
+    """Return the search limits, or raise an error if a limit is invalid."""
     seconds = checked_seconds(time_limit)
     return {
         "time_limit": seconds,
@@ -475,7 +474,7 @@ def check_limits(time_limit: float | None, node_limit: int | None, seed: int) ->
 
 
 def check_capacity(capacity: int | str | None) -> int | None:
-    """Return a capacity, or raise the error that it is none."""
+    """Return a capacity, or raise an error if the capacity is invalid."""
     if capacity is None:
         return None
     capacity = size_of(capacity, "capacity")
@@ -485,7 +484,7 @@ def check_capacity(capacity: int | str | None) -> int | None:
 
 
 def _plain(values: Iterable[Any]) -> Iterable[Any]:
-    """Return Python numbers for those of an array, which are slower one by one."""
+    """Return an array's values as Python numbers, which are faster to iterate over."""
     to_list = getattr(values, "tolist", None)
     return values if to_list is None else to_list()
 
@@ -504,7 +503,7 @@ def _pair(index: int, pair: Sequence[int]) -> Range:
 
 
 def _gap(index: int, gap: Gap) -> tuple[int, int, int, int]:
-    """Return steps and the bytes that stay needed in them."""
+    """Return steps, and the bytes that stay needed during these steps."""
     numbers = [whole_number(number, "a gap") for number in gap]
     if len(numbers) == 2:
         numbers += [0, 0]
@@ -522,7 +521,7 @@ def _gap(index: int, gap: Gap) -> tuple[int, int, int, int]:
 def _numbered(
     live: list[Range], gaps: dict[int, list[tuple[int, int, int, int]]]
 ) -> tuple[list[Range], dict[int, list[tuple[int, int, int, int]]]]:
-    """Return live ranges and gaps; if a step does not fit the core, steps are their ranks."""
+    """Return live ranges and gaps; if a step does not fit the core, ranks replace all steps."""
     least = min((start for start, _ in live), default=0)
     most = max((end for _, end in live), default=0)
     clipped = {
@@ -541,7 +540,7 @@ def _numbered(
 
 
 def _known(index: int, count: int, what: str) -> int:
-    """Return the position of a buffer."""
+    """Return a buffer's position."""
     index = whole_number(index, "a buffer")
     if not 0 <= index < count:
         raise fault("InvalidBuffer", f"{what} has buffer {index}, and there are {count} buffers")
@@ -568,7 +567,7 @@ def _reserved(zone: Range) -> Range:
 
 
 def _pairs(pairs: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
-    """Return pairs of positions of buffers."""
+    """Return pairs of buffer positions."""
     each = []
     for pair in pairs:
         if len(pair) != 2:
@@ -579,7 +578,7 @@ def _pairs(pairs: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]
 
 
 def _spaces_of(index: int, buffer: Buffer) -> Sequence[str]:
-    """Return the names of the spaces that a buffer may be in."""
+    """Return the space names that a buffer may be in."""
     if isinstance(buffer.spaces, str):
         raise fault("InvalidBuffer", f"buffer {index}: spaces is a text, not a sequence of names")
     if buffer.space is None:
@@ -590,7 +589,7 @@ def _spaces_of(index: int, buffer: Buffer) -> Sequence[str]:
 
 
 def _place(index: int, space: str, places: Mapping[str, int]) -> int:
-    """Return the number of a space."""
+    """Return a space's number."""
     if space not in places:
         raise fault(
             "InvalidBuffer", f"buffer {index}: it is in space {space!r}, which is not there"
@@ -599,7 +598,7 @@ def _place(index: int, space: str, places: Mapping[str, int]) -> int:
 
 
 def _alignments(alignment: int | Sequence[int], count: int) -> list[int]:
-    """Return one alignment for each buffer."""
+    """Return an alignment for each buffer."""
     if isinstance(alignment, int) or not hasattr(alignment, "__len__"):
         each = [whole_number(alignment, "alignment")] * count
     else:
@@ -613,7 +612,7 @@ def _alignments(alignment: int | Sequence[int], count: int) -> list[int]:
 
 
 def _pins(pins: Mapping[int, int] | Sequence[int | None] | None, count: int) -> list[int | None]:
-    """Return the pinned offset of each buffer, or None."""
+    """Return each buffer's pinned offset, or None."""
     each: list[int | None] = [None] * count
     if pins is None:
         return each
@@ -634,7 +633,7 @@ def _pins(pins: Mapping[int, int] | Sequence[int | None] | None, count: int) -> 
 
 
 def _natural(number: int, what: str) -> int:
-    """Return a whole number of 64 bits."""
+    """Return a 64-bit whole number."""
     number = whole_number(number, what)
     if not 0 <= number < 1 << 64:
         raise InvalidOption(f"option {what}: {number} is negative or does not fit 64 bits")

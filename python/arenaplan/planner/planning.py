@@ -55,43 +55,43 @@ def plan(
     graph : Graph, path or bytes
         The model: a graph that was built by hand, or a file as for :func:`load`.
     options : PlanOptions, optional
-        Options of the plan.
+        Plan options.
     steps : sequence of sequence of int, optional
-        Steps to run, in order: per step the indices of the nodes that run as one, usually one.
-        Values inside of a step get no memory.
+        Steps to run, in order: per step the indices of the nodes that run together, usually a
+        single node. Values inside a step get no memory.
     strips : sequence of Strips
-        How steps of ``steps`` run strip by strip, for those that do.
+        How steps in ``steps`` run strip by strip, where that applies.
     node_times : sequence of int, optional
-        Time of each node, in any unit, for the timetable of several ``workers``. By default a node
-        takes as long as it touches bytes.
+        Time per node, in any unit, for the timetable with several ``workers``. By default, a
+        node's time is the number of bytes that the node touches.
     recompute : str or int, optional
-        Lets nodes that are pure run again. Bytes of the arena, such as ``"512MiB"``: the least
-        extra work within them. A part of the work, such as ``"5%"``: the fewest bytes at so much
-        extra work. ``"sqrt-n"`` or ``"mxnet-mirror"``: what the strategy of this name repeats.
-        Bytes include scratch memory if the plan has it. The steps then run one node each, and
+        Lets pure nodes run again. Arena bytes, such as ``"512MiB"``: the least extra work within
+        these bytes. A part of the work, such as ``"5%"``: the fewest bytes with so much
+        extra work. ``"sqrt-n"`` or ``"mxnet-mirror"``: what the strategy with this name repeats.
+        Bytes include any planned scratch memory. Each step then runs a single node, and
         :attr:`Plan.schedule`, :attr:`Plan.extra_cost` and :attr:`Plan.extra_bound` tell about the
         extra work.
     page_to : str or Space, optional
         With ``recompute``: a slow memory such as ``"host=64GiB@480"`` that values may be copied to
-        and back from, wherever that costs less than running their nodes again. Copying a byte in
-        one direction costs the units of the nodes' costs behind ``@``. The bytes of
-        ``recompute`` are those of the other spaces. :attr:`Plan.schedule` has the copies, too.
+        and back from, wherever copying costs less than running the nodes again. The number behind
+        ``@`` is the cost per byte and direction, in the unit of the nodes' costs. The bytes in
+        ``recompute`` are for the other spaces. :attr:`Plan.schedule` has the copies, too.
     time_limit : float, optional
         Seconds after which the best plan so far is returned; techniques for which no time was
-        left are in ``search.skipped`` of the plan file. Without a limit, equal graphs and
+        left are in the plan file's ``search.skipped``. Without a limit, equal graphs and
         options give equal plans.
     on_progress : callable, optional
-        Called with dictionaries of ``stage`` (``"fusion"``, ``"order"``, then those of the
-        packer; ``"start"`` before any), ``seconds``, ``peak`` (``None`` before there is one),
-        ``lower_bound`` and ``nodes``: at each progress, and about 20 times a second in between. If
-        it returns ``False``, the best plan so far is returned.
+        Called with dictionaries: ``stage`` (``"start"``, ``"fusion"``, ``"order"``, then the
+        packer's stages), ``seconds``, ``peak`` (``None`` before the first peak), ``lower_bound``
+        and ``nodes``. Calls come at each progress, and about 20 times a second in between. To stop
+        with the best plan so far, return ``False``.
     **overrides
         Single options by name, such as ``target="tflm"``: the fields of :class:`PlanOptions`.
 
     Returns
     -------
     Plan
-        The plan, checked. ``arena_bytes`` is its size; ``lower_bound``, ``gap`` and
+        The plan, checked. ``arena_bytes`` is the size; ``lower_bound``, ``gap`` and
         ``status`` are the proofs about that size for the plan's target.
 
     Raises
@@ -99,13 +99,13 @@ def plan(
     CapacityExceeded
         If the arena does not fit ``budget``; the exception's ``plan`` is the best found.
     SpacesExceeded
-        If the values do not fit ``spaces``; the exception says which ones, and at which step.
+        If the values do not fit ``spaces``; the exception says which values, and at which step.
     PartOfModel
-        If there is a budget, and the graph is a part of its model; the exception's ``plan`` is that
-        of the part.
+        If there is a budget, and the graph is only a part of the model; the exception's ``plan`` is
+        for the part.
     PackingError
-        If no schedule was found in the bytes of ``recompute``; the message has the fewest that were
-        found, and those that none goes below.
+        If no schedule was found within the ``recompute`` bytes; the message has the fewest bytes
+        found, and a lower bound for all schedules.
     SizeError, InvalidOption, GraphError
         If options contradict each other, the graph or the target.
 
@@ -188,7 +188,7 @@ def plan(
 
     result = made()
     if watch.was_ended:
-        # A search that is ended in a packing has not even placed everything once.
+        # A search stopped during a packing has not even placed everything once.
         result = min(result, made(), key=lambda plan: plan.arena_bytes)
     try:
         result.fits()
@@ -208,16 +208,16 @@ def recompute_curve(
     **overrides: Unpack[PlanKeywords],
 ) -> RecomputeCurve:
     """
-    Return the fewest bytes of an arena over the extra work of nodes that run again.
+    Return the fewest arena bytes over the extra work by nodes that run again.
 
     Parameters
     ----------
     graph : Graph, path or bytes
-        The graph, whose nodes have costs and say which of them are pure.
+        The graph, whose nodes have costs and may be marked as pure.
     options : PlanOptions, optional
-        Options of every plan.
+        Options for every plan.
     page_to : str or Space, optional
-        As for :func:`plan`: no point is dearer than without.
+        As for :func:`plan`: no point costs more than without paging.
     time_limit : float, optional
         Seconds after which the search ends.
     on_progress : callable, optional
@@ -228,9 +228,9 @@ def recompute_curve(
     Returns
     -------
     RecomputeCurve
-        ``points`` with ``arena_bytes``, ``extra`` and the proven ``bound`` of ``extra``, from the
-        plan without repetitions down; each is of a plan that was made and checked. ``floor`` is the
-        number of bytes that no schedule goes below.
+        ``points`` with ``arena_bytes``, ``extra`` and the proven ``bound`` for ``extra``, from the
+        plan without repetitions down; each point belongs to a checked plan. No schedule goes below
+        ``floor`` bytes.
 
     Examples
     --------
@@ -264,7 +264,7 @@ def recompute_curve(
 
 
 def paging_of(page_to: str | Space | None) -> Paging | None:
-    """Return the slow memory that values may be copied to, as the core takes it."""
+    """Return the slow memory that values may be copied to, in the core's form."""
     if page_to is None:
         return None
     if isinstance(page_to, str):
@@ -281,7 +281,7 @@ def paging_of(page_to: str | Space | None) -> Paging | None:
 
 
 class Goal(NamedTuple):
-    """The aim of a recomputation."""
+    """A recomputation's goal."""
 
     kind: Literal["bytes", "extra", "strategy"]
     number: int = 0
@@ -291,7 +291,7 @@ class Goal(NamedTuple):
 
 
 def goal_of(recompute: str | int) -> Goal:
-    """Return the aim that an option describes."""
+    """Return the goal that an option describes."""
     text = str(recompute).strip()
     if text in ("sqrt-n", "mxnet-mirror"):
         return Goal("strategy", name=text)
@@ -307,7 +307,7 @@ def goal_of(recompute: str | int) -> Goal:
 
 
 class Point(NamedTuple):
-    """Bytes and seconds of a plan."""
+    """A plan's bytes and seconds."""
 
     bytes: int
     """Bytes of the arena."""
@@ -316,7 +316,7 @@ class Point(NamedTuple):
 
 
 class _Memories(NamedTuple):
-    """Several memories as the core takes them."""
+    """Several memories in the core's form."""
 
     rows: list[tuple[str, int | None, int, int]] | None
     homes: list[tuple[int, int]]
@@ -337,15 +337,15 @@ def plan_together(
     Parameters
     ----------
     graphs : sequence of Graph, path or bytes
-        Models, or branches of which only one is taken.
+        Models, or alternative branches.
     together : {"never-together", "concurrent"}
-        Whether the graphs run one after the other, in any order, or at the same time. Of
-        graphs that never run together only the states survive the run of another one: take
-        the outputs away before, and write the inputs afterwards.
+        Whether the graphs run one after the other, in any order, or at the same time. If graphs
+        never run together, only states survive another graph's run: take the outputs away
+        before, and write the inputs afterwards.
     options : PlanOptions, optional
-        Options of every plan; the budget is that of the shared arena. The default target is
-        that of the graphs, or ``"nodes"`` if they differ. With workspaces, every node runs by
-        itself.
+        Options for every plan; the budget is for the shared arena. The default target is the
+        graphs' common target, or ``"nodes"`` if the targets differ. With workspaces, every node
+        runs by itself.
     time_limit, on_progress
         As for :func:`plan`.
     **overrides
@@ -354,14 +354,14 @@ def plan_together(
     Returns
     -------
     SharedPlan
-        The plans, checked, with the base of each in the arena.
+        The checked plans, each with a base in the arena.
 
     Raises
     ------
     CapacityExceeded
         If the arena does not fit ``budget``.
     InvalidOption
-        If there are several spaces, or values of the caller.
+        If there are several spaces, or values that the caller owns.
 
     Examples
     --------
@@ -386,7 +386,7 @@ def plan_together(
     arguments = core_options(options, target)
     counted = options.workspace != "none" and has_costs(target.name)
     if counted:
-        # Workspaces of a fused group are known only once it is known which nodes run as one.
+        # A fused group's workspaces are known only after fusion is decided.
         names = str(arguments["optimize"] or ",".join(_core.techniques())).split(",")
         names = [name for name in names if name not in ("fusion", "streaming", "duplicate")]
         arguments["optimize"] = ",".join(names) or "none"
@@ -402,7 +402,7 @@ def plan_together(
 
 
 class Explanation(NamedTuple):
-    """The worth of each technique: every point is that of a plan which :func:`plan` makes."""
+    """What each technique saves: every point belongs to a plan which :func:`plan` makes."""
 
     plan: Plan
     """The plan that the given options make."""
@@ -436,17 +436,17 @@ def explain(
     **overrides: Unpack[PlanKeywords],
 ) -> Explanation:
     """
-    Return the worth of each technique for ``graph``.
+    Return what each technique saves for ``graph``.
 
     Parameters
     ----------
     graph : Graph, path or bytes
         The model.
     options : PlanOptions, optional
-        Options of the plans, as for :func:`plan`; the budget is left out of the comparison, and
+        Plan options, as for :func:`plan`; the comparison ignores the budget, and
         spaces are refused.
     time_limit : float, optional
-        Seconds after which searches end; the figures are then those of the best plans so far.
+        Seconds after which searches end; the figures are then from the best plans so far.
     on_progress : callable, optional
         As for :func:`plan`.
     **overrides
@@ -455,7 +455,7 @@ def explain(
     Returns
     -------
     Explanation
-        A plan, and the bytes and times of other choices of techniques. ``plan.floor`` is a lower
+        A plan, with bytes and times for other technique choices. ``plan.floor`` is a lower
         bound for all orders of any steps that were tried.
 
     Raises
@@ -506,7 +506,7 @@ def explain(
 
 def _costs(graph: Graph, options: PlanOptions, target: Target) -> Costs | None:
     """
-    Return the costs that the runtime of a target states of a graph, if there are any.
+    Return the costs that a target's runtime states for a graph, or ``None``.
 
     A plan without scratch memory is compared with the steps of the plan with scratch memory, unless
     the graph has no weights that kernels could be asked about.
@@ -518,7 +518,7 @@ def _costs(graph: Graph, options: PlanOptions, target: Target) -> Costs | None:
 
 
 def _thousandths(options: PlanOptions) -> int | None:
-    """Return the limit of the time as the core takes it."""
+    """Return the time limit in the core's form."""
     slowdown = slowdown_of(options)
     if slowdown < inf:
         return round(slowdown * 1000)
@@ -526,7 +526,7 @@ def _thousandths(options: PlanOptions) -> int | None:
 
 
 def _memories(graph: Graph, options: PlanOptions, target: Target) -> _Memories:
-    """Return memories and homes as the core takes them."""
+    """Return memories and homes in the core's form."""
     if options.spaces is None:
         if options.pins:
             raise InvalidOption("option pins: there are no spaces to pin values to")

@@ -84,12 +84,12 @@ class TflmPlan:
 
     @property
     def head_before(self) -> int:
-        """Bytes that the runtime's own planner needs for tensors and scratch memory."""
+        """Bytes that the runtime's planner needs for tensors and scratch memory."""
         return self.before.head
 
     @property
     def head_after(self) -> int:
-        """Bytes that it needs for them with this plan."""
+        """Bytes that the runtime needs for tensors and scratch memory with this plan."""
         return self.after.head
 
     @property
@@ -105,7 +105,7 @@ class TflmPlan:
 
     @property
     def already_optimal(self) -> bool:
-        """Whether the runtime's own planner reaches the lower bound."""
+        """True if the runtime's own planner reaches the lower bound."""
         return self.head_before == self.lower_bound
 
 
@@ -119,16 +119,16 @@ def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -
         Result of :func:`~arenaplan.tflite.reader.tflite_model.parse`.
     always : bool, default False
         Whether to decide offsets even if the runtime's own planner needs no more bytes, or a
-        kernel is not known. Otherwise it is left alone: it places scratch memory together with
-        the tensors, and around fixed offsets the two can need more bytes.
+        kernel is not known. Otherwise the runtime's planner is left alone: that planner places
+        scratch memory together with the tensors, which can need fewer bytes than fixed offsets.
     build : Build, optional
-        The build of the runtime.
+        The runtime's build.
 
     Returns
     -------
     TflmPlan
-        Neither the head nor the whole arena is larger than the runtime's own planner makes it,
-        unless ``always`` is set.
+        Neither the head nor the whole arena is larger than with the runtime's own planner, unless
+        ``always`` is set.
     """
     timeline = aliased_timeline(model, build)
     _refuse_accelerators(timeline)
@@ -141,19 +141,19 @@ def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -
         alone = _planned(timeline, build)
         found.append(_replayed(model, timeline, build, alone))
     if build.shares and min(each.head for each in found) > best.lower_bound:
-        # The search is not complete: shared bytes hold boxes together, which can be in its way.
+        # The search is not complete: shared bytes hold boxes together, which can block a packing.
         apart = _planned(timeline_of(model), build, boxes)
         found.append(_replayed(model, timeline, build, apart))
     own = plan_inside(model, build)
     if own is not None:
         placed = [own[box.tensor] for box in timeline.boxes]
         found.append(_Replayed(total(model, own, build=build), placed))
-    # The first of equals: a plan that was there is kept only if it needs fewer bytes.
+    # On a tie, the first wins: an existing plan is kept only if that plan needs fewer bytes.
     after, offsets = min(found, key=lambda each: each.head)
     is_kept = own is not None and after is found[-1].arena
     bound = best.lower_bound
     if is_kept and after.head < bound:
-        # Parts of tensors die early in such a plan; one whole tensor is all that is certain.
+        # Tensor parts die early in such a plan; only a single whole tensor is certain.
         bound = max((box.size for box in boxes), default=0)
     is_better = after.head < before.head and _saves(
         model, model, _per_tensor(timeline, offsets), build
@@ -188,7 +188,7 @@ def plan_inside(model: Model, build: Build = REFERENCE) -> tuple[int, ...] | Non
     """
     Return the offsets in a file, if the runtime can obey them without corrupting a run.
 
-    Slices in their source and strips in their result, as ``arenaplan fit`` places them, are
+    Slices in the source and strips in the result, as placed by ``arenaplan fit``, are
     replayed byte by byte.
     """
     offsets = _own_offsets(model)
@@ -203,7 +203,7 @@ def plan_inside(model: Model, build: Build = REFERENCE) -> tuple[int, ...] | Non
 
 
 def _own_offsets(model: Model) -> tuple[int, ...] | None:
-    """Return the plan in a file, if it has one that can be read."""
+    """Return the plan in a file, or ``None`` without a readable plan."""
     try:
         return read_offsets(model)
     except PlannerError:
@@ -214,7 +214,7 @@ def check_plan(model: Model, offsets: Sequence[int], build: Build, *, is_own: bo
     """
     Raise unless the runtime can obey ``offsets`` without corrupting a run.
 
-    Offsets with which parts of tensors share bytes are replayed byte by byte.
+    Offsets with which tensor parts share bytes are replayed byte by byte.
 
     Parameters
     ----------
@@ -223,9 +223,9 @@ def check_plan(model: Model, offsets: Sequence[int], build: Build, *, is_own: bo
     offsets : sequence of int
         Offset by tensor; -1 where the runtime decides.
     build : Build
-        The build of the runtime.
+        The runtime's build.
     is_own : bool, default False
-        Whether whoever made the model has chosen the plan, for kernels that share bytes.
+        Whether the model's author has chosen the plan, for kernels that share bytes.
 
     Raises
     ------
@@ -247,14 +247,14 @@ def check_plan(model: Model, offsets: Sequence[int], build: Build, *, is_own: bo
 
 
 def _planned(timeline: Timeline, build: Build, boxes: Sequence[Box] | None = None) -> Plan:
-    """Return the plan of boxes for a build."""
+    """Return the box plan for a build."""
     graph = graph_of_timeline(timeline, boxes=boxes)
     graph.target = build.target
     return plan(graph)
 
 
 class _Replayed(NamedTuple):
-    """The arena that the runtime makes of a plan."""
+    """The arena that the runtime makes from a plan."""
 
     arena: ArenaTotal
     offsets: list[int]
@@ -266,17 +266,17 @@ class _Replayed(NamedTuple):
 
 
 def _replayed(model: Model, timeline: Timeline, build: Build, best: Plan) -> _Replayed:
-    """Return the arena that the runtime makes of a plan."""
+    """Return the arena that the runtime makes from a plan."""
     offsets = _box_offsets(best, timeline)
     return _Replayed(total(model, _per_tensor(timeline, offsets), build=build), offsets)
 
 
 def _saves(old: Model, new: Model, offsets: Sequence[int], build: Build) -> bool:
     """
-    Whether the whole arena of ``new`` with offsets is smaller than that of ``old`` without.
+    Return whether ``new`` with offsets needs a smaller whole arena than ``old`` without.
 
-    Where the start of the runtime needs more than the tensors do, no plan helps. The figures of
-    the Python package stand for firmware, too, whose structures are smaller.
+    Where the runtime's start needs more than the tensors do, no plan helps. The Python package's
+    figures stand for firmware, too, whose structures are smaller.
     """
     builds = [build, replace(build, pointer=32)] if build.is_package else [build]
     return any(
@@ -285,7 +285,7 @@ def _saves(old: Model, new: Model, offsets: Sequence[int], build: Build) -> bool
 
 
 def _per_tensor(timeline: Timeline, offsets: Sequence[int]) -> list[int]:
-    """Return the offset of every tensor from those of the boxes."""
+    """Return every tensor's offset from the box offsets."""
     every = [ONLINE] * timeline.tensors
     for box, offset in zip(timeline.boxes, offsets, strict=True):
         every[box.tensor] = offset
@@ -293,7 +293,7 @@ def _per_tensor(timeline: Timeline, offsets: Sequence[int]) -> list[int]:
 
 
 def _refuse_accelerators(timeline: Timeline) -> None:
-    """Refuse models in whose memory an accelerator's compiler has settled everything."""
+    """Refuse models whose memory is already settled by an accelerator's compiler."""
     for area in timeline.areas:
         raise UnsupportedModel(
             f"tensor {quoted(timeline.boxes[area].name)} is read and nothing writes it: it is "
@@ -306,15 +306,15 @@ def plan_in_best_order(
     model: Model, *, always: bool = False, build: Build = REFERENCE
 ) -> tuple[Model, TflmPlan]:
     """
-    Plan a model for TensorFlow Lite Micro, in another order of its operators if that helps.
+    Plan a model for TensorFlow Lite Micro, in another operator order if that helps.
 
     Returns
     -------
     Model
         The model, in the order that the plan is for.
     TflmPlan
-        The plan; ``before`` is the need of the runtime's own planner for the order that the
-        model had.
+        The plan; ``before`` is what the runtime's own planner needs for the model's original
+        order.
     """
     given = plan_tflm(model, always=always, build=build)
     order = None if given.unknown and not always else better_order(model, shares=build.shares)
@@ -337,12 +337,12 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
     Raises
     ------
     PlanOverlap
-        If it shares bytes in a way that the runtime's kernels do not allow for; plan with
+        If the plan shares bytes in a way that the runtime's kernels do not allow for; plan with
         the target of ``build``.
     PlanError
-        If an offset is no multiple of 16.
+        If an offset is not a multiple of 16.
     PlanError
-        If a tensor has no place in it.
+        If a tensor has no place in the plan.
     """
     timeline = aliased_timeline(model, build)
     _refuse_accelerators(timeline)
@@ -378,7 +378,7 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
 
 def embed(model: Model, offsets: Sequence[int], build: Build = REFERENCE) -> bytes:
     """
-    Return the file of ``model`` with offsets for a build in it, read again and compared.
+    Return the model file with offsets for a build, read again and compared.
 
     Raises
     ------
@@ -406,16 +406,16 @@ def export_tflm(
     source: Source, target: Path, *, always: bool = False, build: Build = REFERENCE
 ) -> TflmPlan:
     """
-    Write the model in ``source``, with a plan in it, to ``target``.
+    Write the model in ``source``, with a plan inside, to ``target``.
 
-    The file is complete and checked before it takes its place; ``target`` may be
-    ``source``. Everything but the plan is kept byte for byte; where another order of the
-    operators needs fewer bytes, they are in that order.
+    The file is complete and checked before ``target`` is replaced; ``target`` may be
+    ``source``. Everything but the plan is kept byte for byte. Where another operator order
+    needs fewer bytes, the file has that order.
 
     Parameters
     ----------
     source : path or bytes
-        A TFLite model. A plan that is already in it is replaced.
+        A TFLite model. A plan already in the model is replaced.
     target : Path
         The file to write.
     always : bool, default False
@@ -426,7 +426,7 @@ def export_tflm(
     Returns
     -------
     TflmPlan
-        The plan that was written, and its gain.
+        The written plan, with the gain.
     """
     data, _ = read_bytes(source)
     model = parse(data)
@@ -442,9 +442,9 @@ def check_offsets(timeline: Timeline, offsets: Sequence[int]) -> None:
     Raises
     ------
     PlanError
-        If there are more or fewer offsets than tensors, or one for a tensor without memory.
+        If there are more or fewer offsets than tensors, or an offset for a tensor without memory.
     PlanError
-        If an offset is negative, or no multiple of 16.
+        If an offset is negative, or not a multiple of 16.
     PlanOverlap
         If tensors that are needed at the same time share bytes.
     """
@@ -475,7 +475,7 @@ def _check_overlaps(timeline: Timeline, offsets: Sequence[int]) -> None:
     contents, areas = _contents(timeline), bool(timeline.areas)
     over = {(pair.source, pair.result) for pair in timeline.in_place}
     pinned = [p for p, box in enumerate(timeline.boxes) if offsets[box.tensor] != ONLINE]
-    # By offset: every box that overlaps this one begins below its end.
+    # By offset: every box that overlaps the current box begins below the current box's end.
     pinned.sort(key=lambda position: offsets[timeline.boxes[position].tensor])
     for rank, first in enumerate(pinned):
         a = timeline.boxes[first]
@@ -502,7 +502,7 @@ def _check_overlaps(timeline: Timeline, offsets: Sequence[int]) -> None:
 
 
 def _is_inside(timeline: Timeline, first: int, second: int) -> bool:
-    """Whether two boxes overlap inside of an accelerator, which orders its reads and writes."""
+    """Return whether two boxes overlap inside an accelerator, which orders reads and writes."""
     areas = timeline.areas
     if second in areas.get(first, ()) or first in areas.get(second, ()):
         return True
@@ -514,7 +514,7 @@ def _is_inside(timeline: Timeline, first: int, second: int) -> bool:
 
 
 class _Piece(NamedTuple):
-    """Bytes of a box, and the bytes that they were made as."""
+    """Bytes in a box, with the bytes that they were made as."""
 
     start: int
     stop: int
@@ -526,13 +526,13 @@ class _Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """The origin of every byte of a box."""
+    """The origin of every byte in a box."""
 
     pieces: tuple[_Piece, ...]
     """Without gaps, in order; neighbors do not continue each other."""
 
     def part(self, start: int, size: int) -> tuple[_Piece, ...]:
-        """Return a range of the bytes, counted from its begin."""
+        """Return a byte range, counted from the beginning."""
         found = []
         for piece in self.pieces:
             low, high = max(piece.start, start), min(piece.stop, start + size)
@@ -566,7 +566,7 @@ class _Content:
 
 
 def _contents(timeline: Timeline) -> list[_Content]:
-    """Return the content of every box: bytes of equal origin are equal."""
+    """Return every box's content: bytes with equal origin are equal."""
     boxes = timeline.boxes
     found = [_Content((_Piece(0, box.size, index, 0),)) for index, box in enumerate(boxes)]
     # In order of steps: the source has its content when a result shows it.
@@ -583,7 +583,7 @@ def _contents(timeline: Timeline) -> list[_Content]:
 
 def _check_variables(timeline: Timeline, offsets: Sequence[int]) -> None:
     """Refuse a model in which the runtime leaves a variable without memory."""
-    # It looks up a variable of a later subgraph as if it were one of the first.
+    # The runtime looks up a later subgraph's variable as if the first subgraph had it.
     for subgraph, index in timeline.variables:
         if offsets[index] != ONLINE:
             raise UnsupportedModel(
@@ -593,7 +593,7 @@ def _check_variables(timeline: Timeline, offsets: Sequence[int]) -> None:
 
 
 def _box_offsets(best: Plan, timeline: Timeline) -> list[int]:
-    """Return the offset of every box in a plan of :func:`graph_of_timeline`'s graph."""
+    """Return every box's offset in a plan for the graph from :func:`graph_of_timeline`."""
     offsets = []
     for position, place in enumerate(best.placements[: len(timeline.boxes)]):
         if place is None:
@@ -603,7 +603,7 @@ def _box_offsets(best: Plan, timeline: Timeline) -> list[int]:
 
 
 def _named_places(given: Plan) -> list[tuple[str, int]]:
-    """Return the names of a plan's values, and their offsets."""
+    """Return a plan's value names, with offsets."""
     return [
         (value["name"], value["offset"])
         for value in json.loads(given.to_json())["values"]
@@ -612,7 +612,7 @@ def _named_places(given: Plan) -> list[tuple[str, int]]:
 
 
 def _says_the_same(old: Model, new: Model) -> bool:
-    """Whether two files differ in the plan only."""
+    """Return whether two files differ in the plan only."""
     others = [
         [(e.name, m.content(e.buffer)) for e in m.metadata if e.name != METADATA_NAME]
         for m in (old, new)

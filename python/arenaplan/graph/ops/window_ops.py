@@ -2,10 +2,9 @@
 Operators on images: windows that slide over them, and channels that are worked on apart.
 
 Images are arrays ``(N, C, …)``, or ``(N, H, W, C)`` for operators that say so. Images of the second
-kind are stored, and made, row by row, and rows pixel by pixel. An element is written as soon
-as it is made, while the window of its pixel is still needed. All bytes before that window are
-needed no more, nor are those of earlier rows, so that the output may overlap the image at a
-distance.
+kind are stored and made row by row, and rows pixel by pixel. Each element is written at once,
+while the pixel's window is still needed. Bytes before that window, and in earlier rows, are not
+needed any more, so the output may overlap the image at a distance.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from arenaplan.graph.ops.operator import ROWS, Operator, same_rows
 
 def planes(node: Operands, *, is_multiple: bool = False) -> Flow | None:
     """
-    Return one piece per channel of each image, each made of the same channel of input 0.
+    Return a piece per channel and image, each made from the same channel in input 0.
 
     Parameters
     ----------
     is_multiple : bool, default False
-        Whether a channel of the input may make several of the output.
+        Whether an input channel may make several output channels.
     """
     x, y = node.x, node.y
     if x is None or y is None:
@@ -40,12 +39,12 @@ def planes(node: Operands, *, is_multiple: bool = False) -> Flow | None:
 
 
 def any_piece(node: Operands) -> Flow | None:
-    """Return that any piece can be made, from all of the inputs."""
+    """Return the flow in which any piece can be made, from all inputs."""
     return None if node.y is None else Flow(0, prod(node.y.shape))
 
 
 class Rows(NamedTuple):
-    """How the rows of a result see those of the image: as a :class:`~arenaplan.graph.Window`."""
+    """How result rows see image rows: as a :class:`~arenaplan.graph.Window`."""
 
     extent: int
     stride: int
@@ -54,7 +53,7 @@ class Rows(NamedTuple):
 
 
 def windows_over(node: Operands, rows: Rows | None) -> tuple[Window, ...]:
-    """Return the window over the rows of input 0."""
+    """Return the window over input 0's rows."""
     x, y = node.x, node.y
     if rows is None or x is None or y is None or len(x.shape) != len(y.shape):
         return ()
@@ -66,11 +65,11 @@ class Planes(Operator):
     """Each channel is worked on by itself: pools, resizing."""
 
     def pieces(self, node: Operands) -> Flow | None:
-        """One per channel of each image."""
+        """Return a piece per channel and image."""
         return planes(node)
 
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
-        """The same channels of input 0, as a whole."""
+        """Return the same channels in input 0, as a whole."""
         image = first(shapes)
         if len(image) < 3 or image[:2] != made[:2] or not is_whole(box[2:], made[2:]):
             raise Uncuttable
@@ -90,7 +89,7 @@ class Pool(Planes):
 
 @dataclass(slots=True)
 class Convolution(Operator):
-    """A convolution of images; windows are unrolled tile by tile before they are multiplied."""
+    """A convolution on images; windows are unrolled tile by tile before the product."""
 
     groups: int = 1
     rows: Rows | None = None
@@ -101,7 +100,7 @@ class Convolution(Operator):
         return (0,)
 
     def pieces(self, node: Operands) -> Flow | None:
-        """One per channel of the image if no channel needs another one, and else any."""
+        """Return a piece per image channel if no channel needs another channel, and else any."""
         x = node.x
         if x is not None and len(x.shape) > 2 and x.shape[1] == self.groups > 1:
             return planes(node, is_multiple=True) or any_piece(node)
@@ -114,7 +113,7 @@ class Convolution(Operator):
 
 @dataclass(slots=True)
 class Whole(Operator):
-    """Any element can be made, from all of the inputs: transposed convolutions."""
+    """Any element can be made, from all inputs: transposed convolutions."""
 
     rows: Rows | None = None
 
@@ -134,7 +133,7 @@ class Whole(Operator):
 
 @dataclass(slots=True)
 class Neighbors(Operator):
-    """Channels are combined with those beside them: local response normalization."""
+    """Channels are combined with neighboring channels: local response normalization."""
 
     below: int
     """Channels before its own that an element needs."""
@@ -150,7 +149,7 @@ class Neighbors(Operator):
         """
         Made in order, the output may overlap the input at a distance.
 
-        An element is still needed when its own result is made: windows reach back to it.
+        An element is still needed when that element's result is made: windows reach back.
         """
         x = node.x
         if x is None or x.is_fixed or len(x.shape) < 2 or 0 in x.shape:
@@ -159,15 +158,15 @@ class Neighbors(Operator):
         return Effects(overlaps=(Overlap(0, 0, back * BITS[x.dtype] // 8),))
 
     def pieces(self, node: Operands) -> Flow | None:
-        """One per channel of each image, for which others are needed, too."""
+        """Return a piece per channel and image, for which other channels are needed, too."""
         return None if node.y is None else Flow(0, prod(node.y.shape[:2]))
 
     def windows(self, node: Operands) -> tuple[Window, ...]:
-        """The same rows of input 0."""
+        """Return the same rows in input 0."""
         return same_rows((0,))
 
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
-        """The channels beside those of the box, at the same place of the image."""
+        """Return the box's channels and neighbors, at the same place in the image."""
         image = first(shapes)
         if len(image) < 3:
             raise Uncuttable
@@ -179,7 +178,7 @@ class Neighbors(Operator):
 
 
 class Slide(NamedTuple):
-    """One dimension of a window."""
+    """A window along a single dimension."""
 
     stride: int
     before: int
@@ -188,7 +187,7 @@ class Slide(NamedTuple):
 
 @dataclass(slots=True)
 class Pixelwise(Operator):
-    """A window over images ``(N, H, W, C)`` whose kernel makes one pixel after the other."""
+    """A window over images ``(N, H, W, C)`` whose kernel makes pixel after pixel."""
 
     rows: Slide
     columns: Slide
@@ -211,23 +210,23 @@ class Pixelwise(Operator):
 
 @dataclass(slots=True)
 class PixelwiseConvolution(Pixelwise):
-    """A convolution of such images; each channel of a pixel needs all or one of the image's."""
+    """A convolution on such images; each pixel channel needs all image channels, or just one."""
 
     unrolls: bool = True
     """Whether windows are unrolled before they are multiplied."""
 
     @property
     def loads(self) -> tuple[int, ...]:
-        """Input 0, if it is unrolled."""
+        """Return input 0, if unrolled."""
         return (0,) if self.unrolls else ()
 
     def pieces(self, node: Operands) -> Flow | None:
-        """Any, from all of the inputs."""
+        """Return that any piece can be made, from all inputs."""
         return any_piece(node)
 
 
 class Side(NamedTuple):
-    """One dimension of an image over which windows slide."""
+    """A single image dimension over which windows slide."""
 
     size: int
     """Rows, or columns, of the image."""
@@ -238,7 +237,7 @@ class Side(NamedTuple):
     """Padding before the first."""
 
     def first(self, at: int) -> int:
-        """Return the first index of the image that a window needs."""
+        """Return the first image index that a window needs."""
         return min(max(at * self.stride - self.before, 0), self.size - 1)
 
     def bends(self) -> set[int]:
@@ -250,18 +249,18 @@ class Side(NamedTuple):
 
 def lead(images: int, rows: Side, columns: Side, pixels: tuple[int, int], item: int) -> int:
     """
-    Return by how many bytes writing is ahead of reading at most.
+    Return the most bytes by which writing is ahead of reading.
 
-    An element of a pixel is written while the window of the pixel is needed, the last one of
-    the pixel excepted, and while all later windows are: of these, those of the next row may
-    begin before. Growing evenly between the ends of the padding, the lead is largest there.
+    A pixel's elements, except the last, are written while the pixel's window is needed. All later
+    windows are needed, too, and windows in the next row may begin earlier. The lead grows evenly
+    between the ends of the padding, so the lead is largest there.
 
     Parameters
     ----------
     pixels : tuple of int
-        Bytes of a pixel of the image, and of one of the output.
+        Bytes per image pixel, and per output pixel.
     item : int
-        Bytes of an element of the output.
+        Bytes per output element.
     """
     read, written = pixels
     worst = 0

@@ -1,10 +1,10 @@
 """
 The CUDA device: CuPy for memory, streams and graphs, NVRTC for kernels, cuBLAS for products.
 
-CuPy is imported here and nowhere else. Arrays are :class:`cupy.ndarray` views on one allocation;
-kernels and cuBLAS get their addresses, so that no call of CuPy's own can allocate. Calls that are
-repeated in every run have their arguments ready and go to CUDA directly, since CuPy's own refuse a
-stream that is recorded and take longer than a small kernel.
+CuPy is imported here and nowhere else. Arrays are :class:`cupy.ndarray` views on a single
+allocation. Kernels and cuBLAS get the arrays' addresses, so that no CuPy call can allocate. Calls
+that every run repeats have prepared arguments and go to CUDA directly, since CuPy's calls refuse a
+stream during recording and take longer than a small kernel.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def import_cupy() -> Any:
     Raises
     ------
     ExecutionError
-        If it is not installed, or a library that it needs is missing.
+        If CuPy is not installed, or a library that CuPy needs is missing.
     """
     try:
         import cupy
@@ -48,7 +48,7 @@ def import_cupy() -> Any:
 
 
 class CudaMemory:
-    """Memory of a CUDA device: bytes behind a pointer, and the owner that keeps them."""
+    """CUDA device memory: bytes behind a pointer, and the owner that keeps the bytes alive."""
 
     def __init__(self, pointer: Any, count: int, owner: object = None) -> None:
         self._pointer = pointer
@@ -57,11 +57,11 @@ class CudaMemory:
 
     @property
     def address(self) -> int:
-        """Address of the first byte on the device."""
+        """The first byte's address on the device."""
         return int(self._pointer.ptr)
 
     def view(self, start: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
-        """Return a :class:`cupy.ndarray` on some bytes of the memory, C-contiguous."""
+        """Return a C-contiguous :class:`cupy.ndarray` on some bytes in the memory."""
         size = prod(shape) * dtype.itemsize
         if not 0 <= start <= start + size <= self.bytes:
             raise fault(
@@ -77,19 +77,19 @@ class CudaDevice:
     Parameters
     ----------
     number : int, default 0
-        The device, as CUDA counts them.
+        The device number in CUDA.
 
     Raises
     ------
     ExecutionError
-        If there is no driver, no such device, or a library is missing.
+        If the driver, the device or a library is missing.
     """
 
     def __init__(self, number: int = 0) -> None:
         cupy = import_cupy()
         try:
             count = cupy.cuda.runtime.getDeviceCount()
-        except Exception as error:  # Of CuPy's own classes, which depend on what is missing.
+        except Exception as error:  # CuPy's error classes depend on what is missing.
             raise fault("DeviceUnavailable", f"CUDA finds no device: {error}") from error
         if number >= count:
             raise fault(
@@ -120,17 +120,17 @@ class CudaDevice:
         return CudaMemory(pointer, count)
 
     def adopt(self, memory: object) -> CudaMemory:
-        """Return memory of the caller, by DLPack or ``__cuda_array_interface__``."""
+        """Return the caller's memory, by DLPack or ``__cuda_array_interface__``."""
         return adopted(memory)
 
     def staging(self, count: int) -> np.ndarray:
-        """Return pinned bytes of the host."""
+        """Return pinned host bytes."""
         pinned = import_cupy().cuda.alloc_pinned_memory(max(count, 1))
         array: np.ndarray = np.frombuffer(pinned, np.uint8, count)
         return array
 
     def compile(self, kernels: Sequence[Kernel]) -> Mapping[str, Any]:
-        """Return the functions of kernels by name: one module, which CuPy keeps on disk, too."""
+        """Return compiled kernel functions by name, from a module that CuPy also keeps on disk."""
         if not kernels:
             return {}
         cupy = import_cupy()
@@ -144,7 +144,7 @@ class CudaDevice:
             ) from error
 
     def stream(self, *, products: bool) -> CudaStream:
-        """Return a new stream, which does not wait for the default one."""
+        """Return a new stream, which does not wait for the default stream."""
         return CudaStream(self._device, self.allocate(WORKSPACE) if products else None)
 
     def event(self) -> Any:
@@ -153,7 +153,7 @@ class CudaDevice:
             return import_cupy().cuda.Event(disable_timing=True)
 
     def capture(self, stream: CudaStream, run: Run) -> Run:
-        """Return a function that launches a CUDA graph of all work that ``run`` enqueues."""
+        """Return a function that launches a CUDA graph with all work that ``run`` enqueues."""
         with self._device:
             own = stream.stream
             own.begin_capture()
@@ -172,7 +172,7 @@ class CudaDevice:
 
 
 class CudaStream:
-    """A stream of a CUDA device; with a workspace, it has a cuBLAS handle of its own."""
+    """A CUDA device stream; with a workspace, the stream has its own cuBLAS handle."""
 
     def __init__(self, device: Any, workspace: CudaMemory | None) -> None:
         cuda = import_cupy().cuda
@@ -235,18 +235,18 @@ class CudaStream:
 
 
 def cuda_source(kernels: Sequence[Kernel]) -> str:
-    """Return the text of kernels for NVRTC."""
+    """Return the kernel text for NVRTC."""
     return "\n".join([CUDA_PRELUDE, *(kernel.text for kernel in kernels)])
 
 
 def adopted(memory: object) -> CudaMemory:
     """
-    Return memory of a caller.
+    Return a caller's memory.
 
     Raises
     ------
     ArenaError
-        If it is not contiguous memory of a CUDA device.
+        If the memory is not contiguous, or not on a CUDA device.
     """
     cupy = import_cupy()
     if hasattr(memory, "__cuda_array_interface__"):
@@ -277,11 +277,11 @@ def _counting_hook(cupy: Any) -> Any:
         """Counts allocations."""
 
         def __init__(self) -> None:
-            self.name = f"arenaplan {id(self)}"  # CuPy refuses two hooks of one name.
+            self.name = f"arenaplan {id(self)}"  # CuPy refuses two hooks with the same name.
             self.count = 0
 
         def malloc_preprocess(self, **_: object) -> None:
-            """Count one that the pool serves."""
+            """Count an allocation that the pool serves."""
             self.count += 1
 
     return Hook()

@@ -1,8 +1,8 @@
 """
 Devices: the interface between the executor of device plans and a library that runs kernels.
 
-A device has memory outside of the host's, queues of work (*streams*), and a compiler for the text
-of kernels. The CUDA device is :mod:`arenaplan.run.cuda.cuda`; tests have one that compiles the same
+A device has memory outside the host's memory, work queues (*streams*), and a compiler for kernel
+text. The CUDA device is :mod:`arenaplan.run.cuda.cuda`; tests have a device that compiles the same
 text for the host.
 """
 
@@ -22,7 +22,7 @@ Run: TypeAlias = Callable[[], object]
 
 
 class Memory(Protocol):
-    """Contiguous memory of a device."""
+    """Contiguous device memory."""
 
     @property
     def bytes(self) -> int:
@@ -30,14 +30,14 @@ class Memory(Protocol):
 
     @property
     def address(self) -> int:
-        """Address of the first byte on the device."""
+        """The first byte's address on the device."""
 
     def view(self, start: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
-        """Return an array of the device's library on some bytes of the memory, C-contiguous."""
+        """Return a C-contiguous array of the device's library, on some bytes in the memory."""
 
 
 class Stream(Protocol):
-    """A queue of work, which runs in order."""
+    """A work queue, which runs in order."""
 
     def launch(
         self, function: Any, grid: int, arrays: Sequence[Any], scalars: Sequence[int]
@@ -51,11 +51,11 @@ class Stream(Protocol):
         Parameters
         ----------
         a, b, c : array
-            The memory of the operands and of the result, from the first element of each.
+            Operand and result memory, each from the first element on.
         """
 
     def copy(self, source: Any, target: Any) -> Run:
-        """Return a function that copies an array of bytes to another one."""
+        """Return a function that copies a byte array to another byte array."""
 
     def upload(self, source: np.ndarray, target: Any) -> Run:
         """Return a function that copies staging memory to the device."""
@@ -64,13 +64,13 @@ class Stream(Protocol):
         """Return a function that copies from the device to staging memory."""
 
     def record(self, event: Any) -> Run:
-        """Return a function that marks the end of the work that is in the stream by then."""
+        """Return a function that marks the end of the work in the stream so far."""
 
     def wait(self, event: Any) -> Run:
         """Return a function that lets later work wait for a mark."""
 
     def synchronize(self) -> None:
-        """Return when all work of the stream is done."""
+        """Return when all work in the stream is done."""
 
 
 class Device(Protocol):
@@ -87,51 +87,51 @@ class Device(Protocol):
         Raises
         ------
         OutOfMemory
-            If the device has no such memory left.
+            If the device has too little memory left.
         """
 
     def adopt(self, memory: object) -> Memory:
         """
-        Return memory of the caller: an object with ``__dlpack__`` or ``__cuda_array_interface__``.
+        Return the caller's memory: an object with ``__dlpack__`` or ``__cuda_array_interface__``.
 
         Raises
         ------
         ArenaError
-            If it is not contiguous, or not on this device.
+            If the memory is not contiguous, or not on this device.
         """
 
     def staging(self, count: int) -> np.ndarray:
-        """Return bytes of the host that the device copies from and to without a detour."""
+        """Return host bytes that the device copies from and to without a detour."""
 
     def compile(self, kernels: Sequence[Kernel]) -> Mapping[str, Any]:
         """
-        Return the functions of kernels by name.
+        Return compiled kernel functions by name.
 
         Raises
         ------
         ExecutionError
-            If the compiler refuses them.
+            If the compiler refuses a kernel.
         """
 
     @property
     def product_bytes(self) -> int:
-        """Bytes of device memory that each stream with products keeps for them."""
+        """Device memory bytes that each stream with products keeps for products."""
 
     def active(self) -> AbstractContextManager[object]:
-        """Return a context in which work is put into streams of this device."""
+        """Return a context in which work is put into this device's streams."""
 
     def stream(self, *, products: bool) -> Stream:
-        """Return a new stream, for matrix products too or for none."""
+        """Return a new stream, with or without support for matrix products."""
 
     def event(self) -> Any:
         """Return a new event."""
 
     def capture(self, stream: Any, run: Run) -> Run:
-        """Return a function that repeats, by one call, all work that ``run`` puts into streams."""
+        """Return a function that repeats, in a single call, all work that ``run`` enqueues."""
 
     def watched(self) -> AbstractContextManager[Callable[[], int]]:
         """
         Return a context that counts how often this thread takes memory from the device's allocator.
 
-        Its value is a function that returns the count so far.
+        The context's value is a function that returns the count so far.
         """

@@ -51,34 +51,34 @@ element of a result, by the bytes of an element."""
 
 class DeviceExecutor(Executor):
     """
-    Runs a graph inside one arena of a device.
+    Runs a graph inside a single device arena.
 
-    ``Executor(graph, device="cuda")`` makes one. Constants are copied to the device once. A run
-    copies the inputs through staging memory to their places in the arena, puts one prepared launch
-    after the other into streams, and copies the outputs back.
+    Made by ``Executor(graph, device="cuda")``. Constants are copied to the device once. A run
+    copies the inputs through staging memory into the arena, puts the prepared launches into
+    streams in order, and copies the outputs back.
 
     Parameters
     ----------
     graph : Graph or path or bytes
-        The model to run. All its constants need data.
+        The model to run. All constants need data.
     plan : Plan, optional
         A plan for the target ``"cupy"``; made here if left out.
     device : str or Device, default "cuda"
-        The device: ``"cuda"``, ``"cuda:1"``, or one that is open.
+        The device: ``"cuda"``, ``"cuda:1"``, or an open device.
     arena : object, optional
         Memory on the device that the caller owns, with ``__dlpack__`` or
         ``__cuda_array_interface__``; allocated here if left out.
     workers : int, default 1
-        Most streams that run steps at the same time, as far as the hazards of the plan allow.
+        Most streams that run steps at the same time, as far as the plan's hazards allow.
     seed : int, default 0
         Without effect: devices run no random operators.
     capture : bool, default False
-        Record all launches in a CUDA graph at the second run, and replay it from then on.
+        Record all launches in a CUDA graph at the second run, and replay the graph from then on.
 
     Raises
     ------
     ExecutionError
-        If there is no such device, or what is needed to use it is not installed.
+        If the device does not exist, or software for the device is not installed.
     UnsupportedOp, UnsupportedDtype
         If a node cannot be run; the message lists all operators that have no kernel.
     TargetMismatch, PlanError
@@ -130,12 +130,12 @@ class DeviceExecutor(Executor):
 
     @property
     def replays(self) -> bool:
-        """Whether the next run is one call that repeats a recording."""
+        """True if the next run is a single call that repeats a recording."""
         return self._replay is not None
 
     @property
     def resident_bytes(self) -> int:
-        """Bytes of constants on the device."""
+        """Bytes that constants take on the device."""
         return self.program.constant_bytes
 
     def reset(self) -> None:
@@ -153,21 +153,21 @@ class DeviceExecutor(Executor):
         Parameters
         ----------
         inputs : mapping of str to array_like
-            One array of the host per graph input, of exactly its shape and element type.
+            A host array per graph input, with exactly the input's shape and element type.
         borrow : bool, default False
-            Return read-only views of staging memory, which the next run overwrites.
+            Return read-only views on staging memory, which the next run overwrites.
         verify : bool, default False
             Run the graph with NumPy, too, and compare the outputs.
 
         Returns
         -------
         dict of str to array
-            One array of the host per graph output.
+            A host array per graph output.
 
         Raises
         ------
         ExecutionError
-            If an input is missing, unknown, or of another shape or type.
+            If an input is missing, unknown, or has another shape or type.
         ArenaError
             If another run is using the arena.
         ExecutionError
@@ -230,7 +230,7 @@ class DeviceExecutor(Executor):
 
 
 class _Bound:
-    """A program bound to the memory and the streams of a device."""
+    """A program bound to a device's memory and streams."""
 
     def __init__(
         self, device: Device, graph: Graph, program: DeviceProgram, arena: object | None
@@ -273,12 +273,12 @@ class _Bound:
 
     def enqueue(self) -> None:
         """
-        Put the work of a run into the streams.
+        Put a run's work into the streams.
 
         Raises
         ------
         ExecutionError
-            If the device refuses some of it.
+            If the device refuses some work.
         """
         for name, run in self._runs:
             try:
@@ -287,7 +287,7 @@ class _Bound:
                 raise fault("KernelError", f"{name} failed: {error}") from error
 
     def _load_constants(self, device: Device, stream: Stream) -> None:
-        """Copy the constants to the device, through one block of staging memory."""
+        """Copy the constants to the device, through a single staging block."""
         staging = device.staging(self._program.constant_bytes)
         for index, (_, start, stop) in self._program.constants.items():
             if start < stop:
@@ -301,7 +301,7 @@ class _Bound:
     def _staging(
         self, device: Device, values: Sequence[int]
     ) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
-        """Return staging arrays of some values, and the bytes of those that have any."""
+        """Return staging arrays for some values, and the bytes for each value that has any."""
         arrays, flat = {}, {}
         for index in dict.fromkeys(values):
             if index not in self._program.values:
@@ -315,7 +315,7 @@ class _Bound:
         return arrays, flat
 
     def _steps(self, device: Device) -> list[tuple[str, Run]]:
-        """Return what puts the steps into their streams."""
+        """Return named functions that put the steps into streams."""
         plan = self._program.schedule
         events = {step: device.event() for step in plan.recorded}
         runs = []
@@ -332,7 +332,7 @@ class _Bound:
         return runs
 
     def _prepared(self, stream: Stream, step: DeviceStep, work: Work) -> Run:
-        """Return a function that puts one piece of work into a stream."""
+        """Return a function that puts a piece of work into a stream."""
         if isinstance(work, Launch):
             function = self._functions[work.kernel.name]
             arrays = [self._array(step.spans[place], _BYTE) for place in work.arguments]
@@ -369,14 +369,14 @@ def _check_arena(memory: Memory, needed: int) -> None:
 
 def open_device(name: str) -> Device:
     """
-    Return the device of a name: ``"cuda"``, or ``"cuda:1"`` for the second one.
+    Return the device with a name: ``"cuda"``, or ``"cuda:1"`` for the second device.
 
     Raises
     ------
     InvalidOption
         If no device has such a name.
     ExecutionError
-        If it is not there, or what is needed to use it is not installed.
+        If the device does not exist, or software for the device is not installed.
     """
     kind, separator, number = name.partition(":")
     is_number = number.isascii() and number.isdigit()

@@ -1,9 +1,9 @@
 """
 The work of a whole plan, before a device is there.
 
-Everything that can be decided from the graph and the plan is decided here: text of kernels, copies
-that are not needed since a value already is where it is wanted, results that wait
-elsewhere since a kernel still reads what is in their place, constants, scratch memory, streams.
+Everything that graph and plan determine is decided here: kernel text, constants, scratch memory and
+streams. Copies are dropped where a value already is in place. Results wait elsewhere while a kernel
+still reads what is in the result's place.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OUTSIDE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class DeviceStep:
-    """The work of one step, with the memory of every place."""
+    """A step's work, with the memory for every place."""
 
     node: int
     """Index of the last node of the step."""
@@ -55,7 +55,7 @@ class DeviceStep:
 
 @dataclass(frozen=True, slots=True)
 class DeviceProgram:
-    """The work of a plan."""
+    """A plan's work."""
 
     steps: tuple[DeviceStep, ...]
     kernels: tuple[Kernel, ...]
@@ -73,23 +73,23 @@ class DeviceProgram:
 
     @property
     def source(self) -> str:
-        """The text of all kernels, without the definitions of a platform."""
+        """The text for all kernels, without platform definitions."""
         return "\n".join(kernel.text for kernel in self.kernels)
 
     @property
     def multiplies(self) -> bool:
-        """Whether there are products of matrices."""
+        """True if there are matrix products."""
         return any(isinstance(work, Product) for step in self.steps for work in step.works)
 
     @property
     def launches(self) -> int:
-        """Number of pieces of work of a run."""
+        """Number of work pieces per run."""
         return sum(len(step.works) for step in self.steps)
 
 
 def device_program(graph: Graph, plan: Plan, streams: int = 1) -> DeviceProgram:
     """
-    Return the work of a plan.
+    Return a plan's work.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def device_program(graph: Graph, plan: Plan, streams: int = 1) -> DeviceProgram:
     TargetMismatch
         If the plan is for another target.
     UnsupportedOp, UnsupportedDtype
-        If a node has no kernel; the message lists all operators that have none.
+        If a node has no kernel; the message lists all operators without a kernel.
     """
     if plan.target.runtime != "cupy":
         raise TargetMismatch(
@@ -116,7 +116,7 @@ def device_program(graph: Graph, plan: Plan, streams: int = 1) -> DeviceProgram:
 
 
 class _Maker:
-    """A program while it is made."""
+    """A program under construction."""
 
     def __init__(self, graph: Graph, plan: Plan, streams: int) -> None:
         self.graph = graph
@@ -206,7 +206,7 @@ class _Maker:
         return self.constants[value]
 
     def _is_done(self, nodes: Sequence[int], work: Work, spans: dict[Place, Span]) -> bool:
-        """Whether work copies an operand to where the plan has it already."""
+        """Return whether the plan already has the operand where the work would copy it."""
         if len(nodes) > 1 or not isinstance(work, Launch):
             return False
         node = self.graph.nodes[nodes[0]]
@@ -231,5 +231,5 @@ def _padded(size: int) -> int:
 
 
 def tensor_of(graph: Graph, value: int) -> Tensor:
-    """Return shape and type of a value."""
+    """Return a value's shape and type."""
     return Tensor(graph.values[value].shape, dtype_of(graph.values[value]))

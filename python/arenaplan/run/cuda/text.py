@@ -1,12 +1,12 @@
 """
 Text of kernels: C++ that NVRTC compiles for a device and a C++ compiler for a host.
 
-A kernel is a sequence of phases. In each phase all threads of a block run, and nothing but shared
-arrays passes from one phase to the next. On a device a phase is code between two barriers; on a
-host it is a loop over the threads of the block, so the arithmetic of a kernel can be tested without
-a device. Loop fission at barriers is the method of MCUDA (Stratton et al., 2008).
+A kernel is a sequence of phases. In each phase, all threads in a block run, and only shared arrays
+pass from one phase to the next. On a device, a phase is code between two barriers. On a host, a
+phase is a loop over the block's threads, so kernel arithmetic can be tested without a device. Loop
+fission at barriers is the MCUDA method (Stratton et al., 2008).
 
-Equal work gives equal text, and a kernel is named by a digest of its text.
+Equal work gives equal text, and a kernel's name contains a digest of the text.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ C_TYPES: Final = {
 
 def c_type(dtype: np.dtype[Any]) -> str:
     """
-    Return the C++ type of an element type.
+    Return the C++ type for an element type.
 
     Raises
     ------
     UnsupportedDtype
-        If no kernel computes with it.
+        If no kernel computes with the type.
     """
     try:
         return C_TYPES[dtype]
@@ -88,12 +88,12 @@ def c_type(dtype: np.dtype[Any]) -> str:
 
 
 def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type in which kernels keep sums of elements of a type."""
+    """Return the type in which kernels keep sums for an element type."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def literal(number: Any, dtype: np.dtype[Any]) -> str:
-    """Return a number as C++ text of an element type."""
+    """Return a number as C++ text for an element type."""
     if dtype.kind == "b":
         return "true" if number else "false"
     if dtype.kind in "iu":
@@ -116,27 +116,27 @@ def literal(number: Any, dtype: np.dtype[Any]) -> str:
 
 
 def converted(type_: str, expression: str) -> str:
-    """Return an expression that a variable of a type can have as its value."""
+    """Return an expression that can be assigned to a variable of a type."""
     return f"(half)({expression})" if type_ == "half" else expression
 
 
 def row_major(shape: Sequence[int]) -> list[int]:
-    """Return the strides, in elements, of a contiguous array."""
+    """Return a contiguous array's strides, in elements."""
     return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
 def strided_index(index: str, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> str:
     """
-    Return the place of an element in a strided array.
+    Return the place where a strided array has an element.
 
     Parameters
     ----------
     index : str
-        Position of the element in row-major order of ``shape``.
+        The element's position in row-major order over ``shape``.
     shape, strides : sequence of int
-        Of the array; strides in elements, which may be zero or negative.
+        The array's shape and strides; strides count elements, and may be zero or negative.
     offset : int, default 0
-        Place of the first element.
+        The first element's place.
     """
     dims: list[tuple[int, int]] = []  # Merged where two dimensions step as one.
     for size, stride in zip(shape, strides, strict=True):
@@ -199,7 +199,7 @@ class Text:
         self._lines.append("    " * len(self._named) + text)
 
     def let(self, type_: str, expression: str) -> str:
-        """Return the name of an expression; equal expressions of a scope share one."""
+        """Return a name for an expression; equal expressions in a scope share a name."""
         expression = converted(type_, expression)
         key = (type_, expression)
         for scope in self._named:
@@ -212,7 +212,7 @@ class Text:
         return name
 
     def variable(self, type_: str, expression: str) -> str:
-        """Return the name of a new variable, which later lines may change."""
+        """Return the name for a new variable, which later lines may change."""
         expression = converted(type_, expression)
         name = f"v{self._count}"
         self._count += 1
@@ -221,7 +221,7 @@ class Text:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Put lines into a block; names that are given inside end with it."""
+        """Put lines into a block; names given inside end with the block."""
         self.line(f"{head} {{")
         self._named.append({})
         yield

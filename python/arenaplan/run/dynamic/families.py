@@ -1,10 +1,10 @@
 """
 Plans for a model whose dimensions vary: one arena that is large enough for every shape.
 
-The largest shape does not decide this size: the shape with the highest peak may depend on
-the shape, and so may the nodes of the graph. But importing a model takes milliseconds, so
-every shape is looked at. Where the offsets that were found for a larger shape serve, which
-the checker decides, nothing is searched; where they do not, the shape is planned by itself.
+The largest shape alone does not decide the arena size: the peak and even the graph's nodes may
+depend on the shape. Since importing a model takes milliseconds, every shape is looked at. If the
+checker accepts the offsets found for a larger shape, no search runs. Otherwise the shape gets a
+plan by itself.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Planned(NamedTuple):
 
 class PlanFamily:
     """
-    Plans of one model for every shape it may be run with, in one arena.
+    Plans for every shape that a model may be run with, in a single arena.
 
     Made by :func:`plan_family`.
     """
@@ -86,44 +86,44 @@ class PlanFamily:
         return len(self._shapes)
 
     def __iter__(self) -> Iterator[dict[str, Size]]:
-        """Iterate over the shapes, as sizes by name; the largest is the first."""
+        """Iterate over the shapes, as sizes by name, largest first."""
         return map(self._shapes.bound, self._shapes)
 
     # -- what is planned ---------------------------------------------------------------
 
     @property
     def model(self) -> str:
-        """Name of the model."""
+        """The model's name."""
         return self._largest.plan.model
 
     @property
     def bind(self) -> dict[str, list[Size]]:
-        """The sizes of every name, smallest first."""
+        """The sizes for every name, smallest first."""
         return {name: list(reversed(sizes)) for name, sizes in self._shapes.choices.items()}
 
     @property
     def arena_bytes(self) -> int:
         """
-        Bytes of an arena that every shape can run in.
+        Arena bytes in which every shape can run.
 
-        An upper bound that was checked for each shape: either a plan of its own has no more
-        bytes, or the offsets of such a plan hold it.
+        An upper bound, checked for each shape: the shape's own plan has no more bytes, or the
+        offsets from another shape's plan serve.
         """
         return sum(self._spaces.values())
 
     @property
     def lower_bound(self) -> int:
-        """Bytes below which some shape has no plan with its order and sharing."""
+        """Bytes below which some shape has no plan with the same order and sharing."""
         return max(planned.plan.lower_bound for planned in self._planned)
 
     @property
     def gap(self) -> float:
-        """Distance of ``arena_bytes`` from ``lower_bound``, as a fraction of the latter."""
+        """Distance from ``lower_bound`` to ``arena_bytes``, as a fraction of ``lower_bound``."""
         return self.arena_bytes / self.lower_bound - 1.0 if self.lower_bound else 0.0
 
     @property
     def status(self) -> str:
-        """Status of ``arena_bytes``: ``"optimal"`` or less, as for a plan."""
+        """Status for ``arena_bytes``: ``"optimal"`` or less, as for a plan."""
         status = self._largest.plan.status
         met = status == "feasible" and self.lower_bound == self.arena_bytes
         return "optimal" if met else status
@@ -140,7 +140,7 @@ class PlanFamily:
 
     @property
     def alignment(self) -> int:
-        """Alignment of every offset, in bytes."""
+        """Alignment for every offset, in bytes."""
         return self._largest.plan.alignment
 
     @property
@@ -152,7 +152,7 @@ class PlanFamily:
 
     def required_bytes(self, /, **sizes: object) -> int:
         """
-        Return the bytes that one shape needs, such as ``required_bytes(batch=8)``.
+        Return the bytes that a shape needs, such as ``required_bytes(batch=8)``.
 
         Never more than :attr:`arena_bytes`. Raises as :meth:`at`.
         """
@@ -160,16 +160,15 @@ class PlanFamily:
 
     def at(self, /, **sizes: object) -> Plan:
         """
-        Return the plan for one shape, such as ``at(batch=8)``.
+        Return the plan for a shape, such as ``at(batch=8)``.
 
-        It is made when it is first asked for: the one that :func:`plan` finds, or, if that is
-        smaller, the one with the offsets of a larger shape.
+        The plan is made on first use: normally by :func:`plan`, or with a larger shape's offsets
+        if the result is smaller.
 
         Raises
         ------
         UnknownDim, UnboundDim, SizeError
-            If the sizes name no shape of the family. A name that has one size only may be
-            left out.
+            If the sizes name no shape in the family. A name with a single size may be left out.
         """
         shape = self._shapes.find(sizes)
         plan = self._exact.get(shape)
@@ -184,7 +183,7 @@ class PlanFamily:
         return plan
 
     def graph(self, /, **sizes: object) -> Graph:
-        """Return the graph of one shape; raises as :meth:`at`."""
+        """Return the graph for a shape; raises as :meth:`at`."""
         return self._graph(self._shapes.find(sizes))
 
     def commit(self) -> Arena:
@@ -202,15 +201,15 @@ class PlanFamily:
 
     def to_model(self, on_progress: OnProgress | None = None) -> Model:
         """
-        Return the graph of every shape with the plan of :meth:`at`, to be written to a file.
+        Return each shape's graph with the plan from :meth:`at`, to be written to a file.
 
-        Each shape that has no plan of its own yet is planned. A whole shape that was given for an
-        input has a dimension for each of its numbers: ``image[0]``, ``image[1]`` and so on.
+        Shapes without their own plan are planned now. A whole shape that was given for an
+        input has a dimension for each number: ``image[0]``, ``image[1]`` and so on.
 
         Parameters
         ----------
         on_progress : callable, optional
-            Called with the number of shapes done and of all, after each of them.
+            Called after each shape, with the number of shapes done and the total.
 
         Examples
         --------
@@ -239,7 +238,7 @@ class PlanFamily:
 
     def check_inputs(self) -> None:
         """
-        Raise unless the shapes of a run's inputs tell the shapes of this family apart.
+        Raise unless a run's input shapes tell the family's shapes apart.
 
         Raises
         ------
@@ -254,16 +253,16 @@ class PlanFamily:
             )
 
     def find_inputs(self, shapes: InputShapes) -> dict[str, Size] | None:
-        """Return the sizes with which the graph's inputs have these shapes, if any have."""
+        """Return the sizes that give the graph's inputs these shapes, or ``None``."""
         shape = self._by_inputs.get(shapes)
         return None if shape is None else self._shapes.bound(shape)
 
     def fitted(self, /, **sizes: object) -> tuple[Graph, Plan]:
         """
-        Return the graph of one shape, and a plan in the arena of them all, without a search.
+        Return a shape's graph, and a plan in the family's arena, without a search.
 
-        The plan has the offsets of a shape that was planned, and may reach higher up than
-        the one that :meth:`at` returns.
+        The plan has the offsets from a planned shape, and may need more bytes than the plan
+        that :meth:`at` returns.
         """
         shape = self._shapes.find(sizes)
         with self._naming(shape):
@@ -287,7 +286,7 @@ class PlanFamily:
         return largest
 
     def _graph(self, shape: Shape) -> Graph:
-        """Return the graph of a shape."""
+        """Return a shape's graph."""
         return self._graph_with(self._shapes.bound(shape))
 
     @contextmanager
@@ -338,8 +337,8 @@ class PlanFamily:
         """
         Yield the shapes that the model permits, with their graphs.
 
-        A shape in which a name has another number than the value that it belongs to is one of
-        those only if all shapes are so: the model is wrong about the name, then.
+        A shape whose graph contradicts the bound sizes is left out, unless all shapes do so:
+        the model is then wrong about the name.
         """
         doubtful: list[Shape] = []
         refused: ShapeMismatch | None = None
@@ -362,13 +361,13 @@ class PlanFamily:
             raise refused
 
     def _add(self, shape: Shape, plan: Plan) -> int:
-        """Note the plan of a shape that was planned by itself, and return its position."""
+        """Note the plan for a shape that was planned by itself, and return the position."""
         self._planned.append(Planned(shape, plan))
         self._exact[shape] = plan
         return len(self._planned) - 1
 
     def _note_inputs(self, graph: Graph, shape: Shape) -> None:
-        """Remember how a shape is told from the inputs of a run."""
+        """Remember how a run's inputs identify a shape."""
         values = [graph.values[index] for index in graph.inputs]
         names = tuple(value.name for value in values)
         if not self._server:
@@ -396,8 +395,8 @@ def plan_family(
     """
     Plan one arena for every shape that a model may be run with.
 
-    A function beside :func:`plan`, since the shapes of a graph are numbers: one model gives one
-    graph per shape.
+    Separate from :func:`plan`, since a graph's shapes are numbers: a model gives a graph per
+    shape.
 
     Parameters
     ----------
@@ -405,36 +404,36 @@ def plan_family(
         A model as for :func:`load`, or a function that returns the graph for given
         sizes, which it gets as one mapping by name.
     bind : mapping or list of mapping
-        Sizes by name: one number, a ``range``, or a list or set of buckets; or an equation of
-        other names, such as ``"past + 1"``. For an input with dimensions that have no names, a
-        whole shape as a tuple, or a list of those. Or a list of combinations. Those that the
-        model forbids are left out, if it permits any.
+        Sizes by name: a number, a ``range``, or a list or set of buckets; or an equation in
+        other names, such as ``"past + 1"``. For an input whose dimensions have no names, a
+        whole shape as a tuple, or a list of shapes. Or a list of combinations. Combinations
+        that the model forbids are left out, if the model permits any.
     options : PlanOptions, optional
-        Options of every plan, as for :func:`plan`.
+        Options for every plan, as for :func:`plan`.
     max_shapes : int, default 4096
-        Most combinations of sizes. Each is imported and checked, which takes some
+        Largest number of size combinations. Importing and checking each combination takes some
         milliseconds.
     time_limit : float, optional
-        Seconds after which plans are no longer searched for: those of the shapes that are left
-        are the first that are found.
+        Seconds after which the plan search stops: each remaining shape gets the first plan
+        found.
     on_progress : callable, optional
-        Called with the number of shapes done and of all, after each of them. If it returns
-        ``False``, the search ends as with a time limit.
+        Called after each shape, with the number of shapes done and the total. If the function
+        returns ``False``, the search ends as with a time limit.
     **overrides
         Single options by name.
 
     Returns
     -------
     PlanFamily
-        ``arena_bytes`` holds every shape; ``required_bytes(batch=8)`` is the need of one, and
-        ``at(batch=8)`` its plan.
+        ``arena_bytes`` holds every shape. For a single shape, ``required_bytes(batch=8)`` is the
+        size and ``at(batch=8)`` the plan.
 
     Raises
     ------
     SizeError
         If there are more combinations than ``max_shapes``.
     CapacityExceeded
-        If some shape does not fit ``budget``; ``family`` of the exception has the plans.
+        If some shape does not fit ``budget``; the exception's ``family`` has the plans.
     PlannerError
         As :func:`load` and :func:`plan`, for the shape that the message names.
 
@@ -460,7 +459,7 @@ def plan_family(
 
 
 def _planned(graph: Graph, options: PlanOptions, time_limit: float | None = None) -> Plan:
-    """Return the best plan of a graph, whether it fits the capacity or not."""
+    """Return the best plan for a graph, even if the plan exceeds the capacity."""
     try:
         return plan_graph(graph, options, time_limit=time_limit)
     except CapacityExceeded as error:
@@ -470,14 +469,14 @@ def _planned(graph: Graph, options: PlanOptions, time_limit: float | None = None
 
 
 def _names(graph: Graph) -> int:
-    """Return the key of graphs that cannot have one plan: operators and names."""
+    """Return a key from operators and names; only graphs with equal keys can share a plan."""
     values = tuple([value.name for value in graph.values])
     nodes = tuple([(node.name, node.op, node.inputs, node.outputs) for node in graph.nodes])
     return hash((values, nodes))
 
 
 def _serves(plan: Plan, graph: Graph) -> bool:
-    """Return whether a graph can have the offsets of a plan, in no more bytes."""
+    """Return whether a plan's offsets serve a graph, in no more bytes."""
     try:
         return _within(plan.resized(graph), _space_bytes(plan))
     except PlanError:
@@ -485,10 +484,10 @@ def _serves(plan: Plan, graph: Graph) -> bool:
 
 
 def _space_bytes(plan: Plan) -> dict[str, int]:
-    """Return the bytes of each memory space of a plan."""
+    """Return the bytes per memory space in a plan."""
     return {space.name: space.arena_bytes for space in plan.spaces}
 
 
 def _within(plan: Plan, spaces: Mapping[str, int]) -> bool:
-    """Return whether every memory space of a plan fits the given bytes."""
+    """Return whether every memory space in a plan fits the given bytes."""
     return all(nbytes <= spaces[name] for name, nbytes in _space_bytes(plan).items())

@@ -1,9 +1,9 @@
 """
 Bytes over the length of a sequence: a curve of plans, and the longest sequence that fits.
 
-A cache grows evenly with its length, and a decoder has thousands of lengths. So the planned lengths
-are the ends, the middle, further middles where bytes bend, and those that a search for the longest
-comes upon.
+A cache grows evenly with the length, and a decoder has thousands of lengths. So the planned lengths
+are the ends, the middle, further middles where bytes bend, and lengths that the search for the
+longest sequence visits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BEND = 0.01
 
 
 class LengthPoint(NamedTuple):
-    """The bytes of a plan for one length, by what has them at the peak."""
+    """A plan's bytes for a length, split by use at the peak."""
 
     bind: dict[str, Size]
     arena_bytes: int
@@ -54,8 +54,8 @@ class LengthCurve(NamedTuple):
     """
     Bytes over a length, made by :func:`plan_lengths`.
 
-    Every point is a plan of its own. Lengths between have bytes near the line between two points;
-    :attr:`at` plans them exactly.
+    Every point is a separate plan. Lengths in between have bytes near the line between two points;
+    :attr:`at` plans such lengths exactly.
     """
 
     model: str
@@ -84,21 +84,21 @@ def plan_lengths(
     **overrides: Unpack[PlanKeywords],
 ) -> LengthCurve:
     """
-    Plan a model for some lengths of a range, and find the longest that fits ``budget``.
+    Plan a model for some lengths in a range, and find the longest that fits ``budget``.
 
     Parameters
     ----------
     model : path, bytes or callable
         A model, as for :func:`plan_family`.
     bind : mapping
-        Sizes by name: a ``range`` or list for one name, and one size or an equation, such as
-        ``"past + 1"``, for each other one.
+        Sizes by name: a ``range`` or list for a single name, and a size or an equation, such as
+        ``"past + 1"``, for each other name.
     options : PlanOptions, optional
-        Options of every plan, as for :func:`plan`. Without a ``budget``, all lengths fit.
+        Options for every plan, as for :func:`plan`. Without a ``budget``, all lengths fit.
     time_limit : float, optional
-        Seconds after which plans are no longer improved: the first that is found is taken.
+        Seconds after which plans are no longer improved: the first plan found is taken.
     on_progress : callable, optional
-        Called with the number of lengths that were planned, and of all.
+        Called with the number of planned lengths, and the total.
     **overrides
         Single options by name.
 
@@ -164,7 +164,7 @@ def plan_lengths(
 
 
 class _Search:
-    """The plans of the lengths that were looked at, by place among all lengths."""
+    """The plans for visited lengths, by place among all lengths."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class _Search:
         self.name = ""
 
     def bytes(self, place: int) -> int:
-        """Return the bytes of the plan for a length."""
+        """Return the plan bytes for a length."""
         if place not in self.plans:
             graph = self._graph_with(self._sizes_of(self._lengths[place]))
             made = self._plan_of(graph)
@@ -187,7 +187,7 @@ class _Search:
         return self.plans[place][1].arena_bytes
 
     def draw(self, first: int, last: int, halvings: int) -> None:
-        """Plan the ends of a range, and middles as long as they are off the line between ends."""
+        """Plan the ends of a range, and middles that are off the line between the ends."""
         ends, middle = (self.bytes(first), self.bytes(last)), (first + last) // 2
         if not first < middle or not halvings:
             return
@@ -201,8 +201,8 @@ class _Search:
         """
         Return the place of the longest length that fits.
 
-        Scratch memory of kernels goes up and down with the length, and values only go up. So the
-        search looks for the last length whose values fit, and from there down for a plan that fits.
+        Scratch memory goes up and down with the length, and values only go up. So the search looks
+        for the last length whose values fit, and from there down for a plan that fits.
         """
         low, high = -1, len(self._lengths)
         for place in sorted(self.plans):
@@ -219,7 +219,7 @@ class _Search:
         return low if low >= 0 else None
 
     def _guess(self, low: int, high: int, budget: int) -> int:
-        """Return the place between two planned ones where the line between them meets a budget."""
+        """Return the place where the line between two planned places meets a budget."""
         first, last = self._lengths[low], self._lengths[high]
         least, most = self._values(low), self._values(high)
         reach = first + (last - first) * (budget - least) // max(most - least, 1)
@@ -236,7 +236,7 @@ class _Search:
         return max(live, default=0)
 
     def at(self, length: int) -> LengthPoint:
-        """Return the bytes of the plan for a length by what has them."""
+        """Return the plan bytes for a length, split by use."""
         place = bisect_left(self._lengths, length)
         if list(self._lengths[place : place + 1]) != [length]:
             raise InvalidOption(f"{length} is none of the {len(self._lengths):,} lengths")
@@ -247,7 +247,7 @@ class _Search:
         grows = {v.name for v in longest.values if sizes.get(v.name, v.shape) != v.shape}
         places, outer = plan.placements, {*graph.inputs, *graph.outputs}
         kinds = [v.kind == "state" or (v.index in outer and v.name in grows) for v in graph.values]
-        # A value in the bytes of a cache counts as a cache.
+        # A value in a cache's bytes counts as a cache.
         held = {_span(place) for place, is_cache in zip(places, kinds, strict=True) if is_cache}
         rows = held_at(plan, plan.peak_step, graph)
         spans = {(row.offset, row.offset + row.bytes) for row in rows if not row.is_scratch}
@@ -264,5 +264,5 @@ class _Search:
 
 
 def _span(place: Placement | None) -> tuple[int, int]:
-    """Return the bytes of a place."""
+    """Return a place's byte range."""
     return (0, 0) if place is None else (place.offset, place.offset + place.bytes)

@@ -48,7 +48,7 @@ _Key: TypeAlias = tuple[object, ...]
 
 
 class StageReport(NamedTuple):
-    """One stage of the latest run."""
+    """A stage in the latest run."""
 
     nodes: int
     """Nodes that were placed in it."""
@@ -62,7 +62,7 @@ class StageReport(NamedTuple):
 
 @dataclass(eq=False)
 class _Stage:
-    """A stage that is planned, for the sizes that led to it."""
+    """A planned stage, for the sizes that led there."""
 
     known: Known
     partial: Partial
@@ -77,7 +77,7 @@ class _Stage:
 
     @property
     def report(self) -> StageReport:
-        """The report of this stage."""
+        """The report for this stage."""
         names = [wanted.value for wanted in self.partial.wanted]
         names += [name for each in self.partial.decisions for name in each.results if name]
         size = arena_bytes(self.plan)
@@ -88,9 +88,9 @@ class StagedExecutor:
     """
     Runs an ONNX model whose sizes data decides, inside one arena.
 
-    The nodes whose sizes are known beforehand are planned beforehand. When a run finds out a size,
-    by NonZero, NonMaxSuppression, Unique or Compress or by computing a shape, the nodes behind it
-    are planned around the values that are live then, and so on. A stage with sizes that were
+    Nodes whose sizes are known beforehand are planned beforehand. When a run finds out a size,
+    by NonZero, NonMaxSuppression, Unique or Compress or by computing a shape, the following nodes
+    are planned around the values that are then live, and so on. A stage with sizes that were
     seen before is a look-up.
 
     Parameters
@@ -98,12 +98,12 @@ class StagedExecutor:
     model : path or bytes
         The model.
     bind : mapping, optional
-        Numbers for symbolic dimensions by name, and whole shapes of inputs by name, as for
-        :func:`load`. Of dimensions that data decides they are upper bounds; the name of a value
-        stands for all such dimensions of it. If everything is bounded, the arena has the bytes of
-        a plan for the largest sizes from the start.
+        Numbers for symbolic dimensions by name, and whole input shapes by name, as for
+        :func:`load`. For data-dependent dimensions, the numbers are upper bounds; a value's name
+        stands for all the value's data-dependent dimensions. If everything is bounded, the arena
+        has room for the largest sizes from the start.
     options : PlanOptions, optional
-        Options of the plans; default is a plan for the target ``"numpy"``.
+        Plan options; default is a plan for the target ``"numpy"``.
     keep : int, optional
         Most sizes per stage that stay prepared; all stay if left out.
     **overrides
@@ -162,7 +162,7 @@ class StagedExecutor:
         return f"StagedExecutor({name!r}, {self.arena_bytes} bytes)"
 
     def close(self) -> None:
-        """Let go of the arena and of all that was prepared."""
+        """Release the arena and everything prepared."""
         self._root, self._latest = None, []
         self._memory = aligned_bytes(0)
 
@@ -170,12 +170,12 @@ class StagedExecutor:
 
     @property
     def graph(self) -> Graph:
-        """The graph of the nodes whose sizes are known beforehand."""
+        """The graph with the nodes whose sizes are known beforehand."""
         return self._first.built.graph
 
     @property
     def plan(self) -> Plan:
-        """The plan of those nodes; it proves nothing about the others."""
+        """The plan for the nodes in :attr:`graph`; proves nothing about the other nodes."""
         return self._first.plan
 
     @property
@@ -190,22 +190,22 @@ class StagedExecutor:
 
     @property
     def arena_bytes(self) -> int:
-        """Bytes of the arena now; runs with larger sizes make it grow."""
+        """Current arena bytes; runs with larger sizes make the arena grow."""
         return self._memory.nbytes
 
     @property
     def bound_bytes(self) -> int | None:
-        """Bytes of a plan for the largest sizes, if ``bind`` bounds all of them."""
+        """Plan bytes for the largest sizes, if ``bind`` bounds all sizes."""
         return self._bound
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of scratch memory outside the arena in the latest run."""
+        """Scratch bytes outside the arena in the latest run."""
         return max((stage.scratch for stage in self._latest), default=0)
 
     @property
     def stages(self) -> list[StageReport]:
-        """The stages of the latest run; before the first run, the one that is planned."""
+        """The stages in the latest run; before the first run, the planned stage."""
         return [stage.report for stage in self._latest]
 
     @property
@@ -225,21 +225,21 @@ class StagedExecutor:
         Parameters
         ----------
         inputs : mapping of str to array_like
-            One array per graph input, of exactly its shape and element type.
+            An array per graph input, with exactly the input's shape and element type.
         verify : bool, default False
-            Check every step of every stage: see :mod:`arenaplan.run.numpy.verify`. Slow.
+            Check every step in every stage: see :mod:`arenaplan.run.numpy.verify`. Slow.
 
         Returns
         -------
         dict of str to array
-            One array per graph output.
+            An array per graph output.
 
         Raises
         ------
         ExecutionError
-            If an input is missing, unknown, or of another shape or type.
+            If an input is missing, unknown, or has another shape or type.
         SizeError
-            If a size is larger than its bound.
+            If a size exceeds the bound.
         ArenaError
             If another run is using the arena.
         ExecutionError
@@ -307,7 +307,7 @@ class StagedExecutor:
             made = frozenset(value.name for value in stage.partial.graph.values)
             places = places_after(stage.built, stage.plan)
             child = self._prepare(known, Before(made, places, frozenset(results)))
-        stage.children[key] = child  # Now it is the latest.
+        stage.children[key] = child  # Now the latest child.
         for oldest in [] if self._keep is None else list(stage.children)[: -self._keep]:
             del stage.children[oldest]
         child.results.update(results)
@@ -367,5 +367,5 @@ def _decide(
 
 
 def _is_same(bound: np.ndarray, memory: np.ndarray) -> bool:
-    """Whether two arrays are the same bytes."""
+    """Return whether two arrays are the same bytes."""
     return bound.ctypes.data == memory.ctypes.data and bound.nbytes == memory.nbytes

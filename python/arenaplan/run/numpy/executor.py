@@ -62,9 +62,9 @@ class Executor(Tenant):
     """
     Runs a graph inside one arena.
 
-    Everything is prepared once: arrays on the arena, weights, windows. A run then
-    copies the inputs in, calls one prepared function per node, and copies the
-    outputs out. It allocates nothing else of note.
+    Everything is prepared once: arrays on the arena, weights, windows. A run then copies the
+    inputs in, calls a prepared function per node, and copies the outputs out. Apart from the
+    output copies, a run allocates next to nothing.
 
     Parameters
     ----------
@@ -73,31 +73,31 @@ class Executor(Tenant):
     plan : Plan, optional
         Where every value goes; made for the target ``"numpy"`` if left out.
     arena : Arena or buffer, optional
-        Memory to run in; committed here if left out. Memory of the caller is any writable
-        buffer at a multiple of the plan's alignment, such as an array, an ``mmap`` or shared
-        memory: it is used where it is, and let go by :meth:`close`. Several spaces lie side by
-        side in it, at ``plan.bases``.
+        Memory to run in; committed here if left out. The caller may pass any writable buffer at a
+        multiple of the plan's alignment, such as an array, an ``mmap`` or shared memory. The
+        executor uses the buffer in place, and :meth:`close` lets the buffer go. Several spaces
+        lie side by side in the arena, at ``plan.bases``.
     buffers : mapping of str to array, optional
-        Arrays for inputs and outputs that the plan leaves to the caller, by name: inputs are
-        read where they are and never written, outputs are written where they are wanted.
-        Those left out are allocated here.
+        Arrays for inputs and outputs that the plan leaves to the caller, by name. Inputs are
+        read in place and never written; outputs are written in place. Missing arrays are
+        allocated here.
     workers : int, default 1
-        Number of threads that run steps at the same time, as far as the hazards of the plan allow;
-        the results of one plan are the same for any number, bit for bit. A plan that is made here
-        is for so many workers, and another one than for fewer: nodes that run as one in the one and
-        not in the other may round differently. Give both executors the same plan for equal bits.
+        Number of threads that run steps at the same time, as far as the plan's hazards allow. The
+        results for a given plan are the same for any number, bit for bit. A plan that is made here
+        depends on the number: nodes that run together in only some plans may round differently.
+        Give both executors the same plan for equal bits.
     threads : int, default 1
         Number of threads that divide each long compiled kernel (convolutions, products with
-        constants, chains, norms, softmax, pooling); the plan and the bits of results are the same.
-        One kernel is divided at a time: with several workers, those of the others are not.
+        constants, chains, norms, softmax, pooling); plan and result bits stay the same.
+        Only a single kernel is divided at a time, also with several workers.
     seed : int, default 0
-        Seed of the random operators that have none in the model. Their numbers depend on seed,
-        name of the node and number of the run, and on nothing else.
+        Seed for random operators without a seed in the model. The random numbers depend only on
+        seed, node name and run number.
     device : str or Device, default "cpu"
         ``"cuda"`` or ``"cuda:1"`` for a CUDA device: see
-        :class:`arenaplan.run.cuda.device_executor.DeviceExecutor`, which this is then.
+        :class:`arenaplan.run.cuda.device_executor.DeviceExecutor`, the class made then.
     capture : bool, default False
-        Record the launches of a run on a device, and replay them from then on.
+        Record a device run's launches, and replay the launches in later runs.
 
     Raises
     ------
@@ -106,7 +106,7 @@ class Executor(Tenant):
     PlanError
         If the plan was made for another graph.
     CapacityExceeded, ArenaError
-        If the arena cannot hold the plan, or a buffer not its value.
+        If the arena cannot hold the plan, or a buffer is too small for a value.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class Executor(Tenant):
     """
 
     def __new__(cls, *arguments: object, device: object = "cpu", **keywords: Any) -> Self:
-        """Return an executor of the class for a device, which :meth:`__init__` then sets up."""
+        """Return an executor whose class fits the device; :meth:`__init__` sets up the rest."""
         if cls is Executor and device != "cpu":
             return object.__new__(cast("type[Self]", executor_class(device)))
         return object.__new__(cls)
@@ -201,9 +201,9 @@ class Executor(Tenant):
 
     def reset(self) -> None:
         """
-        Give all states of the model their first content.
+        Set all model states to their initial content.
 
-        A new executor begins so, unless it was given an :class:`Arena`, which may hold states
+        A new executor begins with a reset, unless given an :class:`Arena`, which may hold states
         already.
 
         Raises
@@ -224,12 +224,12 @@ class Executor(Tenant):
 
     def states(self, *, borrow: bool = False) -> dict[str, np.ndarray]:
         """
-        Return copies of all states of the model, by name.
+        Return copies of all model states, by name.
 
         Parameters
         ----------
         borrow : bool, default False
-            Return read-only views of the arena instead, which the next run overwrites.
+            Return read-only arena views instead, which the next run overwrites.
 
         Raises
         ------
@@ -249,21 +249,21 @@ class Executor(Tenant):
         seed: int | None = None,
     ) -> None:
         """
-        Give states of the model a content: all of those that are named, or none after an error.
+        Set the content of the named model states; after an error, no state has changed.
 
         Parameters
         ----------
         states : mapping of str to array_like
-            Arrays of exactly the shape and element type of the states.
+            Arrays with exactly the states' shapes and element types.
         runs : int, optional
-            Number of runs that were made before, which random operators depend on.
+            Number of earlier runs, which random operators depend on.
         seed : int, optional
-            Seed of random operators from now on.
+            Seed for random operators from now on.
 
         Raises
         ------
         ExecutionError
-            If there is no such state, or it has another shape or type.
+            If a state does not exist, or has another shape or type.
         ArenaError
             If a run is using the arena.
         ArenaError
@@ -300,11 +300,11 @@ class Executor(Tenant):
 
     @property
     def seed(self) -> int:
-        """Seed of the random operators that have none in the model."""
+        """Seed for random operators without a seed in the model."""
         return 0 if self._setup is None else self._setup.program.clock.seed
 
     def _states(self) -> dict[str, np.ndarray]:
-        """Return the memory of all states that a run touches, by name."""
+        """Return the arrays for all states that a run touches, by name."""
         setup = self._setup
         if setup is None:
             raise fault("ArenaState", "this executor is closed")
@@ -323,24 +323,23 @@ class Executor(Tenant):
         Parameters
         ----------
         inputs : mapping of str to array_like
-            One array per graph input, of exactly its shape and element type; none for those
-            that have a buffer.
+            An array per graph input, with exactly the input's shape and element type; inputs
+            that have a buffer may be left out.
         borrow : bool, default False
-            Return read-only views of the arena, which the next run overwrites,
-            instead of copies.
+            Return read-only arena views, which the next run overwrites, instead of copies.
         verify : bool, default False
             Check every step: see :mod:`arenaplan.run.numpy.verify`. Slow.
 
         Returns
         -------
         dict of str to array
-            One array per graph output; for those that have a buffer, that buffer.
+            An array per graph output; for outputs that have a buffer, the buffer.
 
         Raises
         ------
         ExecutionError
-            If an input is missing, unknown, or of another shape or type. The arena
-            is unchanged then.
+            If an input is missing, unknown, or has another shape or type. The arena is then
+            unchanged.
         ArenaError
             If another run is using the arena.
         ExecutionError
@@ -382,7 +381,7 @@ class Executor(Tenant):
             self._context.run(self._workers.run)
 
     def _as_declared(self, inputs: Mapping[str, ArrayLike]) -> dict[int, np.ndarray] | None:
-        """Return the inputs if they are just the arrays that are declared, else ``None``."""
+        """Return the inputs if all arrays match the declarations exactly, else ``None``."""
         if not isinstance(inputs, Mapping) or len(inputs) != len(self._declared):
             return None
         found: dict[int, np.ndarray] = {}
@@ -394,7 +393,7 @@ class Executor(Tenant):
         return found
 
     def _unshared(self, given: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
-        """Return inputs with copies of those that lie in memory that a run writes."""
+        """Return the inputs, with copies for arrays that may share memory with the run."""
         assert self._setup is not None, "a run has begun"
         memories = self._setup.memories
         for index, array in given.items():
@@ -403,15 +402,15 @@ class Executor(Tenant):
         return given
 
     def _inputs_given(self) -> dict[int, np.ndarray]:
-        """Return the inputs that are where the caller has them."""
+        """Return the inputs that lie in the caller's buffers."""
         return {index: self._given[index] for index in self.graph.inputs if index in self._given}
 
 
 def quiet_context() -> Context:
     """
-    Return a context in which NumPy is set up as by :func:`quiet_arithmetic`.
+    Return a context with the NumPy settings that :func:`quiet_arithmetic` makes.
 
-    NumPy keeps its settings in a context variable, so that setting them up once is enough.
+    NumPy keeps the settings in a context variable, so a single set-up is enough.
     """
     context = Context()
     context.run(np.seterr, all="ignore")
@@ -429,14 +428,14 @@ def quiet_arithmetic() -> Iterator[None]:
 
 
 def _handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:
-    """Return an output as a copy, or as a view that cannot be written."""
+    """Return an output as a copy, or as a read-only view."""
     if is_packed(value.dtype):
         return loaded(array, value.shape, value.dtype)
     return _shown(array, borrow)
 
 
 def _shown(array: np.ndarray, borrow: bool) -> np.ndarray:
-    """Return a copy of memory of the arena, or a view that cannot be written."""
+    """Return a copy, or with ``borrow`` a read-only view."""
     if not borrow:
         return array.copy()
     view = array.view()
@@ -452,16 +451,16 @@ def set_up(
     given: Given = no_runs,
 ) -> tuple[Setup, int]:
     """
-    Bind a graph to memory, and return how many bytes of scratch memory are outside of it.
+    Bind a graph to memory, and return the bytes of scratch memory outside ``memories``.
 
     Parameters
     ----------
     memories : sequence of array
-        The bytes of the arena, then those of each buffer that the caller brings.
+        The arena's bytes, then each buffer that the caller brings.
     workers : int, default 1
-        The threads that will run steps at a time.
+        Number of threads that will run steps at the same time.
     given : callable, optional
-        Makes functions that run nodes which have no kernel.
+        Makes functions that run nodes without a kernel.
 
     Raises
     ------
@@ -481,7 +480,7 @@ def set_up(
 
 
 def arena_bytes(plan: Plan) -> int:
-    """Return the bytes of an arena with all spaces of a plan side by side."""
+    """Return the arena bytes for all plan spaces side by side."""
     return max(base + s.arena_bytes for base, s in zip(plan.bases, plan.spaces, strict=True))
 
 
@@ -492,7 +491,7 @@ def check_named(inputs: object, name: str | None) -> None:
     Raises
     ------
     ExecutionError
-        If they are no mapping; the message has the first name.
+        If the inputs are not a mapping; the message has the first name.
     """
     if not isinstance(inputs, Mapping):
         needed = "{}" if name is None else f"{{{name!r}: array}}"
@@ -504,12 +503,12 @@ def checked_inputs(
     graph: Graph, inputs: Mapping[str, ArrayLike], brought: Mapping[int, np.ndarray] | None = None
 ) -> dict[int, np.ndarray]:
     """
-    Return the inputs of a run that the caller did not bring as buffers.
+    Return the run inputs that the caller did not bring as buffers.
 
     Raises
     ------
     ExecutionError
-        If an input is missing, unknown, or of another shape or type.
+        If an input is missing, unknown, or has another shape or type.
     """
     check_named(inputs, graph.values[graph.inputs[0]].name if graph.inputs else None)
     brought = brought or {}
@@ -530,7 +529,7 @@ def checked_inputs(
 
 
 def _checked_input(value: Value, inputs: Mapping[str, ArrayLike]) -> np.ndarray:
-    """Return the array given for an input, which must have its shape and element type."""
+    """Return the array for an input, after a check of shape and element type."""
     if value.name not in inputs:
         raise fault("InputMismatch", f"input {value.name!r} is missing")
     given = inputs[value.name]

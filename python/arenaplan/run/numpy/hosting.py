@@ -1,10 +1,9 @@
 """
 Members of a group that the kernel of another one performs.
 
-A convolution cuts its work into tiles of its own. Prologue members (:attr:`Hosting.before`) are
-computed while a tile is loaded; epilogue members (:attr:`Hosting.after`) work on a finished tile
-while it is in cache. Scales and shifts per channel need not
-even that, since the weights absorb them.
+A convolution cuts the work into tiles. Prologue members (:attr:`Hosting.before`) are computed
+during tile loading. Epilogue members (:attr:`Hosting.after`) work on a finished tile that is still
+in cache. Per-channel scales and shifts take no extra work, since the weights absorb them.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ smallest tiles and with the largest ones."""
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
-    """The members that one of them performs."""
+    """The members that a host member performs."""
 
     absorbed: tuple[tuple[Member, int], ...]
     """Scales and shifts of the host's output, and the operand of theirs that is this output."""
@@ -59,23 +58,23 @@ class Hosting:
 
     @property
     def loads(self) -> bool:
-        """Whether input 0 has to be loaded by :meth:`BoundHosting.load_part`."""
+        """True if :meth:`BoundHosting.load_part` has to load input 0."""
         return self.load is not None
 
     @property
     def finishes(self) -> bool:
-        """Whether members work on a tile of results."""
+        """True if members work on result tiles."""
         return bool(self.after)
 
     @property
     def needs_tile(self) -> bool:
-        """Whether results must not be written to the output before they are finished."""
+        """True if only finished results may be written to the output."""
         source = self.results.source
         return source is not None and self.results.home[source] != OUT
 
     @property
     def needs_scratch(self) -> bool:
-        """Whether finishing a tile takes scratch memory besides the tile."""
+        """True if finishing a tile takes scratch memory besides the tile."""
         return self.results.has_registers or any(member.has_scratch for member in self.after)
 
     def bytes(self, tile: Box) -> int:
@@ -83,12 +82,12 @@ class Hosting:
         return _scratch(self.results, self.after, tile)
 
     def load_bytes(self, part: Box) -> int:
-        """Return the scratch memory for loading a part of input 0, without the part."""
+        """Return the scratch memory for loading a part from input 0, without the part."""
         return 0 if self.load is None else _scratch(self.load, self.before, part)
 
 
 def _scratch(layout: Layout, members: Sequence[Member], box: Box) -> int:
-    """Return the scratch memory of registers and kernels for one box."""
+    """Return the scratch memory that registers and kernels take for a box."""
     total = layout.register_bytes(prod(box_shape(box)))
     if any(member.has_scratch for member in members):
         parts = cut(members, members[-1].value, box, layout.source)
@@ -97,7 +96,7 @@ def _scratch(layout: Layout, members: Sequence[Member], box: Box) -> int:
 
 
 def _kernel_limit(box: Box) -> int:
-    """Return how many bytes kernels may have for themselves, one for each element of a tile."""
+    """Return the bytes that kernels may have for themselves, a byte per tile element."""
     least, most = _KERNEL_LIMITS
     return min(max(prod(box_shape(box)), least), most)
 
@@ -106,7 +105,7 @@ def _kernel_limit(box: Box) -> int:
 
 
 def host_of(group: Group) -> Member | None:
-    """Return the member that can perform all others, if there is one."""
+    """Return the member that can perform all others, or ``None``."""
     hosts = [member for member in group.members if member.kernel.hosts]
     if len(hosts) != 1 or hosts[0].value in group.loaded:
         return None
@@ -141,9 +140,9 @@ def host_of(group: Group) -> Member | None:
 
 def planes_host_of(group: Group) -> Member | None:
     """
-    Return the member that can perform all others plane by plane, if there is one.
+    Return the member that can perform all others plane by plane, or ``None``.
 
-    The output may then take the place of the image, which no other member reads.
+    The output may then take the image's place, since no other member reads the image.
     """
     host = host_of(group)
     by_planes = None if host is None else host.kernel.by_planes
@@ -165,7 +164,7 @@ def planes_host_of(group: Group) -> Member | None:
 
 
 def _needed(group: Group, host: Member) -> frozenset[int]:
-    """Return the values from inside that the host's input 0 is made of."""
+    """Return the inside values that the host's input 0 is made from."""
     found = {host.inputs[0]}
     for member in reversed(group.members):
         if member.value in found:
@@ -175,9 +174,9 @@ def _needed(group: Group, host: Member) -> frozenset[int]:
 
 def _is_apart(group: Group, host: Member) -> bool:
     """
-    Whether the host's image is made for the host alone, and takes over no bytes.
+    Return whether the host's image is made for the host alone, and takes over no bytes.
 
-    A tile needs more of the image than the same part, which must not be overwritten yet.
+    A tile needs more image than the same part, and that margin must not be overwritten yet.
     """
     needed = _needed(group, host)
     for member in group.members:
@@ -191,7 +190,7 @@ def _is_apart(group: Group, host: Member) -> bool:
 
 
 def _overwrites(hosting: Hosting, taken: frozenset[int]) -> bool:
-    """Whether the last of them may write where values are that it reads."""
+    """Return whether the last member may write over values that the member reads."""
     if not hosting.after:
         return True
     last = hosting.after[-1]
@@ -199,7 +198,7 @@ def _overwrites(hosting: Hosting, taken: frozenset[int]) -> bool:
 
 
 def _is_pointwise(member: Member, layout: Layout) -> bool:
-    """Whether a member can work on parts that are not contiguous."""
+    """Return whether a member can work on parts that are not contiguous."""
     if member.value in layout.roots:
         return member.signature.input(0) == made_by(member)
     return member.kernel.is_pointwise
@@ -212,7 +211,7 @@ def guests_of(group: Group, host: Member) -> Hosting:
     after = [m for m in group.members if m.value not in needed and m is not host]
     output = group.sink.value
     while after and after[-1].is_free and after[-1].inputs[0] in group.made:
-        output = after.pop().inputs[0] or 0  # The same bytes; only the shape is another one.
+        output = after.pop().inputs[0] or 0  # The same bytes with another shape.
     absorbed, source = _absorbed(output, host, after)
     after = [member for member in after if all(member is not known for known, _ in absorbed)]
     added = _added(output, source, host, after)
@@ -226,7 +225,7 @@ def guests_of(group: Group, host: Member) -> Hosting:
     wanted = host.inputs[0]
     load = None
     if before and wanted is not None:
-        # Inside of a frame of zeros, rows are apart.
+        # Inside a zero frame, rows are apart.
         padded = any(host.signature.attributes.get("pads", ()))
         load = lay_out(before, wanted, scattered=padded)
     results = lay_out(after, output, group.taken, (source, made_by(host)))
@@ -236,7 +235,7 @@ def guests_of(group: Group, host: Member) -> Hosting:
 def _absorbed(
     output: int, host: Member, after: Sequence[Member]
 ) -> tuple[list[tuple[Member, int]], int]:
-    """Return the scales and shifts that weights can absorb, and the value they result in."""
+    """Return the scales and shifts that weights can absorb, and the resulting value."""
     value = host.value
     absorbed: list[tuple[Member, int]] = []
     weights = [at for at, _ in host.reads() if at]
@@ -252,7 +251,7 @@ def _absorbed(
 
 
 def _added(output: int, source: int, host: Member, after: Sequence[Member]) -> Member | None:
-    """Return the member that adds an operand from outside, if the host can and it is the next."""
+    """Return the next member if that adds an outside operand and the host can add."""
     readers = [(member, at) for member in after for at, read in member.reads() if read == source]
     adds = host.kernel.adds
     if source == output or len(readers) != 1 or adds is None or not adds(host.signature):
@@ -269,7 +268,7 @@ def _added(output: int, source: int, host: Member, after: Sequence[Member]) -> M
 
 
 def _bounded(output: int, source: int, after: Sequence[Member]) -> Member | None:
-    """Return the member that bounds a value by constants, if nothing else reads that value."""
+    """Return the member that bounds a value by constants, if nothing else reads the value."""
     readers = [member for member in after for _, read in member.reads() if read == source]
     if source == output or len(readers) != 1:
         return None
@@ -279,7 +278,7 @@ def _bounded(output: int, source: int, after: Sequence[Member]) -> Member | None
 
 
 def bounds_of(signature: Signature) -> tuple[float, float] | None:
-    """Return the bounds of a Relu or Clip node's result, if they are constant."""
+    """Return the constant bounds for a Relu or Clip node's result, or ``None``."""
     if signature.op == "Relu":
         return (0.0, inf)
     if signature.op != "Clip" or any(
@@ -288,7 +287,7 @@ def bounds_of(signature: Signature) -> tuple[float, float] | None:
         return None
     low, high = signature.constant_data(1), signature.constant_data(2)
     if any(bound is not None and bound.size != 1 for bound in (low, high)):
-        return None  # Bounds of several numbers, which the operator does not have.
+        return None  # Bounds with several numbers, which the operator does not allow.
     attributes = signature.attributes
     found = (
         float(attributes.get("min", -inf) if low is None else low.reshape(())),
@@ -302,7 +301,7 @@ def bounds_of(signature: Signature) -> tuple[float, float] | None:
 
 @dataclass(frozen=True, slots=True)
 class BoundHosting(Hosting):
-    """The members that one of them performs, and their memory."""
+    """The members that a host member performs, bound to memory."""
 
     arrays: Mapping[int, np.ndarray]
     output: np.ndarray
@@ -310,14 +309,14 @@ class BoundHosting(Hosting):
     """The value that the host makes."""
 
     def channel_affine(self) -> Vectors:
-        """Return a scale and a shift per channel, which the host applies to its weights."""
+        """Return a scale and a shift per channel, which the host applies to the weights."""
         total: Vectors = (None, None)
         for member, position in self.absorbed:
             total = then(total, channel_affine(member.signature, position))
         return total
 
     def addend(self, tile: Box) -> np.ndarray | None:
-        """Return what is added to a tile of results after scale and shift, if anything is."""
+        """Return what is added to a result tile after scale and shift, if anything."""
         if self.added is None:
             return None
         inside = self.made_before()
@@ -329,12 +328,12 @@ class BoundHosting(Hosting):
         return self.absorbed[-1][0].value if self.absorbed else self.host
 
     def bounds(self) -> tuple[float, float]:
-        """Return the bounds of the host's results, after scale, shift and addend."""
+        """Return the bounds for the host's results, after scale, shift and addend."""
         found = None if self.bounded is None else bounds_of(self.bounded.signature)
         return (-inf, inf) if found is None else found
 
     def finish(self, tile: Box, source: np.ndarray, scratch: Scratch) -> list[Run]:
-        """Return a function that turns a tile of results into one of the group's output."""
+        """Return functions that turn a result tile into a tile of the group's output."""
         part = self.output[tile]
         if self.after:
             return bind(
@@ -350,7 +349,7 @@ class BoundHosting(Hosting):
         return [partial(np.copyto, part, source)]
 
     def load_part(self, part: Box, target: np.ndarray, scratch: Scratch) -> list[Run]:
-        """Return a function that writes a part of input 0 to ``target``."""
+        """Return functions that write a part of input 0 to ``target``."""
         assert self.load is not None
         limit = _kernel_limit(part)
         return bind(self.load, self.before, Tile(part, target), self.arrays, scratch, limit)

@@ -1,11 +1,11 @@
 """
 Groups that a convolution or a product of bytes performs, or two convolutions.
 
-A tool for quantization puts a pair of conversions around every operator. A group that widens an
-image, convolves it and rounds the result is then a convolution of bytes, if the real weights are
-known to stand for integers (:meth:`arenaplan.Graph.quantized`); rows that a constant matrix
-multiplies likewise. Elementwise members before and after it become a chain each. A depthwise
-convolution may follow: then some channels at a time go through all of it.
+Quantization tools put a pair of conversions around every operator. A group that widens an image,
+convolves, and rounds the result is then a byte convolution, if the real weights are known to stand
+for integers (:meth:`arenaplan.Graph.quantized`). The same holds for rows times a constant matrix.
+Elementwise members before and after the kernel become a chain each. A depthwise convolution may
+follow: some channels at a time then go through the whole group.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from arenaplan.run.numpy.timing import nanoseconds
 
 @dataclass(frozen=True)
 class Stage:
-    """A kernel of bytes, and what is done with its result."""
+    """A byte kernel, and what is done with the result."""
 
     kernel: QuantizedConv | QuantizedProduct
     image: int
@@ -62,10 +62,10 @@ class Stage:
 @dataclass(frozen=True)
 class QuantizedGroup:
     """
-    Kernels of bytes, and what is done before, between and after them.
+    Byte kernels, with the work before, between and after.
 
-    All is made by channels of the result, some at a time, so that bytes between kernels and members
-    exist for these channels alone. A second kernel convolves every channel by itself.
+    The result is made some channels at a time, so that intermediate bytes exist for these channels
+    alone. A second kernel convolves every channel by itself.
     """
 
     name: str
@@ -83,15 +83,15 @@ class QuantizedGroup:
 
     @property
     def after(self) -> Member | None:
-        """The member that makes the output of the last kernel's result."""
+        """The member that makes the output from the last kernel's result."""
         return self.stages[-1].after
 
     def choices(self) -> tuple[Choice, ...]:
-        """Return the sizes of scratch memory to declare; costs are nanoseconds."""
+        """Return the scratch sizes to declare; costs are in nanoseconds."""
         return worthwhile(way for parts in self._divisions() for way in self._ways(parts))
 
     def _divisions(self) -> list[int]:
-        """Return into how many parts the channels may be divided."""
+        """Return the part counts into which the channels may be divided."""
         kernels = [stage.kernel for stage in self.stages]
         if not self._registers or not all(isinstance(each, QuantizedConv) for each in kernels):
             return [1]
@@ -115,7 +115,7 @@ class QuantizedGroup:
         return found
 
     def _ways(self, parts: int) -> list[Choice]:
-        """Return bytes and nanoseconds with channels in so many parts."""
+        """Return bytes and nanoseconds with the channels in ``parts`` parts."""
         size, cost = 0, 0.0
         for member in (self.before, *(stage.after for stage in self.stages)):
             if member is not None:
@@ -135,13 +135,13 @@ class QuantizedGroup:
             ]
             best = [min(choices, key=lambda choice: choice.cost) for choices in within]
             own = max(choice.bytes for choice in best)
-            # Every part reads all of the image.
+            # Every part reads the whole image.
             time = parts * sum(choice.cost for choice in best) * (1 + 0.02 * (parts - 1))
             found.append(Choice(size + own, cost + time))
         return found
 
     def _parts(self, parts: int) -> list[slice]:
-        """Return the channels of each part."""
+        """Return the channels in each part."""
         if parts == 1:
             return [slice(None)]
         channels = self.stages[0].made.shape[1]
@@ -151,7 +151,7 @@ class QuantizedGroup:
     def runs(
         self, arrays: Mapping[int, np.ndarray], output: np.ndarray, workspace: np.ndarray
     ) -> list[Run]:
-        """Return functions that make the output, one after another."""
+        """Return functions that together make the output, in order."""
         parts = self._fitting(workspace.nbytes)
         scratch = Scratch(workspace, self.name)
         found: list[Run] = []
@@ -165,7 +165,7 @@ class QuantizedGroup:
         return found
 
     def _fitting(self, size: int) -> int:
-        """Return the parts of the fastest way within some bytes of scratch memory."""
+        """Return the part count for the fastest way within ``size`` scratch bytes."""
         ways = [
             (way.cost, parts)
             for parts in self._divisions()
@@ -183,7 +183,7 @@ class QuantizedGroup:
     def _part_runs(
         self, some: slice, memory: Mapping[int, np.ndarray], output: np.ndarray, scratch: Scratch
     ) -> list[Run]:
-        """Return functions that make some channels of the output."""
+        """Return functions that make some output channels."""
         found: list[Run] = []
         source = memory[self.stages[0].image]
         first = self.kernel
@@ -215,18 +215,18 @@ class QuantizedGroup:
 
 
 def _nothing() -> None:
-    """Hold the place of a kernel that is bound once all registers have their memory."""
+    """Stand in for a kernel that is bound after all registers have memory."""
 
 
 def _box(tensor: Tensor, some: slice) -> Box:
-    """Return the part of a value that some channels are; all of it without any."""
+    """Return the box that some channels take in a value, or the whole value without channels."""
     if some == slice(None):
         return whole(tensor.shape)
     return (slice(0, tensor.shape[0]), some, *whole(tensor.shape[2:]))
 
 
 def _some(tensor: Tensor, some: slice) -> Tensor:
-    """Return some channels of a value."""
+    """Return shape and type for some channels in a value."""
     return Tensor(box_shape(_box(tensor, some)), tensor.dtype)
 
 
@@ -241,14 +241,14 @@ def _part(
 
 
 def _bound(member: Member, stage: Stage, tile: Tile, arrays: Mapping[int, np.ndarray]) -> list[Run]:
-    """Return functions that make a part of a member's result of the same part of a kernel's."""
+    """Return functions that make a member's result part from the same part of a kernel's result."""
     layout = lay_out([member], member.value, source=(stage.result, stage.made))
     nothing = Scratch(np.empty(0, np.uint8), member.signature.name)
     return bind(layout, [member], tile, arrays, nothing, 0)
 
 
 def _whole(member: Member, arrays: Mapping[int, np.ndarray], output: np.ndarray) -> list[Run]:
-    """Return functions that make all of a member's result."""
+    """Return functions that make a member's whole result."""
     layout = lay_out([member], member.value)
     tile = Tile(whole(output.shape), output)
     nothing = Scratch(np.empty(0, np.uint8), member.signature.name)
@@ -256,7 +256,7 @@ def _whole(member: Member, arrays: Mapping[int, np.ndarray], output: np.ndarray)
 
 
 class _Core(NamedTuple):
-    """The members that a kernel of bytes performs."""
+    """The members that a byte kernel performs."""
 
     members: tuple[Member, ...]
     kernel: QuantizedConv | QuantizedProduct
@@ -265,7 +265,7 @@ class _Core(NamedTuple):
 
 
 def quantized_group(group: Group) -> QuantizedGroup | None:
-    """Return a group as convolutions or a product of bytes, if it is that."""
+    """Return a group as byte convolutions or a byte product, if possible."""
     hosts = [member for member in group.members if host_kind(member.signature) is not None]
     if not 1 <= len(hosts) <= 2:
         return None
@@ -279,7 +279,7 @@ def quantized_group(group: Group) -> QuantizedGroup | None:
         and cores[1].kernel.writes_over
     ):
         return None
-    # What an image is made of comes before its kernel, and all else after the last one.
+    # What makes the image comes before the kernel, and all else after the last kernel.
     left = {member.value: member for member in group.members}
     for core in cores:
         for member in core.members:
@@ -316,7 +316,7 @@ def quantized_group(group: Group) -> QuantizedGroup | None:
 def _checked(
     group: Group, before: Member | None, stages: tuple[Stage, ...]
 ) -> QuantizedGroup | None:
-    """Return the group of some stages, if each reads what the one before it made."""
+    """Return the group for some stages, if each stage reads the previous stage's result."""
     name = group.sink.signature.name
     made = {stage.result for stage in stages}
     if before is not None and any(value in made for value in before.inputs):
@@ -343,7 +343,7 @@ def _checked(
 
 
 def _core(group: Group, host: Member) -> _Core | None:
-    """Return the members around a convolution or a product that one kernel performs with it."""
+    """Return the members that a single kernel performs around a convolution or product."""
     makers = {member.value: member for member in group.members}
     readers: dict[int, list[Member]] = {}
     for member in group.members:
@@ -374,7 +374,7 @@ def _core(group: Group, host: Member) -> _Core | None:
 
 
 def _chain(group: Group, members: Sequence[Member]) -> Member | None:
-    """Return one member that does what several do, if one chain does."""
+    """Return a single member that replaces several, if a single chain can."""
     if not members:
         return None
     made = {member.value for member in members}
@@ -390,7 +390,7 @@ def _is(signature: Signature, op: str) -> bool:
 
 
 def host_kind(signature: Signature) -> Literal["Conv", "Gemm", "MatMul"] | None:
-    """Return which operator with a constant second operand a node is, of those with a kernel."""
+    """Return the node's operator kind, if the second operand is constant and a kernel exists."""
     for op in ("Conv", "Gemm", "MatMul"):
         if _is(signature, op) and signature.constant[1] is not None:
             return op
@@ -400,7 +400,7 @@ def host_kind(signature: Signature) -> Literal["Conv", "Gemm", "MatMul"] | None:
 def _kernel_of(
     host: Signature, widen: Signature, quantize: Signature, bounds: tuple[float, float] | None
 ) -> QuantizedConv | QuantizedProduct | None:
-    """Return the kernel of bytes that three nodes are, if they are one."""
+    """Return the byte kernel that three nodes form, if any."""
     kind = host_kind(host)
     if not (_is(widen, "DequantizeLinear") and _is(quantize, "QuantizeLinear")):
         return None
@@ -440,7 +440,7 @@ def _kernel_of(
 
 
 def _is_plain_product(signature: Signature) -> bool:
-    """Whether a node multiplies rows by a matrix and adds at most one number per column."""
+    """Return whether a node multiplies rows by a matrix and adds at most a number per column."""
     attributes, bias, made = signature.attributes, signature.input(2), signature.outputs[0]
     if signature.op == "MatMul":
         return True
@@ -451,7 +451,7 @@ def _is_plain_product(signature: Signature) -> bool:
 
 
 def _scale(signature: Signature) -> tuple[float, int] | None:
-    """Return scale and zero point of a conversion, if each is one constant number."""
+    """Return a conversion's scale and zero point, if each is a single constant number."""
     scale, zero = signature.constant_data(1), signature.constant_data(2)
     if scale is None or scale.size != 1 or scale.dtype != np.float32:
         return None

@@ -1,9 +1,9 @@
 """
 Kernels: how one operator is computed into memory that was planned for it.
 
-A kernel is a small function that is called once, before the first run, with the
-arrays it will work on for ever after. It prepares what it can (reshaped weights,
-slices, index tables) and returns a function without arguments that does the work::
+A kernel is a small function, called once before the first run with the arrays that all runs
+will use. The kernel prepares what is possible (reshaped weights, slices, index tables) and
+returns a function without arguments that does the work::
 
     @kernel("Relu")
     def relu(step: Step) -> Run:
@@ -42,7 +42,7 @@ INTERNAL = "arenaplan"
 
 
 class Tensor(NamedTuple):
-    """Shape and element type of an operand."""
+    """An operand's shape and element type."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -55,7 +55,7 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """All of a node that is known before memory is: enough to declare workspaces."""
+    """What is known about a node before memory is: enough to declare workspaces."""
 
     name: str
     op: str
@@ -73,18 +73,18 @@ class Signature:
     ``hosts=True``."""
 
     def input(self, position: int) -> Tensor | None:
-        """Return operand ``position``, or ``None`` if it is left out."""
+        """Return operand ``position``, or ``None`` if left out."""
         return self.inputs[position] if position < len(self.inputs) else None
 
     def constant_data(self, position: int) -> np.ndarray | None:
-        """Return the data of input ``position`` if it is a constant, else ``None``."""
+        """Return the data for input ``position`` if constant, else ``None``."""
         load = self.constant[position] if position < len(self.constant) else None
         return None if load is None else load()
 
 
 @dataclass(slots=True)
 class Clock:
-    """What changes from run to run of the same steps, besides their inputs."""
+    """What changes between runs with the same steps, besides the inputs."""
 
     seed: int = 0
     """Seed of random operators that have none of their own."""
@@ -94,7 +94,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A node together with the memory it runs on."""
+    """A node together with the memory that the node runs on."""
 
     signature: Signature
     inputs: tuple[np.ndarray | None, ...]
@@ -119,11 +119,11 @@ class Step:
         return self.signature.attributes
 
     def input(self, position: int) -> np.ndarray | None:
-        """Return the array of input ``position``, or ``None`` if it is left out."""
+        """Return the array for input ``position``, or ``None`` if left out."""
         return self.inputs[position] if position < len(self.inputs) else None
 
     def output(self, position: int) -> np.ndarray | None:
-        """Return the array of output ``position``, or ``None`` if it is left out."""
+        """Return the array for output ``position``, or ``None`` if left out."""
         return self.outputs[position] if position < len(self.outputs) else None
 
     def scratch(self, slot: int = 0) -> Scratch:
@@ -133,69 +133,69 @@ class Step:
 
 class Guests(Protocol):
     """
-    Elementwise members of a group, which the kernel of another member performs.
+    Elementwise group members that another member's kernel performs.
 
-    They change the tiles that the kernel loads from its input 0, or its results, tile by tile
-    while these are in cache. See :mod:`arenaplan.run.numpy.hosting`.
+    Guests change the tiles that the kernel loads from input 0, or the result tiles, while the
+    tiles are in cache. See :mod:`arenaplan.run.numpy.hosting`.
     """
 
     @property
     def loads(self) -> bool:
-        """Whether input 0 has to be loaded by :meth:`BoundGuests.load_part`."""
+        """True if :meth:`BoundGuests.load_part` has to load input 0."""
 
     @property
     def needs_tile(self) -> bool:
-        """Whether results must not be written to the output before they are finished."""
+        """True if only finished results may be written to the output."""
 
     @property
     def needs_scratch(self) -> bool:
-        """Whether finishing a tile takes scratch memory besides the tile."""
+        """True if finishing a tile takes scratch memory besides the tile."""
 
     @property
     def finishes(self) -> bool:
-        """Whether members work on a tile of results."""
+        """True if members work on result tiles."""
 
     @property
     def by_planes(self) -> bool:
         """
-        Whether the output may share memory with input 0.
+        True if the output may share memory with input 0.
 
-        The kernel then makes plane after plane, and reads a plane of input 0 before it writes the
-        same plane of the output. Only one whose :attr:`Kernel.by_planes` agrees is asked for that.
+        The kernel then makes plane after plane, and reads each plane in input 0 before writing
+        the same output plane. Requires a kernel whose :attr:`Kernel.by_planes` agrees.
         """
 
     def bytes(self, tile: Box) -> int:
         """Return the scratch memory for finishing a tile, without the tile itself."""
 
     def load_bytes(self, part: Box) -> int:
-        """Return the scratch memory for loading a part of input 0, without the part."""
+        """Return the scratch memory for loading a part from input 0, without the part."""
 
 
 class BoundGuests(Guests, Protocol):
-    """Such members and the memory that they run on."""
+    """Guests bound to memory."""
 
     def channel_affine(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Return a scale and a shift per channel, which the kernel applies to its weights."""
+        """Return a scale and a shift per channel, which the kernel applies to the weights."""
 
     def addend(self, tile: Box) -> np.ndarray | None:
-        """Return what is added to a tile of results after scale and shift, if anything is.
+        """Return what is added to a result tile after scale and shift, if anything.
 
-        It is the tile's memory, or shares no byte with it. Only a kernel that :attr:`Kernel.adds`
-        is asked to add.
+        The addend is the tile's memory, or shares no byte with the tile. Only kernels for which
+        :attr:`Kernel.adds` holds are asked to add.
         """
 
     def bounds(self) -> tuple[float, float]:
-        """Return the bounds of the kernel's results, after scale, shift and addend."""
+        """Return the bounds for the kernel's results, after scale, shift and addend."""
 
     def finish(self, tile: Box, source: np.ndarray, scratch: Scratch) -> list[Run]:
-        """Return a function that turns a tile of results into one of the group's output."""
+        """Return functions that turn a result tile into a tile of the group's output."""
 
     def load_part(self, part: Box, target: np.ndarray, scratch: Scratch) -> list[Run]:
-        """Return a function that writes a part of input 0 to ``target``."""
+        """Return functions that write a part of input 0 to ``target``."""
 
 
 class Scratch:
-    """Cuts arrays off a workspace, one after another, at multiples of 64 bytes."""
+    """Cuts consecutive arrays off a workspace, at multiples of 64 bytes."""
 
     def __init__(self, memory: np.ndarray, node: str) -> None:
         self._memory = memory
@@ -204,21 +204,21 @@ class Scratch:
 
     @property
     def left(self) -> int:
-        """Bytes that are left."""
+        """Remaining bytes."""
         return self._memory.nbytes - self._used
 
     def rest(self) -> Scratch:
-        """Return an allocator over the remaining bytes, which leaves this one as it is."""
+        """Return an allocator over the remaining bytes, without taking bytes from this scratch."""
         return Scratch(self._memory[self._used :], self._node)
 
     def array(self, shape: Sequence[int], dtype: Any = np.float32) -> np.ndarray:
         """
-        Return the next array of the workspace.
+        Return the next array in the workspace.
 
         Raises
         ------
         ExecutionError
-            If less than that was planned.
+            If the planned workspace is too small.
         """
         dtype = np.dtype(dtype)
         size = scratch_bytes(shape, dtype)
@@ -235,14 +235,14 @@ class Scratch:
 
 
 def scratch_bytes(shape: Sequence[int], dtype: Any = np.float32) -> int:
-    """Return how many bytes :meth:`Scratch.array` takes for such an array."""
+    """Return the bytes that :meth:`Scratch.array` takes for an array."""
     item: int = np.dtype(dtype).itemsize
     return -(-prod(shape) * item // 64) * 64
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The cut of an operator that has one output; see :mod:`arenaplan.run.numpy.cuts`."""
+    """The cut for an operator with a single output; see :mod:`arenaplan.run.numpy.cuts`."""
 
     operands: Callable[[Signature, Box], Sequence[Box | None]]
     """Returns the part of each input that a part of output 0 needs; ``None`` for all of it."""
@@ -258,13 +258,13 @@ class Cut:
 
     @property
     def slides(self) -> bool:
-        """Whether parts of several channels and some rows of each can be made, too."""
+        """True if a part may also have several channels with only some rows each."""
         return self.pointwise or self.time is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The kernel of one operator, and its scratch memory."""
+    """An operator's kernel, with scratch memory."""
 
     prepare: Prepare
     workspace: Declare | None = None
@@ -284,7 +284,7 @@ class Kernel:
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether it can be run on any part of its operands."""
+        """True if the kernel can run on any part of the operands."""
         return self.cut is not None and self.cut.pointwise
 
 
@@ -311,20 +311,20 @@ def kernel(
     ops : str
         Operator names.
     since : int, default 1
-        First version of the operator set that it implements; the newest one not
-        after a node's version is taken.
+        First operator set version that the kernel implements. A node gets the newest kernel
+        not after the node's version.
     workspace : callable, optional
-        Returns, for a :class:`Signature`, one sequence of :class:`Choice` per
-        workspace of the node. A choice with fewer bytes costs more time.
+        Returns, for a :class:`Signature`, a sequence of :class:`Choice` per
+        workspace. A choice with fewer bytes costs more time.
     cut : Cut, optional
-        How to run it on parts of its operands, so that its node can run as one with
-        others, piece by piece.
+        How to run the kernel on operand parts, so that the node can run in a group, piece by
+        piece.
     hosts : bool, default False
-        Whether the kernel performs elementwise members of a group: :class:`Guests`.
+        Whether the kernel performs elementwise group members: :class:`Guests`.
     adds : callable, optional
-        Tells whether it performs an addition for a node, too: :meth:`BoundGuests.addend`.
+        Tells whether the kernel also performs an addition for a node: :meth:`BoundGuests.addend`.
     by_planes : callable, optional
-        Tells whether it can write the planes of its output over those of its input, one by one.
+        Tells whether the kernel can write output planes over the input planes, plane by plane.
     in_order : bool, default False
         Whether the output may overlap an input without staging: :attr:`Kernel.in_order`.
     """
@@ -342,12 +342,12 @@ def kernel(
 
 
 def set_kernel(op: str, domain: str, kernel: Kernel | None) -> None:
-    """Give an operator a kernel in the place of all that it has, or none."""
+    """Replace all kernels for an operator with the given kernel, or with none."""
     _KERNELS[domain, op] = [] if kernel is None else [kernel]
 
 
 class _Compiled(NamedTuple):
-    """The compiled kernel of an operator."""
+    """An operator's compiled kernel."""
 
     when: Callable[[Signature], bool]
     prepare: Prepare
@@ -364,14 +364,14 @@ def compiled_kernel(
     workspace: Declare | None = None,
 ) -> Callable[[Prepare], Prepare]:
     """
-    Register the decorated function in place of the kernel of some operators, for some nodes.
+    Register the decorated function in place of some operators' kernels, for some nodes.
 
-    All else that :func:`kernel` says of the operators holds for it, too.
+    Everything else given to :func:`kernel` for the operators applies here, too.
 
     Parameters
     ----------
     when : callable
-        Tells whether it runs a node; if it does, it runs any part of the node.
+        Tells whether the function runs a node; if so, also any part of the node.
     workspace : callable, optional
         As in :func:`kernel`.
     """
@@ -391,7 +391,7 @@ def find_kernel(signature: Signature) -> Kernel:
     Raises
     ------
     UnsupportedOp
-        If there is none.
+        If no kernel runs the node.
     """
     domain = "" if signature.domain == "ai.onnx" else signature.domain
     for known in _KERNELS.get((domain, signature.op), ()):
@@ -412,7 +412,7 @@ def find_kernel(signature: Signature) -> Kernel:
 
 
 def _or_plain(compiled: Prepare, plain: Kernel) -> Prepare:
-    """Return a function that prepares a compiled kernel, or the plain one for unaligned arrays."""
+    """Return a function that prepares a compiled kernel, or ``plain`` for unaligned arrays."""
 
     def prepare(step: Step) -> Run | None:
         arrays = (array for array in (*step.inputs, *step.outputs) if array is not None)
@@ -423,13 +423,13 @@ def _or_plain(compiled: Prepare, plain: Kernel) -> Prepare:
 
 
 def adapter(adapt: Callable[[Kernel, Signature], Kernel]) -> Callable[[Kernel, Signature], Kernel]:
-    """Register a function that returns, for the element types of a node, a kernel of a kernel."""
+    """Register a function that adapts a kernel to a node's element types."""
     _ADAPTERS.append(adapt)
     return adapt
 
 
 def attributed(function: Callable[[_In], _Out], argument: _In, signature: Signature) -> _Out:
-    """Call a part of a kernel, so that an error of NumPy's names the node it arose in."""
+    """Call a part of a kernel, so that NumPy errors name the node."""
     try:
         return function(argument)
     except (PlannerError, MemoryError):
@@ -441,11 +441,11 @@ def attributed(function: Callable[[_In], _Out], argument: _In, signature: Signat
 
 def supported_ops(domain: str = "") -> list[str]:
     """
-    Return the names of all operators of a domain that have a kernel.
+    Return the names of all operators in a domain that have a kernel.
 
     Parameters
     ----------
     domain : str, default ""
-        The default domain is that of ONNX; ``"tflite"`` and ``"tflite.custom"`` are others.
+        The default is the ONNX domain; others are ``"tflite"`` and ``"tflite.custom"``.
     """
     return sorted(op for (known, op), kernels in _KERNELS.items() if known == domain and kernels)

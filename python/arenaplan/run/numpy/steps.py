@@ -81,8 +81,8 @@ def aligned_bytes(count: int, like: np.ndarray | None = None) -> np.ndarray:
     Parameters
     ----------
     like : array, optional
-        Begin as far behind a multiple of the alignment as this array does: the last bit of
-        some products depends on that.
+        Begin as far behind a multiple of the alignment as this array: the last bit in some
+        products depends on that distance.
     """
     behind = 0 if like is None else like.ctypes.data % _ALIGNMENT
     memory = np.empty(count + 2 * _ALIGNMENT, np.uint8)
@@ -92,9 +92,9 @@ def aligned_bytes(count: int, like: np.ndarray | None = None) -> np.ndarray:
 
 def array_at(graph: Graph, index: int, memory: np.ndarray) -> np.ndarray:
     """
-    Return the array of value ``index`` on ``memory``, which has exactly its bytes.
+    Return the array for value ``index`` on ``memory``, which has exactly the value's bytes.
 
-    Of elements smaller than a byte it is the array of these bytes.
+    For elements smaller than a byte, return an array with the packed bytes.
     """
     value = graph.values[index]
     check_array(value)
@@ -112,7 +112,7 @@ def used_values(graph: Graph) -> list[int]:
 
 
 class Span(NamedTuple):
-    """Bytes of one memory."""
+    """A byte range in a memory."""
 
     memory: int
     """0 for the arena, then one number for each buffer that the caller brings."""
@@ -121,7 +121,7 @@ class Span(NamedTuple):
 
 
 def spans_of(graph: Graph, plan: Plan) -> dict[int, Span]:
-    """Return the bytes of every value that a run touches and that has a place."""
+    """Return the byte range for every value that a run touches and that has a place."""
     bases, placements = plan.bases, plan.placements
     spans = {}
     for index in used_values(graph):
@@ -137,7 +137,7 @@ def spans_of(graph: Graph, plan: Plan) -> dict[int, Span]:
 
 
 def arena_arrays(graph: Graph, plan: Plan, memories: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
-    """Return the array of every value that a run touches, on the bytes of its memory."""
+    """Return the array for every value that a run touches, on the value's memory."""
     arrays = {}
     inner = inner_values(graph, plan.steps)
     spans = spans_of(graph, plan)
@@ -154,7 +154,7 @@ def arena_arrays(graph: Graph, plan: Plan, memories: Sequence[np.ndarray]) -> di
 
 
 def inner_values(graph: Graph, steps: Iterable[Sequence[int]]) -> set[int]:
-    """Return the values that never leave the groups of nodes that make them."""
+    """Return the values that never leave the node groups where they are made."""
     steps = list(steps)
     inner = (node for nodes in steps for node in nodes[:-1])
     found = {v for node in inner for v in graph.nodes[node].outputs if v is not None}
@@ -178,14 +178,14 @@ def own_workspaces(
     block: np.ndarray | None = None,
 ) -> tuple[dict[int, list[np.ndarray]], int]:
     """
-    Return new scratch memory of the given sizes per node, and how much that is together.
+    Return new scratch memory with the given sizes per node, and the total bytes.
 
-    Steps that run one at a time have a ``shared`` block; others have one each.
+    Steps that run one at a time have a ``shared`` block; other steps have a block each.
 
     Parameters
     ----------
     block : array, optional
-        At least :func:`block_bytes` bytes to be the shared block.
+        The shared block, with at least :func:`block_bytes` bytes.
     """
     if not shared:
         alone = [own_workspaces({node: slots}) for node, slots in sizes.items()]
@@ -208,7 +208,7 @@ def own_workspaces(
 
 
 def block_bytes(sizes: Mapping[int, Sequence[int]]) -> int:
-    """Return the bytes of a block of scratch memory that steps use one at a time."""
+    """Return the bytes for a scratch block that steps use in turn."""
     needs = [sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in slots) for slots in sizes.values()]
     return max(needs, default=0)
 
@@ -227,22 +227,22 @@ def prepare(
     is_apart: bool = False,
 ) -> Program:
     """
-    Bind every kernel to its memory.
+    Bind every kernel to memory.
 
     Parameters
     ----------
     units : sequence of Unit
         The units to run, in order.
     arrays : mapping of int to array
-        Memory of every value that a run touches.
+        Memory for every value that a run touches.
     workspaces : mapping of int to sequence of array
         Scratch memory per node.
     clock : Clock, optional
-        The clock of other functions that run the same graph.
+        The clock that other functions for the same graph use.
     given : mapping of int to callable
-        Functions that run nodes which have no kernel.
+        Functions that run nodes without a kernel.
     is_apart : bool, default False
-        Whether values share no memory, those inside of nodes included.
+        Whether values share no memory, including values inside nodes.
 
     Raises
     ------
@@ -293,7 +293,7 @@ def _node_run(
     def array(index: int | None) -> np.ndarray | None:
         if index is None or index in arrays:
             return None if index is None else arrays[index]
-        # It never leaves a group, and of it this node asks for nothing but the shape.
+        # The value never leaves a group, and this node needs only the value's shape.
         value = graph.values[index]
         return np.broadcast_to(np.zeros((), dtype_of(value)), value.shape)
 
@@ -312,7 +312,7 @@ def _node_run(
 
 
 def load(arrays: Mapping[int, np.ndarray], inputs: Mapping[int, np.ndarray]) -> None:
-    """Write the inputs to where they are read."""
+    """Write the inputs to the arrays that steps read."""
     for index, array in inputs.items():
         target = arrays[index]
         if target.dtype == array.dtype:
@@ -328,7 +328,7 @@ def run_all(program: Program) -> None:
     Raises
     ------
     ExecutionError
-        If one fails.
+        If a step fails.
     """
     remaining = iter(program.runs)
     try:

@@ -1,9 +1,9 @@
 """
 Groups that run piece by piece: each tile of the output goes through all members.
 
-How large tiles are is a choice: larger ones take more scratch memory and fewer calls.
-A group with a member that cannot be cut has one tile, which is everything; a
-convolution cuts its tiles itself, see :mod:`arenaplan.run.numpy.hosting`.
+The tile size is a choice: larger tiles take more scratch memory and fewer calls. A group
+with a member that cannot be cut has a single tile, the whole output. Convolutions cut
+tiles themselves, see :mod:`arenaplan.run.numpy.hosting`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _REPACKED = 0.25
 
 
 class Division(NamedTuple):
-    """A division of a group's output into tiles."""
+    """How a group's output is divided into tiles."""
 
     axis: int
     """The dimension that is cut into ranges."""
@@ -82,21 +82,21 @@ class Division(NamedTuple):
 
     @property
     def is_band(self) -> bool:
-        """Whether tiles are not contiguous in memory."""
+        """True if tiles are not contiguous in memory."""
         return self.single < self.axis
 
     def tiles(self, shape: Sequence[int]) -> int:
-        """Return how many tiles there are."""
+        """Return the number of tiles."""
         size = shape[self.axis] if shape else 1
         return prod(shape[: self.single]) * -(-size // self.length)
 
     def shares(self, shape: Sequence[int]) -> float:
-        """Return how many whole tiles there would be, if the last ones were parts of one."""
+        """Return the number of tiles, with smaller last tiles as fractions."""
         size = shape[self.axis] if shape else 1
         return prod(shape[: self.single]) * size / max(self.length, 1)
 
     def box(self, shape: Sequence[int], index: int) -> Box:
-        """Return one of the tiles."""
+        """Return the tile at an index."""
         if not shape:
             return ()
         size = shape[self.axis]
@@ -129,12 +129,12 @@ class Tiling:
 
 
 def group_choices(group: Group) -> tuple[Choice, ...]:
-    """Return the sizes of scratch memory that a group can run with; none if it needs none."""
+    """Return the scratch sizes that a group can run with, or nothing if none is needed."""
     return needed(group_ways(group))
 
 
 def group_ways(group: Group) -> tuple[Choice, ...]:
-    """Return the sizes of scratch memory that a group can run with; costs are nanoseconds."""
+    """Return the scratch sizes that a group can run with; costs are in nanoseconds."""
     if is_empty(group):
         return (Choice(0, 0.0),)
     quantized = quantized_group(group)
@@ -147,7 +147,7 @@ def group_ways(group: Group) -> tuple[Choice, ...]:
 
 
 def hosted_choices(group: Group, host: Member, *, by_planes: bool = False) -> tuple[Choice, ...]:
-    """Return the sizes of scratch memory with which a member performs all others."""
+    """Return the scratch sizes with which a member performs all other members."""
     guests = replace(guests_of(group, host), by_planes=by_planes)
     signature = replace(host.signature, guests=guests)
     assert host.kernel.workspace is not None
@@ -163,17 +163,17 @@ def hosted_choices(group: Group, host: Member, *, by_planes: bool = False) -> tu
 
 
 def needed(ways: Sequence[Choice]) -> tuple[Choice, ...]:
-    """Return the sizes of scratch memory to declare: none if none is needed."""
+    """Return the scratch sizes to declare, or nothing if none is needed."""
     return () if ways[-1].bytes == 0 else tuple(ways)
 
 
 def is_empty(group: Group) -> bool:
-    """Whether a group makes no element."""
+    """Return whether a group makes no element."""
     return made_by(group.sink).bytes == 0
 
 
 def offered(group: Group, ways: Sequence[Tiling]) -> tuple[Choice, ...]:
-    """Return the sizes of scratch memory with which a group runs in some ways, if bearably."""
+    """Return the scratch sizes for some tilings, without tilings that are too slow."""
     slowest = _SLOWEST_IMAGES if _by_planes(group) else _SLOWEST
     worst = slowest * min(tiling.cost for tiling in ways) + _BEARABLE
     choices: list[Choice] = []
@@ -186,14 +186,14 @@ def offered(group: Group, ways: Sequence[Tiling]) -> tuple[Choice, ...]:
 
 
 def fastest(ways: Iterable[Tiling], workspace: np.ndarray) -> Tiling | None:
-    """Return the fastest way that some scratch memory is enough for, if there is one."""
+    """Return the fastest way that fits the scratch memory, or ``None``."""
     fitting = (tiling for tiling in ways if tiling.bytes <= workspace.nbytes)
     return min(fitting, key=lambda tiling: (tiling.cost, tiling.bytes), default=None)
 
 
 def layout_of(group: Group, division: Division) -> Layout:
-    """Return the places of the members' results."""
-    # Of a value with as many bytes as the output, a tile may need more than it makes.
+    """Return the layout for the members' results."""
+    # Even from a value with as many bytes as the output, a tile may need more than the tile makes.
     apart = division.is_band or bool(group.loaded)
     return lay_out(group.members, group.sink.value, group.taken, scattered=apart)
 
@@ -229,7 +229,7 @@ def tilings(group: Group) -> Iterator[Tiling]:
 
 
 def _tilings(group: Group, division: Division, samples: Sequence[Parts]) -> Iterator[Tiling]:
-    """Yield ways to make some tiles."""
+    """Yield ways to run the tiles of a division."""
     layout = layout_of(group, division)
     kernels = [part_slots(parts) for parts in samples]
     usual = len(samples) // 2 if division.is_band else 0
@@ -241,9 +241,9 @@ def _tilings(group: Group, division: Division, samples: Sequence[Parts]) -> Iter
 
 def _ahead(group: Group, division: Division, samples: Sequence[Parts]) -> list[Member]:
     """
-    Return the members that would make the same for every tile, in the order of the group.
+    Return the members that would make the same result for every tile, in group order.
 
-    They run before all tiles, so each of them reads only values of others and from outside.
+    These members run before all tiles, so each may read only outside values and each other.
     """
     if division.tiles(made_by(group.sink).shape) < 2:
         return []
@@ -260,7 +260,7 @@ def _ahead(group: Group, division: Division, samples: Sequence[Parts]) -> list[M
 
 
 def without(group: Group, ahead: Sequence[int]) -> Group:
-    """Return a group without the members that make some values."""
+    """Return a group without the members that make the values ``ahead``."""
     members = tuple(member for member in group.members if member.value not in ahead)
     return replace(group, members=members, loaded=group.loaded - {*ahead})
 
@@ -363,7 +363,7 @@ def _has_groups(member: Member) -> bool:
 
 def _samples(group: Group, division: Division) -> list[Parts]:
     """
-    Return the parts of some tiles, the largest among them.
+    Return the parts for some tiles, including the largest.
 
     Raises
     ------
@@ -372,7 +372,7 @@ def _samples(group: Group, division: Division) -> list[Parts]:
     """
     shape = made_by(group.sink).shape
     count = division.tiles(shape)
-    wanted = sorted({0, count - 1})  # The last one may be smaller, and need other sizes.
+    wanted = sorted({0, count - 1})  # The last tile may be smaller, and need other sizes.
     if division.is_band:  # Tiles at the edges need less: rows beyond need not be made.
         wanted = [*range(count)] if count <= _FEW_TILES else [0, 1, count // 2, count - 1]
     samples = [cut(group.members, group.sink.value, division.box(shape, at)) for at in wanted]
@@ -388,7 +388,7 @@ def _samples(group: Group, division: Division) -> list[Parts]:
 
 
 def _is_aligned(part: tuple[Member, Box, list[Box | None]]) -> bool:
-    """Whether all parts of a view, one after another, are boxes in both of its shapes."""
+    """Return whether all consecutive parts of a view are boxes in both shapes."""
     member, box, _ = part
     shown = member.signature.input(0)
     if shown is None or not _is_split(member):
@@ -398,7 +398,7 @@ def _is_aligned(part: tuple[Member, Box, list[Box | None]]) -> bool:
 
 
 def _divides(run: int, shape: Sequence[int]) -> bool:
-    """Whether runs of so many elements, one after another, are parts of an array."""
+    """Return whether consecutive runs with ``run`` elements are boxes in an array."""
     inner = 1
     for size in reversed(shape):
         outer = inner * size
@@ -409,7 +409,7 @@ def _divides(run: int, shape: Sequence[int]) -> bool:
 
 
 def _overtakes(group: Group, samples: Sequence[Parts]) -> bool:
-    """Whether tiles need more of a value that the output may be in the place of."""
+    """Return whether a tile reads beyond its own area in a value that shares the output's place."""
     for parts in samples:
         tile = parts[-1][1]
         for member, _, operands in parts:
@@ -420,7 +420,7 @@ def _overtakes(group: Group, samples: Sequence[Parts]) -> bool:
 
 
 class _Work(NamedTuple):
-    """The call of a member for one tile."""
+    """A member's call for a tile."""
 
     member: Member
     signature: Signature
@@ -428,7 +428,7 @@ class _Work(NamedTuple):
 
 
 def _work(layout: Layout, parts: Parts, kernels: Sequence[Slots]) -> list[_Work]:
-    """Return the calls of members for one tile, without those that are views."""
+    """Return the members' calls for a tile, without views."""
     return [
         _Work(member, part_signature(member, box, operands), slots)
         for (member, box, operands), slots in zip(parts, kernels, strict=True)
@@ -452,7 +452,7 @@ def _tiling(
 
 
 def _time(work: _Work, limit: int) -> float:
-    """Return about how many nanoseconds a member takes for a tile."""
+    """Return the estimated nanoseconds that a member takes for a tile."""
     signature = work.signature
     chosen = [(slot, best_within(slot, limit)) for slot in work.slots]
     time = nanoseconds(signature, work.member.kernel, chosen)
@@ -468,19 +468,19 @@ def _time(work: _Work, limit: int) -> float:
 
 def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run | None:
     """
-    Return a function that runs a group; ``None`` if it makes no element.
+    Return a function that runs a group, or ``None`` if the group makes no element.
 
     Parameters
     ----------
     arrays : mapping of int to array
-        Memory of every value that is read or made.
+        Memory for every value that is read or made.
     workspace : array
-        Scratch memory of one of the sizes that :func:`group_choices` returns.
+        Scratch memory with a size that :func:`group_choices` returns.
 
     Raises
     ------
     ExecutionError
-        If that is too small.
+        If the workspace is too small.
     """
     if is_empty(group):
         return None
@@ -519,7 +519,7 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
 
 
 def run_in_turn(runs: Sequence[Run]) -> None:
-    """Do one thing after the other."""
+    """Call the functions in order."""
     for run in runs:
         run()
 
@@ -534,14 +534,14 @@ def hosted_run(
     by_planes: bool = False,
 ) -> Run:
     """
-    Return a function that runs a group by the kernel of one of its members.
+    Return a function that runs a group by a member's kernel.
 
     Parameters
     ----------
     kept : dict
-        Data that the kernel prepares from constants, for other parts of the same group.
+        Data that the kernel prepares from constants, shared by parts in the same group.
     by_planes : bool, default False
-        Whether the output takes the place of the image: see :func:`hosting.planes_host_of`.
+        Whether the output takes the image's place: see :func:`hosting.planes_host_of`.
     """
     guests = bound_guests(group, host, arrays, by_planes=by_planes)
     inputs = tuple(

@@ -1,9 +1,9 @@
 """
 Tiles: running members of a group on one part of their operands.
 
-Values inside of a group live in *registers*: scratch memory for one tile, or the tile's
-part of the output. NumPy copies whole operands that overlap its output in part, so two
-arrays of one call are the same memory or share no byte.
+Values inside a group live in *registers*: scratch memory for a single tile, or the tile's
+part of the output. NumPy copies whole operands that overlap the output in part, so two
+arrays in a call are the same memory or share no byte.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OUT = -1
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Places of the results of members that run one after another."""
+    """Places for the results of members that run in turn."""
 
     members: tuple[Member, ...]
     """Members that compute: the others are views."""
@@ -59,16 +59,16 @@ class Layout:
 
     @property
     def has_registers(self) -> bool:
-        """Whether values need scratch memory."""
+        """True if values need scratch memory."""
         return any(True for _ in self._scratch_registers())
 
     def register_bytes(self, count: int) -> int:
-        """Return the scratch memory of all registers for a tile of ``count`` output elements."""
+        """Return the scratch bytes for all registers, for a tile with ``count`` output elements."""
         total = max(prod(self.output.shape), 1)
         return sum(self._size(register, count, total) for register in self._scratch_registers())
 
     def _scratch_registers(self) -> Iterator[int]:
-        """Yield the registers for which scratch memory is needed."""
+        """Yield the registers that need scratch memory."""
         if self.chain is not None:
             return
         given = None if self.source is None else self.home[self.source]
@@ -78,7 +78,7 @@ class Layout:
         return -(-self.registers[register] * count // (64 * total)) * 64
 
     def sizes(self, parts: Parts) -> dict[int, int]:
-        """Return the size of every register that needs memory for some parts."""
+        """Return the size for every register that needs memory for some parts."""
         found = dict.fromkeys(self._scratch_registers(), 0)
         for member, box, _ in parts:
             register = self.home.get(member.value)
@@ -104,14 +104,13 @@ def lay_out(
     members : sequence of Member
         In execution order.
     output : int
-        The value that is wanted.
+        The wanted value.
     taken : set of int
-        Values that are in the memory of the output.
+        Values that are in the output's memory.
     source : (int, Tensor), optional
         A value that is made outside for each tile.
     scattered : bool, default False
-        Whether a tile of the output is in many places in memory, so that working there
-        is slow.
+        Whether an output tile is in many places in memory, so that working there is slow.
     """
     tensors = {m.value: made_by(m) for m in members} | (dict([source]) if source else {})
     roots: dict[int, int] = {}
@@ -204,7 +203,7 @@ class _Assigner:
         return {position for at, position in self.reads.get(value, ()) if at == step}
 
     def _overwrites(self, value: int, held: int, step: int) -> bool:
-        """Whether the result of ``step`` may be where ``held`` is, which the step reads last."""
+        """Return whether ``step`` is the last reader of ``held`` and may write over ``held``."""
         a, b = self.tensors[value], self.tensors[held]
         return (
             self._last(held) == step
@@ -232,7 +231,7 @@ class _Assigner:
 
 
 def made_by(member: Member) -> Tensor:
-    """Return shape and element type of a member's result."""
+    """Return a member result's shape and element type."""
     tensor = member.signature.outputs[member.slot]
     assert tensor is not None, "a member makes one value"
     return tensor
@@ -247,14 +246,14 @@ Parts = list["tuple[Member, Box, list[Box | None]]"]
 
 def cut(members: Sequence[Member], output: int, box: Box, source: int | None = None) -> Parts:
     """
-    Return the part of each value that one part of the output needs.
+    Return the part of each value that an output part needs.
 
-    Of a ``source``, which is made outside, it must be the same part.
+    A ``source``, which is made outside, must be needed at exactly the output part.
 
     Raises
     ------
     Uncuttable
-        If a member cannot make its part alone, or has to make two.
+        If a member cannot make a part alone, or has to make two parts.
     """
     inside = {output, *(member.value for member in members)}
     wanted: dict[int, Box] = {output: box}
@@ -276,14 +275,14 @@ def cut(members: Sequence[Member], output: int, box: Box, source: int | None = N
 
 
 def _shape_of(member: Member, position: int) -> tuple[int, ...]:
-    """Return the shape of an input of a member."""
+    """Return the shape of a member's input."""
     tensor = member.signature.inputs[position]
     assert tensor is not None, "it is read"
     return tensor.shape
 
 
 def _operand_boxes(member: Member, box: Box) -> list[Box | None]:
-    """Return the parts of its inputs that a member needs."""
+    """Return the input parts that a member needs."""
     if box == whole(made_by(member).shape):
         return [None] * len(member.inputs)
     if member.kernel.cut is None or member.slot:
@@ -292,7 +291,7 @@ def _operand_boxes(member: Member, box: Box) -> list[Box | None]:
 
 
 def part_signature(member: Member, box: Box, operands: Sequence[Box | None]) -> Signature:
-    """Return the facts about a member that makes only a part of its result."""
+    """Return the signature for a member that makes only a part of the result."""
     signature = member.signature
     if box == whole(made_by(member).shape):
         return signature
@@ -317,7 +316,7 @@ def part_signature(member: Member, box: Box, operands: Sequence[Box | None]) -> 
 
 
 def part_of(array: np.ndarray, part: Box) -> np.ndarray:
-    """Return a part of an array as a view, which an array without dimensions has as well."""
+    """Return a part of an array as a view, also for an array without dimensions."""
     place: tuple[Any, ...] = (*part, ...)
     view: np.ndarray = array[place]
     return view
@@ -341,7 +340,7 @@ def kernel_slots(member: Member, signature: Signature) -> Slots:
 
 
 def part_slots(parts: Parts) -> list[Slots]:
-    """Return the workspaces that the kernels of a tile need for themselves."""
+    """Return the workspaces that a tile's kernels need for themselves."""
     return [
         kernel_slots(member, part_signature(member, box, operands)) if member.has_scratch else []
         for member, box, operands in parts
@@ -349,7 +348,7 @@ def part_slots(parts: Parts) -> list[Slots]:
 
 
 def best_within(choices: Sequence[Choice], limit: int) -> Choice:
-    """Return the cheapest choice within a limit, or the smallest one."""
+    """Return the cheapest choice within a limit, or else the smallest choice."""
     within = [choice for choice in choices if choice.bytes <= limit]
     if within:
         return min(within, key=lambda choice: (choice.cost, choice.bytes))
@@ -357,7 +356,7 @@ def best_within(choices: Sequence[Choice], limit: int) -> Choice:
 
 
 def slots_bytes(kernels: Sequence[Slots], limit: int) -> int:
-    """Return the scratch memory that kernels need, one after another, each at its best."""
+    """Return the scratch bytes for kernels that run in turn, each with the best choice."""
     sizes = ((best_within(slot, limit).bytes for slot in slots) for slots in kernels)
     return max(
         (sum(scratch_bytes((size,), np.uint8) for size in each) for each in sizes), default=0
@@ -371,7 +370,7 @@ Kept = dict["tuple[object, ...]", "dict[str, np.ndarray]"]
 
 
 def _constants(member: Member, operands: Sequence[Box | None]) -> tuple[object, ...]:
-    """Return a key for the parts of its constants that a member needs."""
+    """Return a key for the constant parts that a member needs."""
     found: list[object] = [member.value]
     for part, load in zip(operands, member.signature.constant, strict=True):
         if load is not None:
@@ -381,7 +380,7 @@ def _constants(member: Member, operands: Sequence[Box | None]) -> tuple[object, 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One part of the output, and the memory to make it with."""
+    """An output part, with the memory to make that part."""
 
     box: Box
     output: np.ndarray
@@ -400,20 +399,20 @@ def bind(
     kept: Kept | None = None,
 ) -> list[Run]:
     """
-    Return a function that makes one tile of a group's output.
+    Return a function that makes a tile of a group's output.
 
     Parameters
     ----------
     members : sequence of Member
-        Those that the layout is of.
+        The members that the layout is for.
     arrays : mapping of int to array
-        Memory of every value from outside.
+        Memory for every outside value.
     scratch : Scratch
         Memory for registers and kernels, which the next tile may use as well.
     limit : int
-        Bytes that each of a kernel's own workspaces may have, if it can.
+        Bytes that each of a kernel's own workspaces may have, if possible.
     kept : dict, optional
-        Prepared data of kernels from constants, for other tiles.
+        Data that kernels prepare from constants, for other tiles.
     """
     output = layout.members[-1].value if layout.members else layout.source
     assert output is not None
@@ -470,7 +469,7 @@ def _chain_run(
     tile: Tile,
     arrays: Mapping[int, np.ndarray],
 ) -> Run:
-    """Return a function that makes one tile by the program for all members."""
+    """Return a function that makes a tile by the program for all members."""
     operands: dict[object, np.ndarray] = {}
     for member in layout.members:
         box, boxes = parts[member.value]
@@ -500,9 +499,9 @@ def _prepared(
     limit: int,
     kept: dict[str, np.ndarray],
 ) -> Run | None:
-    """Return a function that runs a member's kernel on parts of its operands."""
+    """Return a function that runs a member's kernel on operand parts."""
     free = scratch.rest()
-    # A tile of another size than those that were looked at might do best with more.
+    # A tile whose size was not sampled might do best with more.
     workspaces = tuple(
         free.array((best_within(slot, min(limit, free.left)).bytes,), np.uint8)
         for slot in kernel_slots(member, signature)

@@ -1,15 +1,15 @@
 """
 The leases of a server: who has which bytes, and who waits for some.
 
-One memory holds all runs and sessions, so their sum cannot exceed it. A run has a range near the
-bottom, the states of a session have one at the top. Runs are served in the order of arrival, and so
-are sessions. A session that waits for other sessions keeps no run waiting; one that waits for runs
-reserves its place, so that no later run takes bytes of it.
+A single memory holds all runs and sessions, so the sum cannot exceed the memory. Runs have ranges
+near the bottom, session states have ranges at the top. Runs are served in arrival order, and so are
+sessions. A session that waits for other sessions keeps no run waiting. A session that waits for
+runs reserves a place, so that no later run takes bytes there.
 
-Places of runs are few, since an executor is prepared for one place. The memory is divided into
-*lanes*, each large enough for every model; a smaller model has places at multiples of its size in
-each lane. As many lanes as workers serve any mix of models at once: all other runs lie in one lane
-each, so a lane is free. With fewer lanes, a model takes any gap.
+Runs use few places, since an executor is prepared for a single place. The memory is divided into
+*lanes*, each large enough for every model; a smaller model has places at multiples of the model's
+size in each lane. As many lanes as workers serve any mix of models at once: each other run lies in
+a single lane, so a lane is free. With fewer lanes, a model takes any gap.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from arenaplan.run.server.pages import Pages, Range
 
 
 class Signal:
-    """A signal that one thread waits for; in less time than :class:`threading.Event` takes."""
+    """A signal that a single thread waits for, faster than :class:`threading.Event`."""
 
     __slots__ = ("_lock",)
 
@@ -34,12 +34,12 @@ class Signal:
         self._lock.acquire()
 
     def set(self) -> None:
-        """Let the thread go on; more than once does no harm."""
+        """Let the thread go on; repeated calls do no harm."""
         with suppress(RuntimeError):  # The lock is released by now.
             self._lock.release()
 
     def wait(self, timeout: float | None) -> None:
-        """Wait for the signal, or the end of the time."""
+        """Wait for the signal, or until the timeout."""
         if timeout is None:
             self._lock.acquire()
         else:
@@ -48,7 +48,7 @@ class Signal:
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """A wish for memory: of a run, or of the states of a session."""
+    """A request for memory: by a run, or for a session's states."""
 
     size: int
     """Bytes."""
@@ -65,7 +65,7 @@ class Request:
 
 @dataclass(slots=True)
 class Counts:
-    """Numbers of all requests so far."""
+    """Counts over all requests so far."""
 
     leases: int = 0
     reused: int = 0
@@ -76,7 +76,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Numbers of one moment."""
+    """Numbers at a single moment."""
 
     leased_bytes: int
     free_bytes: int
@@ -90,21 +90,21 @@ class Book:
     """
     The leases, and the queue.
 
-    Changes are posted, and applied by the thread that has the lock, in the order in which they
-    were posted. So a change never waits: finalizers may post, in a thread that has the lock.
+    Changes are posted, and the thread that has the lock applies all changes in posting order. So a
+    change never waits: finalizers may post, in a thread that has the lock.
 
     Parameters
     ----------
     pages : Pages
         The memory.
     lane : int
-        Bytes of the largest run.
+        Bytes that the largest run needs.
     unit : int
-        Alignment of every range.
+        Alignment for every range.
     workers : int
         Most runs at a time.
     keep : int
-        Most bytes that stay resident when they are free.
+        Most free bytes that stay resident.
     """
 
     def __init__(self, pages: Pages, lane: int, unit: int, workers: int, keep: int) -> None:
@@ -114,7 +114,7 @@ class Book:
         self._owner = 0
         self._posted: deque[tuple[Callable[[Request], None], Request]] = deque()
         self._signals: deque[Request] = deque()
-        # Dictionaries are ordered sets, and changing them twice does no harm.
+        # Dictionaries are ordered sets, and repeated changes do no harm.
         self._queue: dict[Request, None] = {}
         self._waiting_sessions: dict[Request, None] = {}
         self._runs: dict[Request, Range] = {}
@@ -128,31 +128,31 @@ class Book:
     # -- changes -----------------------------------------------------------------------
 
     def enter(self, request: Request) -> None:
-        """Put a request at the end of the queue; it may have its lease at once."""
+        """Put a request at the end of the queue; the request may get a lease at once."""
         self._post(self._enqueue, request)
 
     def leave(self, request: Request) -> None:
-        """Take a request out of the queue, or its lease back; more than once does no harm."""
+        """Take a request out of the queue, or the lease back; repeated calls do no harm."""
         self._post(self._remove, request)
 
     def withdraw(self, request: Request) -> None:
-        """Take a request out of the queue, unless it has its lease by now."""
+        """Take a request out of the queue, unless the request has a lease by now."""
         self._post(self._forget, request)
 
     def refuse(self, request: Request) -> None:
-        """Take a request that waited too long out of the queue, unless it has its lease by now."""
+        """Take a request that waited too long out of the queue, unless a lease came by now."""
         with self._held():
             if request.lease is None and not request.is_refused and not request.has_left:
                 self._counts.refused += 1
                 self._forget(request)
 
     def trim(self, keep: int) -> int:
-        """Give memory that is free to the system, and return how many bytes."""
+        """Give free memory back to the system, and return the number of bytes."""
         with self._held():
             return self._pages.give_back(self._taken(), keep)
 
     def close(self) -> None:
-        """Refuse all that wait or come, and wait for the end of all runs."""
+        """Refuse waiting and new requests, and wait for the end of all runs."""
         with self._held():
             self._is_closed = True
             for request in [*self._queue, *self._waiting_sessions]:
@@ -160,7 +160,7 @@ class Book:
         self._idle.wait()
 
     def moment(self) -> Moment:
-        """Return the numbers of this moment."""
+        """Return the current numbers."""
         with self._held():
             leased = sum(each.bytes for each in self._taken())
             return Moment(
@@ -180,7 +180,7 @@ class Book:
 
     @property
     def room_for_sessions(self) -> int:
-        """Most bytes that sessions can have together: every model has room beside them."""
+        """Most bytes for all sessions together, with room left for every model."""
         return max(0, self._pages.size - self._lane)
 
     # -- the lock ----------------------------------------------------------------------
@@ -188,14 +188,14 @@ class Book:
     def _post(self, change: Callable[[Request], None], request: Request) -> None:
         self._posted.append((change, request))
         while self._posted:
-            # The thread that has the lock looks for posts after it let go, so none is forgotten.
+            # After release, the thread that had the lock looks for posts, so none is forgotten.
             if not self._lock.acquire(blocking=False):
                 return
             self._work()
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        """Have the lock, after all that was posted is applied."""
+        """Hold the lock, after all posted changes are applied."""
         if self._owner == threading.get_ident():
             yield  # A finalizer, which ran in the middle of a change.
             return
@@ -209,7 +209,7 @@ class Book:
             self._work()
 
     def _work(self, *, release: bool = True) -> None:
-        """Apply what was posted, with the lock, and let go of it."""
+        """Apply posted changes with the lock held, and release the lock."""
         try:
             self._owner = threading.get_ident()
             entered = []
@@ -271,7 +271,7 @@ class Book:
             self._pages.give_back(self._taken(), self._keep)
 
     def _grant(self) -> None:
-        """Give leases to those that are next."""
+        """Give leases to the next requests."""
         if not self._queue and not self._waiting_sessions:
             return
         self._top = min((e.start for e in self._sessions.values()), default=self._pages.size)
@@ -314,7 +314,7 @@ class Book:
         return sorted([*self._runs.values(), *self._sessions.values()])
 
     def _place(self, request: Request) -> Range | None:
-        """Return where a run may be now, if anywhere: first where it is prepared."""
+        """Return where a run may be now, if anywhere: first at prepared places."""
         if len(self._runs) >= self._workers:
             return None
         size, top = request.size, self._top
@@ -331,7 +331,7 @@ class Book:
         return _first_fit(size, self._unit, Range(0, top), taken)
 
     def _session_place(self, request: Request) -> Range | None:
-        """Return where the states of a session may be: as high as possible, above one lane."""
+        """Return where a session's states may be: as high as possible, above the first lane."""
         top = self._pages.size
         for each in reversed([Range(0, self._lane), *sorted(self._sessions.values())]):
             start = (top - request.size) // self._unit * self._unit
@@ -354,5 +354,5 @@ def _first_fit(size: int, stride: int, within: Range, taken: Sequence[Range]) ->
 
 
 def closed() -> PlannerError:
-    """Return the error of a server that is closed."""
+    """Return the error for a closed server."""
     return fault("ArenaState", "the server is closed")

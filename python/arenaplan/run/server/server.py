@@ -1,9 +1,9 @@
 """
 Many models, many threads, one memory: a server leases a range of it to each run.
 
-The memory is one mapping of at most ``cap`` bytes, so the arenas of all runs cannot exceed the cap.
-Runs that fit side by side run side by side, and models that exclude each other share bytes. See
-:mod:`arenaplan.run.server.book` for the places and the queue.
+The memory is a single mapping with at most ``cap`` bytes, so all arenas together cannot exceed the
+cap. Runs that fit side by side run side by side, and models that exclude each other share bytes.
+See :mod:`arenaplan.run.server.book` for the places and the queue.
 """
 
 from __future__ import annotations
@@ -42,35 +42,35 @@ _SHAPES = 16
 
 class Server:
     """
-    Runs several models for any number of threads and tasks, in one memory below a cap.
+    Runs several models for any number of threads and tasks, in a single memory below a cap.
 
-    Each run leases as many bytes as the model needs at the shape of its inputs. Requests that find
-    no memory, or ``workers`` runs, wait in the order of arrival. Results have the bits of a run
-    alone.
+    Each run leases as many bytes as the model needs at the given input shapes. Requests wait in
+    arrival order if no memory is free or ``workers`` runs are active. Results are bit for bit the
+    same as without other runs.
 
     Parameters
     ----------
     models : mapping of str to Graph, PlanFamily, path, bytes or callable
         Models by name. Graphs and model files are planned for the target ``"numpy"``.
     bind : mapping of str to mapping, optional
-        For model files with symbolic dimensions, by name of the model: the sizes, as for
+        For model files with symbolic dimensions, by model name: the sizes, as for
         :func:`plan_family`.
     plans : mapping of str to Model, Plan or path, optional
-        Plans that were made before, by name of the model: nothing is searched for it. ``arenaplan
+        Ready plans by model name, which save the search. ``arenaplan
         plan model.onnx --target numpy -o model.plan.json`` writes such a file, with ``--bind
-        batch=1..32`` for several shapes. Each plan is checked against the graph of the model.
+        batch=1..32`` for several shapes. Each plan is checked against the model's graph.
     cap : int or str
-        Most bytes of all arenas together, such as ``"256MiB"``. Weights, inputs and outputs are
-        not part of it.
+        Most bytes for all arenas together, such as ``"256MiB"``. Weights, inputs and outputs do
+        not count.
     workers : int, optional
         Most runs at a time; by default the number of cores that the process may use.
     keep : int or str, optional
-        Most bytes of free memory that stay resident. Others are given back to the system after
-        each run. All stay if left out.
+        Most bytes of free memory that stay resident. Further bytes are given back to the system
+        after each run. All stay if left out.
     prepared : int, optional
-        Most executors that stay prepared; beyond, the one whose last run is longest ago is
-        forgotten. By default, two for each worker and each shape of a model, of up to 16 shapes.
-        Each has kernels with some hundred bytes per node and tile; weights are shared.
+        Most executors that stay prepared; beyond, the least recently used executor is forgotten.
+        By default, two for each worker and each model shape, with up to 16 shapes. Each executor
+        has kernels with some hundred bytes per node and tile; weights are shared.
 
     Raises
     ------
@@ -79,7 +79,7 @@ class Server:
     OutOfMemory
         If the system has no such memory.
     UnsupportedOp, UnsupportedDtype, SizeError
-        If a node cannot be run. Every model is prepared once, at its largest shape.
+        If a node cannot be run. Every model is prepared once, at the largest shape.
     PlannerError
         As :func:`load`, :func:`plan` and :func:`plan_family`; the message names the model.
 
@@ -155,7 +155,7 @@ class Server:
         _SERVERS.add(self)
 
     def _begin(self) -> None:
-        """Begin with no leases: at first, and in a fork, which has none of its parent's."""
+        """Begin with no leases: at first, and in a fork, which has none of the parent's leases."""
         self._process = os.getpid()
         self._book = Book(self._pages, self._lane, self._unit, self.workers, self._keep)
         self._preparing = threading.RLock()
@@ -170,7 +170,7 @@ class Server:
 
     @property
     def models(self) -> list[str]:
-        """Names of the models."""
+        """The model names."""
         return list(self._models)
 
     # -- runs --------------------------------------------------------------------------
@@ -179,35 +179,35 @@ class Server:
         self, name: str, inputs: Mapping[str, ArrayLike], *, timeout: float | None = None
     ) -> dict[str, np.ndarray]:
         """
-        Compute the outputs of a model; any thread may call this at any time.
+        Compute a model's outputs; any thread may call this at any time.
 
         The calling thread does the work. Inputs are checked before the run waits for memory.
-        States of the model, if it has any, are zeros: see :meth:`session`.
+        Model states, if any, are zeros: see :meth:`session`.
 
         Parameters
         ----------
         name : str
-            Name of the model.
+            Model name.
         inputs : mapping of str to array_like
-            One array per input, of any shape that was planned.
+            An array per input, with any planned shape.
         timeout : float, optional
             Most seconds to wait for the lease; no limit if left out.
 
         Returns
         -------
         dict of str to array
-            One array per output.
+            An array per output.
 
         Raises
         ------
         ExecutionError
-            If an input is missing, unknown, or of another shape or type.
+            If an input is missing, unknown, or has another shape or type.
         ArenaError
-            If others have the memory, or run, for longer than ``timeout``.
+            If other runs keep the memory or the workers for longer than ``timeout``.
         ArenaError
             If the server is closed.
         InvalidOption
-            If there is no such model.
+            If no model has this name.
         ExecutionError
             If a step failed, with the original exception as cause. No other run is affected.
         """
@@ -217,25 +217,25 @@ class Server:
         self, name: str, inputs: Mapping[str, ArrayLike], *, timeout: float | None = None
     ) -> dict[str, np.ndarray]:
         """
-        Compute the outputs of a model, for asyncio.
+        Compute a model's outputs, for asyncio.
 
-        No thread waits for the lease; one of ``workers`` threads of the server does the work. A
-        task that is cancelled leaves the queue. A run that has begun ends nevertheless, and gives
-        its lease back then. Parameters, results and errors are those of :meth:`run`.
+        No thread waits for the lease; a thread from the server's pool does the work. A
+        cancelled task leaves the queue. A run that has begun still finishes, and then gives the
+        lease back. Parameters, results and errors are the same as for :meth:`run`.
         """
         return await self._run_async(self._model(name), inputs, timeout, None)
 
     def session(self, name: str, *, timeout: float | None = None) -> Session:
         """
-        Return a session: states of a model for one client, which survive between runs.
+        Return a session: model states for a single client, which survive between runs.
 
-        The states are in the server's memory, and count against the cap, until the session is
+        The states lie in the server's memory, and count against the cap, until the session is
         closed. Sessions never take the room that the largest model needs.
 
         Parameters
         ----------
         name : str
-            Name of the model.
+            Model name.
         timeout : float, optional
             Most seconds to wait for memory; no limit if left out.
 
@@ -244,11 +244,11 @@ class Server:
         ArenaError
             If the states do not fit the cap beside the largest model.
         ArenaError
-            If others have the memory for longer than ``timeout``.
+            If other requests keep the memory for longer than ``timeout``.
         ArenaError
             If the server is closed.
         InvalidOption
-            If there is no such model.
+            If no model has this name.
         """
         event = Signal()
         model, request = self._wanted_session(name, event.set)
@@ -263,8 +263,8 @@ class Server:
         """
         Return a session, for asyncio.
 
-        As :meth:`session`, but no thread waits: a task that would block its loop could wait for
-        runs of other tasks for ever.
+        As :meth:`session`, but no thread waits: a task that blocks the event loop could wait
+        forever for other tasks' runs.
         """
         model, request = self._wanted_session(name, lambda: None)
         try:
@@ -277,7 +277,7 @@ class Server:
     # -- the rest ----------------------------------------------------------------------
 
     def statistics(self) -> ServerStatistics:
-        """Return the numbers of this moment."""
+        """Return the current statistics."""
         moment = self._book.moment()
         return ServerStatistics(
             leased_bytes=moment.leased_bytes,
@@ -297,20 +297,20 @@ class Server:
 
     def trim(self, keep: int | str = 0) -> int:
         """
-        Give free memory back to the system until at most ``keep`` bytes of it are resident.
+        Give free memory back to the system until at most ``keep`` free bytes are resident.
 
         Returns
         -------
         int
-            Bytes that were given back, in whole pages; 0 where the system cannot do that.
+            Bytes given back, in whole pages; 0 where the system cannot take memory back.
         """
         return self._book.trim(_bytes(keep, "keep", least=0))
 
     def close(self) -> None:
         """
-        Refuse requests that wait or come, wait for the runs that have begun, and free the memory.
+        Refuse waiting and new requests, wait for the runs that have begun, and free the memory.
 
-        Sessions end with the server. To close it twice does no harm.
+        Sessions end with the server. Closing the server twice does no harm.
         """
         self._is_closed = True
         self._book.close()
@@ -322,7 +322,7 @@ class Server:
             self._order.clear()
         for model in self._models.values():
             model.close()
-        # The traceback of an error may have views: then the last of them frees the memory.
+        # An error's traceback may have views: the last view then frees the memory.
         self._pages.close()
 
     def __enter__(self) -> Self:
@@ -363,7 +363,7 @@ class Server:
     def _wanted_session(
         self, name: str, signal: Callable[[], object]
     ) -> tuple[ServedModel, Request]:
-        """Return a model, and a request for its states."""
+        """Return a model, and a request for the model's states."""
         model = self._model(name)
         size, room = state_bytes(model.largest), self._book.room_for_sessions
         if size > room:
@@ -375,7 +375,7 @@ class Server:
         return model, Request(size, signal, is_session=True)
 
     def _opened(self, model: ServedModel, request: Request) -> Session:
-        """Return the session of a request that has its lease."""
+        """Return the session for a request that has a lease."""
         assert request.lease is not None
         memory = self._pages.bytes[request.lease.start : request.lease.stop]
         session = Session(self, model, self._book, request, memory)
@@ -407,7 +407,7 @@ class Server:
         timeout: float | None,
         session: Session | None,
     ) -> dict[str, np.ndarray]:
-        # The graph of a shape that is new is imported, which takes some milliseconds.
+        # For a new shape, the graph is imported, which takes some milliseconds.
         known = model.find(inputs)
         entry = await asyncio.to_thread(model.entry, inputs) if known is None else known
         work = model.work(entry, inputs)
@@ -420,7 +420,7 @@ class Server:
             self._book.enter(request)
             if timeout is not None:
                 await asyncio.wait([future], timeout=max(timeout, 0))
-                self._book.refuse(request)  # It has its lease by now, or gets none.
+                self._book.refuse(request)  # The request has a lease by now, or gets none.
             return await future
         except GeneratorExit:  # The loop is gone.
             self._book.withdraw(request)
@@ -434,7 +434,7 @@ class Server:
     def _wait(
         self, model: ServedModel, request: Request, event: Signal, timeout: float | None
     ) -> None:
-        """Enter a request, wait for its lease, and raise if there is none in time."""
+        """Enter a request, wait for the lease, and raise if there is none in time."""
         self._book.enter(request)
         if request.lease is None and not request.is_refused:
             event.wait(timeout)
@@ -443,7 +443,7 @@ class Server:
     async def _wait_async(
         self, model: ServedModel, request: Request, timeout: float | None
     ) -> None:
-        """Enter a request, wait for its lease, and raise if there is none in time."""
+        """Enter a request, wait for the lease, and raise if there is none in time."""
         loop = asyncio.get_running_loop()
         woken = loop.create_future()
         request.signal = partial(wake, loop, woken, partial(self._book.leave, request))
@@ -453,7 +453,7 @@ class Server:
         self._check(model, request)
 
     def _check(self, model: ServedModel, request: Request) -> None:
-        """Raise unless a request has its lease by now."""
+        """Raise unless a request has a lease by now."""
         if request.lease is None:
             self._book.refuse(request)
         if request.lease is not None:
@@ -461,7 +461,7 @@ class Server:
         raise self._refusal(model, request)
 
     def _refusal(self, model: ServedModel, request: Request) -> PlannerError:
-        """Return the error of a request that got no lease."""
+        """Return the error for a request that got no lease."""
         if request.is_refused:
             return closed()
         leased = self._book.moment().leased_bytes
@@ -475,7 +475,7 @@ class Server:
     def _perform(
         self, model: ServedModel, work: Work, request: Request, session: Session | None
     ) -> dict[str, np.ndarray]:
-        """Run a model in the memory that was leased for it."""
+        """Run a model in the leased memory."""
         assert request.lease is not None
         start = request.lease.start
         resident = work.entry.residents.get(start)
@@ -489,7 +489,7 @@ class Server:
         return resident.run(work.inputs, states)
 
     def _used(self, model: ServedModel, entry: Entry, start: int) -> None:
-        """Note the use of a prepared executor, and forget those that were used long ago."""
+        """Note the use of a prepared executor, and forget the least recently used executors."""
         with self._ordering:
             self._order[entry, start] = model
             self._order.move_to_end((entry, start))
@@ -503,7 +503,7 @@ class Server:
     def _finish(
         self, model: ServedModel, entry: Entry, request: Request, session: Session | None
     ) -> None:
-        """Take a request back, whatever became of it."""
+        """Take a request back, whatever the outcome."""
         if session is not None:
             session._end()
         self._book.leave(request)
@@ -511,7 +511,7 @@ class Server:
             model.forget(entry)
 
     def _pool(self) -> ThreadPoolExecutor:
-        """Return the threads for runs of tasks."""
+        """Return the thread pool for asyncio runs."""
         with self._ordering:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self.workers, "arenaplan")
@@ -519,7 +519,7 @@ class Server:
 
 
 def _bytes(number: int | str, what: str, *, least: int) -> int:
-    """Return a number of bytes that was given as a number or as a text."""
+    """Return a byte count that was given as a number or as text."""
     size = size_of(number, what)
     if not least <= size < 1 << 63:
         raise InvalidOption(f"option {what}: {number} is no number of bytes from {least}")
@@ -537,7 +537,7 @@ _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 
 
 def _begin_anew() -> None:
-    """Let the servers of a fork begin without the leases, threads and locks of the parent."""
+    """Let servers in a fork begin without the parent's leases, threads and locks."""
     for server in list(_SERVERS):
         server._begin()
 

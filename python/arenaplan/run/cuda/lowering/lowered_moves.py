@@ -38,12 +38,12 @@ def same_elements(r: Reading, index: str) -> str:
 
 @rule("Dropout", kind=Kind.POINTWISE, accepts=_is_inference)
 def dropout(r: Reading, index: str) -> str:
-    """Return the element, as everywhere outside training; the mask keeps all of them."""
+    """Return the element unchanged, as everywhere outside training; the mask keeps all."""
     return literal(1, r.dtype) if r.slot else r.element(0, index)
 
 
 def _viewed(view: Callable[[Reading, np.ndarray], np.ndarray], r: Reading, index: str) -> str:
-    """Return the element that a view of operand 0 has at a position."""
+    """Return the element that a view on operand 0 has at a position."""
     image = unreal(r.tensor(0).shape)
     seen = view(r, image)
     if seen.size != prod(r.shape):
@@ -53,7 +53,7 @@ def _viewed(view: Callable[[Reading, np.ndarray], np.ndarray], r: Reading, index
 
 
 def _view(*ops: str, **facts: Any) -> Callable[[Any], Any]:
-    """Register a function that returns the result as a view of its operand."""
+    """Register a function that returns the result as a view on the operand."""
 
     def register(view: Callable[[Reading, np.ndarray], np.ndarray]) -> Any:
         rule(*ops, kind=Kind.MOVE, **facts)(partial(_viewed, view))
@@ -64,7 +64,7 @@ def _view(*ops: str, **facts: Any) -> Callable[[Any], Any]:
 
 @_view("Transpose")
 def transpose(r: Reading, x: np.ndarray) -> np.ndarray:
-    """Return dimensions in another order, reversed if none is given."""
+    """Return dimensions in another order, reversed without a given order."""
     order = r.attribute("perm", None)
     if order is not None and sorted(order) != list(range(x.ndim)):
         raise r.invalid(f"perm is {list(order)} for {x.ndim} dimensions")
@@ -87,7 +87,7 @@ def tile(r: Reading, x: np.ndarray) -> np.ndarray:
 
 
 def _are_known(*positions: int) -> Callable[[Signature], bool]:
-    """Return whether operands are constants or left out."""
+    """Return a predicate: are these operands constants or left out?"""
 
     def accepts(signature: Signature) -> bool:
         return all(
@@ -100,7 +100,7 @@ def _are_known(*positions: int) -> Callable[[Signature], bool]:
 
 @_view("Slice", accepts=_are_known(1, 2, 3, 4))
 def slice_(r: Reading, x: np.ndarray) -> np.ndarray:
-    """Return ranges along axes; ends that are too far are moved to the ends of the operand."""
+    """Return ranges along axes; range ends beyond the operand are clamped."""
     starts, stops = numbers(r.facts, "starts", 1), numbers(r.facts, "ends", 2)
     if starts is None or stops is None:
         raise r.invalid("starts or ends are missing")
@@ -134,7 +134,7 @@ def split(r: Reading, x: np.ndarray) -> np.ndarray:
 
 @_view("DepthToSpace")
 def depth_to_space(r: Reading, x: np.ndarray) -> np.ndarray:
-    """Return channels as blocks of pixels."""
+    """Return channels as pixel blocks."""
     n, c, h, w = x.shape
     b = int(r.attribute("blocksize", 1))
     if r.attribute("mode", "DCR") == "DCR":
@@ -144,7 +144,7 @@ def depth_to_space(r: Reading, x: np.ndarray) -> np.ndarray:
 
 @_view("SpaceToDepth")
 def space_to_depth(r: Reading, x: np.ndarray) -> np.ndarray:
-    """Return blocks of pixels as channels."""
+    """Return pixel blocks as channels."""
     n, c, h, w = x.shape
     b = int(r.attribute("blocksize", 1))
     order = (0, 1, 3, 5, 2, 4) if r.attribute("mode", "DCR") == "CRD" else (0, 3, 5, 1, 2, 4)
@@ -153,7 +153,7 @@ def space_to_depth(r: Reading, x: np.ndarray) -> np.ndarray:
 
 @rule("Concat", kind=Kind.WORK)
 def concat(site: Site) -> list[Work]:
-    """Copy each operand to its part of the output."""
+    """Copy each operand to the matching part of the output."""
     output = site.output
     shape, dtype = site.sources.tensors[output]
     axis = normalized_axis(
@@ -182,7 +182,7 @@ def concat(site: Site) -> list[Work]:
 
 
 def _coordinates(r: Reading, index: str) -> list[str]:
-    """Return the names of the coordinates of an element of the result."""
+    """Return the names for a result element's coordinates."""
     names = []
     for size, stride in zip(r.shape, row_major(r.shape), strict=True):
         at = index if stride == 1 else f"{index} / {stride}"
@@ -191,7 +191,7 @@ def _coordinates(r: Reading, index: str) -> list[str]:
 
 
 def _place(coordinates: Sequence[str], shape: Sequence[int]) -> str:
-    """Return the position of an element with some coordinates."""
+    """Return the position for some coordinates."""
     pairs = zip(coordinates, row_major(shape), strict=True)
     terms = [at if stride == 1 else f"{at} * {stride}" for at, stride in pairs if at != "0"]
     return f"({' + '.join(terms)})" if terms else "0"
@@ -205,7 +205,7 @@ def _pads_are_known(signature: Signature) -> bool:
 
 @rule("Pad", kind=Kind.MOVE, accepts=_pads_are_known)
 def pad(r: Reading, index: str) -> str:
-    """Return an element of the operand, or of the border around it."""
+    """Return an element from the operand, or from the surrounding border."""
     shape = r.tensor(0).shape
     pads = numbers(r.facts, "pads" if r.signature.version > 1 else "paddings", 1)
     if pads is None:
@@ -247,14 +247,14 @@ def _border(r: Reading) -> str:
 
 
 def _bounded(r: Reading, position: str, size: int) -> str:
-    """Return an index, from the end if it is negative, moved into an axis if it is outside."""
+    """Return an index, counted from the end if negative, and clamped to the axis."""
     at = r.text.let("long long", f"{position} < 0 ? {position} + {size} : {position}")
     return r.text.let("long long", f"{at} < 0 ? 0 : {at} < {size} ? {at} : {size - 1}")
 
 
 @rule("Gather", kind=Kind.MOVE)
 def gather(r: Reading, index: str) -> str:
-    """Return an element of the rows that indices name."""
+    """Return an element from the rows that indices name."""
     shape, indices = r.tensor(0).shape, r.tensor(1).shape
     axis = normalized_axis(r.facts, int(r.attribute("axis", 0)), len(shape))
     inner, count = prod(shape[axis + 1 :]), prod(indices)
@@ -291,7 +291,7 @@ def trilu(r: Reading, index: str) -> str:
 
 
 def _is_whole_number_resize(signature: Signature) -> bool:
-    """Whether an image is enlarged by whole numbers to its nearest pixels."""
+    """Return whether an image is enlarged by whole numbers, with nearest pixels."""
     x, y = signature.input(0), signature.outputs[0]
     if x is None or y is None or len(x.shape) != len(y.shape) or 0 in x.shape:
         return False
@@ -311,7 +311,7 @@ def _is_whole_number_resize(signature: Signature) -> bool:
 
 @_view("Resize", "Upsample", accepts=_is_whole_number_resize)
 def enlarge(r: Reading, x: np.ndarray) -> np.ndarray:
-    """Return each element some times in a row along each axis."""
+    """Return each element repeated along each axis."""
     pairs = [(size, out // size) for out, size in zip(r.shape, x.shape, strict=True)]
     lone = x.reshape([each for size in x.shape for each in (size, 1)])
     return np.broadcast_to(lone, [each for pair in pairs for each in pair])

@@ -1,9 +1,9 @@
 """
 Operators that reduce rows: sums, extremes, softmax, normalizations.
 
-A row is the elements of an operand that become one number: those that differ only in the axes that
-are reduced. Short rows have a thread each, long ones a block each, whose threads combine their
-partial results in a tree (Harris, Optimizing Parallel Reduction in CUDA).
+A row is the set of operand elements that become a single number: elements that differ only in the
+reduced axes. Each short row has a thread, each long row a block, whose threads combine partial
+results in a tree (Harris, Optimizing Parallel Reduction in CUDA).
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def _smallest(a: str, b: str) -> str:
 
 class Rows:
     """
-    A kernel with one row per thread or per block.
+    A kernel with a row per thread or per block.
 
     Parameters
     ----------
     site : Site
         The operator.
     shape : sequence of int
-        Shape of the operand that is cut into rows.
+        Shape to cut into rows, from the operand.
     axes : sequence of int
         The axes along which a row goes.
     """
@@ -100,14 +100,14 @@ class Rows:
 
     @property
     def at(self) -> str:
-        """The position of element ``k`` of the row."""
+        """The position of the row's element ``k``."""
         step = strided_index("k", *self._along)
         return f"({self._first} + {step})" if step != "0" else self._first
 
     def reduce(
         self, dtype: np.dtype[Any], start: Any, term: Callable[[str], str], combine: Combine
     ) -> str:
-        """Return the name of a combination of terms, given the position of each element."""
+        """Return the name for the combined terms; each term gets an element's position."""
         dtype = wide(dtype)
         text, type_ = self.text, c_type(dtype)
         if self.is_short:
@@ -134,7 +134,7 @@ class Rows:
         return text.let(type_, f"{shared}[0]")
 
     def write_each(self, element: Callable[[str], str]) -> None:
-        """Write an element of the output for each element of the row, at the same position."""
+        """Write an output element for each row element, at the same position."""
         output = self._site.output
         dtype = self._site.sources.tensors[output].dtype
 
@@ -150,7 +150,7 @@ class Rows:
             loop()
 
     def write_one(self, element: Callable[[], str]) -> None:
-        """Write one element of the output for the row."""
+        """Write a single output element for the row."""
         output = self._site.output
         dtype = self._site.sources.tensors[output].dtype
 
@@ -191,7 +191,7 @@ def _axes_are_known(signature: Signature) -> bool:
 
 
 def _axes(site: Site) -> list[int]:
-    """Return the axes that are reduced; all if none is named, unless that means nothing."""
+    """Return the reduced axes: all if none is named, unless the node then reduces nothing."""
     facts, rank = site.member.facts, len(site.tensor(0).shape)
     axes = numbers(facts, "axes", 1)
     if not axes:
@@ -202,7 +202,7 @@ def _axes(site: Site) -> list[int]:
 
 
 def _lowest(dtype: np.dtype[Any], sign: int) -> Any:
-    """Return the element that no other one is below (``sign`` 1) or above (-1)."""
+    """Return the value that no other value is below (``sign`` 1) or above (-1)."""
     if dtype.kind == "f":
         return -sign * np.inf
     return np.iinfo(dtype).min if sign > 0 else np.iinfo(dtype).max
@@ -261,7 +261,7 @@ def reduce(site: Site) -> list[Work]:
 
 @rule("GlobalAveragePool", "GlobalMaxPool", kind=Kind.WORK, accepts=_is_float)
 def global_pool(site: Site) -> list[Work]:
-    """Reduce all pixels of each channel."""
+    """Reduce all pixels in each channel."""
     shape, dtype = site.tensor(0).shape, wide(site.tensor(0).dtype)
     rows = Rows(site, shape, range(2, len(shape)))
     text, value = rows.text, site.value(0)
@@ -276,7 +276,7 @@ def global_pool(site: Site) -> list[Work]:
 
 @rule("ArgMax", "ArgMin", kind=Kind.WORK)
 def arg_extreme(site: Site) -> list[Work]:
-    """Write the position of the first, or last, extreme element of each row."""
+    """Write the position of the first, or last, extreme element in each row."""
     shape, dtype = site.tensor(0).shape, wide(site.tensor(0).dtype)
     attributes = site.signature.attributes
     axis = normalized_axis(site.member.facts, int(attributes.get("axis", 0)), len(shape))
@@ -291,7 +291,7 @@ def arg_extreme(site: Site) -> list[Work]:
         return f"{text.read(value, at)} == {best} ? (long long)k : {none}ll"
 
     found = rows.reduce(int64, none, position, _largest if is_last else _smallest)
-    # Of a row with something that is no number, the first position.
+    # A row that contains NaN gets the first position.
     rows.write_one(lambda: f"{found} < 0 || {found} >= {rows.length} ? 0ll : {found}")
     return [rows.launch()]
 
@@ -301,7 +301,7 @@ def arg_extreme(site: Site) -> list[Work]:
 
 @rule("Softmax", "LogSoftmax", kind=Kind.WORK, accepts=_is_float)
 def softmax(site: Site) -> list[Work]:
-    """Write exponentials over their sum, or the logarithm of that."""
+    """Write exponentials divided by the sum, or the logarithm of the quotient."""
     shape, dtype = site.tensor(0).shape, wide(site.tensor(0).dtype)
     version = site.signature.version
     axis = int(site.signature.attributes.get("axis", 1 if version < 13 else -1))
@@ -333,12 +333,12 @@ def _normalize(
     centered: bool = True,
 ) -> list[Work]:
     """
-    Write elements minus the mean of their row, over its deviation, scaled and shifted.
+    Write elements minus the row mean, divided by the row deviation, scaled and shifted.
 
     Parameters
     ----------
     scale, shift : callable, optional
-        Return the position of the parameter of the element at a position.
+        Return the parameter position for an element position.
     """
     shape, dtype = site.tensor(0).shape, wide(site.tensor(0).dtype)
     rows = Rows(site, shape, axes)
@@ -392,7 +392,7 @@ def layer_normalization(site: Site) -> list[Work]:
 
 @rule("InstanceNormalization", kind=Kind.WORK, accepts=_is_float)
 def instance_normalization(site: Site) -> list[Work]:
-    """Normalize the pixels of each channel."""
+    """Normalize the pixels in each channel."""
     shape = site.tensor(0).shape
     inner = prod(shape[2:])
 
@@ -432,5 +432,5 @@ class _Reshaped(Site):
         self._first = first
 
     def tensor(self, position: int) -> Any:
-        """Return shape and type of an operand."""
+        """Return an operand's shape and type."""
         return self._first if position == 0 else super().tensor(position)

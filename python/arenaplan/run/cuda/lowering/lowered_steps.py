@@ -1,9 +1,9 @@
 """
 One step of a plan as work: a node, or a group of nodes that runs as one.
 
-A value inside of a group is computed where it is read, if its producer is a map. Otherwise it is
-written to memory: to that of the group's output, if nothing else that has its size is still to be
-read, or else to scratch memory.
+A value inside a group is computed where the value is read, if the producer is a map. Otherwise the
+value is written to memory: to the group's output, if the sizes match and no other value with that
+size is still to be read, or else to scratch memory.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _EXPANDED = 2
 
 class StepLowering:
     """
-    The work of one step, before its memory is known.
+    A step's work, before memory is known.
 
     Parameters
     ----------
     graph : Graph
-        The graph that is planned.
+        The planned graph.
     nodes : sequence of int
-        The nodes that run as one, in order.
+        The nodes that run together, in order.
 
     Raises
     ------
@@ -64,24 +64,24 @@ class StepLowering:
 
     @cached_property
     def slots(self) -> tuple[tuple[Choice, ...], ...]:
-        """The scratch buffers of the step, each with its sizes in ascending order."""
+        """The step's scratch buffers, each with sizes in ascending order."""
         inner = [(Choice(self._sources.tensors[value].bytes, 0.0),) for value in self._homes]
         staged = () if self._staged is None else ((Choice(self._staged, 0.0),),)
         return (*inner, *(choices for _, choices in self._declared), *staged)
 
     @property
     def staging_slot(self) -> int | None:
-        """The scratch buffer for a result that cannot be in its place before all is read."""
+        """The scratch buffer for a result that must wait until everything is read."""
         return None if self._staged is None else len(self.slots) - 1
 
     @cached_property
     def _staged(self) -> int | None:
         """
-        Bytes of a result that may be placed over an operand too early; ``None`` without one.
+        Bytes of the result that the plan may place over an operand too early, or ``None``.
 
         A plan counts on an order: piece by piece in a group, where pieces may be rows or planes,
-        and element by element where results are smaller than operands. Threads have an order
-        only where an element is replaced by one of the same size.
+        and element by element where results are smaller than operands. Threads keep an order
+        only where each element is replaced by an element with the same size.
         """
         made = [value for value in self.members[-1].outputs if value is not None]
         if len(made) != 1:
@@ -106,7 +106,7 @@ class StepLowering:
         return None
 
     def _takeable(self, size: int) -> list[int]:
-        """Return operands over which a plan may place a result of so many bytes."""
+        """Return operands over which a plan may place a result with ``size`` bytes."""
         inside = {value for member in self.members for value in member.outputs}
         tensors = self._sources.tensors
         values = {v for member in self.members for v in member.inputs if v is not None} - inside
@@ -122,7 +122,7 @@ class StepLowering:
         return sorted(v for v in values if self._graph.values[v].kind != "constant")
 
     def works(self, sizes: Sequence[int]) -> list[Work]:
-        """Return the work with scratch buffers of these sizes, in order."""
+        """Return the work with these scratch buffer sizes, in order."""
         sources = self._sources
         slot_of = {
             member.index: len(self._homes) + at for at, (member, _) in enumerate(self._declared)
@@ -174,7 +174,7 @@ class StepLowering:
         return Sources(tensors, {v: data for v, data in constants.items() if v not in whole})
 
     def _place_inner_values(self) -> None:
-        """Decide which values of a group are computed where they are read."""
+        """Decide which group values are computed where the values are read."""
         sources, last = self._sources, self.members[-1]
         for position, member in enumerate(self.members[:-1]):
             for value in member.outputs:
@@ -213,7 +213,7 @@ class StepLowering:
         return not is_moved or all(count <= _EXPANDED * size for count in made)
 
     def _fits_output(self, position: int, value: int) -> bool:
-        """Whether an inner value can be where the output will be written."""
+        """Return whether an inner value can be where the output will be written."""
         tensors = self._sources.tensors
         last = self.members[-1]
         made = [output for output in last.outputs if output is not None]
@@ -233,7 +233,7 @@ class StepLowering:
 
     @cached_property
     def _declared(self) -> list[tuple[Member, tuple[Choice, ...]]]:
-        """The members that need scratch memory of their own, and its sizes."""
+        """Return the members that need their own scratch memory, with the sizes."""
         declared = []
         for member in self.members:
             declare = member.rule.scratch
@@ -242,7 +242,7 @@ class StepLowering:
             choices = tuple(sorted(attributed(declare, member.signature, member.signature)))
             if choices:
                 declared.append((member, choices))
-        if len(declared) > 1:  # Only one of them comes in several sizes.
+        if len(declared) > 1:  # Only a single member may offer several sizes.
             declared = [(m, (min(each, key=lambda c: c.cost),)) for m, each in declared]
         return declared
 
@@ -255,12 +255,12 @@ def _member(graph: Graph, node: Node) -> Member:
 
 def check_supported(graph: Graph, nodes: Iterable[Node] | None = None) -> None:
     """
-    Raise if some nodes of a graph have no kernel, with all their operators.
+    Raise an error that lists all operators without a kernel, if a graph has any.
 
     Raises
     ------
     UnsupportedOp
-        With every operator that has none, and the name of one node of each.
+        With every operator that has no kernel, and the name of a node for each operator.
     """
     missing: dict[str, str] = {}
     first: PlannerError | None = None

@@ -1,10 +1,10 @@
 """
 Windows that slide over images: pooling, convolution, local response normalization.
 
-Convolutions of few channels per group, and pools, are maps: a thread computes an element. Others
-are matrix products: the windows of some pixels are copied to a matrix in scratch memory
-(``im2col``; of several images, a stack of matrices), and cuBLAS multiplies the weights by it,
-straight into the output. Windows of one pixel need no copy.
+Pools, and convolutions with few channels per group, are maps: a thread computes an element. Other
+convolutions are matrix products. The windows for some pixels are copied to a matrix in scratch
+memory (``im2col``; for several images, a stack of matrices). cuBLAS then multiplies the weights by
+that matrix, straight into the output. Single-pixel windows need no copy.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _is_float(signature: Signature) -> bool:
 
 
 def _sum(r: Reading, start: str | None = None) -> str:
-    """Return a new variable for a sum, in which rounding of short types does not add up."""
+    """Return a new variable for a sum, wide enough that short types' rounding does not add up."""
     dtype = wide(r.dtype)
     return r.text.variable(c_type(dtype), start or literal(0, dtype))
 
@@ -62,7 +62,7 @@ def _sum(r: Reading, start: str | None = None) -> str:
 
 
 class _Tap(NamedTuple):
-    """One element under a window, inside of the loops over all."""
+    """An element under a window, inside the loops over all elements."""
 
     inside: str
     """Whether it is in the image."""
@@ -75,7 +75,7 @@ class _Tap(NamedTuple):
 
 
 def _taps(text: Builder, axes: Sequence[Axis], pixel: str) -> Iterator[_Tap]:
-    """Open loops over the elements under the window of a pixel, yield one, and close them."""
+    """Open loops over the elements under a pixel's window, yield a tap, and close the loops."""
     outs = [axis.out for axis in axes]
     sizes = [axis.size for axis in axes]
     kernel = [axis.kernel for axis in axes]
@@ -116,7 +116,7 @@ def _pool_axes(signature: Signature) -> list[Axis]:
 
 
 def _plane(r: Reading, index: str) -> str:
-    """Return the position of the first element of the operand's plane for an element."""
+    """Return the position at which the operand's plane for a result element starts."""
     inner, size = prod(r.shape[2:]), prod(r.tensor(0).shape[2:])
     return r.text.let("int", f"{index} / {inner} * {size}")
 
@@ -142,7 +142,7 @@ def max_pool(r: Reading, index: str) -> str:
 
 @rule("AveragePool", kind=Kind.WINDOW, accepts=_is_float)
 def average_pool(r: Reading, index: str) -> str:
-    """Return the mean of the elements under a window."""
+    """Return the mean over the elements under a window."""
     plane = _plane(r, index)
     total = _sum(r)
     count = r.text.variable("int", "0")
@@ -156,7 +156,7 @@ def average_pool(r: Reading, index: str) -> str:
 
 @rule("LRN", kind=Kind.WINDOW, accepts=_is_float)
 def local_response(r: Reading, index: str) -> str:
-    """Return an element over a power of the squares around it along the channels."""
+    """Return an element divided by a power of the sum of squares in neighboring channels."""
     size, channels, inner = int(r.attribute("size", 1)), r.shape[1], prod(r.shape[2:])
     channel = r.text.let("int", f"{index} / {inner} % {channels}")
     total = _sum(r)
@@ -185,7 +185,7 @@ def _groups(signature: Signature) -> int:
 
 
 def _is_narrow(signature: Signature) -> bool:
-    """Whether groups have few channels, so that a product of matrices does not pay."""
+    """Return whether groups have few channels, so that a matrix product does not pay."""
     if not _is_float(signature) or len(_tensors(signature)[0].shape) < 3:
         return False
     groups = _groups(signature)
@@ -194,7 +194,7 @@ def _is_narrow(signature: Signature) -> bool:
 
 @rule("Conv", kind=Kind.WINDOW, accepts=_is_narrow)
 def narrow_convolution(r: Reading, index: str) -> str:
-    """Return the sum of products of an element's window and the weights of its channel."""
+    """Return the sum of products between an element's window and the channel's weights."""
     text, image, weights = r.text, r.tensor(0).shape, r.tensor(1).shape
     channels, pixels, taps = r.shape[1], prod(r.shape[2:]), prod(weights[2:])
     of_group, made = weights[1], channels // _groups(r.signature)
@@ -238,7 +238,7 @@ def _with_bias(site: Site) -> list[Work]:
 
 @rule("Conv", kind=Kind.WORK, accepts=_is_of_single_pixels, whole=(0, 1))
 def convolution_of_pixels(site: Site) -> list[Work]:
-    """Multiply the weights by images as they are."""
+    """Multiply the weights by the images, without a copy."""
     image, shape = site.tensor(0).shape, site.sources.tensors[site.output].shape
     pixels, groups = prod(shape[2:]), _groups(site.signature)
     channels, made = image[1] // groups, shape[1] // groups
@@ -267,23 +267,23 @@ def convolution_of_pixels(site: Site) -> list[Work]:
 
 
 def _column_bytes(signature: Signature) -> int:
-    """Return the bytes of one column of a matrix of windows."""
+    """Return the bytes per column in a window matrix."""
     weights = signature.input(1)
     return 0 if weights is None else prod(weights.shape[1:]) * weights.dtype.itemsize
 
 
 def _most_at_once(signature: Signature) -> int:
     """
-    Return how many matrices of windows the products of one call can multiply.
+    Return the number of window matrices that a single product call can multiply.
 
-    They are those of all images if there is one group, and else those of the groups of an image.
+    With a single group, a call covers all images; otherwise, all groups in an image.
     """
     groups = _groups(signature)
     return _tensors(signature)[1].shape[0] if groups == 1 else groups
 
 
 def _halves(largest: int, smallest: int) -> list[int]:
-    """Return a number, its half rounded up, and so on, down to another number."""
+    """Return a number, the half rounded up, and so on, down to another number."""
     sizes = [largest]
     while sizes[-1] > smallest:
         sizes.append(max(-(-sizes[-1] // 2), smallest))
@@ -291,7 +291,7 @@ def _halves(largest: int, smallest: int) -> list[int]:
 
 
 def _declare_columns(signature: Signature) -> Sequence[Choice]:
-    """Offer matrices of all images, of half of them, to one, then of half of its pixels."""
+    """Offer matrices for all images, half the images, down to one, then half that one's pixels."""
     _, y = _tensors(signature)
     pixels, column = prod(y.shape[2:]), _column_bytes(signature)
     count, most = y.shape[0] * _groups(signature), _most_at_once(signature)
@@ -314,7 +314,7 @@ def _is_wide(signature: Signature) -> bool:
 
 @rule("Conv", kind=Kind.WORK, accepts=_is_wide, whole=(1,), scratch=_declare_columns)
 def convolution(site: Site) -> list[Work]:
-    """Copy windows to a matrix, some columns at a time, and multiply the weights by it."""
+    """Copy windows to a matrix, some columns at a time, and multiply the weights by the matrix."""
     image, dtype = site.tensor(0)
     output = site.output
     shape = site.sources.tensors[output].shape

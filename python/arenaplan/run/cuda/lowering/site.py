@@ -1,9 +1,9 @@
 """
 Lowering of one operator: its node as expressions and loops of kernels.
 
-Most operators are *maps*: a function returns the C++ expression of one element of the result, given
-the position of that element. Maps that follow each other run in one kernel, since the expression of
-an operand is put into the expression of its reader. Other operators return their work whole.
+Most operators are *maps*: a function takes the position of a result element and returns the C++
+expression for that element. Consecutive maps run in a single kernel, since each operand's
+expression is put into the reader's expression. Other operators return their work whole.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST_OF_INT: Final = (1 << 31) - 1 - THREADS
 
 
 class Kind(Enum):
-    """The elements of operands that one element of a map needs."""
+    """Which operand elements a map reads for each result element."""
 
     POINTWISE = "pointwise"
     """Those at the same position, with broadcasting; parameters per channel besides."""
@@ -78,7 +78,7 @@ _RULES: dict[str, list[Rule]] = {}
 
 
 def rule(*ops: str, **facts: Any) -> Callable[[Any], Any]:
-    """Register a function for operators of the default domain; the rule that came first counts."""
+    """Register a function for default-domain operators; the first matching rule is used."""
 
     def register(function: Any) -> Any:
         part = "work" if facts.get("kind") is Kind.WORK else "element"
@@ -102,7 +102,7 @@ def find_rule(signature: Signature) -> Rule:
     Raises
     ------
     UnsupportedOp
-        If there is none.
+        If no rule applies.
     """
     known = _RULES.get(signature.op, []) if signature.domain in ("", "ai.onnx") else []
     for each in known:
@@ -132,7 +132,7 @@ class Member:
 
     @cached_property
     def facts(self) -> Step:
-        """The node on arrays without memory: constants are real, other elements are not there."""
+        """The node on arrays without memory: only constants have real elements."""
         signature = self.signature
 
         def operand(position: int, tensor: Tensor | None) -> np.ndarray | None:
@@ -144,7 +144,7 @@ class Member:
 
 
 def unreal(shape: Sequence[int]) -> np.ndarray:
-    """Return an array of a shape whose strides count elements and whose memory is not there."""
+    """Return an array without real memory, whose strides count elements."""
     strides = row_major(shape)
     array: np.ndarray = np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), shape, strides)
     return array
@@ -152,7 +152,7 @@ def unreal(shape: Sequence[int]) -> np.ndarray:
 
 @dataclass
 class Sources:
-    """Where the operands of a step come from."""
+    """Where a step's operands come from."""
 
     tensors: Mapping[int, Tensor]
     """Shape and type of every value of the step."""
@@ -164,12 +164,12 @@ class Sources:
     """Values of the step that are in scratch memory or in the place of another value."""
 
     def place(self, value: int) -> Place:
-        """Return the memory of a value."""
+        """Return a value's memory."""
         return self.places.get(value, Place("value", value))
 
 
 class Builder(Text):
-    """The body of a kernel, and the memory that it reads and writes."""
+    """A kernel body, with the memory that the kernel reads and writes."""
 
     def __init__(self, sources: Sources) -> None:
         super().__init__()
@@ -186,12 +186,12 @@ class Builder(Text):
         return name if known == type_ else f"(({type_} *){name})"
 
     def scalar(self, name: str, value: int) -> str:
-        """Return the name of a parameter that is a number."""
+        """Add a numeric parameter, and return the parameter's name."""
         self._scalars[name] = value
         return name
 
     def read(self, value: int, index: str) -> str:
-        """Return the name of an element of a value."""
+        """Return the name for an element in a value."""
         tensor = self.sources.tensors[value]
         if value in self.sources.constants:
             return literal(self.sources.constants[value], tensor.dtype)
@@ -206,7 +206,7 @@ class Builder(Text):
         return self.let(type_, f"{self._name(place, type_)}[{index}]")
 
     def load(self, place: Place, dtype: np.dtype[Any], index: str) -> str:
-        """Return an element of scratch memory."""
+        """Return the expression for an element in scratch memory."""
         self._read.setdefault(place, set()).add((index, dtype.itemsize))
         return f"{self._name(place, c_type(dtype))}[{index}]"
 
@@ -217,7 +217,7 @@ class Builder(Text):
         self.line(f"{self._name(place, type_)}[{index}] = {converted(type_, element)};")
 
     def launch(self, stem: str, grid: int) -> Launch:
-        """Return the launch of what was written so far, with blocks of :data:`THREADS` threads."""
+        """Return a launch for the text so far, with :data:`THREADS` threads per block."""
         types, names = [], []
         for place, (name, type_) in self._parameters.items():
             types.append(f"{type_} *" if place in self._written else f"const {type_} *")
@@ -235,7 +235,7 @@ class Builder(Text):
 
 
 class Reading:
-    """A map while the expression of one of its elements is made."""
+    """A map during the construction of an element's expression."""
 
     def __init__(self, text: Builder, member: Member, value: int) -> None:
         self.text = text
@@ -251,36 +251,36 @@ class Reading:
 
     @property
     def type(self) -> str:
-        """The C++ type of the result."""
+        """The result's C++ type."""
         return c_type(self.dtype)
 
     def has(self, position: int) -> bool:
-        """Whether an operand is there."""
+        """Return whether an operand is present."""
         return position < len(self.member.inputs) and self.member.inputs[position] is not None
 
     def tensor(self, position: int) -> Tensor:
-        """Return shape and type of an operand."""
+        """Return an operand's shape and type."""
         tensor = self.signature.input(position)
         if tensor is None:
             raise self.invalid(f"input {position} is missing")
         return tensor
 
     def element(self, position: int, index: str) -> str:
-        """Return the name of an element of an operand, by its position there."""
+        """Return the name for the operand's element at an index."""
         self.tensor(position)
         value = self.member.inputs[position]
         assert value is not None
         return self.text.read(value, index)
 
     def same(self, position: int, index: str) -> str:
-        """Return the name of the element of an operand that broadcasts to one of the result."""
+        """Return the name for the operand element that broadcasts to a result element."""
         shape = self.tensor(position).shape
         if prod(shape) == prod(self.shape):
             return self.element(position, index)
         return self.element(position, broadcast_index(index, shape, self.shape))
 
     def attribute(self, name: str, default: Any) -> Any:
-        """Return an attribute; text as ``str``."""
+        """Return an attribute, with text as ``str``."""
         found = self.signature.attributes.get(name, default)
         return found.decode() if isinstance(found, bytes) else found
 
@@ -289,22 +289,22 @@ class Reading:
         return literal(self.attribute(name, default), dtype or self.dtype)
 
     def call(self, function: str, *arguments: str) -> str:
-        """Return a call of a mathematical function of C, in the precision of the result."""
+        """Return a call to a C math function, in the result's precision."""
         return call(self.dtype, function, *arguments)
 
     def invalid(self, problem: str) -> InvalidAttribute:
-        """Return the error for a node that makes no sense."""
+        """Return the error for an invalid node."""
         return InvalidAttribute(f"node {self.signature.name!r} ({self.signature.op}): {problem}")
 
 
 def call(dtype: np.dtype[Any], function: str, *arguments: str) -> str:
-    """Return a call of a function of C's mathematical library."""
+    """Return a call to a C math library function."""
     suffix = "f" if wide(dtype) == np.float32 else ""
     return f"{function}{suffix}({', '.join(arguments)})"
 
 
 def broadcast_index(index: str, shape: Sequence[int], to: Sequence[int]) -> str:
-    """Return the place of the element of an array that broadcasts to an element of a shape."""
+    """Return the index of the array element that broadcasts to an element in a larger shape."""
     full = (*[1] * (len(to) - len(shape)), *shape)
     steps = zip(full, row_major(full), strict=True)
     return strided_index(index, to, [0 if size == 1 else step for size, step in steps])
@@ -312,7 +312,7 @@ def broadcast_index(index: str, shape: Sequence[int], to: Sequence[int]) -> str:
 
 @dataclass
 class Site:
-    """An operator that is no map, and its memory."""
+    """An operator that is not a map, with the operator's memory."""
 
     member: Member
     sources: Sources
@@ -322,12 +322,12 @@ class Site:
 
     @property
     def signature(self) -> Signature:
-        """All that is known of the node."""
+        """The node's signature."""
         return self.member.signature
 
     @property
     def output(self) -> int:
-        """The value that is made, where a node makes one."""
+        """The node's only result; an error if the node has several."""
         made = [value for value in self.member.outputs if value is not None]
         if len(made) != 1:
             raise UnsupportedOp(
@@ -337,7 +337,7 @@ class Site:
         return made[0]
 
     def tensor(self, position: int) -> Tensor:
-        """Return shape and type of an operand."""
+        """Return an operand's shape and type."""
         tensor = self.signature.input(position)
         if tensor is None:
             raise InvalidAttribute(
@@ -346,28 +346,28 @@ class Site:
         return tensor
 
     def has(self, position: int) -> bool:
-        """Whether an operand is there."""
+        """Return whether an operand is present."""
         return position < len(self.member.inputs) and self.member.inputs[position] is not None
 
     def value(self, position: int) -> int:
-        """Return the value of an operand."""
+        """Return an operand's value."""
         self.tensor(position)
         value = self.member.inputs[position]
         assert value is not None
         return value
 
     def place(self, position: int) -> Place:
-        """Return the memory of an operand."""
+        """Return an operand's memory."""
         return self.sources.place(self.value(position))
 
 
 def index_type(*counts: int) -> str:
-    """Return the C++ type that counts so many elements."""
+    """Return the C++ index type for arrays with these element counts."""
     return "int" if max(counts, default=0) <= _MOST_OF_INT else "long long"
 
 
 def blocks(threads: int) -> int:
-    """Return the number of blocks of so many threads."""
+    """Return the number of blocks that a thread count needs."""
     return -(-threads // THREADS)
 
 
@@ -380,18 +380,18 @@ def elementwise_launch(
     bound: str | None = None,
 ) -> Launch:
     """
-    Return the launch of a kernel with one thread per element.
+    Return the launch for a kernel with a thread per element.
 
     Parameters
     ----------
     count : int
         Number of elements.
     body : callable
-        Writes the work for one element, given the name of its position.
+        Writes the work for an element, given the position's name.
     scalars : mapping of str to int, optional
-        Parameters that are numbers.
+        Numeric parameters.
     bound : str, optional
-        The text of the number of elements, where it depends on a parameter.
+        Text for the element count, where the count depends on a parameter.
     """
     text = Builder(sources)
     for name, value in (scalars or {}).items():

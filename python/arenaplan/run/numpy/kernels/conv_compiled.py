@@ -1,10 +1,9 @@
 """
 Convolution by a compiled kernel, which unrolls a few columns of the image at a time.
 
-Scratch memory is that of 48 columns, of some channels in a frame of zeros, or of one padded plane
-where every channel is by itself. The output is made in tiles only where other members of a group
-work on them: as many rows as stay in cache. The bits of a result do not depend on tiles or scratch
-memory.
+Scratch memory holds 48 columns, or some channels in a zero frame, or a single padded plane where
+every channel is by itself. The output is made in tiles only where other group members work on
+tiles: as many rows as stay in cache. Result bits do not depend on tiles or scratch memory.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ LoadTile: TypeAlias = Callable[
 
 
 class CompiledTile(NamedTuple):
-    """The part of a convolution that is made by one call."""
+    """The part of a convolution that a single call makes."""
 
     groups: int
     rows: int
@@ -65,18 +64,18 @@ class CompiledTile(NamedTuple):
 
 @dataclass(frozen=True)
 class CompiledConv:
-    """The sizes of a convolution, and of its scratch memory."""
+    """The sizes for a convolution and the scratch memory."""
 
     sizes: Geometry
 
     @cached_property
     def is_depthwise(self) -> bool:
-        """Whether every channel is convolved by itself, without a product."""
+        """True if every channel is convolved by itself, without a product."""
         return self.sizes.fan_in == 1 and self.sizes.fan_out <= _FEW_OUTPUTS
 
     @cached_property
     def is_cut(self) -> bool:
-        """Whether other members of a group work on tiles."""
+        """True if other group members work on tiles."""
         guests = self.sizes.guests
         return guests is not None and (guests.loads or guests.finishes or guests.needs_tile)
 
@@ -98,17 +97,17 @@ class CompiledConv:
         return total + besides
 
     def own(self, tile: CompiledTile) -> int:
-        """Return the elements of scratch memory that the compiled kernel takes."""
+        """Return the scratch elements that the compiled kernel takes."""
         if not self.is_depthwise:
             return tile.elements
         return CompiledKernel.depthwise_scratch(*self._sides(tile.rows))
 
     def _sides(self, rows: int) -> tuple[WindowSide, WindowSide]:
-        """Return how the window slides over the image of some output rows."""
+        """Return how the window slides over the image for some output rows."""
         return sides([self.sizes.axes[0]._replace(out=rows), *self.sizes.axes[1:]])
 
     def padded_shape(self, tile: CompiledTile) -> tuple[int, ...]:
-        """Return the shape of the computed image of a tile, with its padding."""
+        """Return the shape of a tile's computed image, with padding."""
         sizes = self.sizes
         first = sizes.axes[0]
         reach = (tile.rows - 1) * first.stride + first.extent
@@ -119,7 +118,7 @@ class CompiledConv:
         return (1, tile.groups * self.sizes.fan_out, tile.rows, *self.sizes.outs[1:])
 
     def areas(self, tile: CompiledTile) -> Iterator[Area]:
-        """Yield the memory of every tile."""
+        """Yield the area that each tile covers."""
         sizes = self.sizes
         for n in range(sizes.batch):
             for group in range(0, sizes.groups, tile.groups):
@@ -129,14 +128,14 @@ class CompiledConv:
                     yield Area(n, groups, rows, slice(0, sizes.fan_in))
 
     def tiles(self) -> Iterator[CompiledTile]:
-        """Yield the tiles that are worth their scratch memory, from the fastest to the smallest."""
+        """Yield the tiles that are worth the scratch memory, from the fastest to the smallest."""
         limit = _CACHED if self.is_cut else 1 << 62
         parts = [self._part(limit >> shift) for shift in ((0, 2, 4, 16) if self.is_cut else (0,))]
         if self.is_cut and self.is_depthwise:
             rows = self.sizes.rows
             parts += [(1, _even(rows, -(-rows // count))) for count in (1, 2, 3, 4, 6, 8)]
         if self.sizes.loads:
-            parts.append((1, 1))  # Of an image that is computed, few rows are few bytes.
+            parts.append((1, 1))  # For a computed image, few rows take few bytes.
         for groups, rows in dict.fromkeys(parts):
             if self.is_depthwise:
                 yield CompiledTile(groups, rows, 0, 0)
@@ -147,7 +146,7 @@ class CompiledConv:
                 yield CompiledTile(groups, rows, elements, cycles)
 
     def _part(self, limit: int) -> tuple[int, int]:
-        """Return groups and rows of a tile of about so many results."""
+        """Return groups and rows for a tile with about ``limit`` results."""
         sizes = self.sizes
         plane = sizes.fan_out * sizes.rows * sizes.row
         if plane <= limit or (sizes.guests is not None and sizes.guests.by_planes):
@@ -156,13 +155,13 @@ class CompiledConv:
         return 1, _even(sizes.rows, min(rows, sizes.rows))
 
     def within(self, limit: int) -> CompiledTile:
-        """Return the fastest tile within some bytes, or else the smallest there is."""
+        """Return the fastest tile within ``limit`` bytes, or else the smallest tile."""
         tiles = list(self.tiles())
         fitting = [tile for tile in tiles if self.bytes(tile) <= limit]
         return min(fitting, key=self.cost) if fitting else min(tiles, key=self.bytes)
 
     def cost(self, tile: CompiledTile) -> float:
-        """Return about how many nanoseconds a run takes."""
+        """Return the estimated run time in nanoseconds."""
         sizes = self.sizes
         parts = -(-sizes.groups // tile.groups) * -(-sizes.rows // tile.rows)
         calls = sizes.batch * parts
@@ -179,7 +178,7 @@ class CompiledConv:
         return time
 
     def choices(self) -> Sequence[Choice]:
-        """Return the sizes of scratch memory to declare."""
+        """Return the scratch sizes to declare."""
         return worthwhile(Choice(self.bytes(tile), self.cost(tile)) for tile in self.tiles())
 
 
@@ -189,7 +188,7 @@ def _even(total: int, most: int) -> int:
 
 
 def compiled_conv(signature: Signature) -> CompiledConv | None:
-    """Return the sizes of a Conv node that a compiled kernel runs, if one does."""
+    """Return the sizes for a Conv node, or ``None`` if no compiled kernel runs the node."""
     sizes = geometry(signature)
     load, output = signature.constant, signature.outputs[0]
     bias = signature.input(2)
@@ -208,13 +207,13 @@ def compiled_conv(signature: Signature) -> CompiledConv | None:
 
 
 def adds_operand(signature: Signature) -> bool:
-    """Whether the kernel of a Conv node adds an operand to its results."""
+    """Return whether a Conv node's kernel adds an operand to the results."""
     compiled = compiled_conv(signature)
     return compiled is not None and not compiled.is_depthwise
 
 
 def works_by_planes(signature: Signature) -> bool:
-    """Whether the kernel of a Conv node can write each plane over the one that it read."""
+    """Return whether a Conv node's kernel can write each plane over the plane just read."""
     compiled = compiled_conv(signature)
     return compiled is not None and compiled.is_depthwise and compiled.sizes.fan_out == 1
 
@@ -229,7 +228,7 @@ def compiled_runs(step: Step, conv: CompiledConv, load: LoadTile) -> Iterator[Ru
     Parameters
     ----------
     load : callable
-        Yields functions that compute the image of a tile, and returns its array.
+        Yields functions that compute a tile's image, and returns the image's array.
     """
     sizes, guests = conv.sizes, step.guests
     output = result(step)
@@ -284,11 +283,11 @@ def _image_part(step: Step, sizes: Geometry, area: Area) -> tuple[np.ndarray, li
     part = sizes.part(area)
     start, _ = sizes.reach(area.rows)
     rows = part[2]
-    if rows.stop == rows.start:  # The tile is made of padding alone.
+    if rows.stop == rows.start:  # The tile is padding alone.
         rows = slice(0, 1)
         start = -(1 << 20)
     elif area.rows == slice(0, sizes.rows):
-        # Rows behind the last window, too: planes that follow each other may be written over.
+        # Include rows behind the last window: consecutive planes may be written over.
         rows = slice(0, sizes.axes[0].size)
     source = operand(step, 0)[(*part[:2], rows, *part[3:])]
     first = sizes.axes[0]._replace(size=rows.stop - rows.start, before=max(rows.start - start, 0))
@@ -296,8 +295,8 @@ def _image_part(step: Step, sizes: Geometry, area: Area) -> tuple[np.ndarray, li
 
 
 def _shared_weights(step: Step, conv: CompiledConv) -> Transformed:
-    """Return packed weights and a bias, which executors of the same constants share."""
-    # Parts of a node may meet padding alone with other elements of the window.
+    """Return packed weights and a bias, which executors with the same constants share."""
+    # In parts of a node, other window elements may meet padding alone.
     packed_key, bias_key = (f"{name} {conv.sizes.window}" for name in ("packed", "packed bias"))
     if packed_key in step.kept:
         return step.kept[packed_key], step.kept.get(bias_key)
@@ -315,7 +314,7 @@ def _shared_weights(step: Step, conv: CompiledConv) -> Transformed:
 def _weights(
     step: Step, conv: CompiledConv, scale: np.ndarray | None, shift: np.ndarray | None
 ) -> Transformed:
-    """Return the weights in the order in which they are read, with scales worked in, and a bias."""
+    """Return the weights in reading order, with scales worked in, and a bias."""
     sizes, bias = conv.sizes, step.input(2)
     made = sizes.groups * sizes.fan_out
     matrix = sizes.used(operand(step, 1)).reshape(made, sizes.depth)

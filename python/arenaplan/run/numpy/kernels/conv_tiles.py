@@ -39,7 +39,7 @@ _SHALLOW = 32
 
 
 class Tile(NamedTuple):
-    """The size of the part that is unrolled at once."""
+    """Size of the part that is unrolled at once."""
 
     groups: int
     rows: int
@@ -48,7 +48,7 @@ class Tile(NamedTuple):
 
 
 class Area(NamedTuple):
-    """The memory of one tile."""
+    """The area that a tile covers."""
 
     n: int
     groups: slice
@@ -59,7 +59,7 @@ class Area(NamedTuple):
 
 @dataclass(frozen=True)
 class Geometry:
-    """All sizes of a convolution."""
+    """All convolution sizes."""
 
     batch: int
     groups: int
@@ -79,21 +79,21 @@ class Geometry:
 
     @cached_property
     def window(self) -> tuple[slice, ...]:
-        """The elements of the declared windows that these windows have."""
+        """The part of the declared windows that remains after trimming."""
         return tuple(slice(axis.skipped, axis.skipped + axis.kernel) for axis in self.axes)
 
     def used(self, weights: np.ndarray) -> np.ndarray:
-        """Return the elements of declared windows that these windows have."""
+        """Return the weights that remain after trimming."""
         return weights[(slice(None), slice(None), *self.window)]
 
     @cached_property
     def depth(self) -> int:
-        """Rows of the unrolled matrix of one group, without the one for the bias."""
+        """Rows in a group's unrolled matrix, without the bias row."""
         return self.fan_in * self.taps
 
     @cached_property
     def row(self) -> int:
-        """Output elements in one row: all positions that share the first coordinate."""
+        """Output elements per row: all positions that share the first coordinate."""
         return prod(axis.out for axis in self.axes[1:])
 
     @cached_property
@@ -103,50 +103,50 @@ class Geometry:
 
     @cached_property
     def is_padded(self) -> bool:
-        """Whether windows reach beyond the image."""
+        """True if windows reach beyond the image."""
         return any(axis.is_padded for axis in self.axes)
 
     @cached_property
     def is_direct(self) -> bool:
-        """Whether the image is the unrolled matrix already."""
+        """True if the image already is the unrolled matrix."""
         pointwise = all(axis.kernel == 1 and axis.stride == 1 for axis in self.axes)
         single = all(axis.extent == axis.kernel == axis.size for axis in self.axes)
         return (pointwise or single) and not self.is_padded
 
     @cached_property
     def loads(self) -> bool:
-        """Whether the image is computed while it is loaded."""
+        """True if the image is computed during loading."""
         return self.guests is not None and self.guests.loads
 
     @cached_property
     def needs_tile(self) -> bool:
-        """Whether results must not be written to the output before they are finished."""
+        """True if only finished results may be written to the output."""
         return self.guests is not None and self.guests.needs_tile
 
     @cached_property
     def is_copied(self) -> bool:
-        """Whether tiles of the image are copied, padded or computed, before they are unrolled."""
+        """True if image tiles are copied, padded or computed before unrolling."""
         return self.is_padded or self.loads
 
     @cached_property
     def is_tiled(self) -> bool:
-        """Whether there is a reason not to multiply everything at once."""
+        """True if not everything can be multiplied at once."""
         return not self.is_direct or self.loads or self.finishes_tiles
 
     @cached_property
     def finishes_tiles(self) -> bool:
-        """Whether each tile is finished before the next; otherwise all are, at the end."""
+        """True if each tile is finished before the next, false if all are finished at the end."""
         guests = self.guests
         return self.is_flat or (guests is not None and (guests.needs_tile or guests.needs_scratch))
 
     @cached_property
     def is_flat(self) -> bool:
         """
-        Whether positions across the ends of rows are computed as well, and left out later.
+        True if positions across row ends are computed as well, and left out later.
 
-        The elements of all windows at one tap then are one contiguous piece of the padded
-        image, and copying them is several times faster. That decides where there is next
-        to nothing to multiply, as in depthwise convolution.
+        All window elements at a given tap are then contiguous in the padded image, and copying
+        is several times faster. Copying dominates where there is next to nothing to multiply,
+        as in depthwise convolution.
         """
         if self.is_direct or self.fan_in > 1 or self.fan_out > 4:
             return False
@@ -154,11 +154,11 @@ class Geometry:
 
     @cached_property
     def pitch(self) -> int:
-        """Elements of the padded image from one row to the next."""
+        """Elements between consecutive rows in the padded image."""
         return prod(axis.padded for axis in self.axes[1:])
 
     def columns(self, rows: int) -> int:
-        """Return how many windows some rows have, with those across the ends of rows if flat."""
+        """Return the number of windows in some rows, with windows across row ends if flat."""
         if not self.is_flat:
             return rows * self.row
         last, pitch = 0, 1
@@ -169,17 +169,17 @@ class Geometry:
 
     @cached_property
     def outs(self) -> list[int]:
-        """Spatial dimensions of the output."""
+        """Spatial output dimensions."""
         return [axis.out for axis in self.axes]
 
     def padded_shape(self, tile: Tile) -> tuple[int, ...]:
-        """Return the shape of the padded input of one tile."""
+        """Return the shape of a tile's padded input."""
         first = self.axes[0]
         reach = (tile.rows - 1) * first.stride + first.extent
         return (tile.groups * tile.channels, reach, *(axis.padded for axis in self.axes[1:]))
 
     def matrix_shape(self, tile: Tile) -> tuple[int, int, int]:
-        """Return the shape of the unrolled matrices of one tile, with a row for the bias."""
+        """Return the shape of a tile's unrolled matrices, with a row for the bias."""
         return (tile.groups, tile.channels * self.taps + 1, self.columns(tile.rows))
 
     def result_shape(self, tile: Tile) -> tuple[int, ...]:
@@ -188,7 +188,7 @@ class Geometry:
         return (tile.groups, self.fan_out, tile.rows, *inner)
 
     def areas(self, tile: Tile) -> Iterator[Area]:
-        """Yield the memory of every tile."""
+        """Yield the area that each tile covers."""
         for n in range(self.batch):
             for group in range(0, self.groups, tile.groups):
                 groups = slice(group, min(group + tile.groups, self.groups))
@@ -199,19 +199,19 @@ class Geometry:
                         yield Area(n, groups, rows, channels)
 
     def box(self, area: Area) -> Box:
-        """Return the part of the output that a tile makes."""
+        """Return the output box that a tile computes."""
         channels = slice(area.groups.start * self.fan_out, area.groups.stop * self.fan_out)
         inner = (slice(0, out) for out in self.outs[1:])
         return (slice(area.n, area.n + 1), channels, area.rows, *inner)
 
     def reach(self, rows: slice) -> tuple[int, int]:
-        """Return the first row of the image under the windows of some rows, and how many are."""
+        """Return the first image row under the windows of some output rows, and the row count."""
         first = self.axes[0]
         count = (rows.stop - rows.start - 1) * first.stride + first.extent
         return rows.start * first.stride - first.before, count
 
     def part(self, area: Area) -> Box:
-        """Return the part of the image that a tile needs; padding is not of it."""
+        """Return the image box that a tile needs, without padding."""
         channels = slice(
             area.groups.start * self.fan_in + area.channels.start,
             (area.groups.stop - 1) * self.fan_in + area.channels.stop,
@@ -223,7 +223,7 @@ class Geometry:
         return (slice(area.n, area.n + 1), channels, rows, *inner)
 
     def bytes(self, tile: Tile) -> int:
-        """Return the workspace that a tile takes."""
+        """Return the workspace bytes that a tile takes."""
         known = self._known_bytes.get(tile)
         if known is None:
             known = self._known_bytes[tile] = self._bytes(tile)
@@ -231,7 +231,7 @@ class Geometry:
 
     @cached_property
     def _known_bytes(self) -> dict[Tile, int]:
-        """Searches for several sizes ask for the same tiles again and again."""
+        """Workspace bytes per tile; searches for several sizes repeat the same tiles."""
         return {}
 
     def _bytes(self, tile: Tile) -> int:
@@ -255,10 +255,10 @@ class Geometry:
 
     def tile(self, limit: int) -> Tile:
         """
-        Return the best tile within ``limit`` bytes, or the smallest there is.
+        Return the best tile within ``limit`` bytes, or the smallest tile if none fits.
 
-        Whole images of several groups come before parts of the image of one. Of tiles
-        that divide the work into equally many, the smallest is taken.
+        Whole images for several groups are preferred to partial images for a single group.
+        Among tiles that divide the work into equally many parts, the smallest is taken.
         """
         whole = Tile(1, self.rows, self.fan_in)
         if self.bytes(whole) <= limit:
@@ -271,7 +271,7 @@ class Geometry:
         return min(within, key=self.cost) if within else min(tiles, key=self.bytes)
 
     def _splits(self) -> Iterator[int]:
-        """Yield how many channels may be multiplied at a time."""
+        """Yield the channel counts that may be multiplied at a time."""
         some = self.fan_in
         while some == self.fan_in or (some * self.taps >= _SHALLOW and not self.is_flat):
             yield some
@@ -285,7 +285,7 @@ class Geometry:
         return tile._replace(rows=_even(self.rows, most))
 
     def cost(self, tile: Tile) -> float:
-        """Return about how many nanoseconds a run takes."""
+        """Return the estimated run time in nanoseconds."""
         parts = -(-self.fan_in // tile.channels)
         packings = self.batch * -(-self.rows // tile.rows)
         tiles = packings * -(-self.groups // tile.groups) * parts
@@ -304,7 +304,7 @@ class Geometry:
 
     @cached_property
     def _unrolling(self) -> float:
-        """Nanoseconds in which an element is unrolled."""
+        """Nanoseconds to unroll an element."""
         if self.is_flat:
             return _RUN
         return _STRIDED if any(axis.stride > 1 for axis in self.axes) else _COPIED
@@ -314,7 +314,7 @@ def _largest(most: int, limit: int, size: Callable[[int], int]) -> int:
     """
     Return the largest number in ``[1, most]`` with a size within a limit, or else 1.
 
-    Sizes grow with the number, and nearly as a line does: so the number is guessed.
+    Sizes grow almost linearly with the number, so the search interpolates.
     """
     low, high = 1, most
     smallest, largest = size(low), size(high)
@@ -322,7 +322,7 @@ def _largest(most: int, limit: int, size: Callable[[int], int]) -> int:
         return most
     if smallest > limit:
         return 1
-    # Of low the size is within the limit, of high it is not.
+    # size(low) is within the limit, size(high) is not.
     while high - low > 1:
         guess = low + (limit - smallest) * (high - low) // (largest - smallest)
         guess = min(max(guess, low + 1), high - 1)
@@ -342,7 +342,7 @@ def _even(total: int, most: int) -> int:
 
 
 def worthwhile(ways: Iterable[Choice]) -> tuple[Choice, ...]:
-    """Return the ways that are worth their bytes, ascending: each saves some of the time."""
+    """Return, by ascending bytes, the ways that each save enough time over the one before."""
     found: list[Choice] = []
     for way in sorted(ways, key=lambda way: (way.bytes, way.cost)):
         if not found or way.cost < found[-1].cost * WORTHWHILE:
@@ -352,11 +352,11 @@ def worthwhile(ways: Iterable[Choice]) -> tuple[Choice, ...]:
 
 def geometry(signature: Signature) -> Geometry:
     """
-    Return the sizes of a Conv node.
+    Return the sizes for a Conv node.
 
-    Elements of constant windows that meet nothing but padding are left out (:attr:`Axis.trimmed`):
-    of a dilated window over a small image, often all but one per axis. Parts of a node
-    (:data:`ROWS_OF`) keep them, for each part must do with the scratch memory of the others.
+    Constant window elements that meet nothing but padding are left out (:attr:`Axis.trimmed`):
+    in a dilated window over a small image, often all but one per axis. Parts of a node
+    (:data:`ROWS_OF`) keep such elements, since all parts must fit the same scratch memory.
 
     Raises
     ------
@@ -387,12 +387,12 @@ def geometry(signature: Signature) -> Geometry:
 def _plain(
     batch: int, groups: int, fan_in: int, fan_out: int, axes: tuple[Axis, ...], dtype: np.dtype
 ) -> Geometry:
-    """Return the sizes of a convolution that does nothing besides; planning asks for them often."""
+    """Return the sizes for a convolution without guests, cached since planning asks often."""
     return Geometry(batch, groups, fan_in, fan_out, axes, dtype, None)
 
 
 def _agree(image: Tensor, weights: Tensor, output: Tensor, groups: int) -> bool:
-    """Whether the shapes are those of one convolution."""
+    """Return whether the shapes belong to a single convolution."""
     rank = len(weights.shape)
     return (
         rank >= 3

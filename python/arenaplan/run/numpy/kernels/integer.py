@@ -1,12 +1,12 @@
 """
 Products and convolutions of small integers, exactly.
 
-A kernel here is a group of kernels (:mod:`arenaplan.run.numpy.groups`), tile by tile: integers less
-their zero point become real numbers, BLAS multiplies these, and the sums become integers again. So
-neither operand nor sums exist as a whole in a wide type.
+A kernel here is a group of kernels (:mod:`arenaplan.run.numpy.groups`), run tile by tile. Integers
+minus the zero point become real numbers, BLAS multiplies these, and the sums become integers again.
+So neither operands nor sums exist as a whole in a wide type.
 
-The sums are exact. A product of 9-bit integers has 17 bits, and as long as the absolute values of
-all products of a sum add up to at most 2**24, every partial sum, in any order, is an integer that
+The sums are exact. A product of 9-bit integers has 17 bits. As long as the absolute values of all
+products in a sum add up to at most 2**24, every partial sum, in any order, is an integer that
 single precision represents. Otherwise double precision is used, up to 2**53.
 """
 
@@ -65,7 +65,7 @@ _REAL = Blocks("float32", is_wide=True)
 
 
 def _scaled_parts(signature: Signature, box: Box) -> Sequence[Box | None]:
-    """A scale is one number, or one for each index of the dimension that an attribute names."""
+    """Return the operand parts; a scale is a number, or has a number per channel index."""
     scale, channel = signature.input(1), signature.attributes["channel"]
     several = scale is not None and scale.shape not in ((), (1,))
     rest = (None for _ in signature.inputs[2:])
@@ -77,7 +77,7 @@ _SCALED = Cut(_scaled_parts, pointwise=True)
 
 @kernel("Widen", domain=INTERNAL, cut=UNARY)
 def _widen(step: Step) -> Run | None:
-    """Write integers less their zero point as real numbers."""
+    """Write integers minus the zero point as real numbers."""
     x, zero, output = operand(step, 0), step.input(1), result(step)
 
     def widen(x: np.ndarray, output: np.ndarray) -> None:
@@ -101,7 +101,7 @@ def _narrow(step: Step) -> Run | None:
 
 @kernel("Rescale", domain=INTERNAL, workspace=_REAL.declare, cut=_SCALED)
 def _rescale(step: Step) -> Run | None:
-    """Write sums times one scale, or two, plus an addend, as real numbers."""
+    """Write sums times two scales, plus an optional addend, as real numbers."""
     x, output = operand(step, 0), result(step)
 
     def rescale(x: np.ndarray, output: np.ndarray, real: np.ndarray) -> None:
@@ -113,7 +113,7 @@ def _rescale(step: Step) -> Run | None:
             np.add(real, addend, out=real)
         np.copyto(output, real)
 
-    # Scales for each column are those of the last dimension, which no block cuts.
+    # Scales per column belong to the last dimension, which no block cuts.
     rows = x.reshape(-1, x.shape[-1])
     scratch = _REAL.arrays(step)[0]
     height = max(scratch.size // max(x.shape[-1], 1), 0)
@@ -148,7 +148,7 @@ def _quantize_sum(step: Step) -> Run | None:
 
 @kernel("QuantizeWide", domain=INTERNAL, cut=UNARY)
 def _quantize_wide(step: Step) -> Run | None:
-    """Write real numbers as 8-bit integers less their zero point, in a wide type."""
+    """Write real numbers as 8-bit integers minus the zero point, in a wide type."""
     x, output = operand(step, 0), result(step)
 
     def quantize(x: np.ndarray, output: np.ndarray) -> None:
@@ -165,7 +165,7 @@ def _quantize_wide(step: Step) -> Run | None:
 
 @dataclass
 class _Parts:
-    """The group that a node is computed as. Values are numbered; inputs are the first ones."""
+    """The group that a node is computed as. Values are numbered, inputs first."""
 
     signature: Signature
     members: list[Member] = field(default_factory=list)
@@ -193,7 +193,7 @@ class _Parts:
         follows: Sequence[int] = (),
         domain: str = INTERNAL,
     ) -> int:
-        """Append a member, and return the value that it makes."""
+        """Append a member, and return the value that the member makes."""
         value = len(self.signature.inputs) + len(self.arrays) + len(self.members)
         loads: list[Callable[[], np.ndarray] | None] = [self._load(at) for at in inputs]
         signature = Signature(
@@ -250,7 +250,7 @@ class _Parts:
 def _composed(
     *ops_: str, domain: str = ""
 ) -> Callable[[Callable[[Signature], _Parts]], Callable[[Signature], _Parts]]:
-    """Register a function that returns the parts of a node as the kernel of some operators."""
+    """Register a function that returns a node's parts as the kernel for some operators."""
 
     def declare(
         parts_of: Callable[[Signature], _Parts], signature: Signature
@@ -288,7 +288,7 @@ def _refused(signature: Signature, reason: str) -> UnsupportedOp:
 
 
 def _known(signature: Signature, position: int) -> np.ndarray | None:
-    """Return the data of an optional input that has to be constant."""
+    """Return the data for an optional input that must be constant."""
     if signature.input(position) is None:
         return None
     data = signature.constant_data(position)
@@ -298,7 +298,7 @@ def _known(signature: Signature, position: int) -> np.ndarray | None:
 
 
 def _required(signature: Signature, position: int) -> np.ndarray:
-    """Return the data of an input that has to be constant."""
+    """Return the data for an input that must be constant."""
     data = _known(signature, position)
     if data is None:
         raise _refused(signature, f"input {position} is missing")
@@ -306,7 +306,7 @@ def _required(signature: Signature, position: int) -> np.ndarray:
 
 
 def _scale_of(signature: Signature, scales: Sequence[int], by: int) -> np.ndarray:
-    """Return the factor of the sums: the product of two scales, divided by that of the result."""
+    """Return the factor for the sums: two scales' product, divided by the result's scale."""
     first, second, made = (_required(signature, at) for at in (*scales, by))
     return np.asarray(first * second.reshape(-1) / made, np.float32)
 
@@ -314,7 +314,7 @@ def _scale_of(signature: Signature, scales: Sequence[int], by: int) -> np.ndarra
 def _requantized(
     parts: _Parts, sums: int, scale: np.ndarray, zero: int, made: Tensor, channel: int
 ) -> None:
-    """Append the part that makes sums the result, whose zero point is an input."""
+    """Append the part that turns sums into the result, whose zero point is an input."""
     if scale.size > 1:
         scale = scale.reshape(-1, *(1 for _ in made.shape[channel + 1 :]))
     else:
@@ -325,7 +325,7 @@ def _requantized(
 
 
 def _exact_type(weights: np.ndarray, axis: tuple[int, ...], bias: np.ndarray | None) -> np.dtype:
-    """Return the type in which sums of products with some weights are exact."""
+    """Return the type in which product sums with some weights are exact."""
     largest = int(np.abs(weights).sum(axis, dtype=np.float64).max(initial=0.0)) * _LARGEST
     if bias is not None:
         largest += int(np.abs(bias.astype(np.float64)).max(initial=0.0))
@@ -333,7 +333,7 @@ def _exact_type(weights: np.ndarray, axis: tuple[int, ...], bias: np.ndarray | N
 
 
 def _less_zero(signature: Signature, weights: int, zero: int, axis: int) -> np.ndarray:
-    """Return constant weights less their zero point, as real numbers."""
+    """Return constant weights minus the zero point, as real numbers."""
     data, zero_point = _known(signature, weights), _known(signature, zero)
     assert data is not None
     wide = data.astype(np.float32)
@@ -346,7 +346,7 @@ def _less_zero(signature: Signature, weights: int, zero: int, axis: int) -> np.n
 
 
 def _convolved(signature: Signature, at: Sequence[int | None]) -> tuple[_Parts, int, Tensor]:
-    """Return the parts of a convolution of image, its zero point, weights, theirs, and bias."""
+    """Return a convolution's parts; positions: image, zero point, weights, zero point, bias."""
     image, zero, weights, weights_zero, bias = at
     assert image is not None
     assert weights is not None
@@ -369,7 +369,7 @@ def _convolved(signature: Signature, at: Sequence[int | None]) -> tuple[_Parts, 
 
 @_composed("ConvInteger")
 def conv_integer(signature: Signature) -> _Parts:
-    """Inputs are the image, the weights, and a zero point of each."""
+    """Return the parts; inputs are the image, the weights, and a zero point for each."""
     parts, sums, made = _convolved(signature, (0, 2, 1, 3, None))
     parts.add("Narrow", (sums,), made, {}, (0,))
     return parts
@@ -385,7 +385,7 @@ def qlinear_conv(signature: Signature) -> _Parts:
 
 
 def _bytes_conv(signature: Signature) -> QuantizedConv | None:
-    """Return a QLinearConv node as a convolution of bytes, if the compiled kernel runs it."""
+    """Return a QLinearConv node as a byte convolution, if the compiled kernel runs the node."""
     x, made = signature.inputs[0], signature.outputs[0]
     weights, scales = signature.constant[3], [signature.constant_data(at) for at in (1, 4, 6)]
     zeros = [signature.constant_data(at) for at in (2, 7)]
@@ -438,7 +438,7 @@ def _qlinear_conv_of_bytes(step: Step) -> Run | None:
 def _multiplied(
     signature: Signature, at: Sequence[int | None], *, transposed: bool = False
 ) -> tuple[_Parts, int, Tensor]:
-    """Return the parts of a product: positions of left, its zero point, right, its own, addend."""
+    """Return a product's parts; positions: left, zero point, right, zero point, addend."""
     left, zero, right, right_zero, bias = at
     assert left is not None
     assert right is not None
@@ -482,7 +482,7 @@ def _multiplied(
 
 @_composed("MatMulInteger")
 def matmul_integer(signature: Signature) -> _Parts:
-    """Inputs are two stacks of matrices, and a zero point of each."""
+    """Return the parts; inputs are two matrix stacks, and a zero point for each."""
     parts, sums, made = _multiplied(signature, (0, 2, 1, 3, None))
     parts.add("Narrow", (sums,), made, {}, (0,))
     return parts
@@ -490,7 +490,7 @@ def matmul_integer(signature: Signature) -> _Parts:
 
 @_composed("QLinearMatMul")
 def qlinear_matmul(signature: Signature) -> _Parts:
-    """Inputs are two stacks of matrices and the result with scale and zero point each."""
+    """Return the parts; both input stacks and the result have a scale and a zero point each."""
     parts, sums, made = _multiplied(signature, (0, 2, 3, 5, None))
     _requantized(parts, sums, _scale_of(signature, (1, 4), 6), 7, made, len(made.shape) - 1)
     return parts
@@ -498,7 +498,7 @@ def qlinear_matmul(signature: Signature) -> _Parts:
 
 @_composed("QGemm", domain=MICROSOFT)
 def qgemm(signature: Signature) -> _Parts:
-    """Inputs are two matrices with scale and zero point, an addend, and those of the result."""
+    """Return the parts; inputs are two matrices, an addend, and all scales and zero points."""
     if signature.attributes.get("transA", 0):
         raise _refused(signature, "no kernel runs it with a left operand that is transposed")
     bias = 6 if signature.input(6) is not None else None
@@ -516,7 +516,7 @@ def qgemm(signature: Signature) -> _Parts:
 
 @_composed("MatMulIntegerToFloat", domain=MICROSOFT)
 def matmul_integer_to_float(signature: Signature) -> _Parts:
-    """Inputs are two stacks of matrices, a scale of each, a zero point of each, and an addend."""
+    """Return the parts; inputs are two matrix stacks, two scales, two zero points, an addend."""
     parts, sums, made = _multiplied(signature, (0, 4, 1, 5, None))
     addend = (6,) if signature.input(6) is not None else ()
     attributes = {"channel": len(made.shape) - 1}

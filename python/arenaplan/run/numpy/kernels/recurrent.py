@@ -1,11 +1,10 @@
 """
 Recurrent layers: RNN, GRU, LSTM.
 
-The products with the inputs of several steps are one product of matrices, as many steps as the
-workspace has room for; the products with the hidden state follow step by step, each added to its
-part of the first; compiled kernels do both where they can. The hidden state (and the cell of an
-LSTM) of one direction is in scratch memory while it changes, so that the final state may be in the
-memory of the initial one.
+A single matrix product multiplies the inputs for as many steps as the workspace has room for. The
+products with the hidden state follow step by step, each added to the step's part. Compiled kernels
+do both where possible. Each direction's hidden state (and an LSTM's cell) changes in scratch
+memory, so that the final state may share memory with the initial state.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _BLOCKS = (1 << 20, 1 << 16, 0)
 
 
 class _Sizes(NamedTuple):
-    """Sizes of a layer."""
+    """A layer's sizes."""
 
     steps: int
     batch: int
@@ -50,7 +49,7 @@ class _Sizes(NamedTuple):
 
     @classmethod
     def of(cls, signature: Signature) -> _Sizes | None:
-        """Return the sizes of a node, or ``None`` if an operand is missing."""
+        """Return a node's sizes, or ``None`` if an operand is missing."""
         x, recurrence = signature.input(0), signature.input(2)
         if x is None or recurrence is None or len(x.shape) != 3 or len(recurrence.shape) != 3:
             return None
@@ -62,16 +61,16 @@ class _Sizes(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Elements of all gates."""
+        """Elements in all gates together."""
         return self.gates * self.hidden
 
     def block(self, room: int, itemsize: int) -> int:
-        """Return how many steps have their products in ``room`` bytes, at least one."""
+        """Return the number of steps whose products fit ``room`` bytes, at least 1."""
         each = self.batch * self.rows * itemsize
         return max(1, min(self.steps, room // max(each, 1)))
 
     def nanoseconds(self, steps: int, *, compiled: bool) -> float:
-        """Return about how long a run takes with the products of so many steps at a time."""
+        """Return the estimated run time with the products for ``steps`` steps at a time."""
         blocks = -(-self.steps // steps)
         if compiled:
             products = self.steps * self.batch * self.rows * (self.width / 70 + self.hidden / 35)
@@ -83,12 +82,12 @@ class _Sizes(NamedTuple):
         return self.directions * (loads + products + activations)
 
     def block_shape(self, steps: int) -> tuple[int, int, int]:
-        """Return the shape of the products of some steps."""
+        """Return the shape of the products for some steps."""
         first = (self.batch, steps) if self.batch_first else (steps, self.batch)
         return (*first, self.rows)
 
     def at(self, array: np.ndarray, step: int) -> np.ndarray:
-        """Return one step of an array with the axes of the inputs."""
+        """Return a step from an array with the inputs' axes."""
         return array[:, step] if self.batch_first else array[step]
 
     def fixed(self) -> Iterator[tuple[int, ...]]:
@@ -192,7 +191,7 @@ _SCALED: dict[str, tuple[Callable[..., None], tuple[float, ...]]] = {
 
 
 def _activations(step: Step, sizes: _Sizes) -> list[list[Activation]]:
-    """Return the activations of each direction; numbers are consumed in order of the functions."""
+    """Return the activations per direction; functions consume parameters in order."""
     default = FUNCTIONS[step.signature.op]
     count = sizes.directions * len(default)
     names = list(step.attributes.get("activations") or default * sizes.directions)
@@ -220,7 +219,7 @@ _MANY_ROWS = 64
 
 
 def _transposed(step: Step, position: int, index: int, *, copies: bool) -> np.ndarray:
-    """Return the weights of a direction, transposed; copied once if they are constant."""
+    """Return a direction's weights, transposed; constant weights are copied once."""
     weights = operand(step, position)
     view: np.ndarray = weights[index].T
     if not copies or step.signature.constant[position] is None:
@@ -235,14 +234,14 @@ def _transposed(step: Step, position: int, index: int, *, copies: bool) -> np.nd
 
 class _Direction:
     """
-    One direction of a layer, bound to memory.
+    One layer direction, bound to memory.
 
     Parameters
     ----------
     index : int
-        Position of the direction in the weights.
+        The direction's position in the weights.
     backward : bool
-        Whether the last step of a sequence comes first.
+        Whether a sequence's last step comes first.
     functions : list
         The activations.
     """
@@ -290,13 +289,13 @@ class _Direction:
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """The weights of the input, transposed."""
+        """The input weights, transposed."""
         few = prod(self.block.shape[:2]) < _MANY_ROWS
         return _transposed(self.step, 1, self.index, copies=few)
 
     @cached_property
     def recurrence(self) -> np.ndarray:
-        """The weights of the hidden state, transposed."""
+        """The hidden state weights, transposed."""
         few = self.sizes.batch < _MANY_ROWS
         return _transposed(self.step, 2, self.index, copies=few)
 
@@ -306,7 +305,7 @@ class _Direction:
         return scratch.array(self.sizes.block_shape(steps), self.x.dtype)
 
     def gate(self, array: np.ndarray, index: int) -> np.ndarray:
-        """Return the part of one gate."""
+        """Return a gate's part."""
         size = self.sizes.hidden
         return array[..., index * size : (index + 1) * size]
 
@@ -364,7 +363,7 @@ class _Direction:
             np.add(self.bias[:rows], self.bias[rows:], out=self.added[0])
 
     def multiply(self, start: int, stop: int) -> None:
-        """Write the products of the inputs of some steps, with the biases."""
+        """Write the input products for some steps, with the biases."""
         count = stop - start
         if self.sizes.batch_first:
             block = self.block[:, :count]
@@ -380,11 +379,11 @@ class _Direction:
         np.add(block, self.added, out=block)
 
     def advance(self, gates: np.ndarray) -> None:
-        """Make ``fresh`` of the state and the products with the inputs, which are overwritten."""
+        """Make ``fresh`` from the state and the input products, which are overwritten."""
         raise NotImplementedError
 
     def store(self, at: int) -> None:
-        """Replace the hidden state of sequences that are not over, and write step ``at``."""
+        """Replace the hidden state for unfinished sequences, and write step ``at``."""
         if self.lengths is None:
             self.hidden, self.fresh = self.fresh, self.hidden
         else:
@@ -397,7 +396,7 @@ class _Direction:
                 np.copyto(target, 0, where=self.is_over)
 
     def replace(self, state: np.ndarray, fresh: np.ndarray, at: int) -> None:
-        """Replace a state, for sequences that are not over at step ``at``."""
+        """Replace a state for sequences that are unfinished at step ``at``."""
         assert self.lengths is not None
         np.less(at, self.lengths[:, None], out=self.is_over)
         np.copyto(state, fresh, where=self.is_over)
@@ -418,11 +417,11 @@ class _Gated(_Direction):
 
     @property
     def resets_late(self) -> bool:
-        """Whether the reset comes after the product with the hidden state."""
+        """True if the reset comes after the product with the hidden state."""
         return bool(self.step.attributes.get("linear_before_reset", 0))
 
     def load_bias(self) -> None:
-        """Keep the recurrent bias of the hidden gate apart if it is multiplied later."""
+        """Keep the hidden gate's recurrent bias apart if the reset multiplies that bias later."""
         super().load_bias()
         if self.resets_late:
             rows, kept = self.sizes.rows, self.gate(self.more, 2)[0]
@@ -469,7 +468,7 @@ class _Cell(_Direction):
 
     @cached_property
     def couples(self) -> bool:
-        """Whether a cell forgets as much as it takes."""
+        """True if a cell forgets as much as the cell takes in."""
         return bool(self.step.attributes.get("input_forget", 0))
 
     def advance(self, gates: np.ndarray) -> None:
@@ -491,7 +490,7 @@ class _Cell(_Direction):
         if self.lengths is None:
             cell = self.cell
             np.multiply(cell, kept, out=cell)
-        else:  # The cell of a sequence that is over stays.
+        else:  # A finished sequence's cell stays.
             cell = kept
             np.multiply(kept, self.cell, out=kept)
         np.add(cell, new, out=cell)
@@ -521,7 +520,7 @@ class _Cell(_Direction):
 
 
 def _layer(step: Step, kind: type[_Direction]) -> Run | None:
-    """Return a function that runs the directions one after the other."""
+    """Return a function that runs the directions in turn."""
     sizes = _Sizes.of(step.signature)
     if sizes is None:
         raise invalid(step, "its inputs and weights need three dimensions each")

@@ -1,8 +1,8 @@
 """
 Resize: every mode is a weighted sum of a few input positions along one axis after another.
 
-:func:`_taps` says which positions and weights make each output position of an axis;
-the rest of the file applies that to arrays, as many at a time as there is scratch for.
+:func:`_taps` says which positions and weights make each output position along an axis.
+The other functions apply the taps to arrays, as many at a time as scratch memory allows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _POLICY = "keep_aspect_ratio_policy"
 
 
 class _Axis(NamedTuple):
-    """The resize of one axis."""
+    """The resize along an axis."""
 
     number: int
     length: int
@@ -46,13 +46,13 @@ class _Axis(NamedTuple):
 
     @property
     def is_identity(self) -> bool:
-        """Whether nothing happens along this axis."""
+        """True if nothing happens along this axis."""
         is_all = self.start == 0 and self.end == 1
         return self.length == self.target and self.scale == 1 and is_all
 
 
 class _Options(NamedTuple):
-    """The attributes, with the fixed choices of older versions filled in."""
+    """The attributes, with older versions' fixed choices filled in."""
 
     mode: str
     coordinates: str
@@ -93,7 +93,7 @@ def _error(
 
 
 def _axes(signature: Signature, read: Callable[[int], np.ndarray | None]) -> list[_Axis]:
-    """Return how each axis is resized, given the data of the inputs that say so."""
+    """Return how each axis is resized, given the data for inputs that say so."""
     x, y = _tensor(signature.inputs), _tensor(signature.outputs)
     rank = len(x.shape)
     named = signature.attributes.get("axes")
@@ -112,7 +112,7 @@ def _axes(signature: Signature, read: Callable[[int], np.ndarray | None]) -> lis
         for at, axis in enumerate(axes[: len(wanted)]):
             is_plane = axis < 2 and x.shape[axis] == y.shape[axis]
             if is_plane and signature.attributes.get(_POLICY, "stretch") == "stretch":
-                wanted[at] = x.shape[axis]  # The node may make a part of the channels only.
+                wanted[at] = x.shape[axis]  # The node may make only some channels.
         factors = _scales_of_sizes(signature, [x.shape[axis] for axis in axes], wanted)
     else:
         raise _error(signature, "it has neither scales nor sizes")
@@ -133,7 +133,7 @@ def _axes(signature: Signature, read: Callable[[int], np.ndarray | None]) -> lis
 
 
 def _exact(signature: Signature, number: float) -> Fraction:
-    """Return a scale or a bound as it is stored, which no later step rounds."""
+    """Return a scale or a bound exactly as stored, which no later step rounds."""
     if not -inf < number < inf:
         raise _error(signature, f"a scale or bound is {float(number)}")
     return Fraction(float(number))
@@ -142,7 +142,7 @@ def _exact(signature: Signature, number: float) -> Fraction:
 def _scales_of_sizes(
     signature: Signature, lengths: Sequence[int], sizes: Sequence[int]
 ) -> list[Fraction]:
-    """Return the scales that make ``sizes``, or the one that keeps the aspect ratio."""
+    """Return the scales that make ``sizes``, or the scale that keeps the aspect ratio."""
     if len(sizes) != len(lengths):
         raise _error(signature, f"sizes are {list(sizes)} for {len(lengths)} axes")
     scales = [Fraction(size, max(length, 1)) for size, length in zip(sizes, lengths, strict=True)]
@@ -159,10 +159,10 @@ def _scales_of_sizes(
 
 class _Line(NamedTuple):
     """
-    The position in the input of each output position: ``slope·x + offset``.
+    The input position for each output position: ``slope·x + offset``.
 
-    Both are exact: a position in the middle between two elements, or on one, would else become one
-    beside it, and a nearest element another one.
+    Slope and offset are exact. Otherwise, a position on an element, or midway between two elements,
+    could shift, and the nearest element could change.
     """
 
     slope: Fraction
@@ -174,7 +174,7 @@ class _Line(NamedTuple):
         return np.array([(p * x + q) / d for x in range(count)], np.float64)
 
     def nearest(self, count: int, choice: str, grows: bool) -> np.ndarray:
-        """Return the element that is nearest to each of the first positions."""
+        """Return the nearest element for each of the first positions."""
         if choice == "simple":
             choice = "floor" if grows else "ceil"
         up, shift = _NEAREST[choice]
@@ -250,7 +250,7 @@ def _triangle(distance: np.ndarray, _: float) -> np.ndarray:
 
 
 def _keys_cubic(distance: np.ndarray, a: float) -> np.ndarray:
-    """Return the weights of cubic convolution."""
+    """Return the cubic convolution weights."""
     d = np.absolute(distance)
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((d - 5) * d + 8) * d * a - 4 * a
@@ -259,7 +259,7 @@ def _keys_cubic(distance: np.ndarray, a: float) -> np.ndarray:
 
 
 class _Taps(NamedTuple):
-    """Input positions and their weights, for each output position of an axis."""
+    """Input positions with weights, for each output position along an axis."""
 
     positions: np.ndarray
     """Per tap and output position."""
@@ -270,7 +270,7 @@ class _Taps(NamedTuple):
 
 
 def _taps(options: _Options, axis: _Axis, dtype: np.dtype[Any]) -> _Taps:
-    """Return the taps of each output position."""
+    """Return the taps for each output position."""
     line, last = _COORDINATES[options.coordinates](axis), axis.length - 1
     at = line.at(axis.target)
     inside = slice(0, axis.target)
@@ -281,7 +281,7 @@ def _taps(options: _Options, axis: _Axis, dtype: np.dtype[Any]) -> _Taps:
         nearest = line.nearest(axis.target, options.nearest, axis.scale >= 1)
         return _Taps(np.clip(nearest, 0, last).astype(np.intp)[None], None, inside)
     shape, reach = (_triangle, 1) if options.mode == "linear" else (_keys_cubic, 2)
-    # A filter that is to leave nothing out must be as wide as the input positions are apart.
+    # To leave nothing out, a filter must be as wide as the distance between input positions.
     stretch = min(1.0, max(float(axis.scale), 1 / axis.length)) if options.antialias else 1.0
     first = floor(-reach / stretch) + 1
     base = np.floor(at)
@@ -300,7 +300,7 @@ def _taps(options: _Options, axis: _Axis, dtype: np.dtype[Any]) -> _Taps:
 
 
 class _Plan(NamedTuple):
-    """The order in which axes are resized, and the scratch that it takes."""
+    """The order in which axes are resized, and the scratch memory for that order."""
 
     axes: list[_Axis]
     """Axes that change, most shrinking first: later ones have less to do."""
@@ -332,20 +332,20 @@ def _plan(signature: Signature, axes: list[_Axis]) -> _Plan:
     else:
         dtype = np.dtype(np.float64 if x.dtype.itemsize == 8 else np.float32)
         converted = dtype != x.dtype
-        # One for the contribution of a tap; the others hold the array before and after an axis.
+        # One array for a tap's contribution; the others hold the array before and after an axis.
         buffers, held = 1 + min(2, between + 2 * converted), sizes[0 if converted else 1 :]
     return _Plan(changed, x.shape[:first], dtype, buffers if changed else 0, max(held, default=0))
 
 
 def _tensor(operands: Sequence[Tensor | None]) -> Tensor:
-    """Return the first of a node's inputs or outputs."""
+    """Return a node's first input or output."""
     if not operands or operands[0] is None:
         raise InvalidOperand("a Resize node lacks its input or output")
     return operands[0]
 
 
 def _axes_before_run(signature: Signature) -> list[_Axis]:
-    """Return the axes, as if each were resized if that is only known on a run."""
+    """Return the axes, as if each were resized where only a run can tell."""
     if all(
         signature.input(at) is None or signature.constant[at] is not None
         for at in _READS[: len(signature.inputs) - 1]
@@ -406,7 +406,7 @@ def _resizing(step: Step, x: np.ndarray, y: np.ndarray) -> Run | None:
 
 
 def _buffers(step: Step, plan: _Plan) -> list[np.ndarray]:
-    """Return the scratch arrays, each of the same size."""
+    """Return the scratch arrays, all with the same size."""
     if not plan.buffers:
         return []
     scratch = step.scratch()
@@ -444,7 +444,7 @@ def _passes(
 
 
 def _gather(source: np.ndarray, positions: np.ndarray, target: np.ndarray) -> Iterator[Run]:
-    """Yield functions that write elements at ``positions`` of the middle axis."""
+    """Yield functions that write the elements at ``positions`` along the middle axis."""
     factor = target.shape[1] // source.shape[1]
     whole = np.arange(source.shape[1]).repeat(factor)
     if source.shape[2] == 1 and factor > 1 and np.array_equal(positions, whole):
@@ -457,7 +457,7 @@ def _gather(source: np.ndarray, positions: np.ndarray, target: np.ndarray) -> It
 
 
 def _around(array: np.ndarray, axis: int) -> np.ndarray:
-    """Return a view with three dimensions, the middle one of which is ``axis``."""
+    """Return a view with three dimensions and ``axis`` in the middle."""
     return array.reshape(prod(array.shape[:axis]), array.shape[axis], -1)
 
 
@@ -468,7 +468,7 @@ def _add_up(
     sums: np.ndarray,
     spare: np.ndarray,
 ) -> None:
-    """Weigh the content of ``sums``, the first tap, and add the others to it."""
+    """Weight ``sums``, which holds the first tap, and add the other taps."""
     part = spare[: sums.size].reshape(sums.shape)
     np.multiply(sums, weights[0], out=sums)
     for position, weight in zip(positions[1:], weights[1:], strict=True):
@@ -479,10 +479,10 @@ def _add_up(
 
 def _convert(x: np.ndarray, y: np.ndarray, rounds: bool) -> None:
     """
-    Convert back to the type of the output.
+    Convert back to the output's type.
 
-    Whole numbers are the integer part, as in the standard and in ONNX Runtime, which rounds only if
-    it filters for a smaller image.
+    Integers are truncated, as in the standard and in ONNX Runtime, which rounds only when filtering
+    for a smaller image.
     """
     if y.dtype.kind in "iu":
         limits = np.iinfo(y.dtype)
@@ -495,7 +495,7 @@ def _convert(x: np.ndarray, y: np.ndarray, rounds: bool) -> None:
 def _extrapolating(
     options: _Options, plan: _Plan, taps: Sequence[_Taps], y: np.ndarray
 ) -> Iterator[Run]:
-    """Yield functions that fill the parts of the output that lie outside the input."""
+    """Yield functions that fill the output parts that lie outside the input."""
     for axis, each in zip(plan.axes, taps, strict=True):
         before = (slice(None),) * axis.number
         for outside in (slice(0, each.inside.start), slice(each.inside.stop, axis.target)):
