@@ -87,7 +87,7 @@ def tile(r: Reading, x: np.ndarray) -> np.ndarray:
 
 
 def _are_known(*positions: int) -> Callable[[Signature], bool]:
-    """Return a predicate: are these operands constants or left out?"""
+    """Return a predicate: whether these operands are constants or left out."""
 
     def accepts(signature: Signature) -> bool:
         return all(
