@@ -159,8 +159,12 @@ def _tanh_of_cubic(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
 # -- exponentials ------------------------------------------------------------------
 
 
-def _sigmoid(x: np.ndarray, y: np.ndarray, scale: float = 1.0) -> None:
-    """Write ``1/(1 + exp(-scale·x))``; an overflow to infinity gives the right zero."""
+def logistic(x: np.ndarray, y: np.ndarray, scale: float = 1.0) -> None:
+    """
+    Write ``1/(1 + exp(-scale·x))`` to ``y``, which may be ``x``.
+
+    An overflow to infinity gives the right zero.
+    """
     np.multiply(x, -scale, out=y)
     np.exp(y, out=y)
     np.add(y, 1, out=y)
@@ -170,7 +174,7 @@ def _sigmoid(x: np.ndarray, y: np.ndarray, scale: float = 1.0) -> None:
 @_activation("Sigmoid")
 def sigmoid(_: Attributes) -> Body:
     """Return ``1/(1 + exp(-x))``."""
-    return _sigmoid
+    return logistic
 
 
 @_activation("Swish", scratch=1)
@@ -179,7 +183,7 @@ def swish(attributes: Attributes) -> Body:
     alpha = attributes.get("alpha", 1.0)
 
     def body(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
-        _sigmoid(x, t, alpha)
+        logistic(x, t, alpha)
         np.multiply(x, t, out=y)
 
     return body
@@ -191,7 +195,7 @@ def swiglu(step: Step) -> Run | None:
     alpha = step.attributes.get("alpha", 1.0)
 
     def body(gate: np.ndarray, x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
-        _sigmoid(gate, t, alpha)
+        logistic(gate, t, alpha)
         np.multiply(gate, t, out=t)
         np.multiply(t, x, out=y)
 

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from arenaplan.graph import Choice
-from arenaplan.run.numpy.kernels.packed_weights import unpacking
+from arenaplan.run.numpy.kernels.activations import logistic
+from arenaplan.run.numpy.kernels.packed_weights import unpacked, unpacking
 from arenaplan.run.numpy.kernels.pieces import invalid, operand, result
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.registry import MICROSOFT, Run, Scratch, Signature, Step, scratch_bytes
@@ -93,19 +94,12 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
 # -- activations ----------------------------------------------------------------------------------
 
 
-def _sigmoid(x: np.ndarray, y: np.ndarray, alpha: float = 1.0) -> None:
-    np.multiply(x, -alpha, out=y)
-    np.exp(y, out=y)
-    np.add(y, 1, out=y)
-    np.reciprocal(y, out=y)
-
-
 def _relu(x: np.ndarray, y: np.ndarray) -> None:
     np.maximum(x, 0, out=y)
 
 
 def _silu(x: np.ndarray, y: np.ndarray) -> None:
-    _sigmoid(x, y)
+    logistic(x, y)
     np.multiply(x, y, out=y)
 
 
@@ -115,7 +109,7 @@ def _gelu(x: np.ndarray, y: np.ndarray) -> None:
     np.multiply(y, 0.044715, out=y)
     np.add(y, 1, out=y)
     np.multiply(x, y, out=y)
-    _sigmoid(y, y, 4 / sqrt(tau))
+    logistic(y, y, 4 / sqrt(tau))
     np.multiply(x, y, out=y)
 
 
@@ -173,11 +167,9 @@ class _Expert:
         else:
             # A zero point per block, or per row: rows of bytes in both cases.
             few = zeros[expert].reshape(-1, zeros.shape[-1])
-            points = np.empty((len(few), few.shape[1] * 8 // bits), wide.dtype)
-            for run in unpacking(few, bits, np.empty_like(few), points):
-                run()
             count = scales.shape[1] if zeros.ndim == 3 else len(packed)
-            np.subtract(by_block, points[:, :count].reshape(len(packed), -1, 1), out=by_block)
+            points = unpacked(few, bits, count, wide.dtype)
+            np.subtract(by_block, points.reshape(len(packed), -1, 1), out=by_block)
         np.multiply(by_block, scales, out=by_block)
         return wide
 
@@ -210,7 +202,7 @@ class _Expert:
             np.add(linear, self._beta, out=linear)
             spare = self._spare[:count]
             np.copyto(spare, first)
-            _sigmoid(spare, act, self._alpha)
+            logistic(spare, act, self._alpha)
             np.multiply(act, spare, out=act)
         else:
             _ACTIVATIONS[self._kind](first, act)

@@ -51,7 +51,7 @@ def unpacking(
         )
 
 
-def _unpacked(packed: np.ndarray, bits: int, count: int, dtype: np.dtype) -> np.ndarray:
+def unpacked(packed: np.ndarray, bits: int, count: int, dtype: np.dtype) -> np.ndarray:
     """Return the first elements of each row of bytes as numbers."""
     numbers = np.empty((*packed.shape[:-1], packed.shape[-1] * 8 // bits), dtype)
     for run in unpacking(packed, bits, np.empty_like(packed), numbers):
@@ -66,7 +66,7 @@ def _zero_points(step: Step, shape: Sequence[int], bits: int, dtype: np.dtype) -
         return np.full((1,) * len(shape), 1 << bits - 1, dtype)
     if given.dtype == dtype:
         return given.reshape(shape)
-    return _unpacked(given.reshape(*shape[:-1], -1), bits, shape[-1], dtype)
+    return unpacked(given.reshape(*shape[:-1], -1), bits, shape[-1], dtype)
 
 
 # -- products --------------------------------------------------------------------------------------
