@@ -406,7 +406,7 @@ def _attention(body: Body) -> FunctionProto:
     if body.name(2):
         biases = body.split(body.name(2), 0, *sizes)
         parts = [body("Add", part, bias) for part, bias in zip(parts, biases, strict=True)]
-    return _attended(body, parts, 3, 4, body.name(5))
+    return _attended(body, parts, op.input(0).dtype, 3, 4, body.name(5))
 
 
 def _whole_attention(body: Body) -> FunctionProto:
@@ -419,11 +419,11 @@ def _whole_attention(body: Body) -> FunctionProto:
     scale = body("Mul", body.name(3), body.name(4))
     real = body("Mul", body("CastLike", sums, body.name(2)), scale)
     parts = body.split(body("Add", real, body.name(2)), 2, *[columns // 3] * 3)
-    return _attended(body, parts, 5, 8, "")
+    return _attended(body, parts, body.op.input(2).dtype, 5, 8, "")
 
 
 def _attended(
-    body: Body, parts: Sequence[str], mask_at: int, past_at: int, bias: str
+    body: Body, parts: Sequence[str], dtype: str, mask_at: int, past_at: int, bias: str
 ) -> FunctionProto:
     """Return attention of queries, keys and values behind those of a past, if there is one."""
     op = body.op
@@ -436,7 +436,7 @@ def _attended(
         total += length
         each = body.split(body.name(past_at), 0, 1, 1)
         past = [body.reshape(part, *shape[1:4], width) for part in each]
-    mask = _padding(body, mask_at, batch, rows, total, op.input(2 if mask_at == 5 else 0).dtype)
+    mask = _padding(body, mask_at, batch, rows, total, dtype)
     made = _attend(
         body,
         [*parts, _added(body, mask, bias), *past],
