@@ -66,21 +66,21 @@ def measured(made: tuple[Any, Any, Any], partition: Any) -> Point:
 
 
 def budgets(made: tuple[Any, Any, Any]) -> Iterator[Point]:
-    """Yield what the activation budget gives, from 1 to 0.1."""
+    """Yield the points of the activation budget, from 1 to 0.1."""
     for tenth in range(10, 0, -1):
         with torch._functorch.config.patch(activation_memory_budget=tenth / 10):
             yield measured(made, min_cut_rematerialization_partition)
 
 
 def plans(made: tuple[Any, Any, Any]) -> Iterator[tuple[Point, apt.PartitionReport]]:
-    """Yield what our plans give, from all bytes to the fewest."""
+    """Yield the points of our plans, from all bytes to the fewest."""
     cut = apt.partitioner("100%")
-    yield_last = measured(made, cut), cut.reports[0]
+    fewest = measured(made, cut), cut.reports[0]
     most, least = cut.reports[0].plain_bytes, cut.reports[0].predicted_bytes
     for part in range(9):
         cut = apt.partitioner(most - (most - least) * part // 9)
         yield measured(made, cut), cut.reports[0]
-    yield yield_last
+    yield fewest
 
 
 def is_falling(points: list[Point]) -> bool:

@@ -37,6 +37,16 @@ def custom() -> Iterator[Any]:
         del _KERNELS[key]
 
 
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Run PyTorch on one thread: threads that wait cost more than the small steps of tests."""
+    torch = pytest.importorskip("torch")
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(count)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _ctrl_c_is_not_ignored() -> Iterator[None]:
     """Undo what shells do to background jobs: they, and their children, ignore Ctrl-C."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,17 +16,8 @@ torch = pytest.importorskip("torch")
 from live_tensors import CountedStep, aot_autograd, boxed_nop  # noqa: E402
 from test_torch_steps import CASES, Case  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("one_thread")]
 nn, F = torch.nn, torch.nn.functional
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Threads that wait for each other cost more than these small steps."""
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(count)
 
 
 def perceptron() -> Case:

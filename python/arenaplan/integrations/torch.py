@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from arenaplan import _core
 from arenaplan.formats.pt2 import graph_of_joint
-from arenaplan.integrations.torch_cut import JointCut, constrain, planned_module
+from arenaplan.integrations.torch_cut import JointCut, constrain, ends_of, planned_module
 from arenaplan.planner.planning import goal_of
 from arenaplan.planner.planning import plan as make_plan
 
@@ -24,10 +24,10 @@ __all__ = ["PartitionReport", "Partitioner", "partitioner"]
 
 
 class PartitionReport(NamedTuple):
-    """What the plan of one joint graph promises."""
+    """The promises of the plan for a joint graph."""
 
     predicted_bytes: int
-    """Bytes of what forward and backward pass make, gradients included, at the fullest step."""
+    """Bytes that the passes make, gradients included, at the fullest step."""
     plain_bytes: int
     """The same if each node runs once."""
     saved_bytes: int
@@ -86,14 +86,14 @@ class Partitioner:
         PlannerError
             If the graph cannot be read; the message names the node.
         """
-        planned = planned_module(module, num_fwd_outputs)
-        graph = graph_of_joint(planned, {}, "", None)
-        constrain(graph, module, num_fwd_outputs)
+        ends = ends_of(module, num_fwd_outputs)
+        graph = graph_of_joint(planned_module(module, ends), {}, "", None)
+        constrain(graph, module, ends)
         plain = make_plan(graph, inputs="caller", optimize=_HONORED, effort="fast")
         plan = make_plan(
             graph, recompute=self.recompute, inputs="caller", optimize=_HONORED, effort="fast"
         )
-        cut = JointCut(module, graph, plan, num_fwd_outputs)
+        cut = JointCut(module, graph, plan, ends)
         runs = Counter(
             it for it in plan.schedule or () if isinstance(it, int) and graph.nodes[it].cost
         )
@@ -115,7 +115,7 @@ class Partitioner:
         return partitioner, (self.recompute,)
 
     def uuid(self) -> bytes:
-        """Return what Inductor's cache knows the partitioner by."""
+        """Return the key of the partitioner in Inductor's cache."""
         return hashlib.sha256(f"{_core.__version__} {self.recompute}".encode()).digest()
 
 
@@ -141,7 +141,7 @@ def partitioner(recompute: str | int) -> Partitioner:
     ImportError
         If torch is not installed.
     InvalidOption, SizeError
-        If ``recompute`` is no goal.
+        If ``recompute`` is not a goal.
 
     Examples
     --------

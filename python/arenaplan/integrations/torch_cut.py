@@ -35,9 +35,11 @@ def backward_begins(*results: Any) -> Any:
     raise NotImplementedError("a node of a graph that is planned, and not run")
 
 
-class _Ends(NamedTuple):
+class Ends(NamedTuple):
     """The ends of a joint graph."""
 
+    forward_results: int
+    """Number of results of the joint graph that the forward pass makes."""
     tangents: list[Any]
     """Inputs of the backward pass: gradients of results of the forward pass."""
     forward: list[Any]
@@ -52,7 +54,7 @@ class _Ends(NamedTuple):
     """Names of inputs that the forward pass changes."""
 
 
-def ends_of(module: Any, forward_outputs: int) -> _Ends:
+def ends_of(module: Any, forward_outputs: int) -> Ends:
     """Return the ends of a joint graph, whose first results are those of the forward pass."""
     nodes = list(module.graph.nodes)
     inputs = [node for node in nodes if node.op == "placeholder"]
@@ -67,7 +69,8 @@ def ends_of(module: Any, forward_outputs: int) -> _Ends:
     described = nodes[-1].meta.get("desc", ())[:forward_outputs]
     mutated = [getattr(one, "mutated_input", None) for one in described]
     changed = {node.name for node in inputs if node.meta.get("desc", node) in mutated}
-    return _Ends(
+    return Ends(
+        forward_outputs,
         tangents,
         [node for node in results[:forward_outputs] if node is not None] + early,
         [node for node in results[forward_outputs:] if node is not None]
@@ -78,7 +81,7 @@ def ends_of(module: Any, forward_outputs: int) -> _Ends:
     )
 
 
-def planned_module(module: Any, forward_outputs: int) -> Any:
+def planned_module(module: Any, ends: Ends) -> Any:
     """
     Return the joint graph as it is planned.
 
@@ -90,8 +93,8 @@ def planned_module(module: Any, forward_outputs: int) -> Any:
     ----------
     module : torch.fx.GraphModule
         The joint graph.
-    forward_outputs : int
-        How many of the results are those of the forward pass.
+    ends : Ends
+        The ends of the joint graph.
 
     Raises
     ------
@@ -106,7 +109,6 @@ def planned_module(module: Any, forward_outputs: int) -> Any:
                 "UnboundDim",
                 f"{quoted(node.name)} is a size without a number: compile with dynamic=False",
             )
-    ends = ends_of(module, forward_outputs)
     graph = torch.fx.Graph()
     made: dict[Any, Any] = {}
     nodes = [node for node in module.graph.nodes if node not in set(ends.copies)]
@@ -131,7 +133,7 @@ def planned_module(module: Any, forward_outputs: int) -> Any:
     return torch.fx.GraphModule(module, graph)
 
 
-def constrain(graph: Graph, module: Any, forward_outputs: int) -> None:
+def constrain(graph: Graph, module: Any, ends: Ends) -> None:
     """
     Declare what the joint graph does not say.
 
@@ -141,19 +143,18 @@ def constrain(graph: Graph, module: Any, forward_outputs: int) -> None:
 
     Views of PyTorch take no bytes and no work, whatever their strides are; other results take both,
     clones and concatenations, too.
-    What is no product, convolution or attention runs in one kernel with its neighbors, so few of
-    its bytes move.
+    Compilers fuse operators other than products, convolutions and attention into the kernels of
+    neighbors, so few bytes of these operators move.
     """
     from torch.utils.flop_counter import flop_registry
 
     once = [node for node in graph.nodes if not node.effects.pure]
     for before, node in itertools.pairwise(once):
         node.after = (*node.after, before.index)
-    changed = ends_of(module, forward_outputs).changed
     targets = {node.name: node.target for node in module.graph.nodes}
     for node in graph.nodes:
         reads = {graph.values[value].name for value in node.inputs if value is not None}
-        if not changed.isdisjoint(reads) and _NORMALIZED not in node.op:
+        if not ends.changed.isdisjoint(reads) and _NORMALIZED not in node.op:
             node.effects = node.effects._replace(pure=False)
         target = targets.get(node.name)
         if getattr(target, "is_view", False):
@@ -178,18 +179,17 @@ class JointCut:
     graph : Graph
         The graph of :func:`planned_module`.
     plan : Plan
-        A plan of it.
-    forward_outputs : int
-        How many of the results are those of the forward pass.
+        A plan of that graph.
+    ends : Ends
+        The ends of the joint graph.
     """
 
-    def __init__(self, module: Any, graph: Graph, plan: Plan, forward_outputs: int) -> None:
+    def __init__(self, module: Any, graph: Graph, plan: Plan, ends: Ends) -> None:
         import torch
 
         self._torch = torch
         self._module = module
-        self._count = forward_outputs
-        self._ends = ends_of(module, forward_outputs)
+        self._ends = ends
         self._nodes = {node.name: node for node in module.graph.nodes}
         self._made_by = {
             value.name: value.index for value in graph.values if value.kind != "constant"
@@ -200,6 +200,8 @@ class JointCut:
             for node in module.graph.nodes
             if node.op == "placeholder"
         }
+        self._given_bytes = {_storage(node)._cdata for node in self._inputs if _is_tensor(node)}
+        """Identities of the bytes of inputs."""
         self._values: dict[int, Any] = {}
         """By value of the schedule, the new node."""
         self._meaning: dict[int, int] = {}
@@ -229,12 +231,12 @@ class JointCut:
             if name != BOUNDARY:
                 self._execute(originals[name], execution)
                 continue
-            forward = [self._read(node) for node in results[: self._count]]
+            forward = [self._read(node) for node in results[: self._ends.forward_results]]
             self._copy(node for node in self._ends.copies if node not in self._ends.late)
             self._is_backward = True
             self._free.clear()
         self._meaning = first
-        backward = [self._read(node) for node in results[self._count :]]
+        backward = [self._read(node) for node in results[self._ends.forward_results :]]
         self._copy(node for node in self._ends.copies if node in self._ends.late)
         output = self._graph.output((*forward, *backward))
         output.meta = dict(self._nodes["output"].meta)
@@ -251,13 +253,12 @@ class JointCut:
 
     def _detach_saved(self) -> None:
         """Save copies of views where those would hold more bytes than the backward pass reads."""
-        given = {_storage(node)._cdata for node in self._inputs if _is_tensor(node)}
         held = Counter[int]()
         for node in self._saved:
             held[_storage(node)._cdata] += node.meta["val"].nbytes
         for at, node in enumerate(self._saved):
             storage = _storage(node)
-            if storage._cdata in given or held[storage._cdata] >= storage.nbytes():
+            if storage._cdata in self._given_bytes or held[storage._cdata] >= storage.nbytes():
                 continue
             readers = [user for user in node.users if user in self._backward]
             with self._graph.inserting_after(node):
@@ -271,8 +272,7 @@ class JointCut:
     def saved_bytes(self) -> int:
         """Bytes of what the forward pass makes and the backward pass reads."""
         sizes = {_storage(node)._cdata: _storage(node).nbytes() for node in self._saved}
-        given = {_storage(node)._cdata for node in self._inputs if _is_tensor(node)}
-        return sum(sizes[key] for key in sizes.keys() - given)
+        return sum(sizes[key] for key in sizes.keys() - self._given_bytes)
 
     def modules(self, static: Sequence[int]) -> tuple[Any, Any]:
         """
@@ -290,7 +290,7 @@ class JointCut:
             self._torch.fx.GraphModule(self._module, self._graph),
             self._saved,
             saved_sym_nodes=[],
-            num_fwd_outputs=self._count,
+            num_fwd_outputs=self._ends.forward_results,
             static_lifetime_input_nodes=dict.fromkeys(inputs[at] for at in static),
         )
         return modules
