@@ -1,4 +1,4 @@
-"""What a training step with recomputation keeps for its backward pass."""
+"""Values that a training step with recomputation keeps for the backward pass."""
 
 from __future__ import annotations
 
