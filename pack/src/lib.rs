@@ -46,8 +46,8 @@ pub use packing::{Packing, SpacePacking, Status};
 pub use problem::{Buffer, Part, Problem};
 pub use rules::Rules;
 pub use solve::{
-    Apart, Budget, Forbidden, Methods, Progress, SolveOptions, Stage, Tries, Tuning, TuningValue,
-    solve,
+    Allowance, Apart, Budget, Forbidden, Methods, Progress, SolveOptions, Stage, Tries, Tuning,
+    TuningValue, solve,
 };
 #[doc(no_inline)]
 pub use solve::{
@@ -55,5 +55,4 @@ pub use solve::{
     LimitsTuning, PortfolioTuning, RestartsTuning, SkylineTuning, WindowedTuning,
 };
 #[doc(hidden)]
-pub use solve::{Solved, solve_counted};
 pub use space::Space;

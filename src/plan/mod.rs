@@ -71,7 +71,7 @@ impl FromStr for WorkspacePolicy {
     }
 }
 
-/// Effort spent on choosing groups and orders. Quick plans bound the packing search, too.
+/// Effort spent on choosing groups and orders, and on packing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]

@@ -3,11 +3,24 @@
 use super::context::Context;
 use crate::base::{Error, Result};
 use crate::graph::Graph;
-use crate::plan::{Plan, Technique};
+use crate::pack::Allowance;
+use crate::plan::{Effort, Plan, Technique};
 
 /// Techniques by which values share bytes, the one that most depends on the others first.
 const SHARING: [Technique; 4] =
     [Technique::Overlap, Technique::Elision, Technique::InPlace, Technique::Views];
+
+/// Returns the effort of all packings of one plan: milliseconds, a second or two, or no more than each
+/// packing takes. A few buffers whose least peak is hard to prove take seconds, and a plan has hundreds
+/// of packings.
+fn packing_effort(effort: Effort, nodes: usize) -> Allowance {
+    let (base, per_node) = match effort {
+        Effort::Fast => (20_000_000, 1_000),
+        Effort::Default => (400_000_000, 20_000),
+        Effort::Max => return Allowance::new(usize::MAX),
+    };
+    Allowance::new(nodes.saturating_mul(per_node).saturating_add(base))
+}
 
 /// Returns what `make` makes and checks. Where the checker refuses a plan of valid options, `make` is
 /// called again with fewer ways to share bytes: the fault is the planner's, and the caller gets the next
@@ -18,8 +31,11 @@ const SHARING: [Technique; 4] =
 /// As `make`; the first refusal if the checker refuses every plan.
 pub(super) fn accepted<T>(
     context: &Context<'_>,
+    nodes: usize,
     make: impl Fn(&Context<'_>) -> Result<T>,
 ) -> Result<T> {
+    let allowance = packing_effort(context.options.effort, nodes);
+    let context = &Context { budget: context.budget.with_allowance(&allowance), ..*context };
     let refused = match make(context) {
         Err(error) if is_refusal(&error) => error,
         result => return result,
@@ -45,7 +61,7 @@ pub(super) fn accepted_plan(
     graph: &Graph,
     make: impl Fn(&Context<'_>) -> Result<Plan>,
 ) -> Result<Plan> {
-    accepted(context, |context| {
+    accepted(context, graph.nodes().len(), |context| {
         let plan = make(context)?;
         plan.check(graph)?;
         Ok(plan)
@@ -93,16 +109,16 @@ mod tests {
             }
         };
         let all = context.options.optimize;
-        let found = accepted(&context, refusing(Technique::InPlace)).unwrap();
+        let found = accepted(&context, 0, refusing(Technique::InPlace)).unwrap();
         let left_out = [Technique::Overlap, Technique::Elision, Technique::InPlace];
         assert_eq!(found, left_out.into_iter().fold(all, Techniques::without));
         assert_eq!(tried.borrow()[0], all.to_string());
         // The first refusal tells most.
-        let refused = accepted(&context, refusing(Technique::Order)).unwrap_err();
+        let refused = accepted(&context, 0, refusing(Technique::Order)).unwrap_err();
         assert!(refused.to_string().contains(&all.to_string()), "{refused}");
         // Other errors are the caller's.
         let asked = RefCell::new(0);
-        let other = accepted(&context, |_| -> Result<()> {
+        let other = accepted(&context, 0, |_| -> Result<()> {
             *asked.borrow_mut() += 1;
             Err(Error::PinConflict { reason: "two places".into() })
         });

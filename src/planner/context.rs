@@ -8,13 +8,10 @@ use crate::choose::{Costs, Memories};
 use crate::graph::Graph;
 use crate::liveness::LivenessOptions;
 use crate::pack::{Budget, Progress, Stage};
-use crate::plan::{Effort, PlanOptions, Strips, Target, Technique, Techniques, WorkspacePolicy};
+use crate::plan::{PlanOptions, Strips, Target, Technique, Techniques, WorkspacePolicy};
 
 /// Graphs with more nodes have no outputs that overlap inputs.
 pub(super) const MOST_NODES_TO_OVERLAP: usize = 20_000;
-/// Search nodes of one packing of a quick plan: without a limit, a few buffers whose least peak
-/// is hard to prove take seconds, and a plan has hundreds of packings.
-const QUICK_SEARCH: u64 = 2_000;
 
 /// Everything that the stages of one plan know beside the graph.
 #[derive(Clone, Copy, Debug)]
@@ -110,9 +107,6 @@ impl Context<'_> {
     pub(super) fn packing_budget(&self) -> Budget<'_> {
         let is_late = self.budget.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let mut budget = self.budget;
-        if self.options.effort == Effort::Fast {
-            budget.nodes = Some(budget.nodes.map_or(QUICK_SEARCH, |nodes| nodes.min(QUICK_SEARCH)));
-        }
         if is_late {
             (budget.deadline, budget.nodes) = (None, Some(0));
         }

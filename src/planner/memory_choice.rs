@@ -27,9 +27,9 @@ use super::place::{
 use super::scope::skipped;
 use super::step_schedule::ScheduleGraph;
 use crate::base::{Alignment, Error, Result, SpaceId, ValueId};
-use crate::choose::spaces::{Allowance, Depth, SpaceWork};
+use crate::choose::spaces::{Depth, SpaceWork};
 use crate::choose::{Memories, SpaceAssignment};
-use crate::pack::{Buffer, Problem, Space, SpacePacking, Status};
+use crate::pack::{Allowance, Buffer, Problem, Space, SpacePacking, Status};
 use crate::plan::{Effort, MoveCost, ShareRule, Technique, Techniques};
 
 /// Limits of one effort: schedules and work.
@@ -41,7 +41,7 @@ struct EffortLimits {
     rounds: usize,
     /// Counted work at each depth; at the first one, the best few schedules are placed however
     /// much that takes, until one fits.
-    work: [u64; 3],
+    work: [usize; 3],
 }
 
 impl EffortLimits {
@@ -347,8 +347,8 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
         let attempt = &self.attempts[walk.index];
         let known = |known: &&Known| known.attempt == walk.index && known.sharing == sharing;
         let position = self.known.iter().position(|one| known(&one));
-        let work =
-            SpaceWork { budget: self.context.budget, depth: walk.depth, allowance: walk.allowance };
+        let budget = self.context.budget.with_allowance(walk.allowance);
+        let work = SpaceWork { budget, depth: walk.depth };
         let tried = match position.map(|position| &self.known[position].tried) {
             Some(tried) if tried.is_settled() => tried.clone(),
             _ => place(self.context, attempt, self.memories, &sharing, work)?,

@@ -58,7 +58,8 @@ impl Planner<'_> {
     /// # Ok::<(), arenaplan::Error>(())
     /// ```
     pub fn plan_together(&self, graphs: &[&Graph], together: Together) -> Result<SharedPlan> {
-        accepted(&self.honored()?, |context| plan_together(context, graphs, together))
+        let nodes = graphs.iter().map(|graph| graph.nodes().len()).sum();
+        accepted(&self.honored()?, nodes, |context| plan_together(context, graphs, together))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Limits of a search, and reports of its progress.
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::options::SolveOptions;
 use crate::base::{Instant, SpaceId};
@@ -9,7 +9,7 @@ use crate::base::{Instant, SpaceId};
 /// Limits of a search, its options, and the callback for its progress.
 ///
 /// The default has no limit: a search then ends when its answer is proven optimal, or after a fixed
-/// effort that grows with the problem.
+/// effort that grows with the problem and is at most half of what is left of an [`Allowance`].
 ///
 /// A search limited by `nodes` is deterministic; one limited by `deadline` depends on the machine.
 #[derive(Clone, Copy, Default)]
@@ -27,6 +27,56 @@ pub struct Budget<'a> {
     pub seed: u64,
     /// Methods and tuning values; the default ones if there are none.
     pub options: Option<&'a SolveOptions>,
+    /// Effort that this search shares with other searches.
+    pub allowance: Option<&'a Allowance>,
+}
+
+/// Search effort that several packings share, in about as many memory accesses.
+///
+/// Each packing counts the effort that the packing took. A packing without a deadline and without a node
+/// limit takes at most half of the effort that is left: the first packings get most, and all packings
+/// together take no more than the whole.
+///
+/// ```
+/// use arenaplan_pack::base::LiveRange;
+/// use arenaplan_pack::{Allowance, Budget, Buffer, Problem, Space, solve};
+///
+/// let buffers = vec![Buffer::new(4, LiveRange::new(0, 2)?), Buffer::new(6, LiveRange::new(1, 3)?)];
+/// let problem = Problem::new(buffers, vec![Space::default()])?;
+/// let allowance = Allowance::new(1_000_000);
+/// let budget = Budget::default().with_allowance(&allowance);
+/// assert_eq!(solve(&problem, &budget)?.peak(), 10);
+/// assert!(!allowance.is_spent());
+/// # Ok::<(), arenaplan_pack::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Allowance(AtomicUsize);
+
+impl Allowance {
+    /// Returns an allowance of so much effort.
+    pub const fn new(effort: usize) -> Self {
+        Self(AtomicUsize::new(effort))
+    }
+
+    /// Counts effort that was taken.
+    pub fn spend(&self, effort: usize) {
+        // Several threads may lose a count, which costs time and no answer.
+        self.0.store(self.left().saturating_sub(effort), Ordering::Relaxed);
+    }
+
+    /// Returns whether no effort is left.
+    pub fn is_spent(&self) -> bool {
+        self.left() == 0
+    }
+
+    /// Returns the most effort that the next packing takes.
+    pub(super) fn share(&self) -> usize {
+        self.left() / 2
+    }
+
+    fn left(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl<'a> Budget<'a> {
@@ -87,6 +137,18 @@ impl<'a> Budget<'a> {
     pub fn with_options(mut self, options: &'a SolveOptions) -> Self {
         self.options = Some(options);
         self
+    }
+
+    /// Returns the budget with effort that this search shares with other searches.
+    #[must_use]
+    pub fn with_allowance(mut self, allowance: &'a Allowance) -> Self {
+        self.allowance = Some(allowance);
+        self
+    }
+
+    /// Returns the most effort of a search that nothing else limits.
+    pub(super) fn share(&self) -> usize {
+        self.allowance.map_or(usize::MAX, Allowance::share)
     }
 
     /// Returns whether the deadline has passed or the caller has cancelled.
@@ -187,5 +249,42 @@ impl Progress {
     #[must_use]
     pub fn of_choice(stage: Stage, peak: u64, lower_bound: u64) -> Self {
         Self { space: SpaceId::new(0), stage, peak, lower_bound, nodes: 0 }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use alloc::{vec, vec::Vec};
+
+    use super::*;
+    use crate::base::Alignment;
+    use crate::packing::Packing;
+    use crate::problem::{Buffer, Problem};
+    use crate::solve::model::random::Random;
+    use crate::solve::solve;
+    use crate::solve::testing::random_buffers;
+    use crate::solve::tuning::Tuning;
+    use crate::space::Space;
+
+    #[test]
+    fn packings_with_one_allowance_take_no_more_than_the_whole() {
+        let (mut sizes, mut alignments) = (Random::new(0), Random::new(1));
+        let mut aligned = |buffer: Buffer| {
+            buffer.with_alignment(Alignment::new(1 << alignments.below(6)).unwrap())
+        };
+        let buffers = random_buffers(&mut sizes, 60, 20, 8, 30);
+        let buffers = buffers.into_iter().map(&mut aligned).collect();
+        let problem = Problem::new(buffers, vec![Space::default()]).unwrap();
+        let alone = solve(&problem, &Budget::default()).unwrap();
+        assert!(alone.peak() > alone.lower_bound(), "the search ends by its effort");
+
+        let allowance = Allowance::new(2 * Tuning::DEFAULT.limits.unlimited_effort);
+        let budget = Budget::default().with_allowance(&allowance);
+        let packings: Vec<_> = (0..40).map(|_| solve(&problem, &budget).unwrap()).collect();
+        // The first packing has all the effort of a packing alone, and the others one half less each.
+        assert_eq!(packings[0].offsets(), alone.offsets());
+        assert!(packings.iter().map(Packing::nodes).sum::<u64>() < 3 * alone.nodes());
+        assert_eq!(packings[39].nodes(), 0);
     }
 }

@@ -31,7 +31,7 @@ use model::clock::Clock;
 use model::memory;
 use portfolio::incumbent::Incumbent;
 
-pub use budget::{Budget, Progress, Stage};
+pub use budget::{Allowance, Budget, Progress, Stage};
 pub use options::{Methods, SolveOptions};
 pub(crate) use portfolio::ruled::no_offsets;
 pub use repair::apart::{Apart, Forbidden, Tries};
@@ -57,27 +57,19 @@ pub use tuning::{
 ///   groups, reserved bytes and pairs can be so: without these there is always an answer. The same if no
 ///   spaces keep all pairs separate, with the numbers of buffers that leave another one without a space.
 pub fn solve(problem: &Problem, budget: &Budget<'_>) -> Result<Packing> {
-    solve_counted(problem, budget).map(|solved| solved.packing)
-}
-
-/// A packing, and the work that finding it took, in about as many memory accesses.
-#[derive(Debug)]
-pub struct Solved {
-    /// The packing.
-    pub packing: Packing,
-    /// Memory accesses of the search, about.
-    pub effort: usize,
-}
-
-/// Does what [`solve`] does, and says how much work that was.
-///
-/// # Errors
-///
-/// As [`solve`].
-pub fn solve_counted(problem: &Problem, budget: &Budget<'_>) -> Result<Solved> {
-    if problem.has_choice() {
-        return solve_choices(problem, budget);
+    let (packing, effort) = if problem.has_choice() {
+        solve_choices(problem, budget)?
+    } else {
+        solve_spaces(problem, budget)?
+    };
+    if let Some(allowance) = budget.allowance {
+        allowance.spend(effort);
     }
+    Ok(packing)
+}
+
+/// Packs a problem in which each buffer has a space, and returns the effort, too.
+fn solve_spaces(problem: &Problem, budget: &Budget<'_>) -> Result<(Packing, usize)> {
     let mut offsets = memory::filled(0, problem.buffers().len(), "offsets")?;
     let mut members = vec![Vec::new(); problem.spaces().len()];
     for (position, buffer) in problem.buffers().iter().enumerate() {
@@ -97,11 +89,11 @@ pub fn solve_counted(problem: &Problem, budget: &Budget<'_>) -> Result<Solved> {
         Vec::new()
     };
     let packing = Packing { offsets, places, spaces, nodes: clock.nodes(), choice: None };
-    Ok(Solved { packing, effort: clock.effort() })
+    Ok((packing, clock.effort()))
 }
 
-/// Does the same for a problem in which buffers may be in several spaces.
-fn solve_choices(problem: &Problem, budget: &Budget<'_>) -> Result<Solved> {
+/// Packs a problem in which buffers may be in several spaces, and returns the effort, too.
+fn solve_choices(problem: &Problem, budget: &Budget<'_>) -> Result<(Packing, usize)> {
     let mut offsets = memory::filled(0, problem.buffers().len(), "offsets")?;
     let mut pack_space =
         |problem: &Problem, space, members: &[BufferId], budget: &Budget<'_>| -> Result<Packed> {
@@ -113,8 +105,7 @@ fn solve_choices(problem: &Problem, budget: &Budget<'_>) -> Result<Solved> {
             let offsets = members.iter().map(|id| offsets[id.index()]).collect();
             Ok(Packed { about, offsets, nodes: clock.nodes(), effort: clock.effort() })
         };
-    let (packing, effort) = assignment::solve(problem, budget, &mut pack_space)?;
-    Ok(Solved { packing, effort })
+    assignment::solve(problem, budget, &mut pack_space)
 }
 
 /// Packs the buffers `members` of one space, and stores their offsets.

@@ -32,7 +32,7 @@ use packer::Packer;
 use space_model::{Crowd, SpaceModel};
 use space_search::FoundAssignment;
 use sweep::{Outcome, SweepLimits, SweepTable};
-pub(crate) use work::{Allowance, Depth, SpaceWork};
+pub(crate) use work::{Depth, SpaceWork};
 
 /// More spaces than any machine has.
 const MOST_SPACES: usize = 64;
@@ -203,8 +203,7 @@ pub enum Floor {
 /// - [`Error::PinConflict`], if offsets that buffers are pinned to contradict each other.
 /// - [`Error::SizeOverflow`], [`Error::OutOfMemory`] as [`solve`](crate::solve()).
 pub fn assign_spaces(problem: &AssignmentProblem, budget: &Budget<'_>) -> Result<Assigned> {
-    let allowance = Allowance::unlimited();
-    assign_within(problem, SpaceWork { budget: *budget, depth: Depth::FULL, allowance: &allowance })
+    assign_within(problem, SpaceWork { budget: *budget, depth: Depth::FULL })
 }
 
 /// Returns the cheapest assignment that is found within `work`; the packing of each space is

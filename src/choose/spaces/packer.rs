@@ -8,7 +8,7 @@ use super::AssignmentProblem;
 use super::space_model::{Picks, SpaceModel};
 use super::work::SpaceWork;
 use crate::base::{Result, SpaceId};
-use crate::pack::{Budget, Packing, Problem, Solved, SpacePacking, Status, solve_counted};
+use crate::pack::{Budget, Packing, Problem, SpacePacking, Status, solve};
 
 /// Whether some buffers fit a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl<'a> Packer<'a> {
             self.problem.candidates[member].buffer.clone().with_space(SpaceId::new(0))
         });
         let problem = Problem::new(buffers.collect(), vec![self.problem.spaces[space].clone()])?;
-        self.solve(&problem, &self.few_nodes())
+        Ok(solve(&problem, &self.few_nodes())?)
     }
 
     /// Returns the budget of one packing that only has to fit.
@@ -100,18 +100,12 @@ impl<'a> Packer<'a> {
         budget
     }
 
-    fn solve(&self, problem: &Problem, budget: &Budget<'_>) -> Result<Packing> {
-        let Solved { packing, effort } = solve_counted(problem, budget)?;
-        self.work.spend(effort);
-        Ok(packing)
-    }
-
     /// Returns the smallest packing of an assignment that is found; of a space that does
     /// not fit then, the one that does.
     pub(super) fn tightest(&mut self, assignment: &[usize]) -> Result<Packing> {
         let problem = self.problem.assigned(assignment)?;
         let budget = if self.work.depth.states > 0 { self.work.budget } else { self.few_nodes() };
-        let mut packing = self.solve(&problem.without_capacities(), &budget)?;
+        let mut packing = solve(&problem.without_capacities(), &budget)?;
         for (index, space) in problem.spaces().iter().enumerate() {
             let packed = &mut packing.spaces[index];
             packed.status = Status::of(packed.peak, packed.lower_bound, space.capacity());

@@ -1,9 +1,7 @@
 //! How much work an assignment search may do: counted, so that results do not depend on the
 //! machine.
 
-use core::cell::Cell;
-
-use crate::pack::Budget;
+use crate::pack::{Allowance, Budget};
 
 /// Limits of one search.
 #[derive(Clone, Copy, Debug)]
@@ -62,46 +60,23 @@ impl Depth {
     };
 }
 
-/// Work that several searches share, in about as many memory accesses.
-#[derive(Debug)]
-pub(crate) struct Allowance(Cell<u64>);
-
-impl Allowance {
-    /// No limit but the depth of each search.
-    pub(crate) const fn unlimited() -> Self {
-        Self(Cell::new(u64::MAX))
-    }
-
-    pub(crate) const fn new(work: u64) -> Self {
-        Self(Cell::new(work))
-    }
-
-    /// Returns whether all of it was used.
-    pub(crate) const fn is_spent(&self) -> bool {
-        self.0.get() == 0
-    }
-}
-
 /// The limits of one search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpaceWork<'a> {
     pub(crate) budget: Budget<'a>,
     pub(crate) depth: Depth,
-    pub(crate) allowance: &'a Allowance,
 }
 
 impl SpaceWork<'_> {
     /// Counts work that was done.
     pub(super) fn spend(&self, work: usize) {
-        let work = u64::try_from(work).unwrap_or(u64::MAX);
-        let left = &self.allowance.0;
-        if left.get() != u64::MAX {
-            left.set(left.get().saturating_sub(work));
+        if let Some(allowance) = self.budget.allowance {
+            allowance.spend(work);
         }
     }
 
     /// Returns whether to stop with the best assignment so far.
     pub(super) fn is_over(&self) -> bool {
-        self.allowance.is_spent() || self.budget.exhausted()
+        self.budget.allowance.is_some_and(Allowance::is_spent) || self.budget.exhausted()
     }
 }

@@ -63,7 +63,7 @@ pub struct Chosen {
 /// Returns the plan with the fewest bytes that is fast enough, and of equal bytes the fastest.
 pub(super) fn chosen(context: &Context<'_>, graph: &Graph, costs: &dyn Costs) -> Result<Chosen> {
     let known = KnownCosts::new(costs);
-    accepted(context, |context| {
+    accepted(context, graph.nodes().len(), |context| {
         let mut chosen = if context.has_workspaces() {
             with_scratch(context, graph, &known)?
         } else {
@@ -87,7 +87,7 @@ pub(super) fn with_steps(
     steps: &[Vec<crate::base::NodeId>],
 ) -> Result<Plan> {
     let known = KnownCosts::new(costs);
-    accepted(context, |context| {
+    accepted(context, graph.nodes().len(), |context| {
         let maker = Maker::new(context, graph, &known)?;
         let draft = maker.draft(context.options.optimize, Some(steps), context.strips)?;
         let finish = Finish { steps: Some(steps.to_vec()), ..maker.unchanged(context.strips) };

@@ -25,6 +25,8 @@ pub(crate) struct Clock<'a> {
     limit: u64,
     effort: Cell<usize>,
     largest_effort: Cell<usize>,
+    /// The most that the caller allows.
+    share: usize,
     /// The effort at which the turn of a method ends.
     turn: Cell<usize>,
     reserved: Cell<Duration>,
@@ -37,8 +39,9 @@ impl<'a> Clock<'a> {
         let options = budget.options.unwrap_or(&DEFAULT);
         let limit = budget.nodes.unwrap_or(u64::MAX);
         let limited = budget.nodes.is_some() || budget.deadline.is_some();
+        let share = budget.share();
         let largest_effort =
-            if limited { usize::MAX } else { options.tuning.limits.unlimited_effort };
+            if limited { usize::MAX } else { options.tuning.limits.unlimited_effort.min(share) };
         Self {
             budget,
             options,
@@ -46,9 +49,10 @@ impl<'a> Clock<'a> {
             limit,
             effort: Cell::new(0),
             largest_effort: Cell::new(largest_effort),
+            share,
             turn: Cell::new(usize::MAX),
             reserved: Cell::new(Duration::ZERO),
-            up: Cell::new(limit == 0),
+            up: Cell::new(limit == 0 || largest_effort == 0),
         }
     }
 
@@ -115,15 +119,18 @@ impl<'a> Clock<'a> {
     pub(crate) fn allow_for(&self, items: usize) {
         let limits = &self.options.tuning.limits;
         let more = items.saturating_mul(limits.effort_per_item).min(limits.most_item_effort);
-        self.largest_effort.set(self.largest_effort.get().saturating_add(more));
+        if self.is_unlimited() {
+            let most = self.largest_effort.get().saturating_add(more);
+            self.largest_effort.set(most.min(self.share));
+        }
     }
 
     /// Makes allowance for few items with windows, alignments or pins, if the caller set no limit.
     pub(crate) fn allow_for_rigid(&self, items: usize) {
         let limits = &self.options.tuning.limits;
-        let limit = self.largest_effort.get();
-        if items <= limits.rigid_items && limit < usize::MAX {
-            self.largest_effort.set(limit.max(limits.rigid_effort));
+        if items <= limits.rigid_items && self.is_unlimited() {
+            let most = self.largest_effort.get().max(limits.rigid_effort);
+            self.largest_effort.set(most.min(self.share));
         }
     }
 
