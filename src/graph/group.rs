@@ -1,7 +1,7 @@
 //! Fused groups of nodes. Values inside a group are produced and consumed piece by piece and need
 //! no memory but workspaces.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{
     boxed::Box,
     string::{String, ToString as _},
@@ -97,6 +97,7 @@ impl Graph {
     /// # Ok::<(), arenaplan::Error>(())
     /// ```
     pub fn grouped_in_strips(&self, groups: &[Vec<NodeId>], strips: &[NodeId]) -> Result<Grouped> {
+        let strips: BTreeSet<NodeId> = strips.iter().copied().collect();
         let membership = Membership::new(self, groups)?;
         let users = self.users();
         let stored = membership.stored(self, &users, groups);
@@ -268,15 +269,20 @@ impl Grouping<'_> {
         let sink_id = *group.last().expect("a group has nodes");
         let sink = graph.node(sink_id);
         let refuse = |reason| refuse(quoted(sink.name()), reason);
+        let places = places(group);
         for (position, &id) in group.iter().enumerate() {
             let node = graph.node(id);
             if !node.effects.mutates.is_empty() || !node.effects.ignores.is_empty() {
                 return refuse("one of them mutates or ignores an operand");
             }
             let waits = |value: ValueId| graph.producers[value.index()];
-            let late = node.inputs.iter().flatten().copied().filter_map(waits).any(|producer| {
-                self.membership.is_in(producer, index) && !group[..position].contains(&producer)
-            });
+            let late = node
+                .inputs
+                .iter()
+                .flatten()
+                .copied()
+                .filter_map(waits)
+                .any(|producer| places.get(&producer).is_some_and(|&place| place >= position));
             if late {
                 return refuse("they are not in execution order");
             }
@@ -284,33 +290,37 @@ impl Grouping<'_> {
         let [output] = sink.produces().map(|(_, value)| value).collect::<Vec<_>>()[..] else {
             return refuse("the last one does not have one output");
         };
-        let found =
-            if by_strips { self.reads_by_rows(index, group) } else { self.reads(index, group) };
+        let found = if by_strips {
+            self.reads_by_rows(index, group, &places)
+        } else {
+            self.reads(index, group, &places)
+        };
         let Some((reads, pieces)) = found else {
             return refuse("what one makes is needed whole by another, or outside");
         };
         let made = graph.value(output);
+        let mut inputs: Vec<ValueId> = Vec::new();
+        let mut reads_of: BTreeMap<ValueId, Vec<&GroupRead>> = BTreeMap::new();
+        for read in &reads {
+            let known = reads_of.entry(read.value).or_default();
+            if known.is_empty() {
+                inputs.push(read.value);
+            }
+            known.push(read);
+        }
         let may_take_over = |value: ValueId| {
             let taken = graph.value(value);
             taken.is_planned()
                 && taken.bytes() == made.bytes()
-                && reads.iter().filter(|read| read.value == value).all(|read| {
+                && reads_of[&value].iter().all(|read| {
                     let overwrites =
                         |pair: &InPlace| (pair.input, pair.output) == (read.position, 0);
                     read.by_piece
                         && (read.node != sink_id || sink.effects.in_place.iter().any(overwrites))
                 })
         };
-        let mut inputs: Vec<ValueId> = Vec::new();
-        for read in &reads {
-            if !inputs.contains(&read.value) {
-                inputs.push(read.value);
-            }
-        }
         let in_place = inputs.iter().enumerate().filter(|&(_, &value)| may_take_over(value));
-        let by_piece = |value: ValueId| {
-            reads.iter().filter(|read| read.value == value).all(|read| read.by_piece)
-        };
+        let by_piece = |value: ValueId| reads_of[&value].iter().all(|read| read.by_piece);
         let follows = (0..inputs.len()).filter(|&input| by_piece(inputs[input])).collect();
         let effects = Effects {
             in_place: in_place
@@ -348,11 +358,19 @@ impl Grouping<'_> {
     /// Walks from the last node backwards. A node is *in step* if each of its readers needs the
     /// piece that is being made. Otherwise it is applied to operands that another node loads, any
     /// part at any time, and must be elementwise.
-    fn reads(&self, index: usize, group: &[NodeId]) -> Option<(Vec<GroupRead>, u64)> {
+    fn reads(
+        &self,
+        index: usize,
+        group: &[NodeId],
+        places: &BTreeMap<NodeId, usize>,
+    ) -> Option<(Vec<GroupRead>, u64)> {
         let graph = self.graph;
         let elements = |value: ValueId| graph.value(value).elements().unwrap_or(0);
         let (&sink, inner) = group.split_last()?;
-        let maker = |value: ValueId| inner.iter().position(|&id| graph.producer(value) == Some(id));
+        let maker = |value| {
+            let place = places.get(&graph.producer(value)?).copied();
+            place.filter(|&place| place < inner.len())
+        };
         let mut in_step: Vec<Option<bool>> = vec![None; inner.len()];
         let mut pieces = 0;
         let mut outside = Vec::new();
@@ -411,14 +429,15 @@ impl Grouping<'_> {
 
     /// Returns the operands of a group from outside, in order, if the group can run strip by strip:
     /// what a member makes is read through windows, and inside only.
-    fn reads_by_rows(&self, index: usize, group: &[NodeId]) -> Option<(Vec<GroupRead>, u64)> {
+    fn reads_by_rows(
+        &self,
+        index: usize,
+        group: &[NodeId],
+        places: &BTreeMap<NodeId, usize>,
+    ) -> Option<(Vec<GroupRead>, u64)> {
         let (_, inner) = group.split_last()?;
-        let made: Vec<ValueId> = inner
-            .iter()
-            .map(|&id| self.graph.node(id).produces().next().map(|(_, value)| value))
-            .collect::<Option<_>>()?;
         let mut outside = Vec::new();
-        let mut is_read = vec![false; made.len()];
+        let mut is_read = vec![false; inner.len()];
         for &id in group {
             let node = self.graph.node(id);
             let (output, _) = node.produces().next()?;
@@ -426,7 +445,8 @@ impl Grouping<'_> {
                 return None;
             }
             for (position, value) in node.reads_bytes_of() {
-                let Some(maker) = made.iter().position(|&known| known == value) else {
+                let place = |id| places.get(&id).copied().filter(|&place| place < inner.len());
+                let Some(maker) = self.graph.producer(value).and_then(place) else {
                     outside.push(GroupRead { node: id, position, value, by_piece: false });
                     continue;
                 };
@@ -476,4 +496,9 @@ struct GroupRead {
 
 fn refuse<T>(node: String, reason: &str) -> Result<T> {
     Err(Error::InvalidGroup { node, reason: reason.into() })
+}
+
+/// Returns the place of each node of a group.
+fn places(group: &[NodeId]) -> BTreeMap<NodeId, usize> {
+    group.iter().enumerate().map(|(place, &id)| (id, place)).collect()
 }

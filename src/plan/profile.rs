@@ -4,6 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
 
+use hashbrown::HashMap;
+
 use crate::base::{Alignment, NodeId, SpaceId, Step};
 use crate::plan::{Placement, Plan};
 
@@ -114,7 +116,7 @@ impl Plan {
         let mut group_of = BTreeMap::new();
         let in_space =
             |placement: &&Placement| SpaceId::from(placement.space) == space && placement.bytes > 0;
-        let mut joined_to: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut joined_to: HashMap<u32, u32> = HashMap::new();
         for step in &self.steps {
             for share in &step.shares {
                 let operand = |operands: &[Option<u32>], position: u32| {
@@ -149,7 +151,7 @@ impl Plan {
 }
 
 /// Returns the value that stands for all those that `value` is joined to.
-fn root(joined_to: &mut BTreeMap<u32, u32>, mut value: u32) -> u32 {
+fn root(joined_to: &mut HashMap<u32, u32>, mut value: u32) -> u32 {
     while let Some(&next) = joined_to.get(&value) {
         // Path compression: the next walk has half as far to go.
         if let Some(&further) = joined_to.get(&next) {
