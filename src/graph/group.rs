@@ -269,21 +269,16 @@ impl Grouping<'_> {
         let sink_id = *group.last().expect("a group has nodes");
         let sink = graph.node(sink_id);
         let refuse = |reason| refuse(quoted(sink.name()), reason);
-        let places = places(group);
+        let places: BTreeMap<NodeId, usize> =
+            group.iter().enumerate().map(|(place, &id)| (id, place)).collect();
+        let maker = |value| graph.producer(value).and_then(|id| places.get(&id).copied());
         for (position, &id) in group.iter().enumerate() {
             let node = graph.node(id);
             if !node.effects.mutates.is_empty() || !node.effects.ignores.is_empty() {
                 return refuse("one of them mutates or ignores an operand");
             }
-            let waits = |value: ValueId| graph.producers[value.index()];
-            let late = node
-                .inputs
-                .iter()
-                .flatten()
-                .copied()
-                .filter_map(waits)
-                .any(|producer| places.get(&producer).is_some_and(|&place| place >= position));
-            if late {
+            let is_late = |&value: &ValueId| maker(value).is_some_and(|place| place >= position);
+            if node.inputs.iter().flatten().any(is_late) {
                 return refuse("they are not in execution order");
             }
         }
@@ -291,9 +286,9 @@ impl Grouping<'_> {
             return refuse("the last one does not have one output");
         };
         let found = if by_strips {
-            self.reads_by_rows(index, group, &places)
+            self.reads_by_rows(index, group, maker)
         } else {
-            self.reads(index, group, &places)
+            self.reads(index, group, maker)
         };
         let Some((reads, pieces)) = found else {
             return refuse("what one makes is needed whole by another, or outside");
@@ -353,7 +348,8 @@ impl Grouping<'_> {
     }
 
     /// Returns the operands of a group from outside, in order, and the number of pieces in which
-    /// the group can run; `None` if it cannot run piece by piece.
+    /// the group can run; `None` if it cannot run piece by piece. Of a value that a member makes, `maker`
+    /// is the place of the member.
     ///
     /// Walks from the last node backwards. A node is *in step* if each of its readers needs the
     /// piece that is being made. Otherwise it is applied to operands that another node loads, any
@@ -362,15 +358,11 @@ impl Grouping<'_> {
         &self,
         index: usize,
         group: &[NodeId],
-        places: &BTreeMap<NodeId, usize>,
+        maker: impl Fn(ValueId) -> Option<usize>,
     ) -> Option<(Vec<GroupRead>, u64)> {
         let graph = self.graph;
         let elements = |value: ValueId| graph.value(value).elements().unwrap_or(0);
         let (&sink, inner) = group.split_last()?;
-        let maker = |value| {
-            let place = places.get(&graph.producer(value)?).copied();
-            place.filter(|&place| place < inner.len())
-        };
         let mut in_step: Vec<Option<bool>> = vec![None; inner.len()];
         let mut pieces = 0;
         let mut outside = Vec::new();
@@ -433,7 +425,7 @@ impl Grouping<'_> {
         &self,
         index: usize,
         group: &[NodeId],
-        places: &BTreeMap<NodeId, usize>,
+        maker: impl Fn(ValueId) -> Option<usize>,
     ) -> Option<(Vec<GroupRead>, u64)> {
         let (_, inner) = group.split_last()?;
         let mut outside = Vec::new();
@@ -445,8 +437,7 @@ impl Grouping<'_> {
                 return None;
             }
             for (position, value) in node.reads_bytes_of() {
-                let place = |id| places.get(&id).copied().filter(|&place| place < inner.len());
-                let Some(maker) = self.graph.producer(value).and_then(place) else {
+                let Some(maker) = maker(value) else {
                     outside.push(GroupRead { node: id, position, value, by_piece: false });
                     continue;
                 };
@@ -496,9 +487,4 @@ struct GroupRead {
 
 fn refuse<T>(node: String, reason: &str) -> Result<T> {
     Err(Error::InvalidGroup { node, reason: reason.into() })
-}
-
-/// Returns the place of each node of a group.
-fn places(group: &[NodeId]) -> BTreeMap<NodeId, usize> {
-    group.iter().enumerate().map(|(place, &id)| (id, place)).collect()
 }
