@@ -12,6 +12,7 @@ from arenaplan.base import errors
 from arenaplan.cli import main
 from arenaplan.deploy.code import generated
 from arenaplan.deploy.code.code_site import BAD_INDEX, ONNX_LOWERINGS
+from arenaplan.run.formulas import UNARY
 from c_programs import COMPILERS, SANITIZERS, CodeProgram, expected
 from c_programs import random_inputs as inputs_of
 from operator_cases import Case, i64
@@ -32,17 +33,22 @@ def above(*shape: int) -> np.ndarray:
     return np.abs(f32(*shape)) + np.float32(0.1)
 
 
+def operand_of(op: str) -> np.ndarray:
+    """Return numbers that a function is made for."""
+    if op in BOUNDED:
+        return DRAW.uniform(*BOUNDED[op], X).astype(np.float32)
+    return above(*X) if op in ("Log", "Reciprocal", "Sqrt") else 3 * f32(*X)
+
+
 X, ROWS, IMAGE = (3, 4, 5), (2, 3, 8), (2, 4, 7, 9)
 PADS = {"pads": [1, 0, 2, 1]}
-UNARY = """
-    Abs Ceil Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish Identity LeakyRelu Neg Relu Round
-    Sigmoid Sin Softplus Softsign Tanh
-"""
+BOUNDED = {"Acos": (-0.9, 0.9), "Asin": (-0.9, 0.9), "Atanh": (-0.9, 0.9), "Acosh": (1.1, 9.0)}
 CASES = [
-    *(Case(op, [3 * f32(*X)], opset=22) for op in UNARY.split()),
-    *(Case(op, [above(*X)]) for op in ("Log", "Reciprocal", "Sqrt")),
+    *(Case(op, [operand_of(op)], opset=24) for op in (*UNARY, "Identity")),
     Case("Gelu", [f32(*X)], {"approximate": "tanh"}),
-    Case("Elu", [f32(*X)], {"alpha": 0.5}),
+    *(Case(op, [f32(*X)], {"alpha": 0.5}) for op in ("Elu", "Celu", "Selu")),
+    Case("Swish", [f32(*X)], {"alpha": 0.5}, opset=24),
+    Case("Shrink", [f32(*X)], {"bias": 0.25, "lambd": 0.75}),
     Case("Clip", [f32(*X), np.float32(-0.5), None], constants=(1,)),
     Case("Clip", [f32(*X)], {"min": -0.25, "max": 0.5}, opset=6),
     *(Case(op, [f32(*X), f32(4, 1)]) for op in ("Add", "Sub", "Sum", "Mul", "Max", "Min", "PRelu")),

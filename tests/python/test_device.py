@@ -596,7 +596,7 @@ def test_the_text_of_a_kernel_is_this() -> None:
         "        const int i = (int)(BLOCK * 256 + t);\n"
         "        if (i < 6) {\n"
         "            const float v0 = p0[(i / 2 + (i % 2) * 3)];\n"
-        "            const float v1 = (float)(-v0);\n"
+        "            const float v1 = -v0;\n"
         "            p1[i] = v1;\n"
         "        }\n"
         "    }\n"

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from arenaplan.deploy.code.code_elements import REAL, binary, elementwise
+from arenaplan.deploy.code.code_elements import binary, elementwise
 from arenaplan.deploy.code.code_moves import Copy, copies_of, filled, frame_of
 from arenaplan.deploy.code.code_shapes import broadcast, dense_steps
 from arenaplan.deploy.code.code_site import (
@@ -31,6 +31,8 @@ from arenaplan.deploy.code.code_site import (
 from arenaplan.deploy.code.code_sums import loops_of, reduced
 from arenaplan.deploy.code.code_text import Field
 from arenaplan.deploy.code.code_windows import LARGEST_OF, MEAN_OF
+from arenaplan.run.cuda.text import literal
+from arenaplan.run.formulas import ARITHMETIC, FOLDS, UNARY
 from arenaplan.run.numpy.kernels.conv_transpose import transposed_geometry
 from arenaplan.run.numpy.kernels.windows import Axis, window_axes
 from arenaplan.run.numpy.registry import Step, Tensor, find_kernel
@@ -57,63 +59,53 @@ def _numbers(site: Site, name: str, position: int) -> list[int] | None:
 
 # -- element by element ---------------------------------------------------------------------------
 
-_PLAIN: Final = {
-    **{
-        name: REAL[name.upper()]
-        for name in (
-            "Abs",
-            "Ceil",
-            "Cos",
-            "Exp",
-            "Floor",
-            "Log",
-            "Neg",
-            "Relu",
-            "Sin",
-            "Sqrt",
-            "Tanh",
-        )
-    },
-    "Erf": "y[i] = erff(x[i]);",
-    "Gelu": "y[i] = x[i] * (0.5f + 0.5f * erff(x[i] * 0.70710678f));",
-    "HardSwish": (
-        "const float part = x[i] / 6.0f + 0.5f;\n"
-        "    y[i] = x[i] * (part < 0.0f ? 0.0f : (part > 1.0f ? 1.0f : part));"
-    ),
-    "Reciprocal": "y[i] = 1.0f / x[i];",
-    "Round": "y[i] = rintf(x[i]);",
-    "Sigmoid": "y[i] = 1.0f / (1.0f + expf(-x[i]));",
-    "Softplus": "y[i] = x[i] > 0.0f ? x[i] + log1pf(expf(-x[i])) : log1pf(expf(x[i]));",
-    "Softsign": "y[i] = x[i] / (1.0f + fabsf(x[i]));",
-}
-_WITH_NUMBERS: Final = {
-    "Elu": ("y[i] = x[i] < 0.0f ? c->alpha * expm1f(x[i]) : x[i];", {"alpha": 1.0}),
-    "LeakyRelu": ("y[i] = x[i] < 0.0f ? x[i] * c->alpha : x[i];", {"alpha": 0.01}),
-    "HardSigmoid": (
-        "const float part = c->alpha * x[i] + c->beta;\n"
-        "    y[i] = part < 0.0f ? 0.0f : (part > 1.0f ? 1.0f : part);",
-        {"alpha": 0.2, "beta": 0.5},
-    ),
-}
-"""Statements, and attributes with what they are if left out."""
-_GELU_BY_TANH: Final = (
-    "const float t = x[i] * (0.79788456f + 0.035677408f * x[i] * x[i]);\n"
-    "    y[i] = x[i] * (0.5f + 0.5f * tanhf(t));"
-)
+
+class _Text:
+    """What formulas know of a kernel for numbers of single precision."""
+
+    dtype: Final = FLOAT
+    type: Final = "float"
+
+    def __init__(self, site: Site) -> None:
+        self.name = site.op.lower()
+        self.fields: dict[str, tuple[str, Field]] = {}
+        self.lines: list[str] = []
+        self._attributes = site.signature.attributes
+
+    def call(self, function: str, *arguments: str) -> str:
+        """Return a call to a C math function."""
+        return f"{function}f({', '.join(arguments)})"
+
+    def literal(self, number: float) -> str:
+        """Return a number as text."""
+        return literal(number, FLOAT)
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """Return an attribute that the kernel's text, and so the name, depends on."""
+        value = self._attributes.get(name, default)
+        self.name += f"_{value}" if value != default else ""
+        return value
+
+    def number(self, name: str, default: float) -> str:
+        """Return a numeric attribute: a field of the kernel's parameters."""
+        self.fields[name] = ("float", float(self._attributes.get(name, default)))
+        return f"c->{name}"
+
+    def let(self, expression: str) -> str:
+        """Name an expression, and return the name."""
+        name = f"v{len(self.lines)}"
+        self.lines.append(f"const float {name} = {expression};")
+        return name
 
 
-@_lowers(*_PLAIN, *_WITH_NUMBERS)
+@_lowers(*UNARY)
 def unary(site: Site) -> Emit:
     """A function of each number."""
     _real(site)
-    body, numbers = _WITH_NUMBERS.get(site.op, (_PLAIN.get(site.op, ""), {}))
-    name, attributes = site.op.lower(), site.signature.attributes
-    if site.op == "Gelu" and attributes.get("approximate", "none") == "tanh":
-        name, body = "gelu_tanh", _GELU_BY_TANH
-    fields: dict[str, tuple[str, Field]] = {
-        name: ("float", float(attributes.get(name, default))) for name, default in numbers.items()
-    }
-    return elementwise(site, name, f"{site.op} of each number", fields, body, "")
+    text = _Text(site)
+    result = UNARY[site.op](text, "x[i]")
+    body = "\n    ".join([*text.lines, f"y[i] = {result};"])
+    return elementwise(site, text.name, f"{site.op} of each number", text.fields, body, "")
 
 
 @_lowers("Clip")
@@ -134,13 +126,9 @@ def clip(site: Site) -> Emit:
 
 
 _BINARY: Final = {
-    "Add": "*p + *q",
-    "Sub": "*p - *q",
-    "Sum": "*p + *q",
-    "Mul": "*p * *q",
+    **{op: f"*p {symbol} *q" for op, symbol in ARITHMETIC.items()},
+    **{op: combine("*p", "*q") for op, combine in FOLDS.items()},
     "Div": "*p / *q",
-    "Max": "*p > *q || *p != *p ? *p : *q",
-    "Min": "*p < *q || *p != *p ? *p : *q",
     "PRelu": "*p < 0.0f ? *p * *q : *p",
     "Pow": "powf(*p, *q)",
 }

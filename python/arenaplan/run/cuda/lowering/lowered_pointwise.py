@@ -11,6 +11,7 @@ import numpy as np
 
 from arenaplan.run.cuda.lowering.site import Kind, Reading, call, rule
 from arenaplan.run.cuda.text import c_type, literal, wide
+from arenaplan.run.formulas import ARITHMETIC, FOLDS, INTEGERS, UNARY, add, clipped
 from arenaplan.run.numpy.registry import Signature
 
 _F32 = np.dtype("float32")
@@ -34,35 +35,8 @@ def _unary(*ops: str, floats: bool = True) -> Callable[[Callable[[Reading, str],
     return register
 
 
-_CALLS = {
-    **{name: name.lower() for name in ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh")},
-    **{name: name.lower() for name in ("Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor", "Log")},
-    **{name: name.lower() for name in ("Sin", "Sinh", "Sqrt", "Tan", "Tanh")},
-    "Round": "rint",
-}
-"""Operators that are functions of C's mathematical library."""
-
-
-def _called(function: str, r: Reading, x: str) -> str:
-    return r.call(function, x)
-
-
-for _op, _function in _CALLS.items():
-    _unary(_op)(partial(_called, _function))
-
-
-@_unary("Abs", floats=False)
-def absolute(r: Reading, x: str) -> str:
-    """Return the absolute value."""
-    if r.dtype.kind == "f":
-        return r.call("fabs", x)
-    return x if r.dtype.kind in "ub" else f"({r.type})({x} < 0 ? -{x} : {x})"
-
-
-@_unary("Neg", floats=False)
-def negative(r: Reading, x: str) -> str:
-    """Return the negative."""
-    return f"({r.type})(-{x})"
+for _op, _formula in UNARY.items():
+    _unary(_op, floats=_op not in INTEGERS)(_formula)
 
 
 @_unary("Not", floats=False)
@@ -77,139 +51,6 @@ def bitwise_inverse(r: Reading, x: str) -> str:
     return f"({r.type})(~{x})"
 
 
-@_unary("Sign", floats=False)
-def sign(r: Reading, x: str) -> str:
-    """Return -1, 0 or 1; no number stays none."""
-    return f"({r.type})({x} > 0 ? 1 : {x} < 0 ? -1 : {x})"
-
-
-@_unary("Relu", floats=False)
-def relu(r: Reading, x: str) -> str:
-    """Return the element, or zero for negative ones."""
-    return f"({x} < 0 ? ({r.type})0 : {x})"
-
-
-@_unary("Reciprocal")
-def reciprocal(r: Reading, x: str) -> str:
-    """Return the reciprocal."""
-    return f"({r.type})1 / {x}"
-
-
-@_unary("Sigmoid")
-def sigmoid(r: Reading, x: str) -> str:
-    """Return the logistic function."""
-    return _sigmoid(r, x)
-
-
-def _sigmoid(r: Reading, x: str) -> str:
-    return f"({r.type})1 / (({r.type})1 + {r.call('exp', f'-({x})')})"
-
-
-@_unary("Swish")
-def swish(r: Reading, x: str) -> str:
-    """Return the element times the logistic function of a multiple."""
-    scaled = f"{x} * {r.number('alpha', 1.0)}"
-    return f"{x} * ({_sigmoid(r, scaled)})"
-
-
-@_unary("Gelu")
-def gelu(r: Reading, x: str) -> str:
-    """Return the element times the normal distribution function, or an approximation."""
-    half, one = literal(0.5, r.dtype), literal(1.0, r.dtype)
-    if r.attribute("approximate", "none") == "tanh":
-        factor, cubic = literal((2 / np.pi) ** 0.5, r.dtype), literal(0.044715, r.dtype)
-        inner = r.call("tanh", f"{factor} * ({x} + {cubic} * {x} * {x} * {x})")
-    else:
-        inner = r.call("erf", f"{x} * {literal(0.5**0.5, r.dtype)}")
-    return f"{half} * {x} * ({one} + {inner})"
-
-
-@_unary("Softplus")
-def softplus(r: Reading, x: str) -> str:
-    """Return log(1 + exp(x)), which does not overflow here."""
-    return _softplus(r, x)
-
-
-def _softplus(r: Reading, x: str) -> str:
-    tail = r.call("log1p", r.call("exp", f"-{r.call('fabs', x)}"))
-    return f"({x} > 0 ? {x} : ({r.type})0) + {tail}"
-
-
-@_unary("Mish")
-def mish(r: Reading, x: str) -> str:
-    """Return x tanh(softplus(x))."""
-    return f"{x} * {r.call('tanh', _softplus(r, x))}"
-
-
-@_unary("Softsign")
-def softsign(r: Reading, x: str) -> str:
-    """Return x / (1 + |x|)."""
-    return f"{x} / (({r.type})1 + {r.call('fabs', x)})"
-
-
-@_unary("Elu")
-def elu(r: Reading, x: str) -> str:
-    """Return exponential growth below zero."""
-    return f"({x} < 0 ? {r.number('alpha', 1.0)} * {r.call('expm1', x)} : {x})"
-
-
-@_unary("Celu")
-def celu(r: Reading, x: str) -> str:
-    """Return exponential growth below zero, continuously differentiable."""
-    alpha = r.number("alpha", 1.0)
-    return f"({x} < 0 ? {alpha} * {r.call('expm1', f'{x} / {alpha}')} : {x})"
-
-
-@_unary("Selu")
-def selu(r: Reading, x: str) -> str:
-    """Return exponential growth below zero, scaled."""
-    alpha = r.number("alpha", 1.67326319217681884765625)
-    gamma = r.number("gamma", 1.05070102214813232421875)
-    return f"{gamma} * ({x} < 0 ? {alpha} * {r.call('expm1', x)} : {x})"
-
-
-@_unary("LeakyRelu")
-def leaky_relu(r: Reading, x: str) -> str:
-    """Return a multiple below zero."""
-    return f"({x} < 0 ? {r.number('alpha', 0.01)} * {x} : {x})"
-
-
-@_unary("ThresholdedRelu")
-def thresholded_relu(r: Reading, x: str) -> str:
-    """Return zero up to a threshold."""
-    return f"({x} > {r.number('alpha', 1.0)} ? {x} : ({r.type})0)"
-
-
-@_unary("Shrink")
-def shrink(r: Reading, x: str) -> str:
-    """Return zero around zero, and move all other elements towards zero."""
-    bias, edge = r.number("bias", 0.0), r.number("lambd", 0.5)
-    return f"({x} < -{edge} ? {x} + {bias} : {x} > {edge} ? {x} - {bias} : ({r.type})0)"
-
-
-@_unary("HardSigmoid")
-def hard_sigmoid(r: Reading, x: str) -> str:
-    """Return a straight line between zero and one."""
-    line = f"{r.number('alpha', 0.2)} * {x} + {r.number('beta', 0.5)}"
-    return _clipped(r, r.text.let(r.type, line), literal(0, r.dtype), literal(1, r.dtype))
-
-
-@_unary("HardSwish")
-def hard_swish(r: Reading, x: str) -> str:
-    """Return the element times a straight line between zero and one."""
-    line = r.text.let(r.type, f"{x} / {literal(6, r.dtype)} + {literal(0.5, r.dtype)}")
-    return f"{x} * {_clipped(r, line, literal(0, r.dtype), literal(1, r.dtype))}"
-
-
-def _clipped(r: Reading, x: str, low: str | None, high: str | None) -> str:
-    """Return an element between two others; no number stays none."""
-    if low is not None:
-        x = r.text.let(r.type, f"{x} < {low} ? {low} : {x}")
-    if high is not None:
-        x = r.text.let(r.type, f"{x} > {high} ? {high} : {x}")
-    return x
-
-
 @rule("Clip", kind=Kind.POINTWISE)
 def clip(r: Reading, index: str) -> str:
     """Return an element between two bounds, attributes until version 11."""
@@ -221,7 +62,7 @@ def clip(r: Reading, index: str) -> str:
             bounds.append(literal(r.attribute(name, None), r.dtype))
         else:
             bounds.append(None)
-    return _clipped(r, r.same(0, index), *bounds)
+    return clipped(r, r.same(0, index), *bounds)
 
 
 @rule("Cast", "CastLike", kind=Kind.POINTWISE)
@@ -256,9 +97,7 @@ def _binary(text: str, r: Reading, index: str) -> str:
 
 
 for _op, _text in {
-    "Add": "+",
-    "Sub": "-",
-    "Mul": "*",
+    **ARITHMETIC,
     "And": "&&",
     "Or": "||",
     "Xor": "!=",
@@ -296,9 +135,9 @@ def modulo(r: Reading, index: str) -> str:
     """Return a rest, with the sign of the divisor or, as C's, of the dividend."""
     a, b = r.same(0, index), r.same(1, index)
     if r.dtype.kind == "f":
-        rest = r.text.let(r.type, r.call("fmod", a, b))
+        rest = r.let(r.call("fmod", a, b))
     else:
-        rest = r.text.let(r.type, f"({r.type})({_safe(r, a, b, '%')})")
+        rest = r.let(f"({r.type})({_safe(r, a, b, '%')})")
     if r.attribute("fmod", 0) or r.dtype.kind == "u":
         return rest
     zero = r.call("copysign", f"({r.type})0", b) if r.dtype.kind == "f" else rest
@@ -337,30 +176,18 @@ def where(r: Reading, index: str) -> str:
 def _folded(r: Reading, index: str, combine: Callable[[str, str], str]) -> str:
     result = r.same(0, index)
     for position in range(1, len(r.member.inputs)):
-        result = r.text.let(r.type, combine(result, r.same(position, index)))
+        result = r.let(combine(result, r.same(position, index)))
     return result
 
 
-def _greater(a: str, b: str) -> str:
-    return f"({a} > {b} || {a} != {a}) ? {a} : {b}"
-
-
-def _less(a: str, b: str) -> str:
-    return f"({a} < {b} || {a} != {a}) ? {a} : {b}"
-
-
-def _sum(a: str, b: str) -> str:
-    return f"{a} + {b}"
-
-
-for _op, _combine in {"Max": _greater, "Min": _less, "Sum": _sum}.items():
+for _op, _combine in FOLDS.items():
     rule(_op, kind=Kind.POINTWISE)(partial(_folded, combine=_combine))
 
 
 @rule("Mean", kind=Kind.POINTWISE, accepts=_is_float)
 def mean(r: Reading, index: str) -> str:
     """Return the mean of all operands."""
-    return f"{_folded(r, index, _sum)} / {literal(len(r.member.inputs), r.dtype)}"
+    return f"{_folded(r, index, add)} / {literal(len(r.member.inputs), r.dtype)}"
 
 
 # -- parameters per channel -------------------------------------------------------------

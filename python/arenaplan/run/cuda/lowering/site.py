@@ -288,6 +288,14 @@ class Reading:
         """Return a numeric attribute as text of the result's type."""
         return literal(self.attribute(name, default), dtype or self.dtype)
 
+    def literal(self, number: float) -> str:
+        """Return a number as text of the result's type."""
+        return literal(number, self.dtype)
+
+    def let(self, expression: str) -> str:
+        """Name an expression of the result's type, and return the name."""
+        return self.text.let(self.type, expression)
+
     def call(self, function: str, *arguments: str) -> str:
         """Return a call to a C math function, in the result's precision."""
         return call(self.dtype, function, *arguments)
