@@ -421,7 +421,7 @@ def test_an_unknown_operator_that_reads_integers_decides_nothing(
     assert "Mine" in printed
 
 
-PLANNING = ["plan", "gate --budget 1GiB", "explain", "inspect", "map -o -", "recompute --curve"]
+PLANNING = ["plan", "gate --budget 1GiB", "explain", "inspect", "map -o -"]
 """Commands that plan."""
 
 
@@ -441,11 +441,10 @@ def test_no_plan_is_for_a_runner_without_a_kernel(
     code, printed = _judge([name, *models, "--target", target, *options], capsys)
     assert code == 3, printed
     assert "my own" in printed
-    if name != "recompute":
-        assert main([name, *map(str, models), "--target", "nodes", *options]) == 0
+    assert main([name, *map(str, models), "--target", "nodes", *options]) == 0
 
 
-@pytest.mark.parametrize("command", PLANNING[:-1])
+@pytest.mark.parametrize("command", PLANNING)
 def test_the_runtime_for_tflite_files_plans_for_no_other_format(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -369,8 +369,10 @@ def compiled_together(headers: list[Path], names: list[str], folder: Path) -> li
 
 
 FORMS_OF_HEADERS = {
-    **{"c": "ARENA_BYTES", "c-code": "ARENA_BYTES"},
-    **{"hazards-c": "STEPS", "tflm-shim": "TOTAL_BYTES"},
+    "c": "ARENA_BYTES",
+    "c-code": "ARENA_BYTES",
+    "hazards-c": "STEPS",
+    "tflm-shim": "TOTAL_BYTES",
 }
 
 

@@ -93,7 +93,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "run": ("run", "MODEL", "--verify"),
 }
 NEEDS = {
-    **{"plan for nodes": ("shapes",), "check": ("shapes",), "export": ("shapes",)},
+    "plan for nodes": ("shapes",),
+    "check": ("shapes",),
+    "export": ("shapes",),
     "plan of the graph": (),
 }
 """The parts that a command needs, where the plan is not for NumPy, or there is one already."""
