@@ -324,6 +324,15 @@ def test_the_total_of_the_runtime_is_that_of_the_whole_file(
 NAMES = {"signatures.tflite": ("encode", "decode"), "uncalled.tflite": ("subgraph 0", "subgraph 1")}
 
 
+@pytest.mark.parametrize("tiny_first", [True, False])
+def test_a_batch_has_the_bytes_of_the_largest_signature(tiny_first: bool, tmp_path: Path) -> None:
+    path = _signatures(tmp_path / "two.tflite", tiny_first=tiny_first)
+    out = tmp_path / "report.jsonl"
+    assert main(["batch", str(path), "-o", str(out), "--processes", "1"]) == 0
+    row = json.loads(out.read_text())
+    assert (row["arena_bytes"], row["status"], row["covers"]) == (32768, "optimal", "")
+
+
 @pytest.mark.parametrize("target", TARGETS[".tflite"])
 @pytest.mark.parametrize("name", NAMES)
 def test_each_signature_is_planned_and_the_largest_counts(
