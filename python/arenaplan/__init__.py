@@ -22,6 +22,7 @@ from arenaplan._core import __version__ as __version__
 from arenaplan._core import set_views
 from arenaplan.base import errors as errors
 from arenaplan.graph.costs import register as register_costs
+from arenaplan.graph.costs import register_kernels
 from arenaplan.graph.given import register_loader
 from arenaplan.run.devices import register_executor
 
@@ -34,6 +35,15 @@ register_costs(
 )
 register_costs(
     "cupy", lambda graph: import_module("arenaplan.run.cuda.cuda_backend").BACKEND.costs(graph)
+)
+register_kernels(
+    "numpy", lambda graph: import_module("arenaplan.run.numpy.numpy_backend").require_kernels(graph)
+)
+register_kernels(
+    "cupy", lambda graph: import_module("arenaplan.run.cuda.lowering").check_supported(graph)
+)
+register_kernels(
+    "c-code", lambda graph: import_module("arenaplan.deploy.code.code_steps").require_kernels(graph)
 )
 register_loader(lambda source: import_module("arenaplan.formats").load(source))
 register_executor(

@@ -94,6 +94,11 @@ def test_operators_are_equal(title: str, tmp_path: Path) -> None:
                 np.testing.assert_array_equal(made[name], array)
 
 
+@pytest.mark.parametrize("start", [b"", np.arange(16, dtype=np.float32).tobytes()])
+def test_variables_keep_what_they_hold_between_runs(start: bytes, tmp_path: Path) -> None:
+    assert_equal_runs(ap.load(running_sum(16, start)), tmp_path, count=3)
+
+
 def test_outputs_are_those_of_the_installed_interpreter(tmp_path: Path) -> None:
     pytest.importorskip("tflite_micro")
     from arenaplan.deploy.adapters.interpreter import Interpreter

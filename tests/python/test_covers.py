@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -323,6 +324,15 @@ def test_the_total_of_the_runtime_is_that_of_the_whole_file(
 NAMES = {"signatures.tflite": ("encode", "decode"), "uncalled.tflite": ("subgraph 0", "subgraph 1")}
 
 
+@pytest.mark.parametrize("tiny_first", [True, False])
+def test_a_batch_has_the_bytes_of_the_largest_signature(tiny_first: bool, tmp_path: Path) -> None:
+    path = _signatures(tmp_path / "two.tflite", tiny_first=tiny_first)
+    out = tmp_path / "report.jsonl"
+    assert main(["batch", str(path), "-o", str(out), "--processes", "1"]) == 0
+    row = json.loads(out.read_text())
+    assert (row["arena_bytes"], row["status"], row["covers"]) == (32768, "optimal", "")
+
+
 @pytest.mark.parametrize("target", TARGETS[".tflite"])
 @pytest.mark.parametrize("name", NAMES)
 def test_each_signature_is_planned_and_the_largest_counts(
@@ -420,9 +430,30 @@ def test_an_unknown_operator_that_reads_integers_decides_nothing(
     assert "Mine" in printed
 
 
-@pytest.mark.parametrize(
-    "command", ["plan", "gate --budget 1GiB", "explain", "inspect", "map -o -"]
-)
+PLANNING = ["plan", "gate --budget 1GiB", "explain", "inspect", "map -o -"]
+"""Commands that plan."""
+
+
+@pytest.mark.parametrize("target", ["numpy", "cupy", "c-code"])
+@pytest.mark.parametrize("command", [*PLANNING, "export --to csv -o -", "plan --share concurrent"])
+def test_no_plan_is_for_a_runner_without_a_kernel(
+    command: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = [helper.make_node("Mine", ["x"], ["h"], "my own", domain="acme"), *_TAIL]
+    path = _onnx(tmp_path / "mine.onnx", steps, _WIDE, _X)
+    model = onnx.load(path)
+    model.opset_import.append(helper.make_opsetid("acme", 1))
+    model.graph.value_info.append(helper.make_tensor_value_info("h", *_X["x"]))
+    onnx.save(model, path)
+    name, *options = command.split()
+    models = [path, path] if "--share" in options else [path]
+    code, printed = _judge([name, *models, "--target", target, *options], capsys)
+    assert code == 3, printed
+    assert "my own" in printed
+    assert main([name, *map(str, models), "--target", "nodes", *options]) == 0
+
+
+@pytest.mark.parametrize("command", PLANNING)
 def test_the_runtime_for_tflite_files_plans_for_no_other_format(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -338,9 +338,16 @@ def test_names_of_custom_operators_cannot_end_a_comment(tmp_path: Path) -> None:
     compile_and_run("gcc", out.read_text(), "", tmp_path)
 
 
+def write_softmax(path: Path, size: int) -> None:
+    """Write a model with the graph's name that exporters of torch give all models."""
+    x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [size]) for n in "xy")
+    node = onnx.helper.make_node("Softmax", ["x"], ["y"])
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "main_graph", [x], [y])), path)
+
+
 def exported(model: Path, form: str, header: Path, *more: str) -> Path:
     assert main(["export", str(model), "--to", form, "-o", str(header), *more]) == 0
-    return header
+    return next(header.glob("*.h")) if form == "c-code" else header
 
 
 def compiled_together(headers: list[Path], names: list[str], folder: Path) -> list[int] | str:
@@ -361,7 +368,12 @@ def compiled_together(headers: list[Path], names: list[str], folder: Path) -> li
     return [int(number) for number in out.stdout.split()]
 
 
-FORMS_OF_HEADERS = {"c": "ARENA_BYTES", "hazards-c": "STEPS", "tflm-shim": "TOTAL_BYTES"}
+FORMS_OF_HEADERS = {
+    "c": "ARENA_BYTES",
+    "c-code": "ARENA_BYTES",
+    "hazards-c": "STEPS",
+    "tflm-shim": "TOTAL_BYTES",
+}
 
 
 @pytest.mark.parametrize("form", FORMS_OF_HEADERS)
@@ -372,13 +384,15 @@ FORMS_OF_HEADERS = {"c": "ARENA_BYTES", "hazards-c": "STEPS", "tflm-shim": "TOTA
 def test_headers_with_one_prefix_are_never_taken_for_each_other(
     form: str, first: str, second: str, tmp_path: Path
 ) -> None:
-    suffix = ".tflite" if form == "tflm-shim" else ".graph.json"
+    suffix = {"tflm-shim": ".tflite", "c-code": ".onnx"}.get(form, ".graph.json")
     headers = []
     for at, name in enumerate((first, second)):
         model = tmp_path / f"{name}{suffix}"
         model.parent.mkdir(exist_ok=True)
         if form == "tflm-shim":
             model.write_bytes(running_sum(8 * (at + 1)))
+        elif form == "c-code":
+            write_softmax(model, 64 * (at + 1))
         else:
             graph = chain(*[100 * (at + 1)] * (3 + at), model=name.rpartition("/")[2])
             model.write_text(graph.to_json())
@@ -400,11 +414,7 @@ def test_exports_of_one_framework_are_told_apart_by_their_files(tmp_path: Path) 
     headers = []
     for size in (64, 512):
         model = tmp_path / f"of_{size}.onnx"
-        x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [size]) for n in "xy")
-        node = onnx.helper.make_node("Softmax", ["x"], ["y"])
-        onnx.save(
-            onnx.helper.make_model(onnx.helper.make_graph([node], "main_graph", [x], [y])), model
-        )
+        write_softmax(model, size)
         headers.append(exported(model, "c", tmp_path / f"{size}.h"))
     names = ["OF_64_ARENA_BYTES", "OF_512_ARENA_BYTES"]
     small, large = compiled_together(headers, names, tmp_path)

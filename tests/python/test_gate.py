@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -37,9 +38,10 @@ def saved(path: Path, *sizes: int, skip: bool = False) -> str:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, str, str]:
-    """Return a small model, a grown one, and a path for a baseline."""
+    """Return a model when it was small, when it had grown, and a path for a baseline."""
     small = saved(tmp_path / "small.json", 64, 64, 64)
-    grown = saved(tmp_path / "grown.json", 64, 256, 64, 64)
+    (tmp_path / "later").mkdir()
+    grown = saved(tmp_path / "later" / "small.json", 64, 256, 64, 64)
     return small, grown, str(tmp_path / "base.json")
 
 
@@ -165,9 +167,9 @@ def test_the_exit_code_says_whether_the_gate_holds(
     assert "ok: small" in printed.out
     assert main(["gate", grown, "--baseline", base, "--spaces", "sram=128"]) == 1
     printed = capsys.readouterr()
-    assert "FAIL: grown" in printed.out
+    assert "FAIL: small" in printed.out
     assert "64 -> 256" in printed.out
-    assert "GateFailed: grown: sram needs 320 bytes" in printed.err
+    assert "GateFailed: small: sram needs 320 bytes" in printed.err
     assert main(["gate", grown, "--baseline", base, "--allow-growth", "1K"]) == 0
     assert main(["gate", "absent.onnx", "--baseline", base]) == 2
     assert main(["gate", small, "--update"]) == 2
@@ -184,6 +186,28 @@ def test_growth_is_accepted_by_an_update_and_a_budget_is_not(files: tuple[str, s
     assert Path(base).read_bytes() == before
     assert main(["gate", grown, "--baseline", base, "--update"]) == 0
     assert ap.Plan.load(base).arena_bytes == 320
+
+
+@pytest.mark.parametrize("form", ["plan", "report"])
+def test_the_baseline_of_another_model_or_target_is_refused(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their bytes say nothing: a gate would pass whatever the model needs."""
+    large, small = graph(4096, 4096), graph(64, 64, name="other")
+    for base, said in (
+        (ap.plan(large), "of model 'm', not 'other'"),
+        (ap.plan(graph(4096, 4096, name="other"), target="c"), "for target 'c', not 'nodes'"),
+    ):
+        baseline: Any = base
+        if form == "report":
+            baseline = ap.report.report_of(base)
+        with pytest.raises(BaselineError, match=said):
+            ap.report.gate(small, baseline=baseline)
+    model = tmp_path / "other.graph.json"
+    model.write_text(small.to_json())
+    ap.plan(large).save(tmp_path / "base.json")
+    assert main(["gate", str(model), "--baseline", str(tmp_path / "base.json")]) == 2
+    assert "'other'" in capsys.readouterr().err
 
 
 def test_junit_has_a_case_per_rule_and_the_reason(
@@ -228,7 +252,7 @@ def test_names_cannot_spoil_markdown_or_xml() -> None:
     x = new.input("v0", (64,), "uint8")
     (y,) = new.node("Op", [x], [(hostile, (512,), "uint8")])
     new.output(y)
-    found = ap.report.gate(new, baseline=ap.plan(graph(64, 32)), budget=1)
+    found = ap.report.gate(new, baseline=ap.plan(graph(64, 32, name=hostile)), budget=1)
     text = markdown([found])
     assert "<img" not in text.partition("| grown by")[0]
     assert all(c == "\n" or c.isprintable() for c in text)
@@ -241,7 +265,7 @@ def test_names_cannot_spoil_markdown_or_xml() -> None:
 def test_several_models_have_a_folder_of_baselines(
     files: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    small, grown, _ = files
+    small, grown = files[0], saved(tmp_path / "grown.json", 64, 256, 64, 64)
     folder = f"{tmp_path / 'bases'}/"
     assert main(["gate", small, grown, "--baseline", folder, "--update"]) == 0
     assert sorted(path.name for path in Path(folder).iterdir()) == [

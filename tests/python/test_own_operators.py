@@ -92,8 +92,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "plan of the graph": ("plan", "g.json"),
     "run": ("run", "MODEL", "--verify"),
 }
-NEEDS = {"run": ("kernel", "shapes"), "plan of the graph": (), "check": ("shapes",)}
-"""The parts that a command needs, of those that the others do not need either."""
+NEEDS = {
+    "plan for nodes": ("shapes",),
+    "check": ("shapes",),
+    "export": ("shapes",),
+    "plan of the graph": (),
+}
+"""The parts that a command needs, where the plan is not for NumPy, or there is one already."""
 
 
 @pytest.mark.parametrize("lacking", ["nothing", *PARTS])
@@ -113,7 +118,7 @@ def test_every_command_has_the_operator_or_names_the_part_that_lacks(
         capsys.readouterr()
         code = main([str(path) if word == "MODEL" else word for word in line])
         said = capsys.readouterr().err
-        if lacking in NEEDS.get(command, ("shapes",)):
+        if lacking in NEEDS.get(command, ("shapes", "kernel")):
             assert code == (3 if lacking == "kernel" else 2), (command, said)
             assert f"arenaplan.operator(…, {lacking}=…)" in said, (command, said)
         elif not (command == "check" and lacking == "effects"):  # The file of a plan has another.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -368,3 +368,65 @@ def test_windows_keep_special_numbers(op: str, extent: int, stride: int, rows: i
         wanted = windows.max(-1) if op == "MaxPool" else windows.sum(-1) / windows.shape[-1]
     for run in (node.run, node.run_plain):
         np.testing.assert_allclose(run(node.model()), wanted, rtol=1e-6)
+
+
+def _with_one(number: float, *shape: int) -> np.ndarray:
+    """Return random numbers, and one other in the middle."""
+    array = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    array.reshape(-1)[array.size // 2 + 1] = number
+    return array
+
+
+ONE_OF_MANY: dict[str, tuple[str, Callable[[float], tuple[np.ndarray, ...]], dict[str, Any]]] = {
+    # Operators of which a result reads some elements: the one that is no number among them, or not.
+    **{
+        f"{mode} samples": (
+            "GridSample",
+            lambda number: (
+                _with_one(number, 1, 2, 3, 4),
+                np.random.default_rng(1).uniform(-2, 2, (1, 9, 9, 2)).astype(np.float32),
+            ),
+            {"mode": mode},
+        )
+        for mode in ("nearest", "linear", "cubic")
+    },
+    "moved windows": (
+        "DeformConv",
+        lambda number: (
+            _with_one(number, 1, 2, 3, 4),
+            _with_one(1, 3, 2, 2, 2),
+            np.random.default_rng(1).uniform(-3, 3, (1, 8, 2, 3)).astype(np.float32),
+        ),
+        {},
+    ),
+    "causal attention": (
+        "Attention",
+        lambda number: (
+            _with_one(1, 1, 2, 3, 4),
+            _with_one(number, 1, 2, 3, 4),
+            _with_one(1, 1, 2, 3, 4),
+        ),
+        {"is_causal": 1},
+    ),
+    "masked attention": (
+        "Attention",
+        lambda number: (
+            *(_with_one(1, 1, 2, 3, 4), _with_one(number, 1, 2, 3, 4), _with_one(1, 1, 2, 3, 4)),
+            np.tri(3, dtype=bool),
+        ),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ONE_OF_MANY)
+def test_a_number_reaches_the_results_that_it_reaches_in_onnx_runtime(
+    name: str, number: float
+) -> None:
+    op, inputs, attributes = ONE_OF_MANY[name]
+    node = Node(op, inputs(number), attributes)
+    model = node.model()
+    model.opset_import[0].version = 23 if op == "Attention" else 22
+    (wanted,) = onnx_runtime(model, plain=True).run(None, node.feed())
+    np.testing.assert_allclose(node.run(model), wanted, rtol=1e-4, atol=1e-5)

@@ -113,7 +113,10 @@ def _gate(options: argparse.Namespace, graph: Graph, baseline: Path | None) -> G
     if options.update and isinstance(made, Plan):
         old = Layout.of(made)  # Every gate has a rule: the new baseline is that of an update.
     needed = needed_by(options, made) if isinstance(made, Plan) and limits.budgets else None
-    gate = judged(graph, made, limits, old, options.allow_growth or Growth(), needed)
+    try:
+        gate = judged(graph, made, limits, old, options.allow_growth or Growth(), needed)
+    except BaselineError as error:
+        raise BaselineError(f"{str(baseline)!r}: {error}") from None
     if isinstance(made, Plan) and any(not row.passed and row.rule == "budget" for row in gate.rows):
         arena = arena_of(made, options)
         exported = None if arena is None else arena["exported"]

@@ -93,6 +93,38 @@ class Costs(Protocol):
 
 
 _RUNTIMES: dict[str, Callable[[Any], Costs]] = {}
+_KERNELS: dict[str, Callable[[Any], None]] = {}
+
+
+def register_kernels(target: str, require: Callable[[Any], None]) -> None:
+    """
+    Give the target of this name a runtime that knows which operators it has kernels for.
+
+    Parameters
+    ----------
+    target : str
+        Name of a :class:`arenaplan.Target`.
+    require : callable
+        Raises :class:`arenaplan.errors.UnsupportedOp` for a :class:`arenaplan.Graph` with a node
+        that no kernel runs.
+    """
+    _KERNELS[target] = require
+
+
+def require_kernels(target: str, graph: Any) -> None:
+    """
+    Refuse a model that the target of this name has no kernels for.
+
+    Graphs that were built by hand may have any operators, and nodes of live programs are run by
+    functions of their framework.
+
+    Raises
+    ------
+    UnsupportedOp
+        If no kernel runs a node; the message names the node.
+    """
+    if target in _KERNELS and graph.target in ("numpy", "tflm"):
+        _KERNELS[target](graph)
 
 
 def register(target: str, costs: Callable[[Any], Costs]) -> None:

@@ -75,6 +75,7 @@ class Layout:
     """The arenas of one plan, and the place of each value and workspace in them, by name."""
 
     model: str
+    target: str
     arenas: Mapping[str, int]
     """Bytes of the arena of each space; buffers of the caller are none."""
     places: Mapping[str, Place]
@@ -161,7 +162,7 @@ def _of_plan(plan: Plan) -> Layout:
         places[name] = _place(plan, work)
     arenas = {space.name: space.arena_bytes for space in plan.spaces}
     live = {name: tuple(plan.live_bytes_in(space)) for space, name in enumerate(arenas)}
-    return Layout(plan.model, arenas, places, live)
+    return Layout(plan.model, plan.target.name, arenas, places, live)
 
 
 def _place(plan: Plan, place: Placement | PlacedWorkspace) -> Place:
@@ -193,7 +194,8 @@ def _of_report(report: Mapping[str, Any]) -> Layout:
         }
         if not arenas.keys() <= live.keys():
             raise ValueError("a space has no curve")
-        return Layout(_word(report["model"]), arenas, places, live)
+        model, target = _word(report["model"]), _word(report["target"])
+        return Layout(model, target, arenas, places, live)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise BaselineError(f"the report is damaged: {error!r}") from None
 

@@ -13,7 +13,7 @@ from arenaplan.base.errors import CapacityExceeded, InvalidOption, PartOfModel
 from arenaplan.base.html_tables import html_table
 from arenaplan.base.progress import Progress, Watch, checked_seconds
 from arenaplan.graph import Graph
-from arenaplan.graph.costs import Costs, costs_of, has_costs
+from arenaplan.graph.costs import Costs, costs_of, has_costs, require_kernels
 from arenaplan.graph.given import graph_of
 from arenaplan.graph.sizes import Source
 from arenaplan.planner.plan_options import (
@@ -132,7 +132,7 @@ def plan(
             "option budget: for target tflm the whole arena counts, which a graph does not tell; "
             "pass the model file to arenaplan.gate, or use 'arenaplan plan MODEL --budget'"
         )
-    graph = graph.for_target(target.name)
+    graph = _seen(graph, target)
     arguments = core_options(options, target)
     times = None
     if node_times is not None:
@@ -251,7 +251,7 @@ def recompute_curve(
     """
     graph, options = graph_of(graph), resolve(options, overrides)
     target = target_of(options, graph.target)
-    graph = graph.for_target(target.name)
+    graph = _seen(graph, target)
     arguments = {**core_options(options, target), "workspace": "none"}
     watch = Watch(on_progress, checked_seconds(time_limit))
     return _core.recompute_curve(
@@ -390,7 +390,7 @@ def plan_together(
         names = str(arguments["optimize"] or ",".join(_core.techniques())).split(",")
         names = [name for name in names if name not in ("fusion", "streaming", "duplicate")]
         arguments["optimize"] = ",".join(names) or "none"
-    seen = [graph.for_target(target.name) for graph in given]
+    seen = [_seen(graph, target) for graph in given]
     policy = "auto" if counted else "none"
     cores = [graph.core_for(policy, target=target.name) for graph in seen]
     watch = Watch(on_progress, checked_seconds(time_limit))
@@ -477,7 +477,7 @@ def explain(
     """
     graph, options = graph_of(graph), resolve(options, overrides)
     target = target_of(options, graph.target)
-    graph = graph.for_target(target.name)
+    graph = _seen(graph, target)
     if options.spaces is not None:
         raise InvalidOption("option spaces: explain compares plans for one arena")
     arguments = {**core_options(options, target), "capacity": None}
@@ -502,6 +502,13 @@ def explain(
     )
     points = tuple(map(point, found.points))
     return Explanation(found.plan, point(found.without), levels, switched, points)
+
+
+def _seen(graph: Graph, target: Target) -> Graph:
+    """Return the graph that a target's runner sees, and has kernels for."""
+    seen = graph.for_target(target.name)
+    require_kernels(target.name, seen)
+    return seen
 
 
 def _costs(graph: Graph, options: PlanOptions, target: Target) -> Costs | None:

@@ -17,7 +17,7 @@ from arenaplan.base.quoting import quoted
 from arenaplan.deploy.code.code_site import BAD_INDEX, Place
 from arenaplan.deploy.code.code_steps import StepTexts
 from arenaplan.deploy.code.code_text import arena_type, c_type, comment, remark
-from arenaplan.deploy.export.placed import identifiers, prefix_of
+from arenaplan.deploy.export.placed import guarded, identifiers, prefix_of
 from arenaplan.graph import Graph, Value
 from arenaplan.graph.ops import array_bytes
 from arenaplan.run.numpy.signatures import dtype_of
@@ -258,16 +258,13 @@ class _Program:
         """Return the header."""
         bad = f" {BAD_INDEX} if an index is outside of its operand." if has_indices else ""
         macro, graph = self._macro, self._graph
+        head = comment(
+            [
+                f"The model {self._plan.model or self._name} as a C function.",
+                f"Written by arenaplan {_core.__version__}; do not edit.",
+            ]
+        )
         lines = [
-            *comment(
-                [
-                    f"The model {self._plan.model or self._name} as a C function.",
-                    f"Written by arenaplan {_core.__version__}; do not edit.",
-                ]
-            ),
-            f"#ifndef {macro}_H",
-            f"#define {macro}_H",
-            "",
             "#include <stdint.h>",
             "",
             "#ifdef __cplusplus",
@@ -308,8 +305,8 @@ class _Program:
                 "/* Gives all states their first content. Call it before the first run. */",
                 f"void {self._name}_reset(void);",
             ]
-        lines += ["", "#ifdef __cplusplus", "}", "#endif", "", f"#endif /* {macro}_H */", ""]
-        return "\n".join(lines)
+        lines += ["", "#ifdef __cplusplus", "}", "#endif"]
+        return guarded(macro, "CODE", head, lines)
 
     def _head(self, steps: StepTexts) -> list[str]:
         """Return the first comment: figures, and the plan."""

@@ -178,8 +178,8 @@ class Site:
 
     @property
     def rows(self) -> int:
-        """Rows of the result."""
-        shape = self.output.shape
+        """Rows of the result; 1 where a node only sets a state."""
+        shape = self.output.shape if self.signature.outputs else ()
         return shape[ROWS] if len(shape) == 4 else 1
 
     @property

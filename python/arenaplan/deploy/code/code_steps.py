@@ -44,6 +44,28 @@ _FAMILIES: Final = (
 """Modules that register lowerings."""
 
 
+def require_kernels(graph: Graph) -> None:
+    """
+    Refuse a graph with an operator that generated code has no kernel for.
+
+    Raises
+    ------
+    UnsupportedOp
+        With the name of the node.
+    """
+    for node in graph.nodes:
+        _require_kernel(node)
+
+
+def _require_kernel(node: Node) -> None:
+    if node.op in DOMAINS.get(node.domain, ()):
+        return
+    domain = f" of domain {quoted(node.domain)}" if node.domain not in DOMAINS else ""
+    raise UnsupportedOp(
+        f"node {quoted(node.name)}: generated code has no kernel for {quoted(node.op)}{domain}"
+    )
+
+
 class _Bases(Sequence[Base | None]):
     """Operands, asked for when a call needs them: weights are constants of their own."""
 
@@ -117,12 +139,7 @@ class StepTexts:
 
     def _site(self, node: Node) -> Site:
         """Return a node as lowerings see it."""
-        if node.op not in DOMAINS.get(node.domain, ()):
-            domain = f" of domain {quoted(node.domain)}" if node.domain not in DOMAINS else ""
-            raise UnsupportedOp(
-                f"node {quoted(node.name)}: generated code has no kernel for {quoted(node.op)}"
-                f"{domain}"
-            )
+        _require_kernel(node)
         made = [value for value in node.outputs if value is not None]
         label = self._labels[made[0]] if made else f"step_{node.index}"
         place = self._place_of

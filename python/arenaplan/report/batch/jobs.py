@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -95,8 +95,11 @@ def run_job(job: Job) -> Outcome:
     target = job.target or ""
     left_out: list[str] = []
     try:
-        graph = _graph(job, left_out)
-        made = plan(graph, **{**job.options, **({"target": target} if target else {})})
+        options = {**job.options, **({"target": target} if target else {})}
+        made, graph = max(
+            ((plan(graph, **options), graph) for graph in _graphs(job, left_out)),
+            key=lambda pair: pair[0].arena_bytes,
+        )
     except (PlannerError, OSError, MemoryError, RecursionError, ImportError) as error:
         return failed(job, error, left_out)
     return Outcome(
@@ -112,21 +115,34 @@ def run_job(job: Job) -> Outcome:
     )
 
 
-def _graph(job: Job, left_out: list[str]) -> Graph:
-    """Return the graph of a job; names of ``bind`` that it does not have are added to a list."""
+def _graphs(job: Job, left_out: list[str]) -> Iterator[Graph]:
+    """
+    Yield the graph of a job, or that of each signature.
+
+    Names of ``bind`` that the model does not have are added to a list. TensorFlow Lite Micro runs
+    the first signature alone.
+    """
     if isinstance(job.source, Graph):
-        return job.source
-    bind = dict(job.bind)
-    graph_with = open_model(Path(job.source), job.limits)
+        yield job.source
+        return
+    source, bind = Path(job.source), dict(job.bind)
+    graph_with = open_model(source, job.limits)
     while True:
         try:
-            return graph_with(bind or None)
+            graph = graph_with(bind or None)
+            break
         except UnknownDim as error:
             if not error.names:
                 raise
             for name in error.names:
                 left_out.append(name)
                 del bind[name]
+    covers = graph.covers
+    if not covers.others or (job.target or graph.target).startswith("tflm"):
+        yield graph
+        return
+    for name in (covers.signature, *covers.others):
+        yield open_model(source, job.limits, name)(bind or None)
 
 
 def failed(job: Job, error: BaseException, left_out: Sequence[str] = ()) -> Outcome:

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Unpack
 
 from arenaplan._core import Plan
 from arenaplan.base.amounts import parse_size
-from arenaplan.base.errors import CapacityExceeded, InvalidOption, PartOfModel, SpacesExceeded
+from arenaplan.base.errors import (
+    BaselineError,
+    CapacityExceeded,
+    InvalidOption,
+    PartOfModel,
+    SpacesExceeded,
+)
 from arenaplan.base.progress import Progress
+from arenaplan.base.quoting import quoted
 from arenaplan.formats import load, suffix_of
 from arenaplan.graph.graph import Graph
 from arenaplan.graph.sizes import Bind, Source
@@ -243,6 +250,7 @@ def judged(
     causes: tuple[GrowthCause, ...] = ()
     others = 0
     if baseline is not None:
+        _require_one_model(baseline, layout)
         if limits.single is not None:
             layout = _renamed(layout, limits.single)
             baseline = _renamed(baseline, limits.single)
@@ -256,6 +264,19 @@ def judged(
     is_whole = needed is not None and baseline is None and made.target.runtime == "tflm"
     problem = None if is_whole else _part_of(made)
     return Gate(made.model, made.target.name, made, tuple(rows), causes, problem, others)
+
+
+def _require_one_model(baseline: Layout, layout: Layout) -> None:
+    """Refuse the baseline of another model, or for another runner: its bytes say nothing here."""
+    for what, old, new in (
+        ("of model", baseline.model, layout.model),
+        ("for target", baseline.target, layout.target),
+    ):
+        if old != new:
+            raise BaselineError(
+                f"the baseline is {what} {quoted(old)}, not {quoted(new)}; pass that of this model "
+                "and target, or write it anew by --update"
+            )
 
 
 def _part_of(plan: Plan) -> str | None:
@@ -314,7 +335,7 @@ def _renamed(layout: Layout, name: str) -> Layout:
         value: replace(place, space=name) if place.space == old else place
         for value, place in layout.places.items()
     }
-    return Layout(layout.model, {name: size}, places, {name: layout.live[old]})
+    return Layout(layout.model, layout.target, {name: size}, places, {name: layout.live[old]})
 
 
 def _causes(before: Layout, after: Layout, grew: Sequence[SpaceChange]) -> tuple[GrowthCause, ...]:

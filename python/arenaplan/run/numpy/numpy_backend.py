@@ -13,12 +13,14 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from arenaplan.formats.partial import DECIDING
 from arenaplan.graph import Choice, Graph, Node
 from arenaplan.graph.costs import RowKernel, StepCost, Way
+from arenaplan.planner.bodies import DOMAIN, bodies_of
 from arenaplan.run.numpy.groups import Group, NotAGroup
 from arenaplan.run.numpy.narrow_steps import narrow_steps
 from arenaplan.run.numpy.regions import ROW_MOVES, RowKernels, region_of
-from arenaplan.run.numpy.registry import Signature, Tensor, attributed, find_kernel
+from arenaplan.run.numpy.registry import Signature, Tensor, attributed, find_kernel, plain_kernel
 from arenaplan.run.numpy.signatures import NOT_RUN, group_of, is_in_order, signature_of
 from arenaplan.run.numpy.stages import LIMITS
 from arenaplan.run.numpy.staging import staged_ways
@@ -146,6 +148,25 @@ class NumpyBackend:
 
 BACKEND = NumpyBackend()
 """The registered backend."""
+
+
+def require_kernels(graph: Graph) -> None:
+    """
+    Refuse a graph with an operator that no kernel runs, in branches and loops, too.
+
+    Raises
+    ------
+    UnsupportedOp
+        With the name of the node.
+    """
+    pending = [graph]
+    for each in pending:
+        for node in each.nodes:
+            bodies = bodies_of(node)
+            pending += [body.graph for body in bodies]
+            waits = node.op in DECIDING and not node.domain  # Such a node runs between two plans.
+            if not bodies and not waits and node.domain != DOMAIN:
+                plain_kernel(node)
 
 
 def missing_workspaces(graph: Graph, plan: Plan, planned: Workspaces) -> dict[int, list[int]]:

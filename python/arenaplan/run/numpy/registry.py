@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from arenaplan.base.errors import PlannerError, UnsupportedOp, fault
-from arenaplan.graph import Choice
+from arenaplan.graph import Choice, Node
 from arenaplan.graph.ops.boxes import Box
 from arenaplan.graph.ops.own_ops import undeclared
 
@@ -384,6 +384,26 @@ def compiled_kernel(
     return register
 
 
+def plain_kernel(node: Signature | Node) -> Kernel:
+    """
+    Return the kernel that is registered for an operator, whatever its operands are.
+
+    Raises
+    ------
+    UnsupportedOp
+        If there is none.
+    """
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    for known in _KERNELS.get((domain, node.op), ()):
+        if known.since <= max(node.version, 1):
+            return known
+    raise UnsupportedOp(
+        f"node {node.name!r}: no kernel runs operator "
+        f"{node.domain or 'ai.onnx'}::{node.op} version {node.version}"
+        + undeclared(domain, "kernel")
+    )
+
+
 def find_kernel(signature: Signature) -> Kernel:
     """
     Return the kernel that runs a node.
@@ -393,22 +413,15 @@ def find_kernel(signature: Signature) -> Kernel:
     UnsupportedOp
         If no kernel runs the node.
     """
+    known = adapted = plain_kernel(signature)
+    for adapt in _ADAPTERS:
+        adapted = adapt(adapted, signature)
     domain = "" if signature.domain == "ai.onnx" else signature.domain
-    for known in _KERNELS.get((domain, signature.op), ()):
-        if known.since <= max(signature.version, 1):
-            adapted = known
-            for adapt in _ADAPTERS:
-                adapted = adapt(adapted, signature)
-            variant = _COMPILED.get((domain, signature.op))
-            if adapted is not known or variant is None or not variant.when(signature):
-                return adapted
-            prepare = variant.prepare if variant.workspace else _or_plain(variant.prepare, known)
-            return replace(known, prepare=prepare, workspace=variant.workspace)
-    raise UnsupportedOp(
-        f"node {signature.name!r}: no kernel runs operator "
-        f"{signature.domain or 'ai.onnx'}::{signature.op} version {signature.version}"
-        + undeclared(domain, "kernel")
-    )
+    variant = _COMPILED.get((domain, signature.op))
+    if adapted is not known or variant is None or not variant.when(signature):
+        return adapted
+    prepare = variant.prepare if variant.workspace else _or_plain(variant.prepare, known)
+    return replace(known, prepare=prepare, workspace=variant.workspace)
 
 
 def _or_plain(compiled: Prepare, plain: Kernel) -> Prepare:

@@ -255,8 +255,8 @@ class _Frontier:
                 stop = min(stop, position + self.right + 1)
             start = position - self.left if self.left >= 0 else 0
             line = scores[..., row, :]
-            line[..., max(stop, 0) :].fill(-np.inf)
-            line[..., : max(start, 0)].fill(-np.inf)
+            for part in (line[..., max(stop, 0) :], line[..., : max(start, 0)]):
+                np.subtract(part, np.inf, out=part)  # A score that is NaN stays NaN.
 
 
 def _masking(mask: np.ndarray, scores: np.ndarray, hidden: np.ndarray | None) -> Iterator[Run]:
@@ -269,7 +269,7 @@ def _masking(mask: np.ndarray, scores: np.ndarray, hidden: np.ndarray | None) ->
     else:
         hidden = hidden[: covered.size].reshape(covered.shape)
         yield partial(np.logical_not, mask, hidden)
-        yield partial(np.copyto, covered, -np.inf, where=hidden)
+        yield partial(np.subtract, covered, np.inf, covered, where=hidden)
     if covered.shape[-1] < scores.shape[-1]:
         yield partial(scores[..., length:].fill, -np.inf)
 

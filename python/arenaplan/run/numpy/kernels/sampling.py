@@ -70,7 +70,7 @@ class Sampler:
         self.weight, self.factor, self.spare = (scratch.array((count,), dtype) for _ in range(3))
         self.corner = scratch.array((count,), dtype)
         self.flat, self.index = (scratch.array((count,), np.int64) for _ in range(2))
-        self.outside = scratch.array((count,), np.bool_)
+        self.outside, self.beyond = (scratch.array((count,), np.bool_) for _ in range(2))
         self.taken = scratch.array((channels, count), dtype)
 
     @staticmethod
@@ -79,7 +79,7 @@ class Sampler:
         return (
             (2 * rank + 4) * scratch_bytes((count,), dtype)
             + 2 * scratch_bytes((count,), np.int64)
-            + scratch_bytes((count,), np.bool_)
+            + 2 * scratch_bytes((count,), np.bool_)
             + scratch_bytes((channels, count), dtype)
         )
 
@@ -169,6 +169,8 @@ class Sampler:
                 taken = self.taken.reshape(-1)[: output.size].reshape(output.shape)
             np.take(image, self.flat[:count], axis=1, out=taken, mode="clip")
             np.multiply(taken, self.weight[:count], out=taken)
+            if self.padding == "zeros":  # No weight makes zero of a pixel that is NaN.
+                np.copyto(taken, 0, where=self.beyond[:count])
             np.add(output, taken, out=output)
 
     def _corner(self, corner: Sequence[int], count: int) -> None:
@@ -177,13 +179,15 @@ class Sampler:
         position, outside = self.corner[:count], self.outside[:count]
         flat.fill(0)
         weight.fill(1)
+        beyond = self.beyond[:count]
+        beyond.fill(False)
         for axis, (shift, length) in enumerate(zip(corner, self.space, strict=True)):
             self._weigh(self.at[axis][:count], shift, weight)
             np.add(self.base[axis][:count], shift, out=position)
             if self.padding == "zeros":
                 for compare, bound in ((np.less, 0), (np.greater, length - 1)):
                     compare(position, bound, out=outside)
-                    np.copyto(weight, 0, where=outside)
+                    np.logical_or(beyond, outside, out=beyond)
             else:
                 self._pad(position, axis)
             np.clip(position, 0, length - 1, out=position)
