@@ -13,7 +13,7 @@ use std::fmt::Debug;
 
 use arenaplan_kernels::{
     Conv, Depthwise, Matrix, Normalization, Planes, PlanesMut, Pooling, Side, Sliding, Start, Team,
-    multiply_bytes, packed_bytes_len, packed_weights_len, pool, softmax,
+    packed_weights_len, pool, softmax,
 };
 
 mod numbers;
@@ -132,14 +132,6 @@ fn divided_products_have_the_same_bits() {
             let mut made = vec![f32::NAN; 2 * count * columns];
             let mut output = PlanesMut::new(&mut made, [2, count], columns).unwrap();
             matrix.run(&rows, &packed, Some(&bias), &mut output, team).unwrap();
-            made
-        });
-        let bytes: Vec<i8> = (0..count * depth).map(|at| (at * 37 % 251) as u8 as i8).collect();
-        let weights: Vec<i16> =
-            (0..packed_bytes_len(depth, columns)).map(|at| (at * 91 % 509) as i16 - 254).collect();
-        same("product of bytes", |team| {
-            let mut made = vec![-1; count * columns];
-            multiply_bytes(&bytes, -3, &weights, depth, columns, &mut made, team).unwrap();
             made
         });
     }

@@ -77,7 +77,6 @@ __all__ = [
     "pack_again",
     "pack_apart",
     "pack_blame",
-    "pack_bytes",
     "pack_csv",
     "pack_csv_again",
     "pack_csv_blame",
@@ -85,7 +84,6 @@ __all__ = [
     "pack_quantized",
     "pack_quantized_matrix",
     "pack_weights",
-    "packed_bytes",
     "packed_matrix",
     "packed_quantized",
     "packed_quantized_matrix",
@@ -415,21 +413,6 @@ class CompiledKernel:
         Do the work.
         """
     def __repr__(self, /) -> str: ...
-    @staticmethod
-    def byte_product(
-        rows: ndarray[Any, Any], zero: int, weights: ndarray[Any, Any], output: ndarray[Any, Any]
-    ) -> CompiledKernel:
-        """
-        Return a product of a matrix of bytes and one of :func:`pack_bytes`.
-
-        Parameters
-        ----------
-        rows : array of uint8 or int8, shape (rows, depth)
-        zero : int
-            Subtracted from the elements of rows.
-        weights : array of int16
-        output : array of int32, shape (rows, columns)
-        """
     @staticmethod
     def chain(
         steps: Sequence[tuple[str, int, Sequence[int | float]]],
@@ -3201,19 +3184,6 @@ def pack_blame(problem: dict[str, Any], space: int) -> list[int] | None:
     Return the buffers that prove that space number ``space`` is too small, or None.
     """
 
-def pack_bytes(weights: ndarray[Any, Any], zero: int, target: ndarray[Any, Any]) -> None:
-    """
-    Write a matrix of bytes in the order in which :meth:`CompiledKernel.byte_product` reads it.
-
-    Parameters
-    ----------
-    weights : array of uint8 or int8, shape (depth, columns)
-    zero : int
-        Subtracted from the weights.
-    target : array of int16
-        :func:`packed_bytes` elements.
-    """
-
 def pack_csv(
     text: str,
     spaces: list[tuple[str, int | None, int, list[tuple[int, int]]]],
@@ -3293,11 +3263,6 @@ def pack_weights(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
     ----------
     weights : array, shape (groups, channels, depth)
     target : array of :func:`packed_weights` elements
-    """
-
-def packed_bytes(depth: int, columns: int) -> int:
-    """
-    Return the number of elements that :func:`pack_bytes` writes.
     """
 
 def packed_matrix(depth: int, columns: int) -> int:

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use arenaplan_kernels::{
     Argument, Cell, Chain, Conv, Depthwise, Elements, Function, Kind, Matrix, Normalization,
     OPERANDS, Pooling, Recurrence, Schedule, Side, Sliding, Start, State, Step, TableSoftmax, Team,
-    multiply_bytes, packed_weights_len, pool, softmax,
+    packed_weights_len, pool, softmax,
 };
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
@@ -431,43 +431,6 @@ impl CompiledKernel {
         Ok(Self::new("pool", work))
     }
 
-    /// Return a product of a matrix of bytes and one of :func:`pack_bytes`.
-    ///
-    /// Parameters
-    /// ----------
-    /// rows : array of uint8 or int8, shape (rows, depth)
-    /// zero : int
-    ///     Subtracted from the elements of rows.
-    /// weights : array of int16
-    /// output : array of int32, shape (rows, columns)
-    #[staticmethod]
-    fn byte_product(
-        py: Python<'_>,
-        rows: Bytes,
-        zero: i16,
-        weights: PyBuffer<i16>,
-        output: PyBuffer<i32>,
-    ) -> PyResult<Self> {
-        let columns = output.shape().last().copied().unwrap_or(0);
-        check_apart(py, &weights, &output)?;
-        let (depth, is_byte) = match &rows {
-            Bytes::Unsigned(rows) => {
-                check_apart(py, rows, &output)?;
-                (rows.shape().last().copied(), u8::try_from(zero).is_ok())
-            }
-            Bytes::Signed(rows) => {
-                check_apart(py, rows, &output)?;
-                (rows.shape().last().copied(), i8::try_from(zero).is_ok())
-            }
-        };
-        if !is_byte || output.readonly() {
-            let message = "the zero point is no such byte, or the output cannot be written";
-            return Err(raise_named(py, "InvalidOperand", message.into()));
-        }
-        let depth = depth.unwrap_or(0);
-        Ok(Self::new("byte_product", ByteProduct { rows, zero, weights, depth, columns, output }))
-    }
-
     /// Return some steps of a recurrent layer.
     ///
     /// Parameters
@@ -634,55 +597,6 @@ pub(crate) fn pack_weights(
     let (from, to) = (elements(&weights), elements_mut(&mut target));
     arenaplan_kernels::packed_weights(from, groups, fan_out, depth, to)
         .map_err(|error| refused(py, &error))
-}
-
-/// Write a matrix of bytes in the order in which :meth:`CompiledKernel.byte_product` reads it.
-///
-/// Parameters
-/// ----------
-/// weights : array of uint8 or int8, shape (depth, columns)
-/// zero : int
-///     Subtracted from the weights.
-/// target : array of int16
-///     :func:`packed_bytes` elements.
-#[pyfunction]
-pub(crate) fn pack_bytes(
-    py: Python<'_>,
-    weights: Bytes,
-    zero: i16,
-    mut target: PyBuffer<i16>,
-) -> PyResult<()> {
-    let no_byte = || raise_named(py, "InvalidOperand", "the zero point is no such byte".into());
-    let packed = match &weights {
-        Bytes::Unsigned(weights) => {
-            check_apart(py, weights, &target)?;
-            let columns = weights.shape().last().copied().unwrap_or(0);
-            let zero = u8::try_from(zero).map_err(|_| no_byte())?;
-            let to = elements_mut(&mut target);
-            arenaplan_kernels::packed_bytes(elements(weights), columns, zero, to)
-        }
-        Bytes::Signed(weights) => {
-            check_apart(py, weights, &target)?;
-            let columns = weights.shape().last().copied().unwrap_or(0);
-            let zero = i8::try_from(zero).map_err(|_| no_byte())?;
-            let to = elements_mut(&mut target);
-            arenaplan_kernels::packed_bytes(elements(weights), columns, zero, to)
-        }
-    };
-    packed.map_err(|error| refused(py, &error))
-}
-
-/// Return the number of elements that :func:`pack_bytes` writes.
-#[pyfunction]
-pub(crate) fn packed_bytes(depth: usize, columns: usize) -> usize {
-    arenaplan_kernels::packed_bytes_len(depth, columns)
-}
-
-/// An array of numbers of eight bits.
-#[derive(FromPyObject)]
-pub(crate) enum Bytes {
-    Unsigned(PyBuffer<u8>),
-    Signed(PyBuffer<i8>),
 }
 
 /// Returns the exception for operands that no kernel can work on.
@@ -1119,33 +1033,5 @@ impl Work for Steps {
         let mut output = output.transpose()?;
         let early = elements(&self.early);
         self.sizes.run(&mut sums, &mut state, early, late, bias, output.as_mut(), self.backward)
-    }
-}
-
-/// A product of matrices of bytes.
-struct ByteProduct {
-    rows: Bytes,
-    zero: i16,
-    weights: PyBuffer<i16>,
-    depth: usize,
-    columns: usize,
-    output: PyBuffer<i32>,
-}
-
-impl Work for ByteProduct {
-    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
-        let Self { rows, zero, weights, depth, columns, output } = self;
-        let (weights, output) = (elements(weights), elements_mut(output));
-        // The zero point was checked to be a byte of that kind.
-        match rows {
-            Bytes::Unsigned(rows) => {
-                let zero = u8::try_from(*zero).unwrap_or_default();
-                multiply_bytes(elements(rows), zero, weights, *depth, *columns, output, team)
-            }
-            Bytes::Signed(rows) => {
-                let zero = i8::try_from(*zero).unwrap_or_default();
-                multiply_bytes(elements(rows), zero, weights, *depth, *columns, output, team)
-            }
-        }
     }
 }

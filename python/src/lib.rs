@@ -47,8 +47,8 @@ mod _core {
     use crate::arenas::{Allocation, IncrementalArena, SimpleArena};
     #[pymodule_export]
     use crate::compiled::{
-        CompiledKernel, ConvWay, WindowSide, pack_bytes, pack_matrix, pack_weights, packed_bytes,
-        packed_matrix, packed_weights,
+        CompiledKernel, ConvWay, WindowSide, pack_matrix, pack_weights, packed_matrix,
+        packed_weights,
     };
     #[pymodule_export]
     use crate::files::write_files;

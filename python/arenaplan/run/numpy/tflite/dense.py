@@ -15,12 +15,7 @@ from arenaplan.run.numpy.tflite.fixed import Multiplier, multiplier_of
 from arenaplan.run.numpy.tflite.images import is_empty
 from arenaplan.run.numpy.tflite.real import Finish, summed
 from arenaplan.run.numpy.tflite.rescale import Rescale
-from arenaplan.run.numpy.tflite.tflite_conv import (
-    channel_multipliers,
-    check_operands,
-    exact_float,
-    is_wide,
-)
+from arenaplan.run.numpy.tflite.tflite_conv import channel_multipliers, check_operands, is_wide
 from arenaplan.run.numpy.tflite.tflite_facts import (
     DOMAIN,
     FLOAT,
@@ -33,7 +28,12 @@ from arenaplan.run.numpy.tflite.tflite_facts import (
     refused,
     result_dtype,
 )
-from arenaplan.run.numpy.tflite.tflite_products import in_turn, matrix_product
+from arenaplan.run.numpy.tflite.tflite_products import (
+    exact_float,
+    in_turn,
+    made_by_rows,
+    matrix_product,
+)
 
 _ROWS: Final = (4096, 256, 16, 1)
 """Rows that are made at a time."""
@@ -68,7 +68,7 @@ class Dense:
         self.weights = self.weights.reshape(-1, self.depth)[: self.channels]
         self.is_real = x.dtype == FLOAT
         self.offset = 0 if self.is_real else -encoding(signature, 0).zero
-        zero = 0 if self.is_real else encoding(signature, 1).zero
+        self.zero = zero = 0 if self.is_real else encoding(signature, 1).zero
         self.centered = self.weights if zero == 0 else self.weights.astype(np.int64) - zero
         self.dtype = FLOAT if self.is_real else exact_float(self.centered, self.offset, x.dtype)
 
@@ -90,12 +90,14 @@ class Dense:
         def make() -> tuple[np.ndarray, None]:
             return np.ascontiguousarray(self.centered.T.astype(self.dtype)), None
 
-        key = ("tflite dense", self.channels, self.dtype.str, encoding(self.signature, 1).zero)
+        key = ("tflite dense", self.channels, self.dtype.str, self.zero)
         return shared([self.weights], key, make)[0]
 
-    def rescale(self) -> Rescale:
+    def finish(self) -> Finish | Rescale:
         """Return the last part."""
         signature = self.signature
+        if self.is_real:
+            return Finish(signature, 2)
         x, w, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
         several = len(w.scales) > 1
         multipliers = (
@@ -113,24 +115,19 @@ class Dense:
         y = result(step).reshape(self.rows, self.channels)
         scratch = step.scratch()
         sums = scratch.array((count, self.channels), self.dtype)
+        width = self.channels if self.is_real else self.depth
+        room = scratch.array((count, width), self.dtype)
+        finish, matrix, offset = self.finish(), self.matrix(), self.dtype.type(self.offset)
         runs: list[Run] = []
-        if self.is_real:
-            products = scratch.array((count, self.channels), self.dtype)
-            finish, matrix = Finish(self.signature, 2), np.ascontiguousarray(self.weights.T)
-            for at in range(0, self.rows, count):
-                part = slice(at, at + count)
-                size = len(x[part])
-                runs.append(summed(x[part], matrix, sums[:size], products[:size]))
-                runs.append(finish.run(sums[:size], y[part]))
-            return runs
-        copy = scratch.array((count, self.depth), self.dtype)
-        rescale, matrix, offset = self.rescale(), self.matrix(), self.dtype.type(self.offset)
         for at in range(0, self.rows, count):
             part = slice(at, at + count)
-            size = len(x[part])
-            runs.append(_shifted(x[part], offset, copy[:size]))
-            runs.append(matrix_product(copy[:size], matrix, sums[:size]))
-            runs.extend(rescale.bind(sums[:size], y[part], scratch.rest()))
+            source = x[part]
+            made, spare = sums[: len(source)], room[: len(source)]
+            if self.is_real:
+                runs.append(summed(source, matrix, made, spare))
+            else:
+                runs += [_shifted(source, offset, spare), matrix_product(spare, matrix, made)]
+            runs += finish.bind(made, y[part], scratch.rest())
         return runs
 
 
@@ -138,24 +135,7 @@ def _shifted(x: np.ndarray, offset: Any, out: np.ndarray) -> Run:
     return lambda: np.add(x, offset, out=out, casting="unsafe")
 
 
-def _dense_choices(signature: Signature) -> list[list[Choice]]:
-    """Return the workspace: for many rows at a time, or fewer at a price."""
-    if is_empty(signature):
-        return []
-    work = Dense(signature)
-    return [[Choice(work.scratch(n), 1.0 + 0.1 * at) for at, n in enumerate(work.counts())]]
-
-
-@kernel("FULLY_CONNECTED", domain=DOMAIN, workspace=_dense_choices, in_order=True)
-def fully_connected(step: Step) -> Run | None:
-    """Make some rows at a time."""
-    if is_empty(step.signature):
-        return None
-    work = Dense(step.signature)
-    room = step.workspaces[0].nbytes
-    counts = work.counts()
-    count = next((n for n in counts if work.scratch(n) <= room), counts[-1])
-    return in_turn(work.bind(step, count))
+made_by_rows("FULLY_CONNECTED", work=Dense, costs=[1.0 + 0.1 * at for at in range(len(_ROWS))])
 
 
 # -- stacks of matrices ---------------------------------------------------------------------
@@ -211,7 +191,7 @@ class _Stack:
             finish = Finish(self.signature, 2)
             for place in np.ndindex(*outer):
                 runs.append(summed(a[place], b[place], sums, products))
-                runs.append(finish.run(sums, y[place]))
+                runs += finish.bind(sums, y[place], scratch)
             return runs
         copies = [
             scratch.array((self.rows, self.depth), self.dtype),
@@ -225,10 +205,10 @@ class _Stack:
         rescale = Rescale([factor], None, encoded.zero, bounds, wide=wide)
         offsets = [self.dtype.type(-left.zero), self.dtype.type(-right.zero)]
         for place in np.ndindex(*outer):
-            runs.append(_shifted(a[place], offsets[0], copies[0]))
-            runs.append(_shifted(b[place], offsets[1], copies[1]))
+            pairs = zip((a[place], b[place]), offsets, copies, strict=True)
+            runs += [_shifted(matrix, offset, copy) for matrix, offset, copy in pairs]
             runs.append(matrix_product(copies[0], copies[1], sums))
-            runs.extend(rescale.bind(sums, y[place], scratch.rest()))
+            runs += rescale.bind(sums, y[place], scratch.rest())
         return runs
 
 

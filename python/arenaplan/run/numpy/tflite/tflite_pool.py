@@ -6,20 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from arenaplan.graph import Choice
 from arenaplan.run.numpy.kernels.pieces import operand, result
-from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
+from arenaplan.run.numpy.registry import Run, Signature, Step, scratch_bytes
 from arenaplan.run.numpy.tflite.blocks import by_blocks
 from arenaplan.run.numpy.tflite.images import (
     Border,
     Side,
     blocks,
-    is_empty,
     row_counts,
     side_of,
 )
 from arenaplan.run.numpy.tflite.tflite_facts import (
-    DOMAIN,
     FLOAT,
     activation_range,
     check_types,
@@ -28,9 +25,7 @@ from arenaplan.run.numpy.tflite.tflite_facts import (
     float_range,
     limits,
 )
-from arenaplan.run.numpy.tflite.tflite_products import in_turn
-
-_COSTS = (1.0, 1.05, 1.2, 2.0)
+from arenaplan.run.numpy.tflite.tflite_products import made_by_rows
 
 
 class _Pool:
@@ -54,6 +49,10 @@ class _Pool:
         if self.is_max:
             fill = float(np.finfo(FLOAT).min) if self.is_real else limits(x.dtype).low
         self.border = Border(x, self.rows, self.columns, self.dtype, fill, 0)
+
+    def counts(self) -> list[int]:
+        """Return the numbers of rows that can be made at a time, the largest first."""
+        return row_counts(self.rows.made, self.columns.made)
 
     def scratch(self, count: int) -> int:
         """Return the bytes for making ``count`` rows at a time."""
@@ -136,29 +135,4 @@ def _taps(side: Side) -> np.ndarray:
     return np.minimum(first + side.taps, side.size) - np.maximum(first, 0)
 
 
-def _choices(signature: Signature) -> list[list[Choice]]:
-    """Return the workspace: for many rows at a time, or fewer at a price."""
-    if is_empty(signature):
-        return []
-    work = _Pool(signature)
-    counts = row_counts(work.rows.made, work.columns.made)
-    return [[Choice(work.scratch(n), cost) for n, cost in zip(counts, _COSTS, strict=False)]]
-
-
-@kernel(
-    "AVERAGE_POOL_2D",
-    "L2_POOL_2D",
-    "MAX_POOL_2D",
-    domain=DOMAIN,
-    workspace=_choices,
-    in_order=True,
-)
-def pool(step: Step) -> Run | None:
-    """Make some rows at a time."""
-    if is_empty(step.signature):
-        return None
-    work = _Pool(step.signature)
-    counts = row_counts(work.rows.made, work.columns.made)
-    room = step.workspaces[0].nbytes
-    count = next((n for n in counts if work.scratch(n) <= room), counts[-1])
-    return in_turn(work.bind(step, count))
+made_by_rows("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D", work=_Pool)

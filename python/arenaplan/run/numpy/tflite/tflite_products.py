@@ -3,18 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Final, Protocol
 
 import numpy as np
 
-from arenaplan.run.numpy.registry import Run, Signature, Tensor
-from arenaplan.run.numpy.tflite.images import Border, Rows, side_of
-from arenaplan.run.numpy.tflite.tflite_facts import refused
+from arenaplan.graph import Choice
+from arenaplan.run.numpy.registry import Run, Signature, Step, Tensor, kernel
+from arenaplan.run.numpy.tflite.images import Border, Rows, is_empty, row_counts, side_of
+from arenaplan.run.numpy.tflite.real import summed
+from arenaplan.run.numpy.tflite.tflite_facts import (
+    DOMAIN,
+    FLOAT,
+    constant_operand,
+    encoding,
+    limits,
+    refused,
+)
+
+_COSTS: Final = (1.0, 1.05, 1.2, 2.0)
+
+
+def exact_float(weights: np.ndarray, offset: int, x: np.dtype[Any]) -> np.dtype[Any]:
+    """
+    Return a float type in which sums of products are exact.
+
+    Every partial sum of products, whatever their order, is a whole number not larger than the sum
+    of the absolute products. That is at most the largest input times the sum of the absolute
+    weights of one channel. Whole numbers up to 2**24 are exact as ``float32``, those up to 2**53 as
+    ``float64``; so are products and sums that stay below, with and without fused multiplication.
+
+    Parameters
+    ----------
+    weights : array
+        Weights, channels of the result first.
+    offset : int
+        Addend to inputs.
+    x : dtype
+        Type of the inputs.
+    """
+    low, high = limits(x)
+    largest = max(abs(low + offset), abs(high + offset))
+    flat = weights.reshape(len(weights), -1)
+    sizes = np.abs(flat.astype(np.int16) if flat.itemsize == 1 else flat)
+    bound = largest * int(sizes.sum(axis=1, dtype=np.int64).max(initial=0))
+    return np.dtype(np.float32 if bound <= 1 << 24 else np.float64)
 
 
 class Windowed:
     """An operator whose weights are ``(…, taps down, taps across, …)``."""
-
-    border: Border
 
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
@@ -34,12 +71,28 @@ class Windowed:
             )
             for axis, s in ((1, "h"), (2, "w"))
         )
+        self.is_real = x.dtype == FLOAT
+        self.offset, self.dtype = 0, FLOAT
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """The weights, which are constant."""
+        return constant_operand(self.signature, 1)
+
+    def set_numbers(self, by_channel: np.ndarray) -> None:
+        """Choose the type of sums, given the weights of each channel of the result."""
+        if not self.is_real:
+            self.offset = -encoding(self.signature, 0).zero
+            self.dtype = exact_float(by_channel, self.offset, self.image.dtype)
+        self.border = Border(self.image, self.rows, self.columns, self.dtype, 0, self.offset)
+
+    def counts(self) -> list[int]:
+        """Return the numbers of rows that can be made at a time, the largest first."""
+        return row_counts(self.rows.made, self.columns.made)
 
 
 class Unrolled(Windowed):
     """A convolution whose windows are unrolled before they are multiplied."""
-
-    offset = 0
 
     def __init__(self, signature: Signature) -> None:
         super().__init__(signature)
@@ -96,6 +149,13 @@ class Separate(Windowed):
             raise refused(signature, "its channels are no multiple of those of the image")
 
 
+def product(a: np.ndarray, b: np.ndarray, sums: np.ndarray, products: np.ndarray | None) -> Run:
+    """Return a function that multiplies matrices; real numbers with memory for products."""
+    if products is None:
+        return matrix_product(a, b, sums)
+    return summed(a, b, sums, products[: len(a)])
+
+
 def matrix_product(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Run:
     """Return a function that multiplies matrices; columns of a larger one are not contiguous."""
     if out.flags.c_contiguous:
@@ -130,3 +190,39 @@ def in_turn(runs: Sequence[Callable[[], object]]) -> Run:
             each()
 
     return run
+
+
+class ByRows(Protocol):
+    """Work that makes some rows of a result at a time."""
+
+    def counts(self) -> list[int]:
+        """Return the numbers of rows that can be made at a time, the largest first."""
+
+    def scratch(self, count: int) -> int:
+        """Return the bytes for making ``count`` rows at a time."""
+
+    def bind(self, step: Step, count: int) -> list[Run]:
+        """Return functions that make the rows, ``count`` at a time."""
+
+
+def made_by_rows(
+    *ops: str, work: Callable[[Signature], ByRows], costs: Sequence[float] = _COSTS
+) -> None:
+    """Register a kernel that makes many rows at a time, or fewer at a price."""
+
+    def choices(signature: Signature) -> list[list[Choice]]:
+        if is_empty(signature):
+            return []
+        made = work(signature)
+        pairs = zip(made.counts(), costs, strict=False)
+        return [[Choice(made.scratch(count), cost) for count, cost in pairs]]
+
+    def prepare(step: Step) -> Run | None:
+        if is_empty(step.signature):
+            return None
+        made = work(step.signature)
+        counts, room = made.counts(), step.workspaces[0].nbytes
+        count = next((n for n in counts if made.scratch(n) <= room), counts[-1])
+        return in_turn(made.bind(step, count))
+
+    kernel(*ops, domain=DOMAIN, workspace=choices, in_order=True)(prepare)

@@ -14,7 +14,6 @@ from arenaplan.run.numpy.tflite import libm
 from arenaplan.run.numpy.tflite.blocks import FEW
 from arenaplan.run.numpy.tflite.dense import tensor_multiplier
 from arenaplan.run.numpy.tflite.fixed import Multiplier, multiplier_of, scaled, scaled_wide
-from arenaplan.run.numpy.tflite.tflite_conv import exact_float
 from arenaplan.run.numpy.tflite.tflite_facts import (
     DOMAIN,
     FLOAT,
@@ -28,6 +27,7 @@ from arenaplan.run.numpy.tflite.tflite_facts import (
     refused,
     result_dtype,
 )
+from arenaplan.run.numpy.tflite.tflite_products import exact_float
 from arenaplan.run.numpy.tflite.unary import logistic16, real_logistic, tanh16
 
 _TANH: Final = 4

@@ -12,11 +12,7 @@ from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_b
 from arenaplan.run.numpy.tflite.images import is_empty
 from arenaplan.run.numpy.tflite.real import Finish
 from arenaplan.run.numpy.tflite.rescale import Rescale
-from arenaplan.run.numpy.tflite.tflite_conv import (
-    channel_multipliers,
-    check_operands,
-    exact_float,
-)
+from arenaplan.run.numpy.tflite.tflite_conv import channel_multipliers, check_operands
 from arenaplan.run.numpy.tflite.tflite_facts import (
     DOMAIN,
     FLOAT,
@@ -25,7 +21,7 @@ from arenaplan.run.numpy.tflite.tflite_facts import (
     encoding,
     refused,
 )
-from arenaplan.run.numpy.tflite.tflite_products import in_turn
+from arenaplan.run.numpy.tflite.tflite_products import exact_float, in_turn
 
 _WEIGHTS, _IMAGE, _BIAS = 1, 2, 3
 
@@ -82,23 +78,20 @@ class _Scatter:
     def bind(self, step: Step) -> list[Run]:
         """Return functions that make one image after the other."""
         x, y, scratch = operand(step, _IMAGE), result(step), step.scratch()
-        images, height, width, depth = x.shape
+        _, height, width, depth = x.shape
         channels = y.shape[3]
         sums = scratch.array(y.shape[1:], self.dtype)
         products = scratch.array((height * width, channels), self.dtype)
+        copy = None if self.is_real else scratch.array((height * width, depth), self.dtype)
+        finish = self._finish()
         runs: list[Run] = []
-        if self.is_real:
-            finish = Finish(self.signature, _BIAS)
-            for image in range(images):
-                runs.append(self._real(x[image], sums, products.reshape(height, width, channels)))
-                runs.append(finish.run(sums, y[image]))
-            return runs
-        copy = scratch.array((height * width, depth), self.dtype)
-        rescale = self._rescale()
-        for image in range(images):
-            runs.append(self._integer(x[image].reshape(copy.shape), copy, sums, products))
-            flat = y[image].reshape(-1, channels)
-            runs.extend(rescale.bind(sums.reshape(-1, channels), flat, scratch.rest()))
+        for image, made in zip(x, y, strict=True):
+            if copy is None:
+                runs.append(self._real(image, sums, products.reshape(height, width, channels)))
+            else:
+                runs.append(self._integer(image.reshape(copy.shape), copy, sums, products))
+            pixels = made.reshape(-1, channels)
+            runs += finish.bind(sums.reshape(pixels.shape), pixels, scratch.rest())
         return runs
 
     def _integer(
@@ -150,9 +143,11 @@ class _Scatter:
 
         return run
 
-    def _rescale(self) -> Rescale:
+    def _finish(self) -> Finish | Rescale:
         """Return the last part."""
         signature = self.signature
+        if self.is_real:
+            return Finish(signature, _BIAS)
         y = encoding(signature, 0, "output")
         multipliers = channel_multipliers(
             signature,
