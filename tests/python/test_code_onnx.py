@@ -12,7 +12,7 @@ from arenaplan.base import errors
 from arenaplan.cli import main
 from arenaplan.deploy.code import generated
 from arenaplan.deploy.code.code_site import BAD_INDEX, ONNX_LOWERINGS
-from arenaplan.run.formulas import UNARY
+from arenaplan.run.c_formulas import UNARY
 from c_programs import COMPILERS, SANITIZERS, CodeProgram, expected
 from c_programs import random_inputs as inputs_of
 from operator_cases import Case, i64
