@@ -258,12 +258,10 @@ class _Program:
         """Return the header."""
         bad = f" {BAD_INDEX} if an index is outside of its operand." if has_indices else ""
         macro, graph = self._macro, self._graph
-        head = comment(
-            [
-                f"The model {self._plan.model or self._name} as a C function.",
-                f"Written by arenaplan {_core.__version__}; do not edit.",
-            ]
-        )
+        said = [
+            f"The model {self._plan.model or self._name} as a C function.",
+            f"Written by arenaplan {_core.__version__}; do not edit.",
+        ]
         lines = [
             "#include <stdint.h>",
             "",
@@ -306,7 +304,7 @@ class _Program:
                 f"void {self._name}_reset(void);",
             ]
         lines += ["", "#ifdef __cplusplus", "}", "#endif"]
-        return guarded(macro, "CODE", head, lines)
+        return guarded(macro, "CODE", [*comment(said)], lines)
 
     def _head(self, steps: StepTexts) -> list[str]:
         """Return the first comment: figures, and the plan."""
