@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto, TensorProto
 
+from arenaplan.run.numpy import Step, kernel
 from models import graph, model, node
 
 
@@ -106,11 +107,16 @@ def unnamed() -> ModelProto:
     return model([node("Softmax", "x", "y")], {"x": (None, 16)})
 
 
+@kernel("Widen", domain="hidden")
+def widen(_: Step) -> None:
+    """Do nothing: plans for NumPy are of operators with kernels."""
+
+
 def hidden() -> ModelProto:
     """Return a model with a dimension that no input has."""
     declared = {"y": (("n", "m"), TensorProto.FLOAT)}
     return model(
-        [node("Custom", "x", "y", domain="local")], {"x": ("n",)}, declared, domains={"local": 1}
+        [node("Widen", "x", "y", domain="hidden")], {"x": ("n",)}, declared, domains={"hidden": 1}
     )
 
 
