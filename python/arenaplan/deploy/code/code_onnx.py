@@ -31,8 +31,8 @@ from arenaplan.deploy.code.code_site import (
 from arenaplan.deploy.code.code_sums import loops_of, reduced
 from arenaplan.deploy.code.code_text import Field
 from arenaplan.deploy.code.code_windows import LARGEST_OF, MEAN_OF
-from arenaplan.run.cuda.text import literal
 from arenaplan.run.c_formulas import ARITHMETIC, FOLDS, UNARY
+from arenaplan.run.cuda.text import literal
 from arenaplan.run.numpy.kernels.conv_transpose import transposed_geometry
 from arenaplan.run.numpy.kernels.windows import Axis, window_axes
 from arenaplan.run.numpy.registry import Step, Tensor, find_kernel

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from arenaplan.run.c_formulas import ARITHMETIC, FOLDS, INTEGERS, UNARY, add, clipped
 from arenaplan.run.cuda.lowering.site import Kind, Reading, call, rule
 from arenaplan.run.cuda.text import c_type, literal, wide
-from arenaplan.run.c_formulas import ARITHMETIC, FOLDS, INTEGERS, UNARY, add, clipped
 from arenaplan.run.numpy.registry import Signature
 
 _F32 = np.dtype("float32")
