@@ -230,6 +230,12 @@ fn shared_readers(repeated: &Repeated, groups: &[Vec<NodeId>]) -> Stored {
     let users = graph.users();
     let made = |id: NodeId| graph.node(id).produces().next().map(|(_, value)| value);
     let readers = |id: NodeId| made(id).map_or(&[][..], |value| &users[value.index()][..]);
+    // By node: whether the group needs the piece that is being made, and no other part.
+    let mut in_step = vec![true; graph.nodes().len()];
+    for &id in groups.iter().flat_map(|group| group.iter().rev().skip(1)) {
+        let follows = |&reader| in_step[NodeId::index(reader)] && follows(graph, reader, made(id));
+        in_step[id.index()] = readers(id).iter().all(follows);
+    }
     // By node: the copies, the node included.
     let mut copies: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
     for (index, &of) in origin.iter().enumerate() {
@@ -250,9 +256,7 @@ fn shared_readers(repeated: &Repeated, groups: &[Vec<NodeId>]) -> Stored {
         for (index, &copy) in copies.iter().enumerate().filter(|(_, copy)| is_inner[copy.index()]) {
             let beside = |other: &&NodeId| group_of[other.index()] == group_of[copy.index()];
             let mut others = copies[..index].iter().filter(beside);
-            let in_step =
-                |id: NodeId| readers(id).iter().all(|&reader| follows(graph, reader, made(id)));
-            if others.any(|&other| in_step(other) != in_step(copy)) {
+            if others.any(|&other| in_step[other.index()] != in_step[copy.index()]) {
                 note(copy);
             }
             // A group in which the node runs has no second source of the output.

@@ -60,6 +60,11 @@ struct Layer {
 /// Random networks of convolutions, products, elementwise nodes, reductions, reshapes,
 /// concatenations and slices, all sizes multiples of 8.
 pub fn networks(layers: usize) -> impl Strategy<Value = Graph> {
+    networks_with(layers, false)
+}
+
+/// The same, in which some elementwise nodes may run again.
+fn networks_with(layers: usize, repeats: bool) -> impl Strategy<Value = Graph> {
     let layer = (
         0_u8..12,
         prop::collection::vec(any::<prop::sample::Index>(), 1..4),
@@ -67,18 +72,18 @@ pub fn networks(layers: usize) -> impl Strategy<Value = Graph> {
         prop::bool::weighted(0.1),
     )
         .prop_map(|(kind, inputs, large, is_output)| Layer { kind, inputs, large, is_output });
-    prop::collection::vec(layer, 1..layers).prop_map(|layers| {
+    prop::collection::vec(layer, 1..layers).prop_map(move |layers| {
         let mut sketch = Sketch::new();
         sketch.value("x", ValueKind::Input, 64);
         sketch.value("w", ValueKind::Constant, 64);
         for (index, layer) in layers.iter().enumerate() {
-            add(&mut sketch, index, layer);
+            add(&mut sketch, index, layer, repeats);
         }
         sketch.builder.build().unwrap()
     })
 }
 
-fn add(sketch: &mut Sketch, index: usize, layer: &Layer) {
+fn add(sketch: &mut Sketch, index: usize, layer: &Layer, repeats: bool) {
     // Nearby values are likelier, as in networks.
     let known = &sketch.values;
     let near = known.len().saturating_sub(6);
@@ -88,7 +93,8 @@ fn add(sketch: &mut Sketch, index: usize, layer: &Layer) {
     let (bytes, effects) = match layer.kind {
         0..=2 => {
             inputs.retain(|&(_, bytes)| bytes == first);
-            (first, elementwise(inputs.len(), first))
+            let repeats = repeats && layer.kind == 2;
+            (first, Effects { repeats, ..elementwise(inputs.len(), first) })
         }
         3 => {
             let bytes = if layer.large { 128 } else { 64 };
@@ -226,7 +232,7 @@ proptest! {
     /// Views, taking over and pieces never cost bytes; nor do groups and orders, for the given
     /// steps are always tried.
     #[test]
-    fn techniques_never_cost_bytes(graph in networks(12)) {
+    fn techniques_never_cost_bytes(graph in any::<bool>().prop_flat_map(|repeats| networks_with(12, repeats))) {
         let bytes = |techniques: Techniques| {
             let plan = ideal_planner().alignment(1).optimize(techniques).plan(&graph).unwrap();
             assert!(plan.search().unwrap().floor <= plan.lower_bound());
@@ -284,6 +290,20 @@ fn what_a_product_reads_twice_is_made_before_it() {
     let prologue = Fusion { prologue: true, ..Fusion::default() };
     assert!(fuse(&graph, prologue).is_empty());
     assert_eq!(ideal_planner().plan(&graph).unwrap().steps().len(), 2);
+}
+
+#[test]
+fn a_repeated_node_is_read_in_one_way_inside_of_a_group() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let repeated = Effects { repeats: true, ..elementwise(1, 64) };
+    let a = sketch.effectful("a", &[x], 64, repeated.clone());
+    // The product loads `b`, and so `a`, at any time; the sum needs the piece of `a` that is made.
+    let b = sketch.effectful("b", &[a], 64, repeated);
+    let product = sketch.effectful("product", &[b], 64, anchor(64));
+    let sum = sketch.effectful("sum", &[product, a], 64, elementwise(2, 64));
+    let graph = sketch.build(&[sum]);
+    assert!(ideal_planner().plan(&graph).is_ok());
 }
 
 #[test]
