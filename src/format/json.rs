@@ -16,7 +16,7 @@ use super::checksum;
 use super::file;
 use super::form::{Form, to_text};
 use super::is_default;
-use crate::base::{Error, Fingerprint, MAX_BYTES, NodeId, Result, SpaceId, quoted};
+use crate::base::{Alignment, Error, Fingerprint, MAX_BYTES, NodeId, Result, SpaceId, quoted};
 use crate::graph::Covers;
 use crate::pack::Status;
 use crate::plan::{
@@ -124,6 +124,11 @@ impl Plan {
         if !(values && workspaces && spaces) {
             return fail("its values, workspaces or spaces are not in ascending order".into());
         }
+        let aligned = self.spaces.iter().map(|space| space.alignment);
+        for bytes in core::iter::once(self.options.alignment).chain(aligned) {
+            Alignment::new(bytes)
+                .map_err(|_| corrupt(format!("the alignment {bytes} is no power of two")))?;
+        }
         let lists = self.steps.iter().map(|step| step.inputs.len() + step.outputs.len());
         let named = lists.fold(self.placements.len(), usize::saturating_add);
         if self.value_count() > named.saturating_add(1).saturating_mul(VALUES_PER_NAMED) {
@@ -142,6 +147,9 @@ impl Plan {
                 return fail(format!("no step runs node {}, which has a workspace", work.node));
             }
             self.check_bytes(work.space, work.offset, work.bytes)?;
+            if SpaceId::from(work.space).index() >= arenas {
+                return fail(format!("a workspace of node {} is in no arena", work.node));
+            }
         }
         self.steps.iter().try_for_each(|step| self.check_step(step))
     }

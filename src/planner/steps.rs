@@ -20,8 +20,8 @@ pub(super) struct Stepped {
     pub(super) plan: Plan,
     /// Whether overlaps that it could have were not tried.
     skips_overlaps: bool,
-    /// Bytes that some step needs by itself, if steps run strip by strip.
-    floor: Option<u64>,
+    /// Bytes that some step needs by itself.
+    floor: u64,
 }
 
 /// Returns a plan that runs `steps`, which were derived from those of another plan, with the scope
@@ -52,8 +52,8 @@ pub(super) fn plan_after(
             }
             order => order,
         },
-        // Steps in strips need fewer bytes than the other plan knew of.
-        floor: floor.min(plan.lower_bound()).min(lowest.unwrap_or(u64::MAX)),
+        // These steps may need fewer bytes than the other plan knew of.
+        floor: floor.min(plan.lower_bound()).min(lowest),
         estimate: None,
     });
     Ok(plan)
@@ -98,7 +98,6 @@ fn unchecked(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Res
     let best = best_of(context, &attempts)?;
     let mut plan = assemble(context, graph, &best.attempt.schedule, &best.placed);
     add_timetable(context, graph, &best.attempt.schedule, &mut plan)?;
-    let in_strips = !context.strips.is_empty();
-    let floor = in_strips.then(|| floor(context, &attempts)).transpose()?;
+    let floor = floor(context, &attempts)?;
     Ok(Stepped { plan, skips_overlaps: skips_overlaps(context, &attempts), floor })
 }

@@ -13,6 +13,7 @@ import flat
 from arenaplan.base.errors import InvalidOption
 from arenaplan.cli import main
 from arenaplan.cli.syntax import COMMANDS
+from odd_models import OddModel
 from test_cli import model
 from test_gate import graph, saved
 from test_recompute import training_step
@@ -181,3 +182,20 @@ def test_a_model_without_a_rule_fails_the_gate_of_several(
     assert main(["gate", "small.json"]) == 0
     assert main(["gate", "small.json", "other.json"]) == 2
     assert "FAIL: other" in capsys.readouterr().out
+
+
+OWN: list[dict[str, Any]] = [
+    {"workers": 2},
+    {"workers": 3, "effort": "fast"},
+    {"effort": "fast"},
+    {"workspace": "none"},
+]
+
+
+@pytest.mark.parametrize("seed", [*range(6), 9, 27, 63, 103, 132, 252])
+def test_the_bytes_of_a_plan_are_a_budget_that_its_options_keep(seed: int) -> None:
+    """Of timetables that fit, the shortest is chosen: with scratch memory it must fit, too."""
+    loaded = ap.load(OddModel(seed).model().SerializeToString())
+    for options in OWN:
+        size = ap.plan(loaded, target="numpy", **options).arena_bytes
+        assert ap.plan(loaded, target="numpy", budget=size, **options).arena_bytes <= size, options

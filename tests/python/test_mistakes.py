@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,15 @@ def run(inputs: Any) -> Any:
     return ap.Executor(one_node()).run(inputs)
 
 
+def descent(lr: Any = 0.1, **replaced: Any) -> Any:
+    """Append updates to a graph of one parameter, after some fields were replaced."""
+    graph = ap.Graph()
+    w = graph.parameter("w", np.ones(3, np.float32))
+    loss = ap.train.operators(graph).ReduceSumSquare(w, keepdims=0)
+    train = ap.train.gradient(graph, of=loss, wrt=[w])
+    return ap.train.sgd(replace(train, **replaced), lr=lr)
+
+
 ANY: Any = ap
 """The package without its types, which mistakes have not."""
 
@@ -58,6 +68,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
     "technique": (lambda: ap.plan(one_node(), optimize="vews"), "InvalidOption", "'vews'.*'views'"),
     "techniques": (lambda: ANY.plan(one_node(), optimize=5), "InvalidOption", "optimize: 5"),
     "left out": (lambda: ap.plan(one_node(), optimize="all,-vews"), "InvalidOption", "'vews'"),
+    "all and none": (lambda: ap.plan(one_node(), optimize="all,none"), "InvalidOption", "'none'"),
     "effort": (lambda: ANY.plan(one_node(), effort="high"), "InvalidOption", "'high'.*fast"),
     "no effort": (lambda: ANY.plan(one_node(), effort=None), "InvalidOption", "None.*fast"),
     "inputs": (lambda: ANY.plan(one_node(), inputs="in"), "InvalidOption", "inputs: .*'in'"),
@@ -74,6 +85,51 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
     "budget type": (lambda: ANY.plan(one_node(), budget=1.5), "InvalidOption", "budget is 1.5"),
     "goal": (lambda: ap.plan(one_node(), recompute="much"), "InvalidSize", "'much'"),
     "steps": (lambda: ap.plan(one_node(), steps=[[5]]), "InvalidOption", "steps"),
+    "step": (lambda: ANY.plan(one_node(), steps="ab"), "InvalidOption", "steps: 'ab'"),
+    "step below": (lambda: ap.plan(one_node(), steps=[[-1]]), "InvalidOption", "-1"),
+    "strips": (lambda: ANY.plan(one_node(), strips=[5]), "InvalidOption", "strips: 5"),
+    "spaces": (
+        lambda: ANY.plan(one_node(), target="nodes", spaces=["a"]),
+        "InvalidOption",
+        "'a' is no Space",
+    ),
+    "number for spaces": (
+        lambda: ANY.plan(one_node(), target="nodes", spaces=5),
+        "InvalidOption",
+        "spaces: 5",
+    ),
+    "list of pins": (
+        lambda: ANY.plan(one_node(), target="nodes", spaces="a=1K,b=1K", pins=["x"]),
+        "InvalidOption",
+        r"pins: \['x'\]",
+    ),
+    "text for a switch": (
+        lambda: ANY.plan(one_node(), parallel_safe="no"),
+        "InvalidOption",
+        "parallel_safe: 'no'",
+    ),
+    "options": (lambda: ANY.plan(one_node(), {"effort": "fast"}), "InvalidOption", "'effort'"),
+    "progress": (lambda: ANY.plan(one_node(), on_progress=5), "InvalidOption", "on_progress: 5"),
+    "path of a plan": (lambda: ANY.Executor(one_node(), "p.json"), "InvalidOption", "'p.json'"),
+    "ragged input": (lambda: run({"x": [[1], [2, 3]]}), "InputMismatch", "'x' is no array"),
+    "one graph together": (
+        lambda: ANY.plan_together(one_node(), "concurrent"),
+        "InvalidOption",
+        "graphs",
+    ),
+    "changes": (lambda: ANY.report.what_if(one_node(), by="x"), "InvalidOption", "by: 'x'"),
+    "baseline": (lambda: ANY.report.gate(one_node(), baseline=5), "BaselineError", "'int'"),
+    "growth": (
+        lambda: ANY.report.gate(one_node(), budget=1, allow_growth=1.5),
+        "InvalidOption",
+        "1.5",
+    ),
+    "bind of a family": (lambda: ANY.plan_family(windows(), bind=5), "InvalidOption", "bind: 5"),
+    "no list of parameters": (
+        lambda: ANY.train.gradient(one_node(), of=1, wrt=0),
+        "InvalidOption",
+        "values: 0",
+    ),
     "steps type": (lambda: ANY.plan(one_node(), steps=5), "InvalidOption", "steps: 5"),
     "time": (lambda: ap.plan(one_node(), time_limit=-1), "InvalidOption", "time_limit: -1"),
     "time type": (lambda: ANY.plan(one_node(), time_limit="x"), "InvalidOption", "'x'"),
@@ -104,6 +160,11 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
         "InvalidOption",
         r"train\.gradient",
     ),
+    "text for a rate": (lambda: descent(lr="0.1"), "InvalidOption", "lr: '0.1'"),
+    "truth for a rate": (lambda: descent(lr=True), "InvalidOption", "lr: True"),
+    "rates": (lambda: descent(lr=np.ones(3)), "InvalidOption", "lr"),
+    "fewer gradients": (lambda: descent(gradients=()), "InvalidOption", "0 gradients"),
+    "other gradients": (lambda: descent(gradients=(0,)), "UndefinedValue", "value 0"),
     "descent of a graph": (lambda: ANY.train.sgd(one_node()), "InvalidOption", "gradient"),
     "adam of a graph": (lambda: ANY.train.adam(one_node()), "InvalidOption", "gradient"),
     "element type": (lambda: with_input("x", (4,), "floaty"), "UnsupportedDtype", "'floaty'"),
@@ -219,6 +280,7 @@ LINES: dict[str, tuple[int, str]] = {
     "gate one.json --baseline deep.json": (2, "deep.json"),
     "export one.json --to c --budget 16 -o x.h": (1, "16"),
     "export one.json --to csv --budget 64 -o x.csv": (1, "64"),
+    "export one.json --to csv -o x.csv --name n": (2, "hazards-c"),
     "run windows.onnx --input x=f.npz": (2, "f.npz"),
     **{f"plan {name}": (2, f"{words}") for name, (_, words) in FILES.items()},
 }

@@ -72,3 +72,9 @@ def test_every_plan_of_an_odd_model_runs(name: str, part: int) -> None:
 def test_every_plan_of_states_runs(name: str) -> None:
     for seed in range(12):
         run_program(seed, OPTIONS[name])
+
+
+def test_a_floor_is_of_the_steps_that_were_chosen_too() -> None:
+    """Steps that NumPy's kernels propose may need less than all that the core had tried."""
+    for alignment in (64, 256):
+        run_model(70085, {"inputs": "keep", "alignment": alignment})

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeVar
 
 from arenaplan.base.errors import InvalidOption, fault
+
+_Item = TypeVar("_Item")
 
 _UNITS: Final = {"": 1, "b": 1} | {
     name: 1 << (10 * power)
@@ -54,6 +57,16 @@ def whole_number(number: object, what: str) -> int:
         except TypeError:
             pass
     raise InvalidOption(f"{what} is {number!r}, not a whole number")
+
+
+def elements_of(values: Iterable[_Item], what: str) -> list[_Item]:
+    """Return ``values`` as a list, refusing text and whatever has no elements."""
+    if not isinstance(values, (str, bytes)):
+        try:
+            return list(values)
+        except TypeError:
+            pass
+    raise InvalidOption(f"{what}: {values!r} is no list")
 
 
 def size_of(size: object, what: str) -> int:

@@ -160,8 +160,8 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     given = {name: value for name, value in values.items() if value not in (None, {}, False)}
     for name in given:
         if name not in EXPORTERS[options.to].options:
-            form = next(form.name for form in EXPORTERS.values() if name in form.options)
-            raise InvalidOption(f"option {_FLAGS[name]} is for --to {form}, not --to {options.to}")
+            forms = ", ".join(form.name for form in EXPORTERS.values() if name in form.options)
+            raise InvalidOption(f"option {_FLAGS[name]} is for --to {forms}, not --to {options.to}")
     if given.pop("firmware", None) is not None and not is_tflite(options.model):
         raise InvalidOption("option --original is for .tflite models")
     return given

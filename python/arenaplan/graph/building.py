@@ -280,7 +280,16 @@ class GraphBuilder:
         self.outputs.append(value)
 
     def drop_output(self, value: int) -> None:
-        """Take back the declaration that the caller receives ``value``."""
+        """
+        Take back the declaration that the caller receives ``value``.
+
+        Raises
+        ------
+        UndefinedValue
+            If the caller does not receive it.
+        """
+        if value not in self.outputs:
+            raise UndefinedValue(f"value {value} of graph {self.name!r} is no output")
         self._change()
         self.outputs.remove(value)
 

@@ -152,6 +152,8 @@ def resolve(options: PlanOptions | None, overrides: PlanKeywords) -> PlanOptions
         If there is no option of a name.
     """
     known = {each.name for each in fields(PlanOptions)}
+    if not isinstance(options, PlanOptions | None):
+        raise InvalidOption(f"options: {options!r} are no PlanOptions; give single options by name")
     for name in overrides:
         if name not in known:
             raise InvalidOption(f"there is no option {name!r}{_meant(name, sorted(known))}")
@@ -209,10 +211,17 @@ def core_options(options: PlanOptions, target: Target) -> dict[str, object]:
         "outputs": options.outputs,
         "workspace": options.workspace,
         "capacity": checked_budget(options.budget),
-        "parallel_safe": options.parallel_safe,
+        "parallel_safe": _checked_switch(options.parallel_safe, "parallel_safe"),
         "workers": _checked_workers(options.workers),
         "max_slowdown": None,
     }
+
+
+def _checked_switch(given: object, name: str) -> bool:
+    """Refuse what is neither true nor false: any text would count as true."""
+    if not isinstance(given, bool):
+        raise InvalidOption(f"option {name}: {given!r} is neither True nor False")
+    return given
 
 
 def slowdown_of(options: PlanOptions) -> float:
@@ -255,6 +264,8 @@ def technique_names(optimize: str | Iterable[str], target: Target) -> list[str] 
         names = [name.strip() for name in names]
     except (AttributeError, TypeError):
         raise InvalidOption(f"option optimize: {optimize!r} has no names of techniques") from None
+    if "none" in names and len(names) > 1:
+        raise InvalidOption("option optimize: 'none' stands alone; leave it out, or the others")
     out = {name[1:] for name in names if name.startswith("-")}
     kept = [name for name in names if not name.startswith("-") and name != "none"]
     known = _core.techniques()
@@ -325,6 +336,10 @@ def memory_rows(spaces: Sequence[Space], alignment: int) -> list[tuple[str, int 
         raise InvalidOption("option spaces: there is none")
     rows = []
     for position, space in enumerate(spaces):
+        if not isinstance(space, Space):
+            raise InvalidOption(
+                f"option spaces: {space!r} is no Space; give those, or text such as 'sram=64KiB'"
+            )
         cost = position if space.cost is None else whole_number(space.cost, "cost")
         divisor = alignment if space.alignment is None else space.alignment
         divisor = whole_number(divisor, "alignment")

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias, Unpack
 
 from arenaplan import _core
 from arenaplan._core import Paging, Plan, RecomputeCurve, SharedPlan, Strips, Target
-from arenaplan.base.amounts import parse_size, whole_number
+from arenaplan.base.amounts import elements_of, parse_size, whole_number
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, PartOfModel
 from arenaplan.base.html_tables import html_table
 from arenaplan.base.progress import Progress, Watch, checked_seconds
@@ -142,12 +142,10 @@ def plan(
         if not all(0 <= time < 1 << 64 for time in times):
             raise InvalidOption("option node_times: times must be integers from 0 to 2^64 - 1")
     memories = _memories(graph, options, target)
+    strips = _checked_strips(strips)
     if memories.rows is not None:
         arguments["alignment"] = min(row[2] for row in memories.rows)
-    try:
-        wanted = None if steps is None else [list(step) for step in steps]
-    except TypeError:
-        raise InvalidOption(f"option steps: {steps!r} has no lists of nodes") from None
+    wanted = None if steps is None else _checked_steps(steps, graph)
     costs = _costs(graph, options, target)
     if options.workers > 1 or (costs is not None and memories.rows is None and wanted is None):
         arguments["max_slowdown"] = _thousandths(options)
@@ -380,7 +378,7 @@ def plan_together(
     options = resolve(options, overrides)
     if options.spaces is not None or options.pins:
         raise InvalidOption("option spaces: graphs share one arena, not several spaces")
-    given = [graph_of(graph) for graph in graphs]
+    given = [graph_of(graph) for graph in elements_of(graphs, "option graphs")]
     defaults = {graph.target for graph in given}
     target = target_of(options, defaults.pop() if len(defaults) == 1 else "nodes")
     arguments = core_options(options, target)
@@ -504,6 +502,30 @@ def explain(
     return Explanation(found.plan, point(found.without), levels, switched, points)
 
 
+def _checked_steps(steps: Sequence[Sequence[int]], graph: Graph) -> list[list[int]]:
+    """Return steps as lists, refusing what is no position of a node."""
+    wanted = []
+    for step in elements_of(steps, "option steps"):
+        nodes = [
+            whole_number(node, "option steps: a node") for node in elements_of(step, "option steps")
+        ]
+        for node in nodes:
+            if not 0 <= node < len(graph.nodes):
+                count = len(graph.nodes)
+                raise InvalidOption(f"option steps: there is no node {node} among {count:,}")
+        wanted.append(nodes)
+    return wanted
+
+
+def _checked_strips(strips: Sequence[Strips]) -> list[Strips]:
+    """Return strips as a list, refusing what is none."""
+    each = elements_of(strips, "option strips")
+    for one in each:
+        if not isinstance(one, Strips):
+            raise InvalidOption(f"option strips: {one!r} is none of a plan's strips")
+    return each
+
+
 def _seen(graph: Graph, target: Target) -> Graph:
     """Return the graph that a target's runner sees, and has kernels for."""
     seen = graph.for_target(target.name)
@@ -539,7 +561,7 @@ def _memories(graph: Graph, options: PlanOptions, target: Target) -> _Memories:
             raise InvalidOption("option pins: there are no spaces to pin values to")
         return _Memories(None, [])
     given = options.spaces
-    spaces = parse_spaces(given) if isinstance(given, str) else list(given)
+    spaces = parse_spaces(given) if isinstance(given, str) else elements_of(given, "option spaces")
     alignment = target.alignment if options.alignment is None else options.alignment
     rows = memory_rows(spaces, checked_alignment(alignment))
     return _Memories(rows, homes_of(graph, spaces, options.pins or {}))

@@ -110,6 +110,8 @@ def homes_of(
     """
     position = {space.name: index for index, space in enumerate(spaces)}
     homes: dict[int, int] = {}
+    if not isinstance(pins, Mapping):
+        raise InvalidOption(f"option pins: {pins!r} is no mapping of patterns to names of spaces")
     for pattern, name in pins.items():
         if name not in position:
             known = ", ".join(map(repr, position)) or "none"

@@ -22,6 +22,7 @@ use crate::base::{Error, Result};
 use crate::choose::Costs;
 use crate::choose::time::KnownCosts;
 use crate::graph::Graph;
+use crate::pack::Status;
 use crate::plan::{Plan, Technique, Techniques, TimeEstimate, WorkspacePolicy};
 use faster::{bytes_within, faster};
 use maker::{Finish, Maker, Timed};
@@ -146,6 +147,15 @@ fn with_scratch(context: &Context<'_>, graph: &Graph, known: &KnownCosts<'_>) ->
     let first = maker.finish(&draft, maker.unchanged(&[]))?;
     if !is_simple(context) {
         let points = alloc::vec![first.point()];
+        let exceeds = context.options.capacity.is_some_and(|it| it < first.plan.arena_bytes());
+        if exceeds && !context.budget.exhausted() {
+            // The shortest timetable that fits was chosen, and before scratch memory was counted.
+            let smallest = with_scratch(&context.without_capacity(), graph, known)?;
+            if smallest.plan.arena_bytes() < first.plan.arena_bytes() {
+                let plan = limited(context, smallest.plan);
+                return Ok(Chosen { plan, ..smallest });
+            }
+        }
         return Ok(Chosen { plan: first.plan, points });
     }
     let bare = maker.draft(Techniques::NONE, None, &[])?;
@@ -193,6 +203,16 @@ fn with_scratch(context: &Context<'_>, graph: &Graph, known: &KnownCosts<'_>) ->
     let fastest_nanoseconds = quickest.min(nanoseconds);
     let plan = best.plan.with_estimate(TimeEstimate { nanoseconds, fastest_nanoseconds });
     Ok(Chosen { plan, points })
+}
+
+/// Returns a plan that was made without the capacity of a context, for that capacity.
+fn limited(context: &Context<'_>, mut plan: Plan) -> Plan {
+    plan.options = context.options;
+    for space in plan.spaces.iter_mut().filter(|space| space.caller.is_none()) {
+        space.capacity = space.capacity.into_iter().chain(context.options.capacity).min();
+        space.status = Status::of(space.arena_bytes, space.lower_bound, space.capacity);
+    }
+    plan
 }
 
 /// Returns the estimated time of a plan whose steps each run in the fastest way, in any bytes.

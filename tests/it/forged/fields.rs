@@ -315,8 +315,8 @@ fn workspaces_are_those_of_the_nodes() {
         row(
             "memory of the caller",
             outside(),
-            KIND,
-            "workspace 1 of node 'y' is in no arena",
+            "PlanCorrupt",
+            "a workspace of node 0 is in no arena",
             |json| {
                 json["workspaces"][1]["space"] = 1.into();
                 json["workspaces"][1]["offset"] = 0.into();

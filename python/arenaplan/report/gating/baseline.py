@@ -37,6 +37,9 @@ def read_baseline(source: Baseline) -> Layout:
     """
     if isinstance(source, (Plan, Mapping)):
         return Layout.of(source)
+    if not isinstance(source, (str, bytes, os.PathLike)):
+        kind = type(source).__name__
+        raise BaselineError(f"a plan, a report or the path of a file is needed, not {kind!r}")
     data, name = (source, "baseline") if isinstance(source, bytes) else _content(source)
     try:
         return _parsed(data)

@@ -209,6 +209,8 @@ class Growth:
             if text < 0:
                 raise InvalidOption(f"option allow_growth: {text} is negative")
             return cls(text)
+        if not isinstance(text, str):
+            raise InvalidOption(f"option allow_growth: {text!r} is neither a size nor a part")
         if not text.strip().endswith("%"):
             return cls(parse_size(text))
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, Unpack
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, Unpack, get_args
 
 from arenaplan._core import Plan
 from arenaplan.base.errors import InvalidOption, PlannerError
@@ -142,6 +142,8 @@ def what_if(
     options = resolve(options, overrides)
     if options.spaces is not None:
         raise InvalidOption("option spaces: changes are compared in one arena")
+    if by not in get_args(By):
+        raise InvalidOption(f"option by: {by!r} is none of {', '.join(get_args(By))}")
     if top < 1:
         raise InvalidOption(f"option top: {top} is not positive")
     graph = source if isinstance(source, Graph) else load(source, bind=bind)

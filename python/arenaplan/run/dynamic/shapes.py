@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
+from arenaplan.base.amounts import elements_of
 from arenaplan.base.choices import MAX_SHAPES as MAX_SHAPES
 from arenaplan.base.errors import InvalidOption, UnboundDim, UnknownDim, fault
 from arenaplan.base.formulas import solved
@@ -46,7 +47,7 @@ class Shapes:
     """
 
     def __init__(self, bind: RangeBind, limit: int) -> None:
-        combinations = [bind] if isinstance(bind, Mapping) else list(bind)
+        combinations = [bind] if isinstance(bind, Mapping) else elements_of(bind, "option bind")
         listed_: dict[Shape, None] = {}
         names: tuple[str, ...] | None = None
         count = 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from arenaplan._core import Arena, ThreadTeam
+from arenaplan._core import Arena, Plan, ThreadTeam
 from arenaplan.base.amounts import whole_number
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, fault
 from arenaplan.formats import load as load_model
@@ -45,7 +45,6 @@ from arenaplan.run.numpy.verify import verified_run
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from arenaplan._core import Plan
     from arenaplan.run.cuda.device import Device
 
 _UFUNC_BUFFER = 1024
@@ -148,6 +147,8 @@ class Executor(Tenant):
                 raise InvalidOption(f"option {name}: {count} is no number of {name}")
         if not isinstance(graph, Graph):
             graph = load_model(graph)
+        if not isinstance(plan, Plan | None):
+            raise InvalidOption(f"option plan: {plan!r} is no Plan; Plan.load reads a file")
         graph = graph.for_target(_TARGET)
         if plan is None:
             plan = make_plan(graph, PLAN_OPTIONS, workers=workers)
@@ -533,7 +534,10 @@ def _checked_input(value: Value, inputs: Mapping[str, ArrayLike]) -> np.ndarray:
     if value.name not in inputs:
         raise fault("InputMismatch", f"input {value.name!r} is missing")
     given = inputs[value.name]
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except ValueError as error:  # Lists of several lengths.
+        raise fault("InputMismatch", f"input {value.name!r} is no array: {error}") from None
     expected = dtype_of(value)
     if array.dtype != expected:
         literal = not hasattr(given, "dtype")  # Lists and numbers have no type of their own.

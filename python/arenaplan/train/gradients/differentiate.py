@@ -15,6 +15,7 @@ from typing import Self, TypeAlias
 
 import numpy as np
 
+from arenaplan.base.amounts import elements_of
 from arenaplan.base.errors import (
     InvalidOption,
     ShapeMismatch,
@@ -213,7 +214,9 @@ def gradient(
     array([2., 4., 6.], dtype=float32)
     """
     given = tuple(of) if isinstance(of, Iterable) else (of,)
-    losses, parameters, stops = (tuple(map(graph.own, some)) for some in (given, wrt, stop))
+    losses, parameters, stops = (
+        tuple(map(graph.own, elements_of(some, "values"))) for some in (given, wrt, stop)
+    )
     if sum_cap < 2:
         raise InvalidOption(f"option sum_cap: {sum_cap} is less than 2")
     if seeds is not None and len(seeds) != len(losses):

@@ -7,6 +7,7 @@ from numbers import Real
 
 import numpy as np
 
+from arenaplan.base.amounts import elements_of
 from arenaplan.base.errors import InvalidOption
 from arenaplan.graph import Value, ValueId
 from arenaplan.train.gradients.differentiate import TrainingGraph
@@ -113,7 +114,7 @@ def adam(
         If a parameter is no state, the graph has updates already, or a number is out of range.
     """
     _check(train)
-    if len(betas) != 2:
+    if len(elements_of(betas, "option betas")) != 2:
         raise InvalidOption(f"option betas: {len(betas)} numbers, not 2")
     beta1, beta2 = (_number(beta, "betas", below=1) for beta in betas)
     epsilon, weight_decay = _number(epsilon, "epsilon"), _number(weight_decay, "weight_decay")
@@ -156,6 +157,9 @@ def _check(train: TrainingGraph) -> None:
     graph = train.graph
     if train.is_updated:
         raise InvalidOption("the graph has updates of its parameters already")
+    if len(train.gradients) != len(train.parameters):
+        counts = f"{len(train.gradients)} gradients for {len(train.parameters)} parameters"
+        raise InvalidOption(f"there are {counts}: each parameter has one")
     for index in train.parameters:
         value = graph.values[index]
         if value.kind != "state":
@@ -179,8 +183,8 @@ def _held(train: TrainingGraph, rate: float | ValueId, dtype: str) -> ValueId:
     """Return the value that holds a learning rate: a constant, if it is a number."""
     if isinstance(rate, ValueId):
         return train.graph.own(rate)
-    if not np.isfinite(np.asarray(rate, np.float64)).all():
-        raise InvalidOption(f"option lr: {rate} is no finite number")
+    if isinstance(rate, bool) or not isinstance(rate, Real) or not np.isfinite(float(rate)):
+        raise InvalidOption(f"option lr: {rate!r} is no finite number")
     return operators(train.graph).constant(np.asarray(rate, dtype))
 
 
