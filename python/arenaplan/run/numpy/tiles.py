@@ -232,9 +232,7 @@ class _Assigner:
 
 def made_by(member: Member) -> Tensor:
     """Return a member result's shape and element type."""
-    tensor = member.signature.outputs[member.slot]
-    assert tensor is not None, "a member makes one value"
-    return tensor
+    return member.signature.result(member.slot)
 
 
 # -- parts of members ---------------------------------------------------------------------
@@ -276,9 +274,7 @@ def cut(members: Sequence[Member], output: int, box: Box, source: int | None = N
 
 def _shape_of(member: Member, position: int) -> tuple[int, ...]:
     """Return the shape of a member's input."""
-    tensor = member.signature.inputs[position]
-    assert tensor is not None, "it is read"
-    return tensor.shape
+    return member.signature.operand(position).shape
 
 
 def _operand_boxes(member: Member, box: Box) -> list[Box | None]:

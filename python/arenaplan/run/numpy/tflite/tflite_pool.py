@@ -34,8 +34,7 @@ class _Pool:
     def __init__(self, signature: Signature) -> None:
         check_types(signature, "int8 int8", "int16 int16", "float32 float32")
         self.signature = signature
-        x = signature.inputs[0]
-        assert x is not None
+        x = signature.operand(0)
         attributes = signature.attributes
         self.rows, self.columns = (
             side_of(signature, axis, attributes[f"filter_{f}"], attributes[f"stride_{s}"], 1)
