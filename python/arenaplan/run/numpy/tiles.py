@@ -132,11 +132,11 @@ def lay_out(
         assigner.home,
         tuple(assigner.registers),
         None if source is None else source[0],
-        None if roots else _chain_of(work, output),
+        None if roots else chain_of(work, output),
     )
 
 
-def _chain_of(members: Sequence[Member], output: int) -> Chain | None:
+def chain_of(members: Sequence[Member], output: int) -> Chain | None:
     """Return a program for all members, if the compiled kernel has one."""
     if not members or members[-1].value != output:
         return None

@@ -439,33 +439,35 @@ def _declare_norm(signature: Signature) -> Sequence[Sequence[Choice]]:
 @heavy_kernel("LpPool", workspace=_declare_norm, cut=POOL)
 def lp_pool(step: Step) -> Run | None:
     """Take the p-norm of every window."""
-    source, output = operand(step, 0), result(step)
-    if output.size == 0:
-        return None
-    powers = step.scratch().array(source.shape, source.dtype)
-    order = source.dtype.type(step.attributes.get("p", 2))
-    inner = step.signature
-    rest = Step(inner, (powers,), (output,), step.workspaces[1:])
-    return in_sequence(
-        partial(np.absolute, source, powers),
-        partial(np.power, powers, order, powers),
-        *_slide(rest, _trimmed(inner), _SUM, powers, output),
-        partial(np.power, output, 1 / order, output),
-    )
+
+    def sums(powers: np.ndarray, output: np.ndarray) -> Iterator[Run]:
+        rest = Step(step.signature, (powers,), (output,), step.workspaces[1:])
+        return _slide(rest, _trimmed(step.signature), _SUM, powers, output)
+
+    return _norm(step, sums)
 
 
 @heavy_kernel("GlobalLpPool", workspace=_declare_powers, cut=PLANES)
 def global_lp_pool(step: Step) -> Run | None:
     """Take the p-norm of every channel."""
+
+    def sums(powers: np.ndarray, output: np.ndarray) -> Iterator[Run]:
+        planes = powers.reshape(prod(powers.shape[:2]), -1)
+        yield partial(np.add.reduce, planes, -1, None, output.reshape(-1))
+
+    return _norm(step, sums)
+
+
+def _norm(step: Step, sums: Callable[[np.ndarray, np.ndarray], Iterator[Run]]) -> Run | None:
+    """Return a function that takes roots of sums of powers."""
     source, output = operand(step, 0), result(step)
     if output.size == 0:
         return None
     powers = step.scratch().array(source.shape, source.dtype)
     order = source.dtype.type(step.attributes.get("p", 2))
-    planes, norms = powers.reshape(prod(source.shape[:2]), -1), output.reshape(-1)
     return in_sequence(
         partial(np.absolute, source, powers),
         partial(np.power, powers, order, powers),
-        partial(np.add.reduce, planes, -1, None, norms),
-        partial(np.power, norms, 1 / order, norms),
+        *sums(powers, output),
+        partial(np.power, output, 1 / order, output),
     )
