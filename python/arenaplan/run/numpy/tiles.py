@@ -303,7 +303,7 @@ def part_signature(member: Member, box: Box, operands: Sequence[Box | None]) -> 
     if member.kernel.cut is not None and member.kernel.cut.attributes is not None:
         attributes = member.kernel.cut.attributes(signature, box)
     constant = tuple(
-        load if part is None or load is None else partial(_part_of, load, part)
+        load if part is None or load is None else partial(loaded_part, load, part)
         for load, part in zip(signature.constant, operands, strict=True)
     )
     return replace(
@@ -318,7 +318,8 @@ def part_of(array: np.ndarray, part: Box) -> np.ndarray:
     return view
 
 
-def _part_of(load: Callable[[], np.ndarray], part: Box) -> np.ndarray:
+def loaded_part(load: Callable[[], np.ndarray], part: Box) -> np.ndarray:
+    """Return a part of a constant."""
     return part_of(load(), part)
 
 

@@ -31,13 +31,6 @@ def _image(signature: Signature) -> Tensor:
     return image
 
 
-def _output(signature: Signature) -> tuple[int, ...]:
-    output = signature.outputs[0]
-    if output is None:
-        raise Uncuttable
-    return output.shape
-
-
 # -- windows -----------------------------------------------------------------------------
 
 
