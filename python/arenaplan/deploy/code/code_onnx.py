@@ -356,13 +356,18 @@ def product(site: Site) -> Emit:
     }
     if shapes[1][0] != depth or prod(loops.dims) * rows * columns != prod(y):
         raise site.refuse("its operands do not fit the result")
-    site.use("product")
-    parameters = site.structure("product", fields)
+    return _with_addend(site, "product", fields)
+
+
+def _with_addend(site: Site, kernel: str, fields: dict[str, Field]) -> Emit:
+    """Return a call with two operands and a third one, which may be left out."""
+    site.use(kernel)
+    parameters = site.structure(kernel, fields)
 
     def emit(part: Part) -> list[str]:
-        added = "NULL" if bias is None else pointer(part, 2)
+        added = "NULL" if site.signature.input(2) is None else pointer(part, 2)
         operands = f"{pointer(part, 0)}, {pointer(part, 1)}, {added}"
-        return [f"product({parameters}, {operands}, {part.output()});"]
+        return [f"{kernel}({parameters}, {operands}, {part.output()});"]
 
     return emit
 
@@ -425,17 +430,9 @@ def layer_normalization(site: Site) -> Emit:
         raise site.refuse("its parameters do not fit its rows")
     if len([made for made in site.signature.outputs if made is not None]) > 1:
         raise site.refuse("it has statistics as results")
-    site.use("layer_norm")
     epsilon = float(attributes.get("epsilon", 1e-5))
     fields: dict[str, Field] = {"rows": prod(shape[:axis]), "depth": depth, "epsilon": epsilon}
-    parameters = site.structure("layer_norm", fields)
-
-    def emit(part: Part) -> list[str]:
-        added = "NULL" if bias is None else pointer(part, 2)
-        operands = f"{pointer(part, 0)}, {pointer(part, 1)}, {added}"
-        return [f"layer_norm({parameters}, {operands}, {part.output()});"]
-
-    return emit
+    return _with_addend(site, "layer_norm", fields)
 
 
 # -- moves ----------------------------------------------------------------------------------------
