@@ -146,10 +146,12 @@ def test_donated_arguments_without_a_result_are_named() -> None:
 def described(tree: Any, first: int = 0) -> Subtree:
     """Describe a tree of lists and names of types."""
 
-    def children(node: Any) -> list[Any]:
-        return node if isinstance(node, list) else [node]
+    def flatten(node: Any, is_leaf: Any = lambda _: False) -> tuple[list[Any], str]:
+        if is_leaf(node) or not isinstance(node, list):
+            return [node], str(node)
+        return [leaf for part in node for leaf in flatten(part, is_leaf)[0]], str(node)
 
-    return subtree(tree, children, str, first)
+    return subtree(tree, flatten, tuple, first)
 
 
 def test_results_are_found_by_structure() -> None:

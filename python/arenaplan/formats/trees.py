@@ -8,10 +8,11 @@ argument is replaced by a result of its structure and types.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from arenaplan.base.errors import InvalidOption
 
+_Place = TypeVar("_Place")
 Donate: TypeAlias = "Collection[int] | Mapping[int, int] | None"
 """Donated arguments; with the result that replaces each; or ``None`` for those that the step itself
 names."""
@@ -40,7 +41,10 @@ class Subtree(NamedTuple):
 
 
 def subtree(
-    tree: Any, children: Callable[[Any], Sequence[Any]], kind: Callable[[Any], Hashable], first: int
+    tree: Any,
+    flatten: Callable[..., tuple[list[Any], Any]],
+    types: Callable[[list[Any]], Hashable],
+    first: int = 0,
 ) -> Subtree:
     """
     Describe a tree and its parts.
@@ -49,21 +53,23 @@ def subtree(
     ----------
     tree : object
         The tree.
-    children : callable
-        From a tree to the trees in it; to the tree itself, alone, for a leaf.
-    kind : callable
-        From a tree to its structure, and the types of its leaves.
-    first : int
+    flatten : callable
+        The framework's function from a tree to its leaves and its structure.
+    types : callable
+        From leaves to their shapes and types.
+    first : int, default 0
         Position of its first leaf.
     """
-    inside = children(tree)
+    leaves, structure = flatten(tree)
+    kind = structure, types(leaves)
+    inside, _ = flatten(tree, is_leaf=lambda part: part is not tree)
     if len(inside) == 1 and inside[0] is tree:
-        return Subtree(kind(tree), first, 1, ())
+        return Subtree(kind, first, 1, ())
     parts, at = [], first
     for child in inside:
-        parts.append(subtree(child, children, kind, at))
+        parts.append(subtree(child, flatten, types, at))
         at += parts[-1].leaves
-    return Subtree(kind(tree), first, at - first, tuple(parts))
+    return Subtree(kind, first, at - first, tuple(parts))
 
 
 def pairs_of_trees(donated: Iterable[Subtree], results: Subtree) -> Iterator[Pair]:
@@ -127,11 +133,11 @@ def donated_pairs(
     ValueError
         If a named result has another structure or other types than its argument.
     """
-    chosen = [_part(arguments, at, "argument") for at in donate]
+    chosen = [donated_at(arguments.parts, at, "argument") for at in donate]
     if isinstance(donate, Mapping):
         pairs: list[Pair] = []
         for tree, at in zip(chosen, donate.values(), strict=True):
-            found = _part(results, at, "result")
+            found = donated_at(results.parts, at, "result")
             if found.kind != tree.kind:
                 raise ValueError(f"result {at} has not the structure and types of its argument")
             pairs += pairs_of_trees([tree], found)
@@ -140,10 +146,10 @@ def donated_pairs(
     return DonatedPairs(pairs, [tree.first + at for tree in chosen for at in range(tree.leaves)])
 
 
-def _part(tree: Subtree, at: int, what: str) -> Subtree:
-    """Return a child of a tree."""
+def donated_at(places: Sequence[_Place], at: int, what: str) -> _Place:
+    """Return the argument or result at a position that a caller named."""
     if isinstance(at, bool) or not isinstance(at, int):
         raise InvalidOption(f"donate: {what} {at!r} is no whole number")
-    if not 0 <= at < len(tree.parts):
-        raise IndexError(f"donate: there is no {what} {at}; there are {len(tree.parts)}")
-    return tree.parts[at]
+    if not 0 <= at < len(places):
+        raise IndexError(f"donate: there is no {what} {at}; there are {len(places)}")
+    return places[at]

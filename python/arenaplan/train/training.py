@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import Final, Literal, NamedTuple, Self, TypeAlias, Unpack
 
 import numpy as np
@@ -153,13 +152,8 @@ class Trainer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._executor.__exit__(kind, error, traceback)
+    def __exit__(self, *raised: object) -> None:
+        self._executor.__exit__(*raised)
 
     def __repr__(self) -> str:
         return f"Trainer({self.train.graph!r}, {self.plan.arena_bytes} bytes, step {self.steps})"

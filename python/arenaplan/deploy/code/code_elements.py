@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -41,6 +41,8 @@ from arenaplan.run.numpy.tflite.tflite_facts import (
 )
 from arenaplan.run.numpy.tflite.unary import table_multiplier
 
+Fields: TypeAlias = dict[str, tuple[str, Field]]
+"""Types and values of the parameters of a kernel."""
 _BYTES: Final = (np.dtype(np.int8), np.dtype(np.uint8))
 
 
@@ -84,32 +86,35 @@ def _table(site: Site) -> Emit:
     return _unary(site, function, site.constant("table", results))
 
 
-def elementwise(
-    site: Site, name: str, what: str, fields: dict[str, tuple[str, Field]], body: str, used: str
-) -> Emit:
+def elementwise(site: Site, name: str, what: str, fields: Fields, body: str, used: str) -> Emit:
     """Return a call of a kernel of its own: ``body`` makes ``y[i]`` from ``x[i]``."""
     x, y = site.input(0), site.output
     if prod(x.shape) != prod(y.shape):
         raise site.refuse(f"a result of shape {y.shape} is not that of {x.shape}")
-    words, made = words_of(x.dtype), words_of(y.dtype)
-    kind = words["KIND"] if words["KIND"] == made["KIND"] else f"{words['KIND']}_{made['KIND']}"
-    words |= {
-        "KIND": kind,
-        "NAME": name,
-        "WHAT": what,
-        "USED": used,
-        "MADE": made["NUMBER"],
-        "FIELDS": "\n  ".join(f"{type_} {field};" for field, (type_, _) in fields.items()),
-        "BODY": body,
-        "LOW": made["LOW"],
-        "HIGH": made["HIGH"],
-    }
-    function = f"{name}_{kind}"
+    words = _words(x.dtype, y.dtype, name, what, fields) | {"USED": used, "BODY": body}
+    function = f"{name}_{words['KIND']}"
     site.use("unary" if fields else "unary_plain", words, function)
     if not fields:
         return _plain(site, function)
     values = {field: value for field, (_, value) in fields.items()}
     return _unary(site, function, site.structure(function, values))
+
+
+def _words(
+    read: np.dtype[Any], made: np.dtype[Any], name: str, what: str, fields: Fields
+) -> dict[str, str]:
+    """Return the words of a kernel that turns numbers of one type into those of another."""
+    words, result = words_of(read), words_of(made)
+    same = words["KIND"] == result["KIND"]
+    return words | {
+        "KIND": words["KIND"] if same else f"{words['KIND']}_{result['KIND']}",
+        "NAME": name,
+        "WHAT": what,
+        "MADE": result["NUMBER"],
+        "FIELDS": "\n  ".join(f"{type_} {field};" for field, (type_, _) in fields.items()),
+        "LOW": result["LOW"],
+        "HIGH": result["HIGH"],
+    }
 
 
 def _plain(site: Site, function: str) -> Emit:
@@ -179,7 +184,7 @@ def leaky_relu(site: Site) -> Emit:
     if site.input(0).dtype != FLOAT:
         return _leaky_short(site, alpha)
     body = "y[i] = x[i] > 0.0f ? x[i] : x[i] * c->alpha;"
-    fields: dict[str, tuple[str, Field]] = {"alpha": ("float", alpha)}
+    fields: Fields = {"alpha": ("float", alpha)}
     return elementwise(site, "leaky_relu", "LEAKY_RELU of each number", fields, body, "")
 
 
@@ -188,13 +193,10 @@ def _leaky_short(site: Site, alpha: float) -> Emit:
     x, y = encoding(site.signature, 0), encoding(site.signature, 0, "output")
     low, high = limits(site.output.dtype)
     slope = x.scale * alpha / y.scale
-    fields: dict[str, tuple[str, Field]] = {
-        "x_zero": ("int32_t", x.zero),
-        **_factor("above_", multiplier_of(x.scale / y.scale)),
-        **_factor("below_", multiplier_of(abs(slope))),
-        "sign": ("int32_t", -1 if slope < 0 else 1),
-        "zero": ("int32_t", y.zero),
-    }
+    fields = integers(x_zero=x.zero)
+    fields |= factor_of("above_", multiplier_of(x.scale / y.scale))
+    fields |= factor_of("below_", multiplier_of(abs(slope)))
+    fields |= integers(sign=-1 if slope < 0 else 1, zero=y.zero)
     body = (
         "const int32_t v = x[i] - c->x_zero;\n"
         "    y[i] = (int16_a)encoded(\n"
@@ -211,17 +213,12 @@ def _relu_short(site: Site) -> Emit:
     """Numbers change their scale."""
     x, y = encoding(site.signature, 0), encoding(site.signature, 0, "output")
     low, high = limits(site.output.dtype)
-    fields: dict[str, tuple[str, Field]] = {
-        "x_zero": ("int32_t", x.zero),
-        **_factor("", multiplier_of(x.scale / y.scale)),
-        "zero": ("int32_t", y.zero),
-        "low": ("int32_t", max(low, y.zero)),
-        "high": ("int32_t", high),
-    }
+    fields = integers(x_zero=x.zero) | factor_of("", multiplier_of(x.scale / y.scale))
+    fields |= integers(zero=y.zero, low=max(low, y.zero), high=high)
     body = (
-        "y[i] = (MADE)encoded(scaled(x[i] - c->x_zero, c->multiplier, c->shift), c->zero,\n"
+        "y[i] = (int16_a)encoded(scaled(x[i] - c->x_zero, c->multiplier, c->shift), c->zero,\n"
         "                        c->low, c->high);"
-    ).replace("MADE", "int16_a")
+    )
     return elementwise(site, "relu", "RELU of each number", fields, body, "scaled encoded")
 
 
@@ -230,8 +227,8 @@ def _relu6_short(site: Site) -> Emit:
     x = encoding(site.signature, 0)
     low, high = limits(site.output.dtype)
     six = min(max(x.zero + rounded(float(np.float32(6) / np.float32(x.scale))), low), high)
-    fields: dict[str, tuple[str, Field]] = {"low": ("int32_t", x.zero), "high": ("int32_t", six)}
     body = "y[i] = (int16_a)bounded(x[i], c->low, c->high);"
+    fields = integers(low=x.zero, high=six)
     return elementwise(site, "relu6", "RELU6 of each number", fields, body, "bounded")
 
 
@@ -257,12 +254,14 @@ _SHORT: Final[dict[str, Callable[[Site], Emit]]] = {
 }
 
 
-def _factor(prefix: str, factor: Multiplier) -> dict[str, tuple[str, Field]]:
+def integers(**values: int) -> Fields:
+    """Return the fields of integers by name."""
+    return {name: ("int32_t", value) for name, value in values.items()}
+
+
+def factor_of(prefix: str, factor: Multiplier) -> Fields:
     """Return the fields of a factor."""
-    return {
-        f"{prefix}multiplier": ("int32_t", factor.value),
-        f"{prefix}shift": ("int32_t", factor.shift),
-    }
+    return integers(**{f"{prefix}multiplier": factor.value, f"{prefix}shift": factor.shift})
 
 
 @lowers("QUANTIZE")
@@ -280,11 +279,7 @@ def quantize(site: Site) -> Emit:
     y = encoding(signature, 0, "output")
     low, high = limits(site.output.dtype)
     made = words_of(site.output.dtype)["NUMBER"]
-    fields: dict[str, tuple[str, Field]] = {
-        "zero": ("int32_t", y.zero),
-        "low": ("int32_t", low),
-        "high": ("int32_t", high),
-    }
+    fields = integers(zero=y.zero, low=low, high=high)
     what = "Numbers on another scale"
     if dtype == FLOAT:
         fields["scale"] = ("float", y.scale)
@@ -297,10 +292,7 @@ def quantize(site: Site) -> Emit:
         )
         return elementwise(site, "quantize", what, fields, body, "encoded")
     x = encoding(signature, 0)
-    fields |= {
-        "x_zero": ("int32_t", x.zero),
-        **_factor("", multiplier_of(x.scale / y.scale)),
-    }
+    fields |= integers(x_zero=x.zero) | factor_of("", multiplier_of(x.scale / y.scale))
     body = (
         f"y[i] = ({made})encoded(scaled(x[i] - c->x_zero, c->multiplier, c->shift), c->zero,\n"
         "                          c->low, c->high);"
@@ -339,7 +331,7 @@ def dequantize(site: Site) -> Emit:
     """Products are made with 64 bits."""
     check_types(site.signature, "int8 float32", "int16 float32", "uint8 float32")
     x = encoding(site.signature, 0)
-    fields: dict[str, tuple[str, Field]] = {
+    fields: Fields = {
         "scale": ("double", f"{x.scale!r}"),
         "zero": ("int32_t", x.zero),
     }
@@ -350,9 +342,7 @@ def dequantize(site: Site) -> Emit:
 # -- two operands ---------------------------------------------------------------------------------
 
 
-def binary(
-    site: Site, what: str, fields: dict[str, tuple[str, Field]], body: str, used: Sequence[str]
-) -> Emit:
+def binary(site: Site, what: str, fields: Fields, body: str, used: Sequence[str]) -> Emit:
     """Return a call on some rows: ``body`` makes ``*y++`` from ``*p`` and ``*q``."""
     a, b, y = site.input(0), site.input(1), site.output
     if a.dtype != b.dtype:
@@ -361,22 +351,9 @@ def binary(
     if loops is None:
         raise site.refuse("its operands have too many dimensions to be broadcast")
     dims, (a_steps, b_steps) = loops
-    words, made = words_of(a.dtype), words_of(y.dtype)
-    kind = words["KIND"] if words["KIND"] == made["KIND"] else f"{words['KIND']}_{made['KIND']}"
-    name = site.op.lower()
-    words |= {
-        "KIND": kind,
-        "NAME": name,
-        "WHAT": what,
-        "USED": " ".join(used),
-        "MADE": made["NUMBER"],
-        "FIELDS": "\n  ".join(f"{type_} {field};" for field, (type_, _) in fields.items()),
-        "BODY": body,
-        "AXIS": "1",
-        "LOW": made["LOW"],
-        "HIGH": made["HIGH"],
-    }
-    function = f"{name}_{kind}"
+    words = _words(a.dtype, y.dtype, site.op.lower(), what, fields)
+    words |= {"USED": " ".join(used), "BODY": body, "AXIS": "1"}
+    function = f"{words['NAME']}_{words['KIND']}"
     site.use("binary", words, function)
     values: dict[str, Field] = {"dims": dims, "a_steps": a_steps, "b_steps": b_steps}
     values |= {field: value for field, (_, value) in fields.items()}
@@ -396,20 +373,16 @@ def binary(
     return emit
 
 
-def _real_bounds(site: Site) -> dict[str, tuple[str, Field]]:
+def _real_bounds(site: Site) -> Fields:
     low, high = map(float, float_range(site.signature))
     return {"low": ("float", low), "high": ("float", high)}
 
 
-def _encoded(site: Site) -> dict[str, tuple[str, Field]]:
+def _encoded(site: Site) -> Fields:
     """Return zero point and bounds of the result."""
     y = encoding(site.signature, 0, "output")
     low, high = activation_range(site.signature, y)
-    return {
-        "zero": ("int32_t", y.zero),
-        "low": ("int32_t", low),
-        "high": ("int32_t", high),
-    }
+    return integers(zero=y.zero, low=low, high=high)
 
 
 _SIGNS: Final = {"ADD": ("+", "Sums"), "SUB": ("-", "Differences"), "MUL": ("*", "Products")}
@@ -427,35 +400,22 @@ def arithmetic(site: Site) -> Emit:
         return binary(site, what, _real_bounds(site), body, ["real_bounded"])
     if dtype == np.int32:
         low, high = float_range(signature)
-        bounds = max(int(low), -(1 << 31)), min(int(high), (1 << 31) - 1)
-        fields: dict[str, tuple[str, Field]] = {
-            "low": ("int32_t", bounds[0]),
-            "high": ("int32_t", bounds[1]),
-        }
+        fields = integers(low=max(int(low), -(1 << 31)), high=min(int(high), (1 << 31) - 1))
         body = f"*y++ = bounded((int32_t)((uint32_t)*p {sign} (uint32_t)*q), c->low, c->high);"
         return binary(site, what, fields, body, ["bounded"])
     made = words_of(dtype)["NUMBER"]
     a, b, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
     if dtype == np.int16 and (a.zero or b.zero):
         raise site.refuse("its 16-bit operands have zero points")
-    zeros: dict[str, tuple[str, Field]] = {
-        "a_zero": ("int32_t", a.zero),
-        "b_zero": ("int32_t", b.zero),
-    }
+    fields = integers(a_zero=a.zero, b_zero=b.zero)
     if site.op == "MUL":
-        factor = multiplier_of(a.scale * b.scale / y.scale)
-        fields = {**zeros, **_factor("", factor), **_encoded(site)}
+        fields |= factor_of("", multiplier_of(a.scale * b.scale / y.scale)) | _encoded(site)
         value = "scaled((*p - c->a_zero) * (*q - c->b_zero), c->multiplier, c->shift)"
     else:
         left = 15 if dtype == np.int16 else 20
-        first, second, last = sum_factors(signature, left)
-        fields = {
-            **zeros,
-            **_factor("a_", first),
-            **_factor("b_", second),
-            **_factor("", last),
-            **_encoded(site),
-        }
+        for prefix, factor in zip(("a_", "b_", ""), sum_factors(signature, left), strict=True):
+            fields |= factor_of(prefix, factor)
+        fields |= _encoded(site)
         each = [_shifted("p", "a", left), _shifted("q", "b", left)]
         value = (
             f"scaled({each[0]} {sign}\n                                     {each[1]},\n"
@@ -502,15 +462,10 @@ def prelu(site: Site) -> Emit:
     if site.output.dtype == np.int16 and (x.zero or alpha.zero):
         raise site.refuse("its 16-bit operands have zero points")
     low, high = limits(site.output.dtype)
-    fields: dict[str, tuple[str, Field]] = {
-        "a_zero": ("int32_t", x.zero),
-        "b_zero": ("int32_t", alpha.zero),
-        **_factor("above_", multiplier_of(x.scale / y.scale)),
-        **_factor("below_", multiplier_of(x.scale * alpha.scale / y.scale)),
-        "zero": ("int32_t", y.zero),
-        "low": ("int32_t", low),
-        "high": ("int32_t", high),
-    }
+    fields = integers(a_zero=x.zero, b_zero=alpha.zero)
+    fields |= factor_of("above_", multiplier_of(x.scale / y.scale))
+    fields |= factor_of("below_", multiplier_of(x.scale * alpha.scale / y.scale))
+    fields |= integers(zero=y.zero, low=low, high=high)
     made = words_of(site.output.dtype)["NUMBER"]
     body = (
         "const int32_t v = *p - c->a_zero;\n"
@@ -534,14 +489,11 @@ def squared_difference(site: Site) -> Emit:
     left = 7
     a, b, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
     twice = 2 * max(a.scale, b.scale)
-    fields: dict[str, tuple[str, Field]] = {
-        "a_zero": ("int32_t", a.zero),
-        "b_zero": ("int32_t", b.zero),
-        **_factor("a_", multiplier_of(a.scale / twice)),
-        **_factor("b_", multiplier_of(b.scale / twice)),
-        **_factor("", multiplier_of(twice * twice / ((1 << (left * 2)) * y.scale))),
-        "zero": ("int32_t", y.zero),
-    }
+    fields = integers(a_zero=a.zero, b_zero=b.zero)
+    fields |= factor_of("a_", multiplier_of(a.scale / twice))
+    fields |= factor_of("b_", multiplier_of(b.scale / twice))
+    fields |= factor_of("", multiplier_of(twice * twice / ((1 << (left * 2)) * y.scale)))
+    fields |= integers(zero=y.zero)
     body = (
         f"const int32_t d = {_shifted('p', 'a', left)} -\n"
         f"                              {_shifted('q', 'b', left)};\n"
@@ -579,12 +531,8 @@ def compare(site: Site) -> Emit:
     a, b = encoding(signature, 0), encoding(signature, 1)
     if max(a.scale, b.scale) >= 1:
         raise site.refuse("its operands have scales of 1 or more")
-    fields: dict[str, tuple[str, Field]] = {
-        "a_zero": ("int32_t", a.zero),
-        "b_zero": ("int32_t", b.zero),
-        **_factor("a_", multiplier_of(a.scale)),
-        **_factor("b_", multiplier_of(b.scale)),
-    }
+    fields = integers(a_zero=a.zero, b_zero=b.zero)
+    fields |= factor_of("a_", multiplier_of(a.scale)) | factor_of("b_", multiplier_of(b.scale))
     body = f"*y++ = {_shifted('p', 'a', 8)} {sign}\n                   {_shifted('q', 'b', 8)};"
     return binary(site, "Comparisons of multiples of scales", fields, body, ["scaled"])
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -19,9 +21,9 @@ from arenaplan.deploy.code.code_site import (
     words_of,
 )
 from arenaplan.deploy.code.code_text import Field, c_type
+from arenaplan.run.numpy.registry import Step, Tensor, find_kernel
 from arenaplan.run.numpy.tflite.tflite_facts import (
     FLOAT,
-    NONE,
     check_types,
     constant_operand,
 )
@@ -30,8 +32,6 @@ from arenaplan.run.numpy.tflite.tflite_layout import (
     blank,
     mirrored,
     nearest_rows,
-    slice_of,
-    strided_slice_of,
 )
 from arenaplan.run.numpy.tflite.tflite_resize import integer_sides, real_sides
 from arenaplan.tflite.reader.code_walk import STREAMED
@@ -111,17 +111,15 @@ class Copy:
         if self.is_empty:
             return []
         x, y = (
-            f"(const uint8_t *){source}" if not self.begins[0] else _moved(source, self.begins[0]),
-            f"(uint8_t *){target}"
-            if not self.begins[1]
-            else _moved(target, self.begins[1], const=""),
+            f"(const uint8_t *){source}" if not self.begins[0] else _at(source, self.begins[0]),
+            f"(uint8_t *){target}" if not self.begins[1] else _at(target, self.begins[1], const=""),
         )
         if self.is_one:
             return [f"(void)memcpy({y}, {x}, {self.together});"]
         return [f"move({self.parameters}, {x}, {y});"]
 
 
-def _moved(text: str, by: int, const: str = "const ") -> str:
+def _at(text: str, by: int, const: str = "const ") -> str:
     return f"({const}uint8_t *){text} + {by}"
 
 
@@ -141,16 +139,82 @@ def copies_of(site: Site, pairs: Sequence[tuple[int, int, Copy]]) -> Emit:
     return emit
 
 
-def _one(site: Site, source: np.ndarray, view: np.ndarray) -> Emit:
-    """Return the copy of a view of input 0 to the whole result."""
-    target = frame_of(site.output.shape, site.output.dtype)
-    return copies_of(site, [(0, 0, Copy(site, (source, target), (view, target)))])
+def _origins(site: Site, moved: Sequence[int]) -> list[np.ndarray]:
+    """
+    Return where elements of the results are from: what the executor's kernel makes of positions.
+
+    The elements of all moved operands are counted from 0, one operand after the other.
+    """
+    signature, first = site.signature, 0
+    inputs: list[np.ndarray | None] = []
+    for at, tensor in enumerate(signature.inputs):
+        if tensor is None or at not in moved:
+            inputs.append(signature.constant_data(at))
+            continue
+        count = prod(tensor.shape)
+        inputs.append(np.arange(first, first + count).reshape(tensor.shape))
+        first += count
+    kinds = np.dtype(np.int64)
+    signature = replace(
+        signature,
+        inputs=tuple(
+            None if x is None else Tensor(x.shape, kinds) if at in moved else signature.inputs[at]
+            for at, x in enumerate(inputs)
+        ),
+        outputs=tuple(None if y is None else Tensor(y.shape, kinds) for y in signature.outputs),
+        constant=tuple(
+            None if x is None or at in moved else partial(np.asarray, x)
+            for at, x in enumerate(inputs)
+        ),
+    )
+    results = [None if y is None else np.full(y.shape, -1, kinds) for y in signature.outputs]
+    run = find_kernel(signature).prepare(Step(signature, tuple(inputs), tuple(results), ()))
+    if run is not None:
+        run()
+    return [np.empty(0, kinds) if made is None else made for made in results]
 
 
-def _axis(site: Site, axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        raise site.refuse(f"axis {axis} of an operand with {rank} dimensions")
-    return axis % rank
+def _affine(site: Site, origins: np.ndarray, frame: np.ndarray) -> np.ndarray:
+    """Return the view of an operand that has its elements where they are from."""
+    steps = [
+        int(np.take(origins, 1, axis).flat[0] - origins.flat[0]) if dim > 1 else 0
+        for axis, dim in enumerate(origins.shape)
+    ]
+    wanted = origins.flat[0] + np.zeros_like(origins)
+    for axis, step in enumerate(steps):
+        wanted += step * np.arange(origins.shape[axis]).reshape(
+            -1, *[1] * (origins.ndim - axis - 1)
+        )
+    if not np.array_equal(origins, wanted):
+        raise site.refuse("its elements are in no order that nested loops have")
+    flat = frame.reshape(-1)[int(origins.flat[0]) :]
+    strides = [step * frame.itemsize for step in steps]
+    return np.lib.stride_tricks.as_strided(flat, origins.shape, strides)
+
+
+def moved(site: Site, positions: Sequence[int]) -> Emit:
+    """Return the copies from each moved operand to each result."""
+    pairs = []
+    for made, origins in enumerate(_origins(site, positions)):
+        tensor = site.signature.outputs[made]
+        if tensor is None or not origins.size:
+            continue
+        first, target = 0, frame_of(tensor.shape, tensor.dtype)
+        for source in positions:
+            operand = site.input(source)
+            count = prod(operand.shape)
+            own = (origins >= first) & (origins < first + count)
+            if own.any():
+                spans = [
+                    np.flatnonzero(own.any(tuple(set(range(own.ndim)) - {at})))
+                    for at in range(own.ndim)
+                ]
+                box = tuple(slice(int(span[0]), int(span[-1]) + 1) for span in spans)
+                frame = frame_of(operand.shape, operand.dtype)
+                part = _affine(site, origins[box] - first, frame)
+                pairs.append((source, made, Copy(site, (frame, target), (part, target[box]))))
+            first += count
+    return copies_of(site, pairs)
 
 
 # -- operators ------------------------------------------------------------------------------------
@@ -170,64 +234,14 @@ def reshape(site: Site) -> Emit:
 @lowers("CONCATENATION", "PACK")
 def concatenation(site: Site) -> Emit:
     """Operands one behind the other."""
-    attributes = site.signature.attributes
-    if attributes.get("fused_activation", NONE) != NONE:
-        raise site.refuse("it has an activation")
-    y = frame_of(site.output.shape, site.output.dtype)
-    axis = _axis(site, int(attributes.get("axis", 0)), y.ndim)
-    pairs, at = [], 0
-    for position, tensor in enumerate(site.signature.inputs):
-        if tensor is None:
-            continue
-        frame = frame_of(tensor.shape, tensor.dtype)
-        x = np.expand_dims(frame, axis) if site.op == "PACK" else frame
-        if x.ndim != y.ndim:
-            raise site.refuse("its operands do not fit the result")
-        part = y[(*(slice(None),) * axis, slice(at, at + x.shape[axis]))]
-        pairs.append((position, 0, Copy(site, (frame, y), (x, part))))
-        at += x.shape[axis]
-    return copies_of(site, pairs)
-
-
-@lowers("SPLIT", "SPLIT_V", "UNPACK")
-def split(site: Site) -> Emit:
-    """Parts of an operand, one per result."""
-    source = 1 if site.op == "SPLIT" else 0
-    tensor = site.input(source)
-    x = frame_of(tensor.shape, tensor.dtype)
-    if site.op == "UNPACK":
-        axis = int(site.signature.attributes.get("axis", 0))
-    else:
-        position = 0 if site.op == "SPLIT" else 2
-        (axis,) = constant_operand(site.signature, position).reshape(-1).tolist()
-    axis = _axis(site, axis, x.ndim)
-    pairs, at = [], 0
-    for made, result in enumerate(site.signature.outputs):
-        size = 1 if site.op == "UNPACK" or result is None else result.shape[axis]
-        if result is not None:
-            y = frame_of(result.shape, result.dtype)
-            part = x[(*(slice(None),) * axis, slice(at, at + size))]
-            pairs.append((source, made, Copy(site, (x, y), (part, y))))
-        at += size
-    return copies_of(site, pairs)
+    return moved(site, [at for at, x in enumerate(site.signature.inputs) if x is not None])
 
 
 @lowers("SLICE", "STRIDED_SLICE", "TRANSPOSE", "REVERSE_V2", "BROADCAST_TO")
+@lowers("SPLIT", "SPLIT_V", "UNPACK")
 def view(site: Site) -> Emit:
-    """Some elements of an operand, in another order."""
-    tensor = site.input(0)
-    x = frame_of(tensor.shape, tensor.dtype)
-    if site.op == "SLICE":
-        return _one(site, x, x[slice_of(site.signature)])
-    if site.op == "STRIDED_SLICE":
-        return _one(site, x, x[strided_slice_of(site.signature)])
-    if site.op == "BROADCAST_TO":
-        return _one(site, x, np.broadcast_to(x, site.output.shape))
-    numbers = constant_operand(site.signature, 1).reshape(-1).tolist()
-    axes = [_axis(site, axis, x.ndim) for axis in numbers]
-    if site.op == "TRANSPOSE":
-        return _one(site, x, x.transpose(axes))
-    return _one(site, x, x[tuple(slice(None, None, -1 if a in axes else 1) for a in range(x.ndim))])
+    """Elements of one operand, in another order."""
+    return moved(site, [int(site.op == "SPLIT")])
 
 
 @lowers("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from arenaplan.deploy.code.code_elements import binary, elementwise
-from arenaplan.deploy.code.code_moves import Copy, copies_of, filled, frame_of
+from arenaplan.deploy.code.code_elements import Fields, binary, elementwise
+from arenaplan.deploy.code.code_moves import filled, moved
 from arenaplan.deploy.code.code_shapes import broadcast, dense_steps
 from arenaplan.deploy.code.code_site import (
     BAD_INDEX,
@@ -35,7 +35,7 @@ from arenaplan.run.c_formulas import ARITHMETIC, FOLDS, UNARY
 from arenaplan.run.cuda.text import literal
 from arenaplan.run.numpy.kernels.conv_transpose import transposed_geometry
 from arenaplan.run.numpy.kernels.windows import Axis, window_axes
-from arenaplan.run.numpy.registry import Step, Tensor, find_kernel
+from arenaplan.run.numpy.registry import Tensor
 from arenaplan.run.numpy.tflite.tflite_facts import FLOAT, check_types
 
 _lowers: Final = partial(lowers, table=ONNX_LOWERINGS)
@@ -68,7 +68,7 @@ class _Text:
 
     def __init__(self, site: Site) -> None:
         self.name = site.op.lower()
-        self.fields: dict[str, tuple[str, Field]] = {}
+        self.fields: Fields = {}
         self.lines: list[str] = []
         self._attributes = site.signature.attributes
 
@@ -112,7 +112,7 @@ def unary(site: Site) -> Emit:
 def clip(site: Site) -> Emit:
     """Bounds are attributes or constants; those that are left out bound nothing."""
     _real(site)
-    fields: dict[str, tuple[str, Field]] = {}
+    fields: Fields = {}
     for at, (name, default) in enumerate((("min", -np.inf), ("max", np.inf)), start=1):
         bound = site.signature.attributes.get(name, default)
         if site.signature.input(at) is not None:
@@ -311,7 +311,7 @@ def reduction(site: Site) -> Emit:
     words = words_of(FLOAT)
     words |= {"NAME": f"reduce_{kind.lower()}", "USED": ""}
     words |= {"FIRST": first, "BODY": body, "LAST": last}
-    count: dict[str, tuple[str, Field]] = {"count": ("float", float(prod(inner.dims)))}
+    count: Fields = {"count": ("float", float(prod(inner.dims)))}
     return reduced(site, outer, inner, words, count if kind == "Mean" else {})
 
 
@@ -356,13 +356,18 @@ def product(site: Site) -> Emit:
     }
     if shapes[1][0] != depth or prod(loops.dims) * rows * columns != prod(y):
         raise site.refuse("its operands do not fit the result")
-    site.use("product")
-    parameters = site.structure("product", fields)
+    return _with_addend(site, "product", fields)
+
+
+def _with_addend(site: Site, kernel: str, fields: dict[str, Field]) -> Emit:
+    """Return a call with two operands and a third one, which may be left out."""
+    site.use(kernel)
+    parameters = site.structure(kernel, fields)
 
     def emit(part: Part) -> list[str]:
-        added = "NULL" if bias is None else pointer(part, 2)
+        added = "NULL" if site.signature.input(2) is None else pointer(part, 2)
         operands = f"{pointer(part, 0)}, {pointer(part, 1)}, {added}"
-        return [f"product({parameters}, {operands}, {part.output()});"]
+        return [f"{kernel}({parameters}, {operands}, {part.output()});"]
 
     return emit
 
@@ -425,83 +430,25 @@ def layer_normalization(site: Site) -> Emit:
         raise site.refuse("its parameters do not fit its rows")
     if len([made for made in site.signature.outputs if made is not None]) > 1:
         raise site.refuse("it has statistics as results")
-    site.use("layer_norm")
     epsilon = float(attributes.get("epsilon", 1e-5))
     fields: dict[str, Field] = {"rows": prod(shape[:axis]), "depth": depth, "epsilon": epsilon}
-    parameters = site.structure("layer_norm", fields)
-
-    def emit(part: Part) -> list[str]:
-        added = "NULL" if bias is None else pointer(part, 2)
-        operands = f"{pointer(part, 0)}, {pointer(part, 1)}, {added}"
-        return [f"layer_norm({parameters}, {operands}, {part.output()});"]
-
-    return emit
+    return _with_addend(site, "layer_norm", fields)
 
 
 # -- moves ----------------------------------------------------------------------------------------
 
 
-def _origins(site: Site, moved: Sequence[int]) -> list[np.ndarray]:
-    """
-    Return where elements of the results are from: what the executor's kernel makes of positions.
-
-    The elements of all moved operands are counted from 0, one operand after the other.
-    """
-    signature, first = site.signature, 0
-    inputs: list[np.ndarray | None] = []
-    for at, tensor in enumerate(signature.inputs):
-        if tensor is None or at not in moved:
-            inputs.append(signature.constant_data(at))
-            continue
-        count = prod(tensor.shape)
-        inputs.append(np.arange(first, first + count).reshape(tensor.shape))
-        first += count
-    kinds = np.dtype(np.int64)
-    signature = replace(
-        signature,
-        inputs=tuple(None if x is None else Tensor(x.shape, x.dtype) for x in inputs),
-        outputs=tuple(None if y is None else Tensor(y.shape, kinds) for y in signature.outputs),
-        constant=tuple(
-            None if x is None or at in moved else partial(np.asarray, x)
-            for at, x in enumerate(inputs)
-        ),
-    )
-    results = [None if y is None else np.full(y.shape, -1, kinds) for y in signature.outputs]
-    run = find_kernel(signature).prepare(Step(signature, tuple(inputs), tuple(results), ()))
-    if run is not None:
-        run()
-    return [np.empty(0, kinds) if made is None else made for made in results]
-
-
-def _affine(site: Site, origins: np.ndarray, frame: np.ndarray) -> np.ndarray:
-    """Return the view of an operand that has its elements where they are from."""
-    steps = [
-        int(np.take(origins, 1, axis).flat[0] - origins.flat[0]) if dim > 1 else 0
-        for axis, dim in enumerate(origins.shape)
-    ]
-    wanted = origins.flat[0] + np.zeros_like(origins)
-    for axis, step in enumerate(steps):
-        wanted += step * np.arange(origins.shape[axis]).reshape(
-            -1, *[1] * (origins.ndim - axis - 1)
-        )
-    if not np.array_equal(origins, wanted):
-        raise site.refuse("its elements are in no order that nested loops have")
-    flat = frame.reshape(-1)[int(origins.flat[0]) :]
-    strides = [step * frame.itemsize for step in steps]
-    return np.lib.stride_tricks.as_strided(flat, origins.shape, strides)
-
-
 @_lowers("Concat")
 def concatenation(site: Site) -> Emit:
     """Operands one behind the other."""
-    return _moved(site, range(len(site.signature.inputs)))
+    return moved(site, range(len(site.signature.inputs)))
 
 
 @_lowers("Gather")
 def gather(site: Site) -> Emit:
     """Parts by indices, which are constants or checked in each run."""
     if site.signature.constant_data(1) is not None:
-        return _moved(site, (0,))
+        return moved(site, (0,))
     x, indices = site.input(0), site.input(1)
     axis = int(site.signature.attributes.get("axis", 0)) % max(len(x.shape), 1)
     words = words_of(indices.dtype)
@@ -527,7 +474,7 @@ def gather(site: Site) -> Emit:
 @_lowers("Split", "Squeeze", "Transpose", "Unsqueeze")
 def view(site: Site) -> Emit:
     """Elements of one operand, in another order."""
-    return _moved(site, (0,))
+    return moved(site, (0,))
 
 
 @_lowers("Dropout")
@@ -538,7 +485,7 @@ def dropout(site: Site) -> Emit:
         replace(site, signature=replace(site.signature, outputs=outputs[at : at + 1]))
         for at in range(2)
     )
-    copies = _moved(data, (0,))
+    copies = moved(data, (0,))
     pointer_to_mask = site.pointer_to(1) if len(outputs) > 1 else None
     if pointer_to_mask is None:
         return copies
@@ -572,30 +519,5 @@ def pad(site: Site) -> Emit:
             signature, attributes=plain, inputs=tuple(inputs), constant=tuple(constants)
         ),
     )
-    copies = _moved(inner, (0,))
+    copies = moved(inner, (0,))
     return lambda part: [*whole(part), *copies(part)]
-
-
-def _moved(site: Site, moved: Sequence[int]) -> Emit:
-    """Return the copies from each moved operand to each result."""
-    pairs = []
-    for made, origins in enumerate(_origins(site, moved)):
-        tensor = site.signature.outputs[made]
-        if tensor is None or not origins.size:
-            continue
-        first, target = 0, frame_of(tensor.shape, tensor.dtype)
-        for source in moved:
-            operand = site.input(source)
-            count = prod(operand.shape)
-            own = (origins >= first) & (origins < first + count)
-            if own.any():
-                spans = [
-                    np.flatnonzero(own.any(tuple(set(range(own.ndim)) - {at})))
-                    for at in range(own.ndim)
-                ]
-                box = tuple(slice(int(span[0]), int(span[-1]) + 1) for span in spans)
-                frame = frame_of(operand.shape, operand.dtype)
-                part = _affine(site, origins[box] - first, frame)
-                pairs.append((source, made, Copy(site, (frame, target), (part, target[box]))))
-            first += count
-    return copies_of(site, pairs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import log2
-from typing import Final
 
 import numpy as np
 
@@ -16,44 +15,19 @@ from arenaplan.run.numpy.tflite.fixed import multiplier_of
 from arenaplan.run.numpy.tflite.sigmoid import SIGMOID
 from arenaplan.run.numpy.tflite.tflite_facts import (
     FLOAT,
-    Quantity,
     constant_operand,
-    dtype_at,
     encoding,
     limits,
 )
-
-_GATES: Final = {
-    "forget": (2, 6, 13),
-    "enter": (1, 5, 12),
-    "cell": (3, 7, 14),
-    "leave": (4, 8, 15),
-}
-"""Weights of the input, of the hidden state, and bias."""
-_HIDDEN, _CELL = 18, 19
-_TANH: Final = 4
-"""The code of the activation."""
-_Q12: Final = Quantity((2.0**-12,), (0,), 0)
+from arenaplan.run.numpy.tflite.tflite_recurrent import CELL, GATES, HIDDEN, Q12, check_lstm
 
 
 @lowers("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def lstm(site: Site) -> Emit:
     """Four gates per step; the result is the next hidden state."""
     signature, attributes = site.signature, site.signature.attributes
-    present = {at for at, tensor in enumerate(signature.inputs) if tensor is not None}
-    if present != {0, _HIDDEN, _CELL, *(at for gate in _GATES.values() for at in gate)}:
-        raise site.refuse("it has peepholes, projections or norms, or lacks a weight")
-    if attributes.get("fused_activation", _TANH) != _TANH:
-        raise site.refuse("its activation is not the hyperbolic tangent")
-    kinds = tuple(str(dtype_at(signature, at)) for at in (0, 1, 12, _HIDDEN, _CELL))
-    known = {
-        ("float32",) * 5,
-        ("int8", "int8", "int32", "int8", "int16"),
-        ("int16", "int8", "int64", "int16", "int16"),
-    }
+    check_lstm(signature)
     x, y = site.input(0), site.output
-    if kinds not in known or x.dtype != y.dtype:
-        raise site.refuse(f"no kernel for operands of types {', '.join(kinds)}")
     if len(x.shape) != 3 or len(y.shape) != 3 or x.shape[:2] != y.shape[:2]:
         raise site.refuse("its operands do not fit each other")
     units, features = y.shape[2], x.shape[2]
@@ -72,35 +46,35 @@ def lstm(site: Site) -> Emit:
     }
     clip = float(attributes.get("cell_clip", 0.0))
     if x.dtype == FLOAT:
-        for name, gate in _GATES.items():
+        for name, gate in GATES.items():
             w, r, bias = (
                 site.constant(f"{name}_{at}", constant_operand(signature, at)) for at in gate
             )
             fields[name] = {"input": w, "hidden": r, "bias": bias}
         fields["clip"] = max(clip, 0.0)
         site.use("lstm_f32")
-        return whole_call("lstm_f32", site.structure("lstm_f32", fields), 0, _HIDDEN, _CELL)
+        return whole_call("lstm_f32", site.structure("lstm_f32", fields), 0, HIDDEN, CELL)
     return _integers(site, fields, clip)
 
 
 def _integers(site: Site, fields: dict[str, Field], clip: float) -> Emit:
     """Return the call of integers, with a cell of 16 bits."""
     signature = site.signature
-    x, hidden = encoding(signature, 0), encoding(signature, _HIDDEN)
+    x, hidden = encoding(signature, 0), encoding(signature, HIDDEN)
     wide = site.input(0).dtype == np.int16
-    for name, (w, r, bias) in _GATES.items():
+    for name, (w, r, bias) in GATES.items():
         own: dict[str, Field] = {
             "bias": site.constant(f"{name}_bias", constant_operand(signature, bias).reshape(-1))
         }
         for side, at, source, added in (
             ("input", w, (0, x), bias),
-            ("hidden", r, (_HIDDEN, hidden), len(signature.inputs)),
+            ("hidden", r, (HIDDEN, hidden), len(signature.inputs)),
         ):
             encoded, data = encoding(signature, at), constant_operand(signature, at)
             if not wide:
                 centered = data.astype(np.int64) - encoded.zero
                 check_sums(site, centered, -source[1].zero, source[0], added)
-            factor = tensor_multiplier(source[1], encoded, _Q12)
+            factor = tensor_multiplier(source[1], encoded, Q12)
             own |= {
                 side: site.constant(f"{name}_{side}", data),
                 f"{side}_zero": encoded.zero,
@@ -108,7 +82,7 @@ def _integers(site: Site, fields: dict[str, Field], clip: float) -> Emit:
                 f"{side}_shift": factor.shift,
             }
         fields[name] = own
-    state, one = encoding(signature, _CELL).scale, 2.0**-15
+    state, one = encoding(signature, CELL).scale, 2.0**-15
     for name, real in (
         ("forget", one * state / state),
         ("enter", one * one / state),
@@ -136,4 +110,4 @@ def _integers(site: Site, fields: dict[str, Field], clip: float) -> Emit:
     }
     function = f"lstm_{words['KIND']}"
     site.use("lstm", words, function)
-    return whole_call(function, site.structure(function, fields), 0, _HIDDEN, _CELL)
+    return whole_call(function, site.structure(function, fields), 0, HIDDEN, CELL)

@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from arenaplan.deploy.code.code_elements import Fields, factor_of, integers
 from arenaplan.deploy.code.code_shapes import Loops, collapsed, dense_steps, padded
 from arenaplan.deploy.code.code_site import Emit, Site, lowers, pointer, words_of
 from arenaplan.deploy.code.code_text import Field, real
@@ -43,7 +44,7 @@ def reduction(site: Site) -> Emit:
     outer, inner = loops_of(site, reduced_axes(signature))
     count = prod(inner.dims)
     words, name = words_of(x.dtype), site.op.lower()
-    fields: dict[str, tuple[str, Field]] = {}
+    fields: Fields = {}
     is_sum, is_real = site.op in ("MEAN", "SUM"), x.dtype == FLOAT
     used = ""
     if is_real and is_sum:
@@ -58,12 +59,7 @@ def reduction(site: Site) -> Emit:
         low, high = limits(x.dtype)
         if count * max(abs(low - a.zero), abs(high - a.zero)) >= 1 << 31:
             raise site.refuse("its sums may have more than 32 bits")
-        fields |= {
-            "x_zero": ("int32_t", a.zero),
-            "multiplier": ("int32_t", factor.value),
-            "shift": ("int32_t", factor.shift),
-            "zero": ("int32_t", b.zero),
-        }
+        fields |= integers(x_zero=a.zero) | factor_of("", factor) | integers(zero=b.zero)
         used = "scaled encoded"
         words |= {"FIRST": "int32_t sum = 0;", "BODY": "sum += number - c->x_zero;"}
         words["LAST"] = (
@@ -106,7 +102,7 @@ def reduced(
     outer: Loops,
     inner: Loops,
     words: dict[str, str],
-    fields: dict[str, tuple[str, Field]],
+    fields: Fields,
 ) -> Emit:
     """Return a call that makes one number for all in the inner loops."""
     words |= {

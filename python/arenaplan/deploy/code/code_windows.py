@@ -18,7 +18,7 @@ from arenaplan.deploy.code.code_site import (
 from arenaplan.deploy.code.code_text import Field, real
 from arenaplan.run.numpy.tflite.dense import tensor_multiplier
 from arenaplan.run.numpy.tflite.fixed import Multiplier
-from arenaplan.run.numpy.tflite.images import Side, side_of
+from arenaplan.run.numpy.tflite.images import Side, sides_of
 from arenaplan.run.numpy.tflite.tflite_conv import (
     channel_multipliers,
     check_operands,
@@ -205,21 +205,11 @@ class Term(NamedTuple):
 
 def _sides(site: Site, taps: tuple[int, int]) -> tuple[Side, Side]:
     """Return rows and columns, with the padding of a node that is not there."""
-    attributes, signature = site.signature.attributes, site.signature
-    sides = [
-        side_of(
-            signature,
-            axis,
-            taps[axis - 1],
-            attributes[f"stride_{s}"],
-            attributes.get(f"dilation_{s}", 1),
-        )
-        for axis, s in ((1, "h"), (2, "w"))
-    ]
-    before = attributes.get("before")
-    if before is not None:
-        sides = [side._replace(before=at) for side, at in zip(sides, before, strict=True)]
-    return sides[0], sides[1]
+    rows, columns = sides_of(site.signature, taps)
+    before = site.signature.attributes.get("before")
+    if before is None:
+        return rows, columns
+    return rows._replace(before=before[0]), columns._replace(before=before[1])
 
 
 def _window(site: Site, taps: tuple[int, int]) -> dict[str, Field]:

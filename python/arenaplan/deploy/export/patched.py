@@ -51,7 +51,6 @@ _PADDING: Final = 0
 """Slot of the padding among the options of every operator that has one."""
 
 _SUBGRAPH_SCALARS: Final = {5: "i"}
-_TENSOR_SCALARS: Final = {1: "b", 2: "I", 5: "B", 8: "B", 10: "I"}
 _OPERATOR_SCALARS: Final = {0: "I", 3: "B", 6: "b", 9: "Q", 10: "Q", 11: "B", 13: "i"}
 _SIGNATURE_SCALARS: Final = {4: "I"}
 _MAP_SCALARS: Final = {1: "I"}

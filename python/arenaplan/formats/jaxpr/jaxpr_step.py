@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from arenaplan.formats.jaxpr.jaxpr_operators import CALLS
 from arenaplan.formats.jaxpr.unroll import unrolled
-from arenaplan.formats.trees import Donate, Pair, Subtree, donated_pairs, subtree
+from arenaplan.formats.trees import Donate, Pair, donated_pairs, subtree
 
 
 class TracedStep(NamedTuple):
@@ -34,13 +34,14 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0)
         If a result has another structure or other types than the argument that it is to replace.
     """
     import jax
+    from jax.tree_util import tree_flatten
 
     jaxpr, shapes = jax.make_jaxpr(step, return_shape=True)(*args)
     types = jax.eval_shape(lambda *trees: trees, *args)
-    arguments = _subtree(types, 0)
+    arguments = subtree(types, tree_flatten, _types)
     if len(jaxpr.jaxpr.invars) != arguments.leaves:
         raise ValueError("the step has static arguments: bind them with functools.partial")
-    results = _subtree(shapes, 0)
+    results = subtree(shapes, tree_flatten, _types)
     if donate is None:
         marked = set(donated_inputs(jaxpr.jaxpr))
         donate = [
@@ -64,16 +65,6 @@ def donated_inputs(jaxpr: Any) -> list[int]:
     return [at for at, variable in enumerate(jaxpr.invars) if id(variable) in given]
 
 
-def _subtree(tree: Any, first: int) -> Subtree:
-    """Describe a tree of arrays."""
-    from jax import tree_util
-
-    def children(node: Any) -> list[Any]:
-        inside: list[Any] = tree_util.tree_flatten(node, is_leaf=lambda part: part is not node)[0]
-        return inside
-
-    def kind(node: Any) -> Any:
-        leaves, structure = tree_util.tree_flatten(node)
-        return structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
-
-    return subtree(tree, children, kind, first)
+def _types(leaves: list[Any]) -> Any:
+    """Return shapes and types of arrays."""
+    return tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)

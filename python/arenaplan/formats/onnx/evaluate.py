@@ -2,7 +2,8 @@
 How operators are computed when all they read is constant: one table.
 
 Only operators that appear where models compute shapes, masks and weights; an operator
-that is not here is left to the executor. Random ones must never be here.
+that is not here is left to the executor. Random ones must never be here. Constant, Shape and Size
+read no data: the walk folds them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.op import Arrays, Evaluate, Op
-from arenaplan.formats.onnx.rules.layout_rules import constant_value, pads, shape_range, slices
+from arenaplan.formats.onnx.rules.layout_rules import pads, slices
 from arenaplan.formats.onnx.rules.reduce_rules import reduced_axes
 from arenaplan.formats.onnx.tensors import StoredTensor, numpy_dtype
 
@@ -61,28 +62,11 @@ def _cast(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
     return (_present(arrays)[0].astype(numpy_dtype(results[0][1])),)
 
 
-def _constant(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """One of several attributes."""
-    value = constant_value(op)
-    return (value.load() if isinstance(value, StoredTensor) else value,)
-
-
 def _constant_of_shape(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
     """One element repeated, which takes no memory until a copy is made."""
     value = op.attributes.get("value")
     element = value.load().reshape(()) if isinstance(value, StoredTensor) else np.float32(0)
     return (np.broadcast_to(element, results[0][0]),)
-
-
-def _shape(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """Dimensions; no data is read."""
-    dims = op.input(0).shape
-    return (np.array([dims[axis] for axis in shape_range(op)], np.int64),)
-
-
-def _size(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """The number of elements; no data is read."""
-    return (np.array(prod(op.input(0).shape), np.int64),)
 
 
 def _range(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
@@ -331,7 +315,6 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Ceil": _plain(np.ceil),
     "Clip": _clip,
     "Concat": _concat,
-    "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
     "Cos": _plain(np.cos),
     "CumSum": _cumulative,
@@ -374,11 +357,9 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Reshape": _view,
     "Round": _plain(np.round),
     "ScatterND": _scatter_nd,
-    "Shape": _shape,
     "Sigmoid": _sigmoid,
     "Sign": _plain(np.sign),
     "Sin": _plain(np.sin),
-    "Size": _size,
     "Slice": _slice,
     "Softmax": _softmax,
     "Split": _split,

@@ -153,19 +153,23 @@ def open_branch(
     if len(results) < len(op.outputs):
         raise op.error(InvalidOperand, f"{name} has {len(results)} outputs")
     stored = stored_tensors(graph, folder)
+    types = declared_types(graph.value_info, graph.output)
+    return inner_frame(frame, graph, types, prefix, Place(frame, results, op.outputs)), stored
+
+
+def inner_frame(
+    frame: Frame,
+    graph: GraphProto,
+    types: Mapping[str, ValueInfoProto],
+    prefix: str,
+    place: Place,
+) -> Frame:
+    """Return the frame of a subgraph, which sees the names around its node."""
     own: Scope = {}
     outer = frame.scope
-    branch = Frame(
-        iter(graph.node),
-        own,
-        outer.new_child(own) if isinstance(outer, ChainMap) else ChainMap(own, outer),
-        frame.versions,
-        declared_types(graph.value_info, graph.output),
-        prefix,
-        bound=frame.bound,
-        place=Place(frame, results, op.outputs),
-    )
-    return branch, stored
+    scope = outer.new_child(own) if isinstance(outer, ChainMap) else ChainMap(own, outer)
+    nodes = iter(graph.node)
+    return Frame(nodes, own, scope, frame.versions, types, prefix, bound=frame.bound, place=place)
 
 
 class _Function(NamedTuple):

@@ -131,11 +131,6 @@ def _nll_gradient(op: Op) -> Sequence[Result]:
     return (((labels[0], op.integer("classes"), *labels[1:]), op.input(0).dtype),)
 
 
-def _norm_gradient(op: Op) -> Sequence[Result]:
-    """Gradients of the data, of the scale, and of the offset, which is like the scale."""
-    return tuple((op.input(at).shape, op.input(at).dtype) for at in (1, 2, 2))
-
-
 def _sgd(op: Op) -> Sequence[Result]:
     """The parameter, and the velocity if there is one."""
     return _like(1)(op) if op.optional(3) is None else _like(1, 3)(op)
@@ -235,7 +230,7 @@ _TABLE: Final = (
     _own("SliceGrad(dy, *, starts=(), steps=(), shape=()) -> dx", _of_shape,
          "Gradient of Slice: zeros but for the slice."),
     _own("NormalizationGrad(dy, x, scale, *, axes=(), along=(), groups=1, epsilon=1e-5, "
-         "is_centered=1) -> dx, dscale, dbias=None", _norm_gradient,
+         "is_centered=1) -> dx, dscale, dbias=None", _like(1, 2, 2),
          "Gradients of a normalization by the statistics of its operand. `axes` are those that the "
          "statistics go over, in the operand split into `groups` at dimension 1; `along` are those "
          "that the scale has; without `is_centered` the mean is not subtracted."),

@@ -7,7 +7,6 @@ so has each position that is read.
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -23,8 +22,8 @@ from arenaplan.base.errors import (
     UnsupportedDtype,
 )
 from arenaplan.base.quoting import quoted
-from arenaplan.formats.onnx.frames import Frame, Place, stored_operand, stored_tensors
-from arenaplan.formats.onnx.op import Absent, Items, Op, Operand, Scope
+from arenaplan.formats.onnx.frames import Frame, Place, inner_frame, stored_operand, stored_tensors
+from arenaplan.formats.onnx.op import Absent, Items, Op, Operand
 from arenaplan.formats.onnx.tensors import StoredTensor
 from arenaplan.formats.onnx.walk import Walk
 
@@ -183,23 +182,12 @@ def walk_body(
             InvalidOperand, f"its body has {len(body.input)} inputs instead of {len(given)}"
         )
     name = op.name or frame.prefix + next(filter(None, op.outputs), op.type)
-    own: Scope = {}
-    outer = frame.scope
-    inner = Frame(
-        iter(body.node),
-        own,
-        outer.new_child(own) if isinstance(outer, ChainMap) else ChainMap(own, outer),
-        frame.versions,
-        {},
-        f"{name[:64]}/{label}/",
-        bound=frame.bound,
-        place=Place(frame, (), ()),
-    )
+    inner = inner_frame(frame, body, {}, f"{name[:64]}/{label}/", Place(frame, (), ()))
     for info, known in zip(body.input, given, strict=True):
-        own[info.name] = known
+        inner.own[info.name] = known
     for stored, proto in stored_tensors(body, walk.common.folder).items():
         (shown,) = walk.names_in(inner, [stored])
-        own[stored] = stored_operand(StoredTensor(proto, shown, walk.common.folder))
+        inner.own[stored] = stored_operand(StoredTensor(proto, shown, walk.common.folder))
     with walk.deeper(op):
         walk.visit_frame(inner)
     results = []

@@ -17,6 +17,7 @@ from arenaplan.formats.pt2.pt2_program import (
     Size,
     Tensor,
 )
+from arenaplan.formats.trees import donated_at
 from arenaplan.graph.origin import Origin, origin_of
 
 _KINDS: Final[Mapping[str, str]] = {"constant_tensor": "tensor_constant"}
@@ -86,8 +87,8 @@ def read_joint(module: Any, donate: Mapping[int, int]) -> JointProgram:
     written = _written(module)
     replaced = {node.args[0].name: reader.name(node.args[1]) for node in written}
     for into, result in donate.items():
-        given = _at(inputs, into, "input")
-        made = _at(outputs, result, "result")
+        given = donated_at(inputs, into, "input")
+        made = donated_at(outputs, result, "result")
         if given is None or made is None or not {given, made} <= set(program.tensors):
             raise IndexError(f"donate: input {into} or result {result} is no tensor")
         replaced.setdefault(given, made)
@@ -127,15 +128,6 @@ def _refuse_hidden_writes(module: Any) -> None:
                 f"node {quoted(node.name)} ({base}) writes to its operands; from_train_step and "
                 "torch.func.functionalize make that explicit"
             )
-
-
-def _at(names: list[str | None], position: int, what: str) -> str | None:
-    """Return the name at a position."""
-    if isinstance(position, bool) or not isinstance(position, int):
-        raise InvalidOption(f"donate: {what} {position!r} is no whole number")
-    if not 0 <= position < len(names):
-        raise IndexError(f"donate: there is no {what} {position}; there are {len(names)}")
-    return names[position]
 
 
 def _ports(specs: Any) -> Iterator[Port]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
-from arenaplan.formats.trees import Donate, Subtree, donated_pairs, subtree
+from arenaplan.formats.trees import Donate, donated_pairs, subtree
 
 
 class TracedStep(NamedTuple):
@@ -79,9 +79,8 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
     module = make_fx(torch.func.functionalize(module), tracing_mode="fake")(*tensors)
     module.graph.eliminate_dead_code()
     arguments = _types(tuple(args), torch)
-    pairs, donated = donated_pairs(
-        _subtree(arguments, pytree), _subtree(types, pytree), donate or ()
-    )
+    trees = [subtree(tree, pytree.tree_flatten, tuple) for tree in (arguments, types)]
+    pairs, donated = donated_pairs(trees[0], trees[1], donate or ())
     into, made = ([leaf.at for leaf in pytree.tree_leaves(tree)] for tree in (arguments, types))
     replaced = {into[pair.into]: made[pair.result] for pair in pairs}
     return TracedStep(module, replaced, [into[at] for at in donated if into[at] not in replaced])
@@ -122,17 +121,3 @@ def _types(tree: Any, torch: Any) -> Any:
         return node if is_leaf else pytree.tree_unflatten(map(ordered, children), structure)
 
     return ordered(pytree.tree_map(described, tree))
-
-
-def _subtree(tree: Any, pytree: Any) -> Subtree:
-    """Describe a tree of types."""
-
-    def children(node: Any) -> list[Any]:
-        inside: list[Any] = pytree.tree_flatten(node, is_leaf=lambda part: part is not node)[0]
-        return inside
-
-    def kind(node: Any) -> Any:
-        leaves, structure = pytree.tree_flatten(node)
-        return structure, tuple(leaves)
-
-    return subtree(tree, children, kind, 0)

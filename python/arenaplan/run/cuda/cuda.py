@@ -24,7 +24,6 @@ from arenaplan.run.cuda.device import Run
 from arenaplan.run.cuda.device_work import Product
 from arenaplan.run.cuda.text import CUDA_PRELUDE, THREADS, Kernel
 
-_ALIGNMENT: Final = 256
 _OPTIONS: Final = ("--std=c++17",)
 
 

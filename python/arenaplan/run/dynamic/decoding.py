@@ -18,8 +18,6 @@ from arenaplan.graph.sizes import Source
 from arenaplan.run.numpy import Executor
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from arenaplan._core import Plan
 
 _ONE: Final = ("batch_size", "sequence_length")
@@ -124,13 +122,8 @@ class Decoder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._executor.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._executor.__exit__(*raised)
 
     def close(self) -> None:
         """Let the memory go."""

@@ -79,8 +79,7 @@ def _has_channels(shape: Sequence[int], full: Sequence[int]) -> bool:
 
 def channel_affine(signature: Signature, position: int) -> Vectors:
     """Return scale and shift of a node for which :func:`is_channel_affine` holds."""
-    operand = signature.input(position)
-    assert operand is not None, "is_channel_affine has seen it"
+    operand = signature.operand(position)
     others = [
         np.asarray(load())
         for at, load in enumerate(signature.constant)
@@ -106,8 +105,7 @@ def then(first: Vectors, later: Vectors) -> Vectors:
 
 def composed(first: Signature, at: int, later: Signature, then_at: int) -> Signature:
     """Return a node of operator :data:`COMPOSED` with the effect of two nodes."""
-    operand = first.input(at)
-    assert operand is not None, "is_channel_affine has seen it"
+    operand = first.operand(at)
     vector = Tensor(operand.shape[1:2], operand.dtype)
 
     @cache

@@ -19,7 +19,7 @@ from arenaplan.run.numpy.chains import Chain, operands_of
 from arenaplan.run.numpy.cuts import ELEMENTWISE
 from arenaplan.run.numpy.groups import Group, Member
 from arenaplan.run.numpy.registry import INTERNAL, Run, Signature, Step, find_kernel, kernel
-from arenaplan.run.numpy.tiles import made_by
+from arenaplan.run.numpy.tiles import chain_of, made_by
 from arenaplan.run.numpy.timing import CHAIN, RATE, Rate, rate_of
 
 
@@ -78,23 +78,14 @@ def _next(group: Group, clusters: dict[int, list[Member]], cluster: list[Member]
             if (value in group.loaded) != (last.value in group.loaded):
                 continue
             readers = {other.value for other in group.members if value in other.inputs}
-            if readers <= inside and _chain_of([*makers, *cluster]) is not None:
+            if readers <= inside and chain_of([*makers, *cluster], last.value) is not None:
                 return value
     return None
 
 
-def _chain_of(members: Sequence[Member]) -> Chain | None:
-    """Return the chain of some members, if there is one."""
-    chain = Chain(made_by(members[-1]).shape)
-    for member in members:
-        if not chain.append(member.value, member.signature, member.inputs):
-            return None
-    return chain if chain.fits(members[-1].value) else None
-
-
 def _merged(members: Sequence[Member]) -> Member:
     """Return one member that does what several do."""
-    chain, last = _chain_of(members), members[-1]
+    chain, last = chain_of(members, members[-1].value), members[-1]
     assert chain is not None, "they were looked at"
     made = made_by(last)
     operands = {

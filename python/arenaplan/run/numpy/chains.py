@@ -195,9 +195,8 @@ def _dequantize(p: Program, signature: Signature, args: list[Argument]) -> Argum
 
 def _quantize(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
     x, scale, *zero = args
-    made = signature.outputs[0]
-    assert made is not None, "it has operands"
-    return _rounded(p, p("div", x, scale), made.dtype, zero[0] if zero else 0.0)
+    made = signature.result().dtype
+    return _rounded(p, p("div", x, scale), made, zero[0] if zero else 0.0)
 
 
 def _requantize(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:

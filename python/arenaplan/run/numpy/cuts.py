@@ -121,8 +121,7 @@ def conv_transpose_channels(signature: Signature, box: Box) -> Footprint:
         raise Uncuttable
     some: Box | None = None
     if signature.attributes.get("group", 1) == 1:
-        weights = signature.inputs[1]
-        assert weights is not None
+        weights = signature.operand(1)
         some = (slice(0, weights.shape[0]), channels, *whole(weights.shape[2:]))
     return [(box[0], *whole(image.shape[1:])), some, (channels,)][: len(signature.inputs)]
 

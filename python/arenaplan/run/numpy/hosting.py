@@ -117,8 +117,7 @@ def host_of(group: Group) -> Member | None:
     if not _is_apart(group, host):
         return None
     hosting = guests_of(group, host)
-    output, image = hosting.results.output, host.signature.input(0)
-    assert image is not None
+    output, image = hosting.results.output, host.signature.operand(0)
     if output.shape != made_by(host).shape or not _overwrites(hosting, group.taken):
         return None
     try:

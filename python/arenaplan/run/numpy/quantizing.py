@@ -407,8 +407,7 @@ def _kernel_of(
     known: Quantized | None = getattr(host.constant[1], "quantized", lambda: None)()
     if known is None or (host.input(2) is not None and host.constant[2] is None):
         return None
-    matrix = host.inputs[1]
-    assert matrix is not None
+    matrix = host.operand(1)
     is_transposed = kind == "Gemm" and bool(host.attributes.get("transB", 0))
     axis = 0 if kind == "Conv" or is_transposed else 1
     rank = len(matrix.shape)
@@ -417,9 +416,7 @@ def _kernel_of(
     first, last = _scale(widen), _scale(quantize)
     if first is None or last is None:
         return None
-    x, made = widen.inputs[0], quantize.outputs[0]
-    assert x is not None
-    assert made is not None
+    x, made = widen.operand(0), quantize.result()
 
     def weights() -> Weights:
         integers, scale = known.centered(axis)

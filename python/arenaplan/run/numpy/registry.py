@@ -76,6 +76,18 @@ class Signature:
         """Return operand ``position``, or ``None`` if left out."""
         return self.inputs[position] if position < len(self.inputs) else None
 
+    def operand(self, position: int) -> Tensor:
+        """Return operand ``position``, which no node leaves out."""
+        tensor = self.inputs[position]
+        assert tensor is not None, "the operator needs it"
+        return tensor
+
+    def result(self, position: int = 0) -> Tensor:
+        """Return output ``position``, which the node makes."""
+        tensor = self.outputs[position]
+        assert tensor is not None, "the node makes it"
+        return tensor
+
     def constant_data(self, position: int) -> np.ndarray | None:
         """Return the data for input ``position`` if constant, else ``None``."""
         load = self.constant[position] if position < len(self.constant) else None

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
-
-import numpy as np
 
 from arenaplan.graph import Choice, Graph, Window
 from arenaplan.graph.costs import RowCost, Way
@@ -21,7 +20,7 @@ from arenaplan.run.numpy.groups import Group, Member, NotAGroup, form, member_of
 from arenaplan.run.numpy.hosting import guests_of, host_of
 from arenaplan.run.numpy.registry import Signature, Tensor, attributed
 from arenaplan.run.numpy.signatures import byte_size, signature_of
-from arenaplan.run.numpy.tiles import best_within, kernel_slots, made_by
+from arenaplan.run.numpy.tiles import best_within, kernel_slots, loaded_part, made_by
 from arenaplan.run.numpy.timing import nanoseconds
 
 LIMITS = (1 << 18, 1 << 16, 1 << 14)
@@ -208,7 +207,7 @@ def part(member: Member, start: int, stop: int) -> tuple[Signature, list[Box | N
         inputs.append(Tensor(box_shape(operand), tensor.dtype))
         load = constant[position]
         if load is not None:
-            constant[position] = _Part(load, operand)
+            constant[position] = partial(loaded_part, load, operand)
     outputs = tuple(
         None if tensor is None else Tensor(box_shape(box), tensor.dtype)
         for tensor in signature.outputs
@@ -227,18 +226,6 @@ def part(member: Member, start: int, stop: int) -> tuple[Signature, list[Box | N
         tuple(constant),
         signature.guests,
     ), operands
-
-
-class _Part:
-    """Loads a part of a constant."""
-
-    def __init__(self, load: object, box: Box) -> None:
-        self.load, self.box = load, box
-
-    def __call__(self) -> np.ndarray:
-        assert callable(self.load)
-        data: np.ndarray = self.load()
-        return data[self.box]
 
 
 def part_group(group: Group, start: int, stop: int) -> Group:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -42,12 +41,7 @@ class Tenant(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         try:
             self.close()
         except ArenaError:

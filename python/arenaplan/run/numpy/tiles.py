@@ -132,11 +132,11 @@ def lay_out(
         assigner.home,
         tuple(assigner.registers),
         None if source is None else source[0],
-        None if roots else _chain_of(work, output),
+        None if roots else chain_of(work, output),
     )
 
 
-def _chain_of(members: Sequence[Member], output: int) -> Chain | None:
+def chain_of(members: Sequence[Member], output: int) -> Chain | None:
     """Return a program for all members, if the compiled kernel has one."""
     if not members or members[-1].value != output:
         return None
@@ -232,9 +232,7 @@ class _Assigner:
 
 def made_by(member: Member) -> Tensor:
     """Return a member result's shape and element type."""
-    tensor = member.signature.outputs[member.slot]
-    assert tensor is not None, "a member makes one value"
-    return tensor
+    return member.signature.result(member.slot)
 
 
 # -- parts of members ---------------------------------------------------------------------
@@ -276,9 +274,7 @@ def cut(members: Sequence[Member], output: int, box: Box, source: int | None = N
 
 def _shape_of(member: Member, position: int) -> tuple[int, ...]:
     """Return the shape of a member's input."""
-    tensor = member.signature.inputs[position]
-    assert tensor is not None, "it is read"
-    return tensor.shape
+    return member.signature.operand(position).shape
 
 
 def _operand_boxes(member: Member, box: Box) -> list[Box | None]:
@@ -307,7 +303,7 @@ def part_signature(member: Member, box: Box, operands: Sequence[Box | None]) -> 
     if member.kernel.cut is not None and member.kernel.cut.attributes is not None:
         attributes = member.kernel.cut.attributes(signature, box)
     constant = tuple(
-        load if part is None or load is None else partial(_part_of, load, part)
+        load if part is None or load is None else partial(loaded_part, load, part)
         for load, part in zip(signature.constant, operands, strict=True)
     )
     return replace(
@@ -322,7 +318,8 @@ def part_of(array: np.ndarray, part: Box) -> np.ndarray:
     return view
 
 
-def _part_of(load: Callable[[], np.ndarray], part: Box) -> np.ndarray:
+def loaded_part(load: Callable[[], np.ndarray], part: Box) -> np.ndarray:
+    """Return a part of a constant."""
     return part_of(load(), part)
 
 

@@ -10,7 +10,8 @@ kernels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from math import prod
 from typing import Final, NamedTuple
 
@@ -70,20 +71,17 @@ def _columns(rows: int, *, mve: bool) -> int:
     return 4 * -(-rows // 16) * 16 if mve else 2 * -(-rows // 4) * 4 * 2
 
 
-def _conv(*, mve: bool) -> Callable[[Site], None]:
-    def prepare(site: Site) -> None:
-        site.describe("i0 i1 o0")
-        dtype = site.dtype("i0")
-        if dtype in ("int8", "int16"):
-            reference.keep_channels(site, site.shape("i1")[0])
-        site.describe("i0 i1 i2 o0")
-        if dtype == "int8":
-            _request(site, _conv_bytes(site, mve=mve))
-        elif dtype == "int16":
-            rows = site.shape("i0")[3] * prod(site.shape("i1")[1:3])
-            _request(site, 4 * -(-rows // 8) * 8 * 2 if mve else 2 * rows * 2)
-
-    return prepare
+def _conv(site: Site, *, mve: bool) -> None:
+    site.describe("i0 i1 o0")
+    dtype = site.dtype("i0")
+    if dtype in ("int8", "int16"):
+        reference.keep_channels(site, site.shape("i1")[0])
+    site.describe("i0 i1 i2 o0")
+    if dtype == "int8":
+        _request(site, _conv_bytes(site, mve=mve))
+    elif dtype == "int16":
+        rows = site.shape("i0")[3] * prod(site.shape("i1")[1:3])
+        _request(site, 4 * -(-rows // 8) * 8 * 2 if mve else 2 * rows * 2)
 
 
 def _request(site: Site, amount: int) -> None:
@@ -121,17 +119,14 @@ def _row_bytes(window: _Window, width: int, kernel: int, results: int, channels:
     return max(kernel * channels + left * channels, (kernel - 1) * channels + right)
 
 
-def _depthwise_conv(*, mve: bool) -> Callable[[Site], None]:
-    def prepare(site: Site) -> None:
-        site.describe("i0 i1 o0")
-        dtype = site.dtype("i0")
-        if dtype in ("int8", "int16"):
-            reference.keep_channels(site, site.shape("i1")[3])
-        site.describe("i0 i1 i2 o0")
-        if dtype == "int8":
-            _request(site, _depthwise_bytes(site, mve=mve))
-
-    return prepare
+def _depthwise_conv(site: Site, *, mve: bool) -> None:
+    site.describe("i0 i1 o0")
+    dtype = site.dtype("i0")
+    if dtype in ("int8", "int16"):
+        reference.keep_channels(site, site.shape("i1")[3])
+    site.describe("i0 i1 i2 o0")
+    if dtype == "int8":
+        _request(site, _depthwise_bytes(site, mve=mve))
 
 
 def _depthwise_bytes(site: Site, *, mve: bool) -> int:
@@ -152,21 +147,18 @@ def _depthwise_bytes(site: Site, *, mve: bool) -> int:
     return 2 * channels * width * height
 
 
-def _fully_connected(*, mve: bool) -> Callable[[Site], None]:
-    def prepare(site: Site) -> None:
-        site.describe("i0 i1 i2 o0")
-        reference.keep_fully_connected(site)
-        if site.dtype("i0") != "int8" or site.dtype("i1") == "int4":
-            return
-        results = site.shape("o0")
-        quantization = site.get("i1").quantization
-        if len(results) > 2 and site.shape("i1")[-1] % 4 == 0:
-            if quantization is None or len(quantization.scale) <= 1:
-                site.scratch(8 * results[-1])
-        elif mve:
-            _sums(site, 4 * results[-1], "i1", "i2")
-
-    return prepare
+def _fully_connected(site: Site, *, mve: bool) -> None:
+    site.describe("i0 i1 i2 o0")
+    reference.keep_fully_connected(site)
+    if site.dtype("i0") != "int8" or site.dtype("i1") == "int4":
+        return
+    results = site.shape("o0")
+    quantization = site.get("i1").quantization
+    if len(results) > 2 and site.shape("i1")[-1] % 4 == 0:
+        if quantization is None or len(quantization.scale) <= 1:
+            site.scratch(8 * results[-1])
+    elif mve:
+        _sums(site, 4 * results[-1], "i1", "i2")
 
 
 def _sums(site: Site, amount: int, *places: str) -> None:
@@ -177,44 +169,33 @@ def _sums(site: Site, amount: int, *places: str) -> None:
         site.scratch(amount)
 
 
-def _average_pool(*, mve: bool) -> Callable[[Site], None]:
-    def prepare(site: Site) -> None:
-        site.describe("i0 o0 i0 o0")
-        if not mve and site.dtype("i0") in ("int8", "int16"):
-            _request(site, 4 * site.shape("i0")[3])
-
-    return prepare
+def _average_pool(site: Site, *, mve: bool) -> None:
+    site.describe("i0 o0 i0 o0")
+    if not mve and site.dtype("i0") in ("int8", "int16"):
+        _request(site, 4 * site.shape("i0")[3])
 
 
-def _svdf(*, mve: bool) -> Callable[[Site], None]:
-    def prepare(site: Site) -> None:
-        reference.prepare_svdf(site)
-        if mve and site.dtype("i0") == "int8":
-            site.keep(4 * site.shape("i1")[0])
-
-    return prepare
+def _svdf(site: Site, *, mve: bool) -> None:
+    reference.prepare_svdf(site)
+    if mve and site.dtype("i0") == "int8":
+        site.keep(4 * site.shape("i1")[0])
 
 
-def _transpose_conv(*, mve: bool) -> Callable[[Site], None]:
-    def prepare(site: Site) -> None:
-        site.describe("o0 i2 i1")
-        reference.keep_channels(site, site.shape("i1")[0])
-        dtype = site.dtype("i2")
-        if dtype == "int8":
-            options = site.operator.options
-            width, height = (
-                max(1, options.number(slot, "i", 1)) if options else 1 for slot in (1, 2)
-            )
-            for amount in _transposed_bytes(site, width, height, mve=mve):
-                site.scratch(amount)
-        elif dtype == "int16":
-            site.scratch(8 * site.count("o0"))
-        if dtype != "float32":
-            site.describe("i2 i1 i3 o0")
-            if dtype == "int16" and site.has("i3") and site.dtype("i3") == "int16":
-                site.scratch(8 * site.count("i3"))
-
-    return prepare
+def _transpose_conv(site: Site, *, mve: bool) -> None:
+    site.describe("o0 i2 i1")
+    reference.keep_channels(site, site.shape("i1")[0])
+    dtype = site.dtype("i2")
+    if dtype == "int8":
+        options = site.operator.options
+        width, height = (max(1, options.number(slot, "i", 1)) if options else 1 for slot in (1, 2))
+        for amount in _transposed_bytes(site, width, height, mve=mve):
+            site.scratch(amount)
+    elif dtype == "int16":
+        site.scratch(8 * site.count("o0"))
+    if dtype != "float32":
+        site.describe("i2 i1 i3 o0")
+        if dtype == "int16" and site.has("i3") and site.dtype("i3") == "int16":
+            site.scratch(8 * site.count("i3"))
 
 
 def _transposed_bytes(
@@ -230,18 +211,15 @@ def _transposed_bytes(
     return 4 * columns * site.shape("o0")[3] * max(kernel_height, stride_height), 0
 
 
-def _batch_matmul(*, mve: bool) -> Callable[[Site], None]:
-    def prepare(site: Site) -> None:
-        site.describe("i0 i1 o0")
-        reference.keep_transposed(site)
-        reference.keep_shape(site)
-        dtype = site.dtype("i0")
-        if dtype != "float32":
-            site.keep_struct("7i")
-        if mve and dtype == "int8":
-            site.scratch(4 * site.shape("o0")[-1])
-
-    return prepare
+def _batch_matmul(site: Site, *, mve: bool) -> None:
+    site.describe("i0 i1 o0")
+    reference.keep_transposed(site)
+    reference.keep_shape(site)
+    dtype = site.dtype("i0")
+    if dtype != "float32":
+        site.keep_struct("7i")
+    if mve and dtype == "int8":
+        site.scratch(4 * site.shape("o0")[-1])
 
 
 def _lstm(site: Site) -> None:
@@ -257,15 +235,15 @@ def _lstm(site: Site) -> None:
 
 def _table(*, mve: bool) -> Mapping[str, Kernel]:
     return {
-        "AVERAGE_POOL_2D": Kernel("8i i", _average_pool(mve=mve)),
-        "BATCH_MATMUL": Kernel("[3p 3b] 4i i", _batch_matmul(mve=mve)),
-        "CONV_2D": Kernel(f"[{_CONV}] i", _conv(mve=mve)),
-        "DEPTHWISE_CONV_2D": Kernel(f"[{_CONV}] i", _depthwise_conv(mve=mve)),
-        "FULLY_CONNECTED": Kernel("[9i 2p b ?2i] 2i p 3i", _fully_connected(mve=mve)),
+        "AVERAGE_POOL_2D": Kernel("8i i", partial(_average_pool, mve=mve)),
+        "BATCH_MATMUL": Kernel("[3p 3b] 4i i", partial(_batch_matmul, mve=mve)),
+        "CONV_2D": Kernel(f"[{_CONV}] i", partial(_conv, mve=mve)),
+        "DEPTHWISE_CONV_2D": Kernel(f"[{_CONV}] i", partial(_depthwise_conv, mve=mve)),
+        "FULLY_CONNECTED": Kernel("[9i 2p b ?2i] 2i p 3i", partial(_fully_connected, mve=mve)),
         "MAX_POOL_2D": Kernel("8i i", "i0 o0"),
         "SOFTMAX": Kernel("[d 7i 5p] 2i", reference.KERNELS["SOFTMAX"].prepare),
-        "SVDF": Kernel("9i p", _svdf(mve=mve)),
-        "TRANSPOSE_CONV": Kernel("[b 8h 9i] 3i 2p", _transpose_conv(mve=mve)),
+        "SVDF": Kernel("9i p", partial(_svdf, mve=mve)),
+        "TRANSPOSE_CONV": Kernel("[b 8h 9i] 3i 2p", partial(_transpose_conv, mve=mve)),
         "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel(f"[{reference.LSTM}] [15i {4 * _GATE}]", _lstm),
     }
 

@@ -146,11 +146,14 @@ def _broadcast(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool
     return found
 
 
+def given(inputs: Inputs, count: int) -> list[Sizes]:
+    """Return the first operands, which no node leaves out."""
+    return [x for x in inputs[:count] if x is not None]
+
+
 def _gemm(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
     """``(M, K)`` times ``(K, N)`` is ``(M, N)``."""
-    (a, b), y = inputs[:2], outputs[0]
-    assert a is not None
-    assert b is not None
+    (a, b), y = given(inputs, 2), outputs[0]
     across, down = int(attributes.get("transA", 0)), int(attributes.get("transB", 0))
     found = any([a.rank(2), b.rank(2), y.rank(2)])
     pairs = [
@@ -164,9 +167,7 @@ def _gemm(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
 def _matmul(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
     """Rows of the first and columns of the second; dimensions before them where one has none."""
     del attributes
-    (a, b), y = inputs[:2], outputs[0]
-    assert a is not None
-    assert b is not None
+    (a, b), y = given(inputs, 2), outputs[0]
     found = False
     if b.shape is None and a.shape is not None and len(a.shape) >= 2:
         found = b.rank(2)  # Weights, unless something else is said.
@@ -181,9 +182,7 @@ def _matmul(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
 
 def _conv(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
     """Data ``(N, C, …)``, weights ``(M, C / group, …)``, results ``(N, M, …)``."""
-    (x, w), y = inputs[:2], outputs[0]
-    assert x is not None
-    assert w is not None
+    (x, w), y = given(inputs, 2), outputs[0]
     group = int(attributes.get("group", 1))
     kernel = attributes.get("kernel_shape")
     found = []
@@ -227,8 +226,7 @@ def _slid(
 
 def _pool(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
     """Samples and channels stay; at stride 1 the image follows from the result."""
-    x, y = inputs[0], outputs[0]
-    assert x is not None
+    (x,), y = given(inputs, 1), outputs[0]
     kernel = attributes.get("kernel_shape")
     found = []
     if kernel is not None:
@@ -245,8 +243,7 @@ def _pool(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
 
 def _channels(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
     """The result is like the data; parameters have one element per channel."""
-    x, y = inputs[0], outputs[0]
-    assert x is not None
+    (x,), y = given(inputs, 1), outputs[0]
     found = [same(x, y)]
     for parameter in inputs[1:]:
         if parameter is not None:
@@ -256,8 +253,7 @@ def _channels(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
 
 def _trailing(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
     """The result is like the data; parameters have its dimensions from an axis on."""
-    x, y = inputs[0], outputs[0]
-    assert x is not None
+    (x,), y = given(inputs, 1), outputs[0]
     found = [same(x, y)]
     axis = int(attributes.get("axis", -1))
     for parameter in inputs[1:]:
@@ -268,8 +264,7 @@ def _trailing(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
 
 def _transpose(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
     """Dimension *k* of the result is dimension ``perm[k]``."""
-    x, y = inputs[0], outputs[0]
-    assert x is not None
+    (x,), y = given(inputs, 1), outputs[0]
     order = attributes.get("perm")
     if order is None:
         known = x.shape or y.shape
@@ -284,8 +279,7 @@ def _transpose(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool
 def _elements(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
     """A reshape keeps the number of elements: one unknown dimension follows."""
     del attributes
-    x, y = inputs[0], outputs[0]
-    assert x is not None
+    (x,), y = given(inputs, 1), outputs[0]
     found = False
     for a, b in ((x, y), (y, x)):
         if not a.is_known or b.shape is None or b.shape.count(None) != 1:
@@ -309,8 +303,7 @@ def _concat(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
 
 def _split(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
     """All dimensions but one are equal, and that one is the sum."""
-    assert inputs[0] is not None
-    return _joined(int(attributes.get("axis", 0)), outputs, inputs[0])
+    return _joined(int(attributes.get("axis", 0)), outputs, *given(inputs, 1))
 
 
 def _joined(axis: int, parts: Sequence[Sizes], whole: Sizes) -> bool:
@@ -339,9 +332,7 @@ def _joined(axis: int, parts: Sequence[Sizes], whole: Sizes) -> bool:
 
 def _loss(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
     """Scores ``(N, C, …)``, labels ``(N, …)``, weights ``(C,)``."""
-    scores, labels = inputs[:2]
-    assert scores is not None
-    assert labels is not None
+    scores, labels = given(inputs, 2)
     found = []
     if labels.shape is not None:
         found.append(scores.learn((labels.shape[:1] or (None,)) + (None,) + labels.shape[1:]))

@@ -30,6 +30,7 @@ from arenaplan.run.cuda.lowering.site import (
 )
 from arenaplan.run.cuda.rates import BYTES, LAUNCH, PRODUCT
 from arenaplan.run.cuda.text import c_type, literal, row_major, wide
+from arenaplan.run.numpy.kernels.pool import pool_axes
 from arenaplan.run.numpy.kernels.windows import Axis, auto_pad_of, ints, window_axes
 from arenaplan.run.numpy.registry import Signature, Tensor
 
@@ -108,13 +109,6 @@ def _position(coordinates: Sequence[str], shape: Sequence[int]) -> str:
 # -- pools --------------------------------------------------------------------------------
 
 
-def _pool_axes(signature: Signature) -> list[Axis]:
-    kernel_shape = signature.attributes.get("kernel_shape")
-    if not kernel_shape:
-        raise InvalidAttribute(f"node {signature.name!r} ({signature.op}): kernel_shape is missing")
-    return window_axes(signature, list(kernel_shape))
-
-
 def _plane(r: Reading, index: str) -> str:
     """Return the position at which the operand's plane for a result element starts."""
     inner, size = prod(r.shape[2:]), prod(r.tensor(0).shape[2:])
@@ -133,7 +127,7 @@ def max_pool(r: Reading, index: str) -> str:
     lowest = -np.inf if r.dtype.kind == "f" else np.iinfo(r.dtype).min
     plane = _plane(r, index)
     total = r.text.variable(r.type, literal(lowest, r.dtype))
-    for tap in _taps(r.text, _pool_axes(r.signature), index):
+    for tap in _taps(r.text, pool_axes(r.signature), index):
         with r.text.block(f"if ({tap.inside})"):
             x = r.element(0, f"({plane} + {tap.place})")
             r.text.line(f"{total} = ({x} > {total} || {x} != {x}) ? {x} : {total};")
@@ -146,7 +140,7 @@ def average_pool(r: Reading, index: str) -> str:
     plane = _plane(r, index)
     total = _sum(r)
     count = r.text.variable("int", "0")
-    for tap in _taps(r.text, _pool_axes(r.signature), index):
+    for tap in _taps(r.text, pool_axes(r.signature), index):
         counted = tap.padded if r.attribute("count_include_pad", 0) else tap.inside
         r.text.line(f"{count} += {counted};")
         with r.text.block(f"if ({tap.inside})"):

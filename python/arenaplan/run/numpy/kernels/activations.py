@@ -10,8 +10,8 @@ input's last use.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from math import isfinite
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,15 +20,14 @@ from arenaplan.run.numpy.cuts import ELEMENTWISE
 from arenaplan.run.numpy.kernels.pieces import Blocks, blockwise, operand, result, select
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel
 
-Attributes: TypeAlias = Mapping[str, Any]
 Body: TypeAlias = Callable[..., None]
-"""Called as ``body(input, output, *scratch)``, all of one shape and type."""
+"""Called as ``body(input, output, *scratch)``, all of one shape and type, and with attributes."""
 
 
 def _activation(
-    *ops: str, scratch: int = 0, since: int = 1
-) -> Callable[[Callable[[Attributes], Body]], Callable[[Attributes], Body]]:
-    """Register an activation: a function that makes its body from the node's attributes."""
+    *ops: str, scratch: int = 0, since: int = 1, **usual: Any
+) -> Callable[[Body], Body]:
+    """Register an activation, which gets attributes of the node by name, or their usual values."""
     blocks = Blocks(*[None] * scratch)
     # Half precision is computed in single: a chain of roundings would lose most of its digits.
     wide = Blocks(*["float32"] * (scratch + 2))
@@ -36,16 +35,17 @@ def _activation(
     def declare(signature: Signature) -> Any:
         return (wide if _is_half(signature) else blocks).declare(signature)
 
-    def register(make: Callable[[Attributes], Body]) -> Callable[[Attributes], Body]:
+    def register(body: Body) -> Body:
         def prepare(step: Step) -> Run | None:
             x, y = operand(step, 0), result(step)
-            body = make(step.attributes)
+            given = {name: step.attributes.get(name, value) for name, value in usual.items()}
+            own = partial(body, **given)
             if _is_half(step.signature):
-                return blockwise(_widened(body), [x], y, wide.arrays(step))
-            return blockwise(body, [x], y, blocks.arrays(step) if scratch else ())
+                return blockwise(_widened(own), [x], y, wide.arrays(step))
+            return blockwise(own, [x], y, blocks.arrays(step) if scratch else ())
 
         kernel(*ops, since=since, workspace=declare, cut=ELEMENTWISE)(prepare)
-        return make
+        return body
 
     return register
 
@@ -113,37 +113,30 @@ def _exact_erf(x: np.ndarray, erf: np.ndarray) -> None:
 
 
 @_activation("Erf", scratch=2)
-def erf(_: Attributes) -> Body:
-    """Return the error function."""
-
-    def body(x: np.ndarray, y: np.ndarray, value: np.ndarray, square: np.ndarray) -> None:
-        if x.dtype == np.float64:
-            _exact_erf(x, y)
-        else:
-            _erf(_ERF, x, value, square)
-            np.copyto(y, value)
-
-    return body
+def erf(x: np.ndarray, y: np.ndarray, value: np.ndarray, square: np.ndarray) -> None:
+    """Write the error function."""
+    if x.dtype == np.float64:
+        _exact_erf(x, y)
+    else:
+        _erf(_ERF, x, value, square)
+        np.copyto(y, value)
 
 
-@_activation("Gelu", scratch=2)
-def gelu(attributes: Attributes) -> Body:
-    """Return ``x`` times the normal distribution function, or an approximation of that."""
-    tangent = attributes.get("approximate", "none") == "tanh"
-
-    def body(x: np.ndarray, y: np.ndarray, half: np.ndarray, t: np.ndarray) -> None:
-        if tangent:
-            _tanh_of_cubic(x, half, t)
-        elif x.dtype == np.float64:
-            np.multiply(x, math.sqrt(0.5), out=t)
-            _exact_erf(t, half)
-        else:
-            _erf(_ERF_OF_ROOT, x, half, t)
-        np.multiply(half, 0.5, out=half)
-        np.add(half, 0.5, out=half)
-        np.multiply(x, half, out=y)
-
-    return body
+@_activation("Gelu", scratch=2, approximate="none")
+def gelu(
+    x: np.ndarray, y: np.ndarray, half: np.ndarray, t: np.ndarray, *, approximate: str
+) -> None:
+    """Write ``x`` times the normal distribution function, or an approximation of that."""
+    if approximate == "tanh":
+        _tanh_of_cubic(x, half, t)
+    elif x.dtype == np.float64:
+        np.multiply(x, math.sqrt(0.5), out=t)
+        _exact_erf(t, half)
+    else:
+        _erf(_ERF_OF_ROOT, x, half, t)
+    np.multiply(half, 0.5, out=half)
+    np.add(half, 0.5, out=half)
+    np.multiply(x, half, out=y)
 
 
 def _tanh_of_cubic(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
@@ -159,6 +152,7 @@ def _tanh_of_cubic(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
 # -- exponentials ------------------------------------------------------------------
 
 
+@_activation("Sigmoid")
 def logistic(x: np.ndarray, y: np.ndarray, scale: float = 1.0) -> None:
     """
     Write ``1/(1 + exp(-scale·x))`` to ``y``, which may be ``x``.
@@ -171,22 +165,11 @@ def logistic(x: np.ndarray, y: np.ndarray, scale: float = 1.0) -> None:
     np.divide(1, y, out=y)
 
 
-@_activation("Sigmoid")
-def sigmoid(_: Attributes) -> Body:
-    """Return ``1/(1 + exp(-x))``."""
-    return logistic
-
-
-@_activation("Swish", scratch=1)
-def swish(attributes: Attributes) -> Body:
-    """Return ``x·sigmoid(alpha·x)``."""
-    alpha = attributes.get("alpha", 1.0)
-
-    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
-        logistic(x, t, alpha)
-        np.multiply(x, t, out=y)
-
-    return body
+@_activation("Swish", scratch=1, alpha=1.0)
+def swish(x: np.ndarray, y: np.ndarray, t: np.ndarray, *, alpha: float) -> None:
+    """Write ``x·sigmoid(alpha·x)``."""
+    logistic(x, t, alpha)
+    np.multiply(x, t, out=y)
 
 
 @kernel("SwiGLU", workspace=_ONE.declare, cut=ELEMENTWISE)
@@ -203,7 +186,8 @@ def swiglu(step: Step) -> Run | None:
     return blockwise(body, inputs, result(step), _ONE.arrays(step))
 
 
-def _softplus(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
+@_activation("Softplus", scratch=1)
+def softplus(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
     """Write ``log(1 + exp(x))`` as ``max(x, 0) + log1p(exp(-|x|))``, which cannot overflow."""
     np.absolute(x, out=t)
     np.negative(t, out=t)
@@ -213,105 +197,70 @@ def _softplus(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
     np.add(y, t, out=y)
 
 
-@_activation("Softplus", scratch=1)
-def softplus(_: Attributes) -> Body:
-    """Return ``log(1 + exp(x))``."""
-    return _softplus
-
-
 @_activation("Mish", scratch=2)
-def mish(_: Attributes) -> Body:
-    """Return ``x·tanh(softplus(x))``."""
-
-    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray, u: np.ndarray) -> None:
-        _softplus(x, t, u)
-        np.tanh(t, out=t)
-        np.multiply(x, t, out=y)
-
-    return body
+def mish(x: np.ndarray, y: np.ndarray, t: np.ndarray, u: np.ndarray) -> None:
+    """Write ``x·tanh(softplus(x))``."""
+    softplus(x, t, u)
+    np.tanh(t, out=t)
+    np.multiply(x, t, out=y)
 
 
-def _two_sided(bend: Callable[[np.ndarray], Any], gain: float = 1.0) -> Body:
-    """Return ``x`` for positive numbers and ``bend(x)``, computed in place, for negative ones."""
-
-    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
-        np.clip(x, -np.inf, 0, out=t)
-        bend(t)
-        np.clip(x, 0, np.inf, out=y)
-        np.add(y, t, out=y)
-        if gain != 1:
-            np.multiply(y, gain, out=y)
-
-    return body
-
-
-def _scaled_exponential(alpha: float, inner: float = 1.0) -> Callable[[np.ndarray], None]:
-    """Return a function that turns ``t`` into ``alpha·(exp(t/inner) - 1)``."""
-
-    def bend(t: np.ndarray) -> None:
-        if inner != 1:
-            np.divide(t, inner, out=t)
-        np.expm1(t, out=t)
-        np.multiply(t, alpha, out=t)
-
-    return bend
+def _exponential(
+    x: np.ndarray, y: np.ndarray, t: np.ndarray, alpha: float, inner: float = 1.0
+) -> None:
+    """Write ``x`` for positive numbers and ``alpha·(exp(x/inner) - 1)`` for negative ones."""
+    np.clip(x, -np.inf, 0, out=t)
+    if inner != 1:
+        np.divide(t, inner, out=t)
+    np.expm1(t, out=t)
+    np.multiply(t, alpha, out=t)
+    np.clip(x, 0, np.inf, out=y)
+    np.add(y, t, out=y)
 
 
-def _sloped(alpha: float) -> Body:
+def _sloped(x: np.ndarray, y: np.ndarray, t: np.ndarray, alpha: float) -> None:
     """
-    Return ``x``, and ``alpha·x`` for negative numbers, whatever ``alpha`` is.
+    Write ``x``, and ``alpha·x`` for negative numbers, whatever ``alpha`` is.
 
     A sum of two sides would have zero times ``alpha`` in it, and lose the sign of zeros.
     """
-
-    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
-        mask = t.reshape(-1).view(np.bool_)[: x.size].reshape(x.shape)
-        np.less(x, 0, out=mask)
-        np.copyto(y, x)
-        np.multiply(y, alpha, out=y, where=mask)
-
-    return body
+    mask = t.reshape(-1).view(np.bool_)[: x.size].reshape(x.shape)
+    np.less(x, 0, out=mask)
+    np.copyto(y, x)
+    np.multiply(y, alpha, out=y, where=mask)
 
 
-@_activation("Elu", scratch=1)
-def elu(attributes: Attributes) -> Body:
-    """Return ``alpha·(exp(x) - 1)`` for negative numbers."""
-    alpha = attributes.get("alpha", 1.0)
-    return _two_sided(_scaled_exponential(alpha)) if isfinite(alpha) else _sloped(alpha)
+@_activation("Elu", scratch=1, alpha=1.0)
+def elu(x: np.ndarray, y: np.ndarray, t: np.ndarray, *, alpha: float) -> None:
+    """Write ``alpha·(exp(x) - 1)`` for negative numbers."""
+    (_exponential if math.isfinite(alpha) else _sloped)(x, y, t, alpha)
 
 
-@_activation("Celu", scratch=1)
-def celu(attributes: Attributes) -> Body:
-    """Return ``alpha·(exp(x/alpha) - 1)`` for negative numbers."""
-    alpha = attributes.get("alpha", 1.0)
-    return _two_sided(_scaled_exponential(alpha, alpha))
+@_activation("Celu", scratch=1, alpha=1.0)
+def celu(x: np.ndarray, y: np.ndarray, t: np.ndarray, *, alpha: float) -> None:
+    """Write ``alpha·(exp(x/alpha) - 1)`` for negative numbers."""
+    _exponential(x, y, t, alpha, alpha)
 
 
-@_activation("Selu", scratch=1)
-def selu(attributes: Attributes) -> Body:
-    """Return ``gamma·elu(x)``."""
-    alpha = attributes.get("alpha", 1.67326319217681884765625)
-    return _two_sided(
-        _scaled_exponential(alpha), attributes.get("gamma", 1.05070102214813232421875)
-    )
+@_activation("Selu", scratch=1, alpha=1.67326319217681884765625, gamma=1.05070102214813232421875)
+def selu(x: np.ndarray, y: np.ndarray, t: np.ndarray, *, alpha: float, gamma: float) -> None:
+    """Write ``gamma·elu(x)``."""
+    _exponential(x, y, t, alpha)
+    if gamma != 1:
+        np.multiply(y, gamma, out=y)
 
 
 # -- lines ----------------------------------------------------------------------------
 
 
-@_activation("LeakyRelu", scratch=1)
-def leaky_relu(attributes: Attributes) -> Body:
-    """Return ``x`` for positive numbers, ``alpha·x`` for negative ones."""
-    alpha = attributes.get("alpha", 0.01)
+@_activation("LeakyRelu", scratch=1, alpha=0.01)
+def leaky_relu(x: np.ndarray, y: np.ndarray, t: np.ndarray, *, alpha: float) -> None:
+    """Write ``x`` for positive numbers, ``alpha·x`` for negative ones."""
     if not 0 < alpha < math.inf:
-        return _sloped(alpha)
-    choose = np.maximum if alpha <= 1 else np.minimum
-
-    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
-        np.multiply(x, alpha, out=t)
-        choose(x, t, out=y)
-
-    return body
+        _sloped(x, y, t, alpha)
+        return
+    np.multiply(x, alpha, out=t)
+    (np.maximum if alpha <= 1 else np.minimum)(x, t, out=y)
 
 
 _LIKE_AND_MASK = Blocks(None, "bool")
@@ -333,42 +282,27 @@ def prelu(step: Step) -> Run | None:
     return blockwise(body, inputs, result(step), _LIKE_AND_MASK.arrays(step))
 
 
-@_activation("HardSigmoid")
-def hard_sigmoid(attributes: Attributes) -> Body:
-    """Return ``alpha·x + beta``, bounded to 0 … 1."""
-    alpha, beta = attributes.get("alpha", 0.2), attributes.get("beta", 0.5)
-
-    def body(x: np.ndarray, y: np.ndarray) -> None:
-        np.multiply(x, alpha, out=y)
-        np.add(y, beta, out=y)
-        np.clip(y, 0, 1, out=y)
-
-    return body
+@_activation("HardSigmoid", alpha=0.2, beta=0.5)
+def hard_sigmoid(x: np.ndarray, y: np.ndarray, *, alpha: float, beta: float) -> None:
+    """Write ``alpha·x + beta``, bounded to 0 … 1."""
+    np.multiply(x, alpha, out=y)
+    np.add(y, beta, out=y)
+    np.clip(y, 0, 1, out=y)
 
 
 @_activation("HardSwish", scratch=1)
-def hard_swish(_: Attributes) -> Body:
-    """Return ``x·(x/6 + 0.5)``, the factor bounded to 0 … 1."""
-
-    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
-        np.multiply(x, 1 / 6, out=t)
-        np.add(t, 0.5, out=t)
-        np.clip(t, 0, 1, out=t)
-        np.multiply(x, t, out=y)
-
-    return body
+def hard_swish(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
+    """Write ``x·(x/6 + 0.5)``, the factor bounded to 0 … 1."""
+    hard_sigmoid(x, t, alpha=1 / 6, beta=0.5)
+    np.multiply(x, t, out=y)
 
 
 @_activation("Softsign", scratch=1)
-def softsign(_: Attributes) -> Body:
-    """Return ``x/(1 + |x|)``."""
-
-    def body(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
-        np.absolute(x, out=t)
-        np.add(t, 1, out=t)
-        np.divide(x, t, out=y)
-
-    return body
+def softsign(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
+    """Write ``x/(1 + |x|)``."""
+    np.absolute(x, out=t)
+    np.add(t, 1, out=t)
+    np.divide(x, t, out=y)
 
 
 _MASK = Blocks("bool")

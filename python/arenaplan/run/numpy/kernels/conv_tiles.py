@@ -152,11 +152,6 @@ class Geometry:
             return False
         return all(axis.stride == 1 for axis in self.axes)
 
-    @cached_property
-    def pitch(self) -> int:
-        """Elements between consecutive rows in the padded image."""
-        return prod(axis.padded for axis in self.axes[1:])
-
     def columns(self, rows: int) -> int:
         """Return the number of windows in some rows, with windows across row ends if flat."""
         if not self.is_flat:

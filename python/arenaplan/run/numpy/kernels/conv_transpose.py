@@ -155,8 +155,7 @@ def _image_rows(signature: Signature, box: Box) -> slice:
 
 def _rows(signature: Signature, box: Box) -> Footprint:
     """Rows need those of the image, and all of the weights."""
-    image = signature.inputs[0]
-    assert image is not None
+    image = signature.operand(0)
     rows = _image_rows(signature, box)
     part: Box = (box[0], *whole(image.shape[1:2]), rows, *whole(image.shape[3:]))
     return [part, *(None for _ in signature.inputs[1:])]

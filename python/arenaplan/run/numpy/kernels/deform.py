@@ -19,10 +19,7 @@ class _Deformed:
     """Sizes of a deformable convolution."""
 
     def __init__(self, signature: Signature) -> None:
-        x, w, y = signature.inputs[0], signature.inputs[1], signature.outputs[0]
-        assert x is not None
-        assert w is not None
-        assert y is not None
+        x, w, y = signature.operand(0), signature.operand(1), signature.result()
         self.groups = int(signature.attributes.get("group", 1))
         self.offset_groups = int(signature.attributes.get("offset_group", 1))
         self.kernel = w.shape[2:]

@@ -60,8 +60,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(signature: Signature) -> _Layout:
-    x = signature.inputs[1]
-    assert x is not None
+    x = signature.operand(1)
     shape, groups = x.shape, signature.attributes.get("groups", 1)
     if groups > 1:
         shape = (shape[0], groups, shape[1] // groups, *shape[2:])

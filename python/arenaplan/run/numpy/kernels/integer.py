@@ -334,8 +334,7 @@ def _exact_type(weights: np.ndarray, axis: tuple[int, ...], bias: np.ndarray | N
 
 def _less_zero(signature: Signature, weights: int, zero: int, axis: int) -> np.ndarray:
     """Return constant weights minus the zero point, as real numbers."""
-    data, zero_point = _known(signature, weights), _known(signature, zero)
-    assert data is not None
+    data, zero_point = _required(signature, weights), _known(signature, zero)
     wide = data.astype(np.float32)
     if zero_point is None:
         return wide
@@ -354,9 +353,7 @@ def _convolved(signature: Signature, at: Sequence[int | None]) -> tuple[_Parts, 
     addend = None if bias is None else _known(signature, bias)
     dtype = _exact_type(matrix, tuple(range(1, matrix.ndim)), addend)
     parts = _Parts(signature)
-    x, made = signature.inputs[image], signature.outputs[0]
-    assert x is not None
-    assert made is not None
+    x, made = signature.operand(image), signature.result()
     has_zero = zero is not None and signature.input(zero) is not None
     wide = parts.add("Widen", (image, zero if has_zero else None), Tensor(x.shape, dtype), {}, (0,))
     operands = [wide, parts.constant(matrix.astype(dtype))]
@@ -443,10 +440,7 @@ def _multiplied(
     assert left is not None
     assert right is not None
     parts = _Parts(signature)
-    a, b, made = signature.inputs[left], signature.inputs[right], signature.outputs[0]
-    assert a is not None
-    assert b is not None
-    assert made is not None
+    a, b, made = signature.operand(left), signature.operand(right), signature.result()
     addend = None if bias is None else _known(signature, bias)
 
     def given(position: int | None) -> int | None:
@@ -527,12 +521,10 @@ def matmul_integer_to_float(signature: Signature) -> _Parts:
 @_composed("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_quantize_matmul(signature: Signature) -> _Parts:
     """Inputs are real matrices, matrices of integers, their scale and zero point, and an addend."""
-    matrix = _less_zero(signature, 1, 3, len(signature.inputs[1].shape) - 1)  # type: ignore[union-attr]
+    matrix = _less_zero(signature, 1, 3, len(signature.operand(1).shape) - 1)
     dtype = _exact_type(matrix, (matrix.ndim - 2,), None)
     parts = _Parts(signature)
-    a, made = signature.inputs[0], signature.outputs[0]
-    assert a is not None
-    assert made is not None
+    a, made = signature.operand(0), signature.result()
     scale, zero = parts.constant(np.ones(1, np.float32)), parts.constant(np.zeros(1, np.float32))
     parts.variable |= {scale, zero}
     integers = parts.add("QuantizeWide", (0, scale, zero), Tensor(a.shape, dtype), {}, (0,))
@@ -561,9 +553,7 @@ def qlinear_average_pool(signature: Signature) -> _Parts:
     if signature.attributes.get("channels_last", 0):
         raise _refused(signature, "no kernel runs images with channels last")
     parts = _Parts(signature)
-    x, made = signature.inputs[0], signature.outputs[0]
-    assert x is not None
-    assert made is not None
+    x, made = signature.operand(0), signature.result()
     single = np.dtype(np.float32)
     real = Tensor(x.shape, single)
     value = parts.add("DequantizeLinear", (0, 1, 2), real, {}, (0,), domain="")

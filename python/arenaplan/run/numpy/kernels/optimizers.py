@@ -16,8 +16,9 @@ _DOMAIN = "ai.onnx.preview.training"
 _BLOCK = 1 << 12
 """Elements that a step is made for at a time."""
 
-Update: TypeAlias = "Callable[[float, int, list[np.ndarray], list[np.ndarray], np.ndarray], None]"
-"""Called with rate, count of earlier steps, inputs, outputs and the regularized gradient."""
+Update: TypeAlias = Callable[[float, int, list[np.ndarray], list[np.ndarray], Any, Any], None]
+"""Called with rate, count of earlier steps, inputs, outputs, the regularized gradient, and an array
+of its size."""
 
 
 def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
@@ -27,7 +28,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     return [[Choice(2 * scratch_bytes((largest,), dtype), 0.0)]]
 
 
-def _stepped(step: Step, statistics: int, make: Callable[[np.ndarray], Update]) -> Run | None:
+def _stepped(step: Step, statistics: int, update: Update) -> Run | None:
     """Return a function that updates all parameters of a node, some elements at a time."""
     count, rest = divmod(len(step.inputs) - 2, 2 + statistics)
     if rest or len(step.outputs) != count * (1 + statistics):
@@ -38,7 +39,6 @@ def _stepped(step: Step, statistics: int, make: Callable[[np.ndarray], Update]) 
     scratch = step.scratch()
     room = min(max((operand(step, 2 + k).size for k in range(count)), default=1), _BLOCK)
     gradient, spare = (scratch.array((room,), dtype) for _ in range(2))
-    update = make(spare)
 
     def run() -> None:
         for index in range(count):
@@ -53,7 +53,7 @@ def _stepped(step: Step, statistics: int, make: Callable[[np.ndarray], Update]) 
                 np.multiply(parts[0], dtype.type(norm), out=own)
                 np.add(own, parts[1], out=own)
                 made = [array[cut] for array in outputs]
-                update(float(rate.item()), int(earlier.item()), parts, made, own)
+                update(float(rate.item()), int(earlier.item()), parts, made, own, spare[: own.size])
 
     return run
 
@@ -63,20 +63,17 @@ def adagrad(step: Step) -> Run | None:
     """Divide by the root of the sum of all squared gradients."""
     decay, epsilon = (step.attributes.get(name, 0.0) for name in ("decay_factor", "epsilon"))
 
-    def make(spare: np.ndarray) -> Update:
-        def update(rate: float, earlier: int, x: Any, made: Any, gradient: np.ndarray) -> None:
-            number, room = gradient.dtype.type, spare[: gradient.size]
-            np.multiply(gradient, gradient, out=room)
-            np.add(x[2], room, out=made[1])
-            np.sqrt(made[1], out=room)
-            np.add(room, number(epsilon), out=room)
-            np.divide(gradient, room, out=room)
-            np.multiply(room, number(rate / (1 + earlier * decay)), out=room)
-            np.subtract(x[0], room, out=made[0])
+    def update(rate: float, earlier: int, x: Any, made: Any, gradient: Any, room: Any) -> None:
+        number = gradient.dtype.type
+        np.multiply(gradient, gradient, out=room)
+        np.add(x[2], room, out=made[1])
+        np.sqrt(made[1], out=room)
+        np.add(room, number(epsilon), out=room)
+        np.divide(gradient, room, out=room)
+        np.multiply(room, number(rate / (1 + earlier * decay)), out=room)
+        np.subtract(x[0], room, out=made[0])
 
-        return update
-
-    return _stepped(step, 1, make)
+    return _stepped(step, 1, update)
 
 
 @kernel("Momentum", domain=_DOMAIN, workspace=_declare)
@@ -85,23 +82,20 @@ def momentum(step: Step) -> Run | None:
     alpha, beta = step.attributes["alpha"], step.attributes["beta"]
     looks_ahead = step.attributes["mode"] == "nesterov"
 
-    def make(spare: np.ndarray) -> Update:
-        def update(rate: float, earlier: int, x: Any, made: Any, gradient: np.ndarray) -> None:
-            number, room = gradient.dtype.type, spare[: gradient.size]
-            np.multiply(gradient, number(beta if earlier > 0 else 1.0), out=room)
-            np.multiply(x[2], number(alpha), out=made[1])
-            np.add(made[1], room, out=made[1])
-            if looks_ahead:
-                np.multiply(made[1], number(alpha), out=room)
-                np.add(room, gradient, out=room)
-                np.multiply(room, number(rate), out=room)
-            else:
-                np.multiply(made[1], number(rate), out=room)
-            np.subtract(x[0], room, out=made[0])
+    def update(rate: float, earlier: int, x: Any, made: Any, gradient: Any, room: Any) -> None:
+        number = gradient.dtype.type
+        np.multiply(gradient, number(beta if earlier > 0 else 1.0), out=room)
+        np.multiply(x[2], number(alpha), out=made[1])
+        np.add(made[1], room, out=made[1])
+        if looks_ahead:
+            np.multiply(made[1], number(alpha), out=room)
+            np.add(room, gradient, out=room)
+            np.multiply(room, number(rate), out=room)
+        else:
+            np.multiply(made[1], number(rate), out=room)
+        np.subtract(x[0], room, out=made[0])
 
-        return update
-
-    return _stepped(step, 1, make)
+    return _stepped(step, 1, update)
 
 
 @kernel("Adam", domain=_DOMAIN, workspace=_declare)
@@ -111,24 +105,21 @@ def adam(step: Step) -> Run | None:
     epsilon = step.attributes.get("epsilon", 0.0)
     after = 1.0 - step.attributes.get("norm_coefficient_post", 0.0)
 
-    def make(spare: np.ndarray) -> Update:
-        def update(rate: float, earlier: int, x: Any, made: Any, gradient: np.ndarray) -> None:
-            number, room = gradient.dtype.type, spare[: gradient.size]
-            if earlier > 0:
-                rate *= sqrt(1 - beta**earlier) / (1 - alpha**earlier)
-            for position, share in ((1, alpha), (2, beta)):
-                np.multiply(gradient, number(1 - share), out=room)
-                if position == 2:
-                    np.multiply(room, gradient, out=room)
-                np.multiply(x[1 + position], number(share), out=made[position])
-                np.add(made[position], room, out=made[position])
-            np.sqrt(made[2], out=room)
-            np.add(room, number(epsilon), out=room)
-            np.divide(made[1], room, out=room)
-            np.multiply(room, number(rate), out=room)
-            np.subtract(x[0], room, out=made[0])
-            np.multiply(made[0], number(after), out=made[0])
+    def update(rate: float, earlier: int, x: Any, made: Any, gradient: Any, room: Any) -> None:
+        number = gradient.dtype.type
+        if earlier > 0:
+            rate *= sqrt(1 - beta**earlier) / (1 - alpha**earlier)
+        for position, share in ((1, alpha), (2, beta)):
+            np.multiply(gradient, number(1 - share), out=room)
+            if position == 2:
+                np.multiply(room, gradient, out=room)
+            np.multiply(x[1 + position], number(share), out=made[position])
+            np.add(made[position], room, out=made[position])
+        np.sqrt(made[2], out=room)
+        np.add(room, number(epsilon), out=room)
+        np.divide(made[1], room, out=room)
+        np.multiply(room, number(rate), out=room)
+        np.subtract(x[0], room, out=made[0])
+        np.multiply(made[0], number(after), out=made[0])
 
-        return update
-
-    return _stepped(step, 2, make)
+    return _stepped(step, 2, update)

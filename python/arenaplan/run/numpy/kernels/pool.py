@@ -58,7 +58,7 @@ _SUM = Reduction(np.add, lambda dtype: 0)
 # -- sliding windows ------------------------------------------------------------------
 
 
-def _axes(signature: Signature) -> list[Axis]:
+def pool_axes(signature: Signature) -> list[Axis]:
     """Return how the window slides over each spatial dimension, as declared."""
     kernel_shape = signature.attributes.get("kernel_shape")
     if not kernel_shape:
@@ -68,7 +68,7 @@ def _axes(signature: Signature) -> list[Axis]:
 
 def _trimmed(signature: Signature) -> list[Axis]:
     """Return the same windows without the elements that are never inside of the image."""
-    return [axis.trimmed for axis in _axes(signature)]
+    return [axis.trimmed for axis in pool_axes(signature)]
 
 
 class _Block(NamedTuple):
@@ -315,7 +315,7 @@ def _is_compiled(signature: Signature) -> bool:
     sizes = (size for name in names for size in signature.attributes.get(name) or ())
     if max(sizes) > _LONGEST_COMPILED:
         return False
-    return signature.op == "MaxPool" or not _is_single(_axes(signature))
+    return signature.op == "MaxPool" or not _is_single(pool_axes(signature))
 
 
 def _declare_compiled(signature: Signature) -> Sequence[Sequence[Choice]]:
@@ -328,7 +328,7 @@ def _declare_compiled(signature: Signature) -> Sequence[Sequence[Choice]]:
 def compiled_pool(step: Step) -> Run | None:
     """Take the largest element, or the mean, of every window."""
     source, output = operand(step, 0), result(step)
-    axes = _axes(step.signature)
+    axes = pool_axes(step.signature)
     counts = None
     if step.signature.op == "AveragePool":
         include = bool(step.attributes.get("count_include_pad", 0))
@@ -342,7 +342,7 @@ def compiled_pool(step: Step) -> Run | None:
 
 
 def _declare_average(signature: Signature) -> Sequence[Sequence[Choice]]:
-    axes = _axes(signature)
+    axes = pool_axes(signature)
     return [] if _is_single(axes) else _declare(signature)
 
 
@@ -360,7 +360,7 @@ def average_pool(step: Step) -> Run | None:
     source, output = operand(step, 0), result(step)
     if output.size == 0:
         return None
-    axes = _axes(step.signature)
+    axes = pool_axes(step.signature)
     if _is_single(axes):
         return _plane_means(source, output)
     include = bool(step.attributes.get("count_include_pad", 0))
@@ -387,7 +387,7 @@ def average_in_order(step: Step) -> Run | None:
     source, output = operand(step, 0), result(step)
     if output.size == 0:
         return None
-    axes = _axes(step.signature)
+    axes = pool_axes(step.signature)
     count = np.ones([1] * len(axes), output.dtype)
     for dim, axis in enumerate(axes):
         include = bool(step.attributes.get("count_include_pad", 0))
@@ -439,33 +439,35 @@ def _declare_norm(signature: Signature) -> Sequence[Sequence[Choice]]:
 @heavy_kernel("LpPool", workspace=_declare_norm, cut=POOL)
 def lp_pool(step: Step) -> Run | None:
     """Take the p-norm of every window."""
-    source, output = operand(step, 0), result(step)
-    if output.size == 0:
-        return None
-    powers = step.scratch().array(source.shape, source.dtype)
-    order = source.dtype.type(step.attributes.get("p", 2))
-    inner = step.signature
-    rest = Step(inner, (powers,), (output,), step.workspaces[1:])
-    return in_sequence(
-        partial(np.absolute, source, powers),
-        partial(np.power, powers, order, powers),
-        *_slide(rest, _trimmed(inner), _SUM, powers, output),
-        partial(np.power, output, 1 / order, output),
-    )
+
+    def sums(powers: np.ndarray, output: np.ndarray) -> Iterator[Run]:
+        rest = Step(step.signature, (powers,), (output,), step.workspaces[1:])
+        return _slide(rest, _trimmed(step.signature), _SUM, powers, output)
+
+    return _norm(step, sums)
 
 
 @heavy_kernel("GlobalLpPool", workspace=_declare_powers, cut=PLANES)
 def global_lp_pool(step: Step) -> Run | None:
     """Take the p-norm of every channel."""
+
+    def sums(powers: np.ndarray, output: np.ndarray) -> Iterator[Run]:
+        planes = powers.reshape(prod(powers.shape[:2]), -1)
+        yield partial(np.add.reduce, planes, -1, None, output.reshape(-1))
+
+    return _norm(step, sums)
+
+
+def _norm(step: Step, sums: Callable[[np.ndarray, np.ndarray], Iterator[Run]]) -> Run | None:
+    """Return a function that takes roots of sums of powers."""
     source, output = operand(step, 0), result(step)
     if output.size == 0:
         return None
     powers = step.scratch().array(source.shape, source.dtype)
     order = source.dtype.type(step.attributes.get("p", 2))
-    planes, norms = powers.reshape(prod(source.shape[:2]), -1), output.reshape(-1)
     return in_sequence(
         partial(np.absolute, source, powers),
         partial(np.power, powers, order, powers),
-        partial(np.add.reduce, planes, -1, None, norms),
-        partial(np.power, norms, 1 / order, norms),
+        *sums(powers, output),
+        partial(np.power, output, 1 / order, output),
     )

@@ -10,10 +10,11 @@ the order of the steps, nor on threads, nor on what ran before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from math import prod
 from struct import pack
+from typing import Any
 
 import numpy as np
 
@@ -55,35 +56,29 @@ def _declare_drawn(signature: Signature) -> Sequence[Sequence[Choice]]:
 def random_uniform(step: Step) -> Run | None:
     """Draw numbers between two bounds."""
     low, high = step.attributes.get("low", 0.0), step.attributes.get("high", 1.0)
-
-    def draw(source: np.random.Generator, numbers: np.ndarray) -> None:
-        source.random(out=numbers, dtype=numbers.dtype.type)
-        np.multiply(numbers, numbers.dtype.type(high - low), out=numbers)
-        np.add(numbers, numbers.dtype.type(low), out=numbers)
-
-    return _drawn(step, draw)
+    return _drawn(step, np.random.Generator.random, high - low, low)
 
 
 @kernel("RandomNormal", "RandomNormalLike", workspace=_declare_drawn)
 def random_normal(step: Step) -> Run | None:
     """Draw numbers around a mean."""
     mean, scale = step.attributes.get("mean", 0.0), step.attributes.get("scale", 1.0)
-
-    def draw(source: np.random.Generator, numbers: np.ndarray) -> None:
-        source.standard_normal(out=numbers, dtype=numbers.dtype.type)
-        np.multiply(numbers, numbers.dtype.type(scale), out=numbers)
-        np.add(numbers, numbers.dtype.type(mean), out=numbers)
-
-    return _drawn(step, draw)
+    return _drawn(step, np.random.Generator.standard_normal, scale, mean)
 
 
-def _drawn(step: Step, draw: object) -> Run | None:
-    """Return a function that draws all numbers of the result."""
+def _drawn(step: Step, method: Callable[..., Any], scale: float, shift: float) -> Run | None:
+    """Return a function that draws all numbers of the result, times a scale, plus a shift."""
     y = result(step)
     if y.size == 0:
         return None
-    assert callable(draw)
     flat = y.reshape(-1)
+
+    def draw(source: np.random.Generator, numbers: np.ndarray) -> None:
+        number = numbers.dtype.type
+        method(source, out=numbers, dtype=number)
+        np.multiply(numbers, number(scale), out=numbers)
+        np.add(numbers, number(shift), out=numbers)
+
     if y.dtype in _DRAWN:
         return lambda: draw(generator(step), flat)
     numbers = step.scratch().array((min(y.size, _BLOCK),), np.float32)

@@ -18,6 +18,7 @@ import numpy as np
 
 from arenaplan.graph import Choice
 from arenaplan.run.numpy.constants import shared
+from arenaplan.run.numpy.kernels.activations import softsign
 from arenaplan.run.numpy.kernels.pieces import in_sequence, invalid, operand
 from arenaplan.run.numpy.kernels.recurrent_compiled import (
     FUNCTIONS,
@@ -162,12 +163,6 @@ def _elu(alpha: float, _beta: float, x: np.ndarray, spare: np.ndarray) -> None:
     np.add(x, spare, out=x)
 
 
-def _softsign(x: np.ndarray, spare: np.ndarray) -> None:
-    np.absolute(x, out=spare)
-    np.add(spare, 1, out=spare)
-    np.divide(x, spare, out=x)
-
-
 def _softplus(x: np.ndarray, _: np.ndarray) -> None:
     np.logaddexp(x, 0, out=x)
 
@@ -176,7 +171,7 @@ _PLAIN: dict[str, Activation] = {
     "relu": lambda x, _: np.maximum(x, 0, out=x),
     "tanh": lambda x, _: np.tanh(x, out=x),
     "sigmoid": _sigmoid,
-    "softsign": _softsign,
+    "softsign": lambda x, spare: softsign(x, x, spare),
     "softplus": _softplus,
 }
 _SCALED: dict[str, tuple[Callable[..., None], tuple[float, ...]]] = {

@@ -31,13 +31,6 @@ def _image(signature: Signature) -> Tensor:
     return image
 
 
-def _output(signature: Signature) -> tuple[int, ...]:
-    output = signature.outputs[0]
-    if output is None:
-        raise Uncuttable
-    return output.shape
-
-
 # -- windows -----------------------------------------------------------------------------
 
 
@@ -79,8 +72,7 @@ def _conv_axes(signature: Signature) -> list[Axis]:
 
 def _groups(signature: Signature, channels: slice) -> slice:
     """Return the groups that make some channels: several, or a part of one."""
-    weights = signature.input(1)
-    assert weights is not None
+    weights = signature.operand(1)
     fan_out = weights.shape[0] // signature.attributes.get("group", 1)
     groups = slice(channels.start // fan_out, -(-channels.stop // fan_out))
     is_even = channels.start % fan_out == 0 and channels.stop % fan_out == 0
@@ -93,8 +85,7 @@ def _conv(signature: Signature, box: Box) -> Footprint:
     """Channels need their weights and the image of their group; rows, their windows."""
     _image(signature)
     axes, channels = _conv_axes(signature), box[1]
-    weights = signature.input(1)
-    assert weights is not None
+    weights = signature.operand(1)
     groups, fan_in = _groups(signature, channels), weights.shape[1]
     needed = slice(groups.start * fan_in, groups.stop * fan_in)
     rows, _, _ = _reach(axes, box[2:])

@@ -50,16 +50,14 @@ class Dense:
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
         check_operands(signature)
-        y = signature.outputs[0]
-        assert y is not None
+        y = signature.result()
         self.weights = constant_operand(signature, 1)
         if self.weights.ndim < 2 or signature.attributes.get("weights_format", 0):
             raise refused(signature, "its weights are no plain matrix")
         self.depth = self.weights.shape[-1]
         self.channels = y.shape[-1] if y.shape else 1
         self.rows = prod(y.shape) // max(self.channels, 1)
-        x = signature.inputs[0]
-        assert x is not None
+        x = signature.operand(0)
         if (
             self.rows * self.depth != prod(x.shape)
             or self.weights.size < self.channels * self.depth

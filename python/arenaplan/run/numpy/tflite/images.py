@@ -43,16 +43,22 @@ class Side(NamedTuple):
         return self.before > 0 or self.padded(self.made) - self.before > self.size
 
 
-def side_of(signature: Signature, axis: int, taps: int, stride: int, dilation: int) -> Side:
+def sides_of(signature: Signature, taps: tuple[int, int]) -> tuple[Side, Side]:
     """
-    Return rows (axis 1) or columns (axis 2) of an operator with windows.
+    Return rows and columns of an operator with windows.
 
     Raises
     ------
     UnsupportedOp
         If there are no images of four dimensions, or a window has no extent.
     """
+    return _side(signature, 1, taps[0], "h"), _side(signature, 2, taps[1], "w")
+
+
+def _side(signature: Signature, axis: int, taps: int, letter: str) -> Side:
     x, y = signature.input(0), signature.outputs[0]
+    attributes = signature.attributes
+    stride, dilation = attributes[f"stride_{letter}"], attributes.get(f"dilation_{letter}", 1)
     if x is None or y is None or len(x.shape) != 4 or len(y.shape) != 4:
         raise refused(signature, "its operands are no images of four dimensions")
     if min(taps, stride, dilation) < 1:

@@ -89,8 +89,7 @@ def strided_slice_of(signature: Signature) -> tuple[slice, ...]:
     masks = signature.attributes
     if masks.get("ellipsis_mask", 0) or masks.get("new_axis_mask", 0):
         raise refused(signature, "it adds dimensions or leaves some out")
-    x = signature.inputs[0]
-    assert x is not None
+    x = signature.operand(0)
     begin, end, strides = (constant_operand(signature, at).tolist() for at in (1, 2, 3))
     index: list[slice] = []
     for axis, (first, last, stride) in enumerate(zip(begin, end, strides, strict=True)):

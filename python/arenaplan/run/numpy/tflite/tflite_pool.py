@@ -14,7 +14,7 @@ from arenaplan.run.numpy.tflite.images import (
     Side,
     blocks,
     row_counts,
-    side_of,
+    sides_of,
 )
 from arenaplan.run.numpy.tflite.tflite_facts import (
     FLOAT,
@@ -34,13 +34,9 @@ class _Pool:
     def __init__(self, signature: Signature) -> None:
         check_types(signature, "int8 int8", "int16 int16", "float32 float32")
         self.signature = signature
-        x = signature.inputs[0]
-        assert x is not None
-        attributes = signature.attributes
-        self.rows, self.columns = (
-            side_of(signature, axis, attributes[f"filter_{f}"], attributes[f"stride_{s}"], 1)
-            for axis, f, s in ((1, "height", "h"), (2, "width", "w"))
-        )
+        x = signature.operand(0)
+        taps = (signature.attributes["filter_height"], signature.attributes["filter_width"])
+        self.rows, self.columns = sides_of(signature, taps)
         self.image = x
         self.is_real = x.dtype == FLOAT
         self.is_max = signature.op == "MAX_POOL_2D"

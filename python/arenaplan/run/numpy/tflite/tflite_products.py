@@ -10,7 +10,7 @@ import numpy as np
 
 from arenaplan.graph import Choice
 from arenaplan.run.numpy.registry import Run, Signature, Step, Tensor, kernel
-from arenaplan.run.numpy.tflite.images import Border, Rows, is_empty, row_counts, side_of
+from arenaplan.run.numpy.tflite.images import Border, Rows, is_empty, row_counts, sides_of
 from arenaplan.run.numpy.tflite.real import summed
 from arenaplan.run.numpy.tflite.tflite_facts import (
     DOMAIN,
@@ -60,17 +60,7 @@ class Windowed:
             raise refused(signature, "it has no weights of four dimensions")
         self.image: Tensor = x
         self.taps: Tensor = w
-        attributes = signature.attributes
-        self.rows, self.columns = (
-            side_of(
-                signature,
-                axis,
-                w.shape[axis],
-                attributes[f"stride_{s}"],
-                attributes.get(f"dilation_{s}", 1),
-            )
-            for axis, s in ((1, "h"), (2, "w"))
-        )
+        self.rows, self.columns = sides_of(signature, (w.shape[1], w.shape[2]))
         self.is_real = x.dtype == FLOAT
         self.offset, self.dtype = 0, FLOAT
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from arenaplan.run.numpy.kernels.pieces import copy, operand, result
-from arenaplan.run.numpy.registry import Run, Step, kernel
+from arenaplan.run.numpy.registry import Run, Signature, Step, kernel
 from arenaplan.run.numpy.tflite import libm
 from arenaplan.run.numpy.tflite.blocks import FEW
 from arenaplan.run.numpy.tflite.dense import tensor_multiplier
@@ -157,37 +157,47 @@ class _RealSvdf:
 
 # -- LSTM --------------------------------------------------------------------------------------
 
-_GATES: Final = ((2, 6, 13), (1, 5, 12), (3, 7, 14), (4, 8, 15))
-"""Weights of the input, of the hidden state, and bias: forget, input, cell and output gate."""
-_HIDDEN, _CELL = 18, 19
-_Q12: Final = Quantity((2.0**-12,), (0,), 0)
+GATES: Final = {
+    "forget": (2, 6, 13),
+    "enter": (1, 5, 12),
+    "cell": (3, 7, 14),
+    "leave": (4, 8, 15),
+}
+"""Weights of the input, of the hidden state, and bias."""
+HIDDEN, CELL = 18, 19
+Q12: Final = Quantity((2.0**-12,), (0,), 0)
+_KINDS: Final = {
+    ("float32",) * 5,
+    ("int8", "int8", "int32", "int8", "int16"),
+    ("int16", "int8", "int64", "int16", "int16"),
+}
+"""Types of input, weights, bias, hidden state and cell."""
+
+
+def check_lstm(signature: Signature) -> None:
+    """Raise unless an LSTM of such a form runs."""
+    present = {at for at, tensor in enumerate(signature.inputs) if tensor is not None}
+    if present != {0, HIDDEN, CELL, *(at for gate in GATES.values() for at in gate)}:
+        raise refused(signature, "it has peepholes, projections or norms, or lacks a weight")
+    if signature.attributes.get("fused_activation", _TANH) != _TANH:
+        raise refused(signature, "its activation is not the hyperbolic tangent")
+    kinds = tuple(str(dtype_at(signature, at)) for at in (0, 1, 12, HIDDEN, CELL))
+    if kinds not in _KINDS or dtype_at(signature, 0) != result_dtype(signature):
+        raise refused(signature, f"no kernel for operands of types {', '.join(kinds)}")
 
 
 @kernel("UNIDIRECTIONAL_SEQUENCE_LSTM", domain=DOMAIN)
 def lstm(step: Step) -> Run | None:
     """Four gates per step, the cell with 16 bits."""
     signature = step.signature
-    present = {at for at, tensor in enumerate(signature.inputs) if tensor is not None}
-    wanted = {0, *(at for gate in _GATES for at in gate), _HIDDEN, _CELL}
-    if present != wanted:
-        raise refused(signature, "it has peepholes, projections or norms, or lacks a weight")
-    if step.attributes.get("fused_activation", _TANH) != _TANH:
-        raise refused(signature, "its activation is not the hyperbolic tangent")
-    kinds = tuple(str(dtype_at(signature, at)) for at in (0, 1, 12, _HIDDEN, _CELL))
-    known: dict[tuple[str, ...], type[_IntegerLstm | _RealLstm]] = {
-        ("float32",) * 5: _RealLstm,
-        ("int8", "int8", "int32", "int8", "int16"): _IntegerLstm,
-        ("int16", "int8", "int64", "int16", "int16"): _IntegerLstm,
-    }
-    if kinds not in known or dtype_at(signature, 0) != result_dtype(signature):
-        raise refused(signature, f"no kernel for operands of types {', '.join(kinds)}")
+    check_lstm(signature)
     x, y = operand(step, 0), result(step)
-    hidden, cell = operand(step, _HIDDEN), operand(step, _CELL)
+    hidden, cell = operand(step, HIDDEN), operand(step, CELL)
     if step.attributes.get("time_major", 0):
         x, y = x.swapaxes(0, 1), y.swapaxes(0, 1)
     if x.shape[:2] != y.shape[:2] or hidden.shape != cell.shape or len(hidden) != len(x):
         raise refused(signature, "its operands do not fit each other")
-    cells: _IntegerLstm | _RealLstm = known[kinds](step)
+    cells = _RealLstm(step) if x.dtype == FLOAT else _IntegerLstm(step)
 
     def run() -> None:
         for batch in range(len(x)):
@@ -204,15 +214,15 @@ class _IntegerLstm:
     def __init__(self, step: Step) -> None:
         signature = step.signature
         self._wide = dtype_at(signature, 0) == np.int16
-        x, hidden = encoding(signature, 0), encoding(signature, _HIDDEN)
+        x, hidden = encoding(signature, 0), encoding(signature, HIDDEN)
         self._gates = [
             (
                 _Product(step, gate[0], 0, x, gate[2], wide=self._wide),
-                _Product(step, gate[1], _HIDDEN, hidden, None, wide=self._wide),
+                _Product(step, gate[1], HIDDEN, hidden, None, wide=self._wide),
             )
-            for gate in _GATES
+            for gate in GATES.values()
         ]
-        state = encoding(signature, _CELL).scale
+        state = encoding(signature, CELL).scale
         one = 2.0**-15
         self._forget = multiplier_of(one * state / state)
         self._input = multiplier_of(one * one / state)
@@ -259,7 +269,7 @@ class _Product:
         self._matrix = np.ascontiguousarray(data.T.astype(kind))
         self._offset = kind.type(-x.zero)
         self._bias: Any = 0 if bias is None else constant_operand(signature, bias).astype(np.int64)
-        self._factor: Multiplier = tensor_multiplier(x, w, _Q12)
+        self._factor: Multiplier = tensor_multiplier(x, w, Q12)
         self._scaled = scaled_wide if wide else scaled
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
@@ -276,7 +286,7 @@ class _RealLstm:
 
         self._gates = [
             (columns(x), columns(hidden), constant_operand(step.signature, bias))
-            for x, hidden, bias in _GATES
+            for x, hidden, bias in GATES.values()
         ]
         self._clip = FLOAT.type(step.attributes.get("cell_clip", 0.0))
 

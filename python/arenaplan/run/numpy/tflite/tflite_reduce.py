@@ -31,8 +31,7 @@ _EXTREMES: Final = {"REDUCE_MAX": np.maximum, "REDUCE_MIN": np.minimum}
 
 def reduced_axes(signature: Signature) -> list[int]:
     """Return the dimensions that are reduced, ascending."""
-    x = signature.inputs[0]
-    assert x is not None
+    x = signature.operand(0)
     axes = {int(axis) for axis in constant_operand(signature, 1).reshape(-1)}
     rank = len(x.shape)
     if any(not -rank <= axis < rank for axis in axes):

@@ -197,17 +197,24 @@ def logistic(step: Step) -> Run | None:
     if operand(step, 0).dtype == np.int16:
         factor = table_multiplier(step.signature, 0)
         return by_table(step, lambda v: logistic16(v, factor))
+    return by_table(step, _by_gemmlowp(step, fixed.logistic, 23, 128))
+
+
+def _by_gemmlowp(
+    step: Step, function: Callable[[np.ndarray, int], np.ndarray], bits: int, less: int
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function of 8-bit numbers, whose results lose ``bits`` and are ``less``."""
     x = encoding(step.signature, 0)
     by = _fraction_multiplier(x.scale)
     edge = fixed.radius(4, by.shift)
 
     def table(values: np.ndarray) -> np.ndarray:
         v = values - x.zero
-        inner = fixed.logistic(scaled(clamped(v, -edge, edge), by), 4)
-        made = clamped(fixed.halved(inner, 23) - 128, -128, 127)
+        inner = function(scaled(clamped(v, -edge, edge), by), 4)
+        made = clamped(fixed.halved(inner, bits) - less, -128, 127)
         return np.where(v <= -edge, -128, np.where(v >= edge, 127, made))
 
-    return by_table(step, table)
+    return table
 
 
 def logistic16(values: np.ndarray, factor: tuple[int, int]) -> np.ndarray:
@@ -234,17 +241,7 @@ def tanh(step: Step) -> Run | None:
     if operand(step, 0).dtype == np.int16:
         factor = table_multiplier(step.signature, 1)
         return by_table(step, lambda v: tanh16(v, factor))
-    x = encoding(step.signature, 0)
-    by = _fraction_multiplier(x.scale)
-    edge = fixed.radius(4, by.shift)
-
-    def table(values: np.ndarray) -> np.ndarray:
-        v = values - x.zero
-        inner = fixed.tanh(scaled(clamped(v, -edge, edge), by), 4)
-        made = clamped(fixed.halved(inner, 24), -128, 127)
-        return np.where(v <= -edge, -128, np.where(v >= edge, 127, made))
-
-    return by_table(step, table)
+    return by_table(step, _by_gemmlowp(step, fixed.tanh, 24, 0))
 
 
 _LARGE, _SMALL = np.float32(16.619047164916992), np.float32(-9.0)
