@@ -1,4 +1,4 @@
-"""Lowering of ``UNIDIRECTIONAL_SEQUENCE_LSTM``."""
+"""Lowers ``UNIDIRECTIONAL_SEQUENCE_LSTM``."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _GATES: Final = {
     "cell": (3, 7, 14),
     "leave": (4, 8, 15),
 }
-"""Weights of the input, of the hidden state, and bias."""
+"""Input weights, hidden state weights, and bias."""
 _HIDDEN, _CELL = 18, 19
 _TANH: Final = 4
-"""The code of the activation."""
+"""The activation's code."""
 _Q12: Final = Quantity((2.0**-12,), (0,), 0)
 
 
@@ -84,7 +84,7 @@ def lstm(site: Site) -> Emit:
 
 
 def _integers(site: Site, fields: dict[str, Field], clip: float) -> Emit:
-    """Return the call of integers, with a cell of 16 bits."""
+    """Return the integer call, with a 16-bit cell."""
     signature = site.signature
     x, hidden = encoding(signature, 0), encoding(signature, _HIDDEN)
     wide = site.input(0).dtype == np.int16
