@@ -194,7 +194,7 @@ tuning! {
         others_divisor: usize = 12, "divisor", "no effect in the ablation";
         /// The same if the packing is to fit a capacity.
         others_divisor_goal: usize = 48, "divisor", "no effect in the ablation";
-        /// A turn that closes at least this fraction (the divisor) of the gap to the bound is free.
+        /// A turn that closes at least the gap to the bound, divided by this number, is free.
         free_turn_divisor: u64 = 10, "divisor", "ablation: gap 35.1 ‰ at half, 33.8 ‰ at double, 33.8 ‰ as it is";
         /// Exact searches before some searches aim halfway between the bound and the best peak.
         hard_after: usize = 32, "searches", "ablation: gap 28.8 ‰ at half, 42.2 ‰ at double, 33.8 ‰ as it is";
