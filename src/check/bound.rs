@@ -5,9 +5,9 @@ use alloc::{vec, vec::Vec};
 
 use crate::check::rigid::{Rigid, Span};
 
-/// Returns the live bytes of the bodies at each step.
+/// Returns the bodies' live bytes at each step.
 ///
-/// Bytes shared by several values of a body count once. Runs in `O(n log n)` for `n` values.
+/// Bytes shared by several values in a body count once. Runs in `O(n log n)` for `n` values.
 pub(super) fn live<'a>(rigids: impl Iterator<Item = &'a Rigid>, horizon: u32) -> Vec<u64> {
     let steps = index(horizon).max(1);
     let mut change = vec![0_i128; steps + 1];
@@ -93,10 +93,10 @@ fn fallen(rigids: &[&Rigid], horizon: u32, in_every_order: bool) -> Option<u64> 
     Some(top)
 }
 
-/// The union of byte spans, each of which may be present several times.
+/// The union of byte spans, which may be present several times.
 struct Covered {
     cuts: Vec<u64>,
-    /// By tree node: the number of spans that cover all of the node, but not all of its parent.
+    /// By tree node: the number of spans that cover the whole node, but not the whole parent.
     count: Vec<u32>,
     /// By tree node: bytes that are covered.
     lengths: Vec<u64>,

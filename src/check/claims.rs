@@ -126,10 +126,10 @@ impl Plan {
         Ok(Verdict { spaces, chose_spaces, order, floor, move_cost, repetitions })
     }
 
-    /// Returns the proof for the floor and the bound of a plan with repetitions.
+    /// Returns the proof for the floor and the bound in a plan with repetitions.
     ///
-    /// Every schedule that runs each node by itself needs each node's operands. The work of other
-    /// schedules is not derived.
+    /// Every schedule that runs each node by itself needs each node's operands. Other schedules'
+    /// work is not derived.
     fn judge_repetitions(&self, graph: &Graph, units: &[Unit<'_>]) -> Option<Proof> {
         let said = self.recomputed.as_ref()?;
         // A copy in slow memory does not count for the other copies.

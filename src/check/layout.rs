@@ -1,5 +1,5 @@
-//! The layout of shared bytes: offsets agree with the steps' shares, and each line of memory
-//! belongs to the values of a single body.
+//! The layout of shared bytes: offsets agree with the steps' shares, and each memory line belongs
+//! to a single body's values.
 
 use alloc::collections::BTreeMap;
 use alloc::{format, string::String, vec::Vec};
@@ -175,7 +175,7 @@ enum Body {
     Workspace(usize),
 }
 
-/// The name of a user of lines.
+/// The name of a line user.
 #[derive(Clone, Copy, Debug)]
 enum User<'a> {
     Value(&'a str),

@@ -389,7 +389,7 @@ impl Plan {
         }
     }
 
-    /// Checks that exactly the line buffers of steps in strips are placed, and returns the buffers'
+    /// Checks that exactly the steps in strips have placed line buffers, and returns the buffers'
     /// sizes.
     ///
     /// Line buffers hold rows of values, so plans without scratch memory have line buffers, too: as
@@ -434,7 +434,7 @@ impl Plan {
         self.check_span(what, found.space, found.offset, found.bytes, in_space)
     }
 
-    /// Returns the divisor of all offsets in `space`, except offsets of pieces.
+    /// Returns the divisor of all offsets in `space`, except for pieces.
     fn alignment_in(&self, space: u32) -> u64 {
         let space = usize::try_from(space).ok().and_then(|space| self.spaces.get(space));
         self.options.alignment.max(space.map_or(1, |space| space.alignment))

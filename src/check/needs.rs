@@ -11,11 +11,11 @@ use crate::plan::{InputMemory, OutputMemory, Plan};
 
 /// Bytes that a plan's steps need by themselves.
 pub(super) struct StepNeeds {
-    /// Lower bound of the live bytes at the highest step, for all orders of these steps.
+    /// Lower bound of the live bytes at the highest step, for these steps in any order.
     pub(super) least: u64,
     /// Upper bound of the bytes that any step reads and writes.
     pub(super) most: u64,
-    /// Lower bound of the live bytes at the first step, for all orders of any steps.
+    /// Lower bound of the live bytes at the first step, for any steps in any order.
     pub(super) supplied: u64,
 }
 
@@ -35,7 +35,7 @@ impl StepNeeds {
         let has_pieces =
             units.iter().any(|unit| unit.effects.views.iter().any(|view| view.offset > 0));
         let slack = if has_pieces { alignment.bytes() } else { 0 };
-        // Values of the same kin may be in the same bytes, as views of each other.
+        // Values in the same kin may be in the same bytes, as views.
         let kin = kin(graph);
         let in_arena = |value: &ValueId| graph.value(*value).is_planned();
         let mut needs = Self { least: 0, most: 0, supplied: 0 };

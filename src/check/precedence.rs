@@ -173,8 +173,8 @@ impl<'a> Paths<'a> {
         Self { before, places, chains: tails.len(), entries: MOST_ENTRIES }
     }
 
-    /// Returns the number of chains in a part of the table with at most `entries` entries, but at
-    /// least one chain.
+    /// Returns how many chains fit a part of the table with at most `entries` entries; at least
+    /// one.
     fn width(&self) -> usize {
         (self.entries / self.before.len().max(1)).clamp(1, self.chains.max(1))
     }

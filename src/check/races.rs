@@ -134,7 +134,7 @@ impl Races {
     }
 }
 
-/// Returns, by the last node of each step, the last nodes of the preceding steps.
+/// Returns, by each step's last node, the preceding steps' last nodes.
 fn before(graph: &Graph, steps: &[&[NodeId]]) -> Vec<Vec<NodeId>> {
     let mut last_of = vec![None; graph.nodes().len()];
     for nodes in steps {

@@ -383,12 +383,12 @@ impl<'a> Replay<'a> {
             && whole.offset.checked_add(view.offset) == Some(part.offset)
     }
 
-    /// Makes the output the owner of all values that the output shows completely, and returns the
-    /// owner of the output's bytes, `None` for the output itself.
+    /// Makes the output the owner of all completely shown values, and returns the owner of the
+    /// output's bytes, `None` for the output itself.
     ///
     /// The addresses are equal, and no node can write only one of the two. The exception is another
-    /// output of the same step at the same place, whose bytes keep their owner. So a chain of
-    /// concatenations has a single piece at each step, instead of a piece per step.
+    /// output of the same step at the same place, whose bytes keep their owner. So a concatenation
+    /// chain has a single piece at each step, instead of a piece per step.
     fn joined(&mut self, output: ValueId, content: &[ContentPiece]) -> Option<Rc<[ContentPiece]>> {
         if content.len() == 1 {
             return Some(content.into());
@@ -448,7 +448,7 @@ impl<'a> Replay<'a> {
         Owner::Value { value: piece.origin, base: base - i128::from(piece.origin_start) }
     }
 
-    /// Returns the owner of the bytes of `value`.
+    /// Returns the owner of the bytes in `value`.
     fn content(&self, value: ValueId) -> Vec<ContentPiece> {
         let Some(content) = &self.contents[value.index()] else {
             let end = self.graph.value(value).bytes();

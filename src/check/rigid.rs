@@ -41,7 +41,7 @@ pub(super) struct Rigid {
     pub(super) spans: Vec<Span>,
 }
 
-/// The smallest size of a workspace, and the alignment of its offset.
+/// A workspace's smallest size and offset alignment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScratchNeed {
     pub(super) bytes: u64,

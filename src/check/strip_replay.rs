@@ -419,7 +419,7 @@ impl<'a> StripReplay<'a> {
         Ok(())
     }
 
-    /// Returns the number of rows of a value that is made here.
+    /// Returns the row count of a value that is made here.
     fn height(&self, value: ValueId) -> u64 {
         self.made.get(&value).map_or(0, |made| self.height_along(value, made.axis))
     }

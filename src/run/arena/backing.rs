@@ -18,7 +18,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]> + Debug + Send + Sync> ArenaBlock for B {}
 ///
 /// An arena refuses a faulty implementation: every block is measured before its first use.
 pub trait ArenaAllocator: Debug + Send + Sync {
-    /// Returns a block of at least `bytes` bytes at a multiple of `alignment`.
+    /// Returns a block with at least `bytes` bytes at a multiple of `alignment`.
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ impl<'a> NodeMemory<'a> {
     }
 }
 
-/// Memory of an operand that a step reads: bytes, or elements of type `T`.
+/// Memory for an operand that a step reads: bytes, or elements of type `T`.
 #[derive(Debug, Default)]
 pub enum Input<'a, T = u8> {
     /// The operand is left out, or its bytes are never read.
@@ -61,7 +61,7 @@ pub enum Input<'a, T = u8> {
     },
 }
 
-/// Memory of an operand that a step writes: bytes, or elements of type `T`.
+/// Memory for an operand that a step writes: bytes, or elements of type `T`.
 #[derive(Debug, Default)]
 pub enum Output<'a, T = u8> {
     /// The operand is left out.

@@ -1,5 +1,5 @@
-//! The only `unsafe` of the crate: bytes with an alignment chosen at run time, and the lending of
-//! disjoint bytes of one arena to several threads.
+//! The crate's only `unsafe`: bytes with an alignment chosen at run time, and lending disjoint
+//! arena bytes to several threads.
 
 #![allow(
     unsafe_code,
@@ -267,7 +267,7 @@ impl Drop for LentStep<'_> {
 }
 
 impl LentStep<'_> {
-    /// Returns whether bytes are part of a piece of the step; with `to_write`, of a piece for
+    /// Returns whether bytes belong to a piece of the step; with `to_write`, to a piece for
     /// writing.
     fn has(&self, place: Stretch, to_write: bool) -> bool {
         let holds = |piece: &&crate::run::arena::spans::Piece| {

@@ -6,7 +6,7 @@ use alloc::{vec, vec::Vec};
 use crate::plan::{Hazard, HazardKind, Plan};
 use crate::run::arena::{Holder, StepSpans, Stretch};
 
-/// The last users of a stretch of bytes.
+/// The last users of a byte stretch.
 #[derive(Clone, Debug)]
 struct Users {
     /// Byte after the last.

@@ -100,7 +100,7 @@ impl<'a> StepMemory<'a> {
         bytes.ok_or_else(|| self.missing(Kind::Input, position))
     }
 
-    /// Returns the input at `position` as elements of type `T`: `memory.input_as::<f32>(0)`.
+    /// Returns the input at `position` with element type `T`: `memory.input_as::<f32>(0)`.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl<'a> StepMemory<'a> {
         bytes.ok_or_else(|| missing(step, Kind::Output, position))
     }
 
-    /// Returns the output at `position` as elements of type `T`.
+    /// Returns the output at `position` with element type `T`.
     ///
     /// # Errors
     ///
@@ -150,7 +150,7 @@ impl<'a> StepMemory<'a> {
         bytes.ok_or_else(|| missing(step, Kind::Workspace, position))
     }
 
-    /// Returns the scratch memory at `position` as elements of type `T`.
+    /// Returns the scratch memory at `position` with element type `T`.
     ///
     /// # Errors
     ///
@@ -342,8 +342,8 @@ impl<'a> StepMemory<'a> {
     }
 
     /// Computes each element of the only output from the elements at the same place of all `I`
-    /// inputs, in order: whether the step works in place, or the output overlaps an input, makes
-    /// no difference. An output that is a view of an input is left as it is.
+    /// inputs, in order: whether the step works in place, or the output overlaps an input, makes no
+    /// difference. An output that is a view of an input does not change.
     ///
     /// ```
     /// # use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
@@ -370,9 +370,9 @@ impl<'a> StepMemory<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOperand`] if the step has not one output and `I` inputs, one of them is
-    /// not in the arena, or has another size, or an address that is no multiple of an element's
-    /// alignment.
+    /// [`Error::InvalidOperand`] if the step does not have one output and `I` inputs, or an operand
+    /// is not in the arena, or has another size, or an address that is not a multiple of an
+    /// element's alignment.
     pub fn elementwise<T: Pod, const I: usize>(
         &mut self,
         mut compute: impl FnMut([T; I]) -> T,
@@ -438,14 +438,14 @@ impl<'a> StepMemory<'a> {
     }
 }
 
-/// The place of the elements of an operand.
+/// The place of an operand's elements.
 enum Source<'m, T> {
     Apart(&'m [T]),
     /// In the output, so many elements behind its start.
     Behind(usize),
 }
 
-/// Refuses an operand that is no whole number of elements of `T`.
+/// Refuses an operand without a whole number of elements of `T`.
 fn check_size<T>(
     step: ProgramStep<'_>,
     kind: Kind,
