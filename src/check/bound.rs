@@ -1,13 +1,13 @@
-//! Two bounds on the bytes that a plan needs: those that are live at once, which no offsets
-//! avoid, and those that a compaction reaches, which no true lower bound exceeds.
+//! Two bounds on the bytes that a plan needs: the most live bytes, which no offsets avoid, and the
+//! bytes that a compaction reaches, which no true lower bound exceeds.
 
 use alloc::{vec, vec::Vec};
 
 use crate::check::rigid::{Rigid, Span};
 
-/// Returns how many bytes of the bodies are live at each step.
+/// Returns the bodies' live bytes at each step.
 ///
-/// Bytes that several values of a body share count once. Runs in `O(n log n)` for `n` values.
+/// Bytes shared by several values in a body count once. Runs in `O(n log n)` for `n` values.
 pub(super) fn live<'a>(rigids: impl Iterator<Item = &'a Rigid>, horizon: u32) -> Vec<u64> {
     let steps = index(horizon).max(1);
     let mut change = vec![0_i128; steps + 1];
@@ -37,19 +37,19 @@ pub(super) fn live<'a>(rigids: impl Iterator<Item = &'a Rigid>, horizon: u32) ->
     live.collect()
 }
 
-/// Returns the bytes that are live at once at the highest step, which no offsets avoid.
+/// Returns the most live bytes at a step, which no offsets avoid.
 ///
-/// A body whose values could share more bytes than they do counts nothing.
+/// A body whose values could share more bytes counts nothing.
 pub(super) fn max_live<'a>(rigids: impl Iterator<Item = &'a Rigid>, horizon: u32) -> u64 {
     live(rigids.filter(|rigid| !rigid.is_loose), horizon).into_iter().max().unwrap_or(0)
 }
 
-/// Returns an arena size that suffices for the bodies, at most `arena_bytes`, which are those of
-/// a valid plan.
+/// Returns an arena size that suffices for the bodies, at most `arena_bytes`, the size in a valid
+/// plan.
 ///
-/// The bodies fall one after the other, the lowest first, onto those that are held at one of
-/// their steps. Runs in `O(n log n)` for `n` values. If nodes may run `in_every_order`, the live
-/// ranges of one order do not permit that, and the bodies only move all together.
+/// The bodies fall one after the other, lowest first, onto the bodies that are held at a common
+/// step. Runs in `O(n log n)` for `n` values. If nodes may run `in_every_order`, the live ranges of
+/// one order do not suffice, and the bodies only move all together.
 pub(super) fn compacted(
     rigids: &[&Rigid],
     horizon: u32,
@@ -65,7 +65,7 @@ pub(super) fn compacted(
     fallen(rigids, horizon, in_every_order).unwrap_or(shifted).min(shifted)
 }
 
-/// Returns where the highest body ends if all fall; `None` if they cannot.
+/// Returns the end of the highest body if all bodies fall; `None` if the bodies cannot.
 fn fallen(rigids: &[&Rigid], horizon: u32, in_every_order: bool) -> Option<u64> {
     if in_every_order {
         return None;
@@ -93,10 +93,10 @@ fn fallen(rigids: &[&Rigid], horizon: u32, in_every_order: bool) -> Option<u64> 
     Some(top)
 }
 
-/// The union of spans of bytes, each of which may be there several times.
+/// The union of byte spans, which may be present several times.
 struct Covered {
     cuts: Vec<u64>,
-    /// By tree node: how many spans cover all of it that do not cover its parent.
+    /// By tree node: the number of spans that cover the whole node, but not the whole parent.
     count: Vec<u32>,
     /// By tree node: bytes that are covered.
     lengths: Vec<u64>,
@@ -150,9 +150,9 @@ impl Covered {
 
 /// The highest taken byte at each step, over all bodies that were put down.
 struct Skyline {
-    /// By tree node: the highest byte below it.
+    /// By tree node: the highest byte below the node.
     highest: Vec<u64>,
-    /// By tree node: the least height of all steps below it.
+    /// By tree node: the least height of all steps below the node.
     everywhere: Vec<u64>,
 }
 
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Against the definition: the height of each step, one by one.
+    /// Against the definition: the height of each step.
     #[test]
     fn bodies_fall_as_far_as_in_a_table() {
         let mut below = numbers();
@@ -299,7 +299,7 @@ mod tests {
         let apart = body(40, &[(0, 5, 5, 6)]);
         let high = body(100, &[(0, 10, 3, 6), (10, 20, 0, 2)]);
         assert_eq!(compacted(&[&low, &apart, &high], 6, 200, false), 30);
-        // As one they only move down to the first byte.
+        // All together, the bodies only move down to the first byte.
         assert_eq!(compacted(&[&low, &apart, &high], 6, 200, true), 190);
     }
 
@@ -311,7 +311,7 @@ mod tests {
         let mut pinned = body(32, &[(0, 8, 0, 1)]);
         pinned.is_pinned = true;
         assert_eq!(compacted(&[&pinned, &piece], 1, 64, false), 56);
-        // A pin exactly where the body below ends, and one inside of it.
+        // A pin exactly where the body below ends, and a pin inside that body.
         let low = body(0, &[(0, 32, 0, 1)]);
         assert_eq!(fallen(&[&low, &pinned], 1, false), Some(40));
         let high = body(0, &[(0, 33, 0, 1)]);

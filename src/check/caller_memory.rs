@@ -1,4 +1,4 @@
-//! Rules for values in the memory of the caller.
+//! Rules for values in the caller's memory.
 
 use alloc::{format, vec};
 
@@ -9,12 +9,12 @@ use crate::pack::Status;
 use crate::plan::{InputMemory, OutputMemory, Placement, Plan};
 
 impl Plan {
-    /// Returns whether a run must leave the graph's inputs as they are.
+    /// Returns whether a run must not change the graph's inputs.
     pub(super) fn keeps_inputs(&self) -> bool {
         self.options.preserve_inputs || self.options.inputs == InputMemory::Caller
     }
 
-    /// Returns whether the options say that the caller brings the memory of a value.
+    /// Returns whether the caller brings the memory of a value, according to the options.
     fn is_brought(&self, graph: &Graph, is_output: bool, value: ValueId) -> bool {
         match graph.value(value).kind() {
             ValueKind::Input if self.options.inputs == InputMemory::Caller => true,
@@ -28,8 +28,8 @@ impl Plan {
         }
     }
 
-    /// Checks that behind its arenas a plan has the caller's buffers, each as large as the
-    /// value that it is for.
+    /// Checks that the arenas are followed by the caller's buffers, each as large as the buffer's
+    /// value.
     pub(super) fn check_caller_buffers(&self, graph: &Graph) -> Result<()> {
         let mut is_output = vec![false; graph.values().len()];
         for output in graph.outputs() {
@@ -67,7 +67,8 @@ impl Plan {
         }
     }
 
-    /// Returns the value that owns the caller's buffer of a placement, if the placement is in one.
+    /// Returns the value that owns a placement's caller buffer, if the placement is in a caller
+    /// buffer.
     fn owner_of(&self, place: &Placement) -> Option<ValueId> {
         let space = self.spaces.get(SpaceId::from(place.space).index())?;
         space.caller.map(ValueId::from)
@@ -75,8 +76,8 @@ impl Plan {
 
     /// Returns whether a value may be in its space.
     ///
-    /// A buffer of the caller holds its value and the values that share bytes with it according to
-    /// the plan, and no others.
+    /// A caller buffer holds only its value and the values that share the value's bytes in the
+    /// plan.
     pub(super) fn may_be_at(
         &self,
         graph: &Graph,

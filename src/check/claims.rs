@@ -1,7 +1,7 @@
-//! Claims of a plan: its sizes, and bounds that hold for all plans.
+//! A plan's claims: sizes, and bounds that hold for all plans.
 //!
-//! A claim is checked for contradictions first. Once the plan is known to be valid, each bound is
-//! derived, refuted, or reported as claimed.
+//! A claim is first checked for contradictions. For a valid plan, each bound is then derived,
+//! refuted, or reported as claimed.
 
 use alloc::{format, string::String, vec, vec::Vec};
 
@@ -20,7 +20,7 @@ fn corrupt<T>(reason: String) -> Result<T> {
 }
 
 impl Plan {
-    /// Checks that the sizes of the plan and their proofs do not contradict each other.
+    /// Checks that the plan's sizes and proofs do not contradict each other.
     pub(super) fn check_claims(&self, graph: &Graph) -> Result<()> {
         let Ok(alignment) = Alignment::new(self.options.alignment) else {
             return corrupt(format!("the alignment {} is no power of two", self.options.alignment));
@@ -84,7 +84,7 @@ impl Plan {
         }
     }
 
-    /// Returns the proofs of the claims of a valid plan.
+    /// Returns the proofs for a valid plan's claims.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl Plan {
         let mut spaces = Vec::with_capacity(self.arenas().len());
         for (index, space) in self.arenas().iter().enumerate() {
             let inside: Vec<&Rigid> = rigids.iter().filter(|rigid| rigid.space == index).collect();
-            // The size of an arena is a multiple of the alignment, wherever its last value ends.
+            // An arena's size is a multiple of the alignment, wherever the last value ends.
             let unit = self.options.alignment;
             let rounded = |bytes: u64| bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX);
             let max_live = rounded(max_live(inside.iter().copied(), horizon));
@@ -126,13 +126,13 @@ impl Plan {
         Ok(Verdict { spaces, chose_spaces, order, floor, move_cost, repetitions })
     }
 
-    /// Returns the proof of the floor and of the bound of a plan with repetitions.
+    /// Returns the proof for the floor and the bound in a plan with repetitions.
     ///
-    /// Every schedule that runs each node by itself needs the operands of each node. The work of other
-    /// schedules is not derived.
+    /// Every schedule that runs each node by itself needs each node's operands. Other schedules'
+    /// work is not derived.
     fn judge_repetitions(&self, graph: &Graph, units: &[Unit<'_>]) -> Option<Proof> {
         let said = self.recomputed.as_ref()?;
-        // A copy in the slow memory counts for none of the others.
+        // A copy in slow memory does not count for the other copies.
         let is_derived = said.extra_bound == 0
             && (said.floor == 0
                 || (said.paging.is_none()
@@ -140,7 +140,7 @@ impl Plan {
         Some(Proof::of(is_derived))
     }
 
-    /// Returns the proofs of the order and of the floor.
+    /// Returns the proofs for the order and the floor.
     fn judge_search(
         &self,
         graph: &Graph,
@@ -156,7 +156,7 @@ impl Plan {
                 search.floor
             ));
         }
-        // Other steps were tried too if nodes might run as one, and may need less.
+        // If nodes could be fused, the search also tried other steps, which may need fewer bytes.
         let techniques = self.options.optimize;
         let fuses = [Technique::Fusion, Technique::Streaming];
         let fuses = fuses.into_iter().any(|technique| techniques.contains(technique));

@@ -1,9 +1,9 @@
-//! Contents of values as terms, for plans in which nodes run again and values are copied.
+//! Contents of values as terms, for plans with repeated nodes or copied values.
 //!
-//! A term is a node, the position of an output, and the terms of the operands; the term of an input
-//! or a state names its version: how often the state was written before. Equal terms are one number
-//! (hash consing). Each execution of a node must make the terms that the node makes in the graph
-//! without repetitions, and each copy of a value the term of that value.
+//! A term is a node, an output position, and the operands' terms; the term of an input or state
+//! names the version, which counts the writes so far. Equal terms have the same number (hash
+//! consing). Each execution of a node must make the same terms as the node in the graph without
+//! repetitions, and each copy of a value the value's term.
 
 use alloc::collections::BTreeMap;
 use alloc::{format, vec, vec::Vec};
@@ -13,16 +13,16 @@ use crate::check::mismatch;
 use crate::graph::{Effects, Graph, Node, TRANSFER, TRANSFER_DOMAIN};
 use crate::plan::Plan;
 
-/// The content of a value, with numbers for the contents of operands.
+/// The content of a value, with numbers for the operands' contents.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Term {
-    /// A version of a value that no node makes.
+    /// A version of a value without a producer.
     Supplied(ValueId, u32),
-    /// An output of a node, and its operands.
+    /// A node's output, and the operands.
     Made(NodeId, usize, Vec<Option<usize>>),
 }
 
-/// Numbers of terms.
+/// Term numbers.
 #[derive(Default)]
 struct Terms(BTreeMap<Term, usize>);
 
@@ -38,9 +38,9 @@ struct Run<'a> {
     graph: &'a Graph,
     /// By value: its content.
     contents: Vec<Option<usize>>,
-    /// By value: how often it was written.
+    /// By value: the number of writes.
     versions: Vec<u32>,
-    /// By node: the values whose address its outputs take.
+    /// By node: the values whose addresses the outputs take.
     replaces: Vec<Vec<ValueId>>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
         Self { graph, contents: vec![None; values], versions: vec![0; values], replaces }
     }
 
-    /// Notes that a node copies its operand.
+    /// Records that a node copies its operand.
     fn copy(&mut self, id: NodeId) {
         let node = self.graph.node(id);
         let read = node.inputs().first().copied().flatten();
@@ -65,7 +65,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs a node as an execution of `origin`, and notes the contents of its outputs.
+    /// Runs a node as an execution of `origin`, and records the outputs' contents.
     fn execute(&mut self, terms: &mut Terms, id: NodeId, origin: NodeId) {
         let node = self.graph.node(id);
         let mut read = |value: ValueId| {
@@ -88,13 +88,13 @@ impl<'a> Run<'a> {
 }
 
 impl Plan {
-    /// Checks that a plan of `graph`, in which each execution of its schedule is a node, computes
-    /// the same as `original` does.
+    /// Checks that a plan of `graph`, with a node for each execution in the schedule, computes the
+    /// same as `original`.
     ///
     /// # Errors
     ///
-    /// [`Error::PlanMismatch`](crate::Error::PlanMismatch) if an execution makes another content
-    /// than its node does, a content is missing at the end, or the extra cost is another one.
+    /// [`Error::PlanMismatch`](crate::Error::PlanMismatch) if an execution's content differs from
+    /// the node's, a content is missing at the end, or the extra cost differs.
     pub(super) fn check_contents(&self, original: &Graph, graph: &Graph) -> Result<()> {
         let Some(recomputed) = &self.recomputed else { return Ok(()) };
         let origin = origins(original, graph, &recomputed.schedule)?;
@@ -169,8 +169,7 @@ impl Plan {
         self.check_extra(original)
     }
 
-    /// Checks that a node of `graph` does nothing but copy a value of `original` to the slow memory
-    /// or back.
+    /// Checks that a node of `graph` only copies a value of `original` to slow memory or back.
     fn check_transfer(
         &self,
         original: &Graph,
@@ -237,7 +236,7 @@ impl Plan {
     }
 }
 
-/// Returns, by node of a graph with repetitions and copies, of what it is an execution.
+/// Returns, by node of a graph with repetitions and copies, the original execution.
 fn origins(original: &Graph, graph: &Graph, schedule: &[Execution]) -> Result<Vec<Execution>> {
     let nodes = (0..original.nodes().len()).map(|index| Execution::Run(NodeId::new(index)));
     let mut origins: Vec<Execution> = nodes.collect();
@@ -259,7 +258,7 @@ fn origins(original: &Graph, graph: &Graph, schedule: &[Execution]) -> Result<Ve
     Ok(origins)
 }
 
-/// Returns whether a node computes the same as another one does from equal operands.
+/// Returns whether two nodes compute the same result from equal operands.
 fn is_same(node: &Node, other: &Node) -> bool {
     (node.op(), node.domain(), node.version(), node.attributes())
         == (other.op(), other.domain(), other.version(), other.attributes())

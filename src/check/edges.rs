@@ -10,17 +10,17 @@ use crate::graph::Graph;
 use crate::plan::{Hazards, Plan};
 
 impl Plan {
-    /// Checks the plan, and that hazards are exactly those of the plan.
+    /// Checks the plan, and that `hazards` are exactly the plan's hazards.
     ///
-    /// The conflicts between steps are derived anew, with no code of
-    /// [`hazards`](Self::hazards). Each must be ordered by a path of edges. Each edge must be one
-    /// of the conflicts, with its reason, and without it no path may lead from its one step to the
-    /// other. So leaving out any edge, and adding any, is found.
+    /// The conflicts between steps are derived anew, without code from [`hazards`](Self::hazards).
+    /// Each conflict must be ordered by a path of edges. Each edge must be a conflict with the
+    /// right reason, and no other path may connect the edge's steps. So every missing or
+    /// superfluous edge is found.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check), and [`Error::HazardMismatch`] with the steps that are not
-    /// ordered, or the edge that is superfluous or has another reason.
+    /// As [`check`](Self::check), and [`Error::HazardMismatch`] with the unordered steps, or the
+    /// edge that is superfluous or has a wrong reason.
     ///
     /// ```
     /// use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};

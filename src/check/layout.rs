@@ -1,5 +1,5 @@
-//! The layout of shared bytes: offsets show what the steps of a plan say, and each line of
-//! memory belongs to the values of one body.
+//! The layout of shared bytes: offsets agree with the steps' shares, and each memory line belongs
+//! to a single body's values.
 
 use alloc::collections::BTreeMap;
 use alloc::{format, string::String, vec::Vec};
@@ -15,7 +15,7 @@ impl Plan {
     /// Checks that the two values of each share lie in memory as the share says.
     ///
     /// Lower bounds hold for plans with the same shares. A share that the offsets do not show would
-    /// make them hold for a plan that is not this one.
+    /// give bounds for a different plan.
     pub(super) fn check_shares(&self, units: &[Unit<'_>]) -> Result<()> {
         for (unit, share, places) in self.shared_pairs(units) {
             if !places.is_some_and(|[input, output]| is_laid_out(unit, share, input, output)) {
@@ -42,8 +42,7 @@ impl Plan {
         slack.collect()
     }
 
-    /// Returns the state and the result of an assignment whose result is at the address of the
-    /// state.
+    /// Returns an assignment's state and result, if the result is at the state's address.
     pub(super) fn stored(&self, graph: &Graph, unit: &Unit<'_>) -> Option<(ValueId, ValueId)> {
         let &[node] = unit.nodes.as_slice() else { return None };
         let assignment = graph.assignment(node)?;
@@ -52,7 +51,7 @@ impl Plan {
         (place(state) == place(result)).then_some((state, result))
     }
 
-    /// Iterates over the shares of all steps, with the places of the input and the output.
+    /// Iterates over the shares of all steps, with input and output placements.
     fn shared_pairs<'p>(
         &'p self,
         units: &'p [Unit<'p>],
@@ -69,15 +68,15 @@ impl Plan {
         })
     }
 
-    /// Checks that values that do not share bytes have no line in common while both are live, and
-    /// that the values of each body begin at a line.
+    /// Checks that values without shared bytes have no line in common while both are live, and that
+    /// the values of each body begin at a line.
     ///
-    /// A line is `alignment` bytes from a multiple of it. Sizes are rounded up to lines, so that the
-    /// bytes of a plan do not depend on what happens to fit into padding. Runs in `O(n log n)` for
-    /// `n` values.
+    /// A line is `alignment` bytes from a multiple of `alignment`. Sizes are rounded up to lines,
+    /// so that a plan's bytes do not depend on values that happen to fit into padding. Runs in
+    /// `O(n log n)` for `n` values.
     pub(super) fn check_lines(&self, graph: &Graph, joined: &Joined) -> Result<()> {
         let lines = Alignment::new(self.options.alignment).unwrap_or_default();
-        // A value without bytes holds no line, but is where its alignment permits.
+        // A value without bytes holds no line, but its address is aligned.
         let mut strictest: BTreeMap<(usize, u32), u64> = BTreeMap::new();
         for place in &self.placements {
             let value = ValueId::from(place.value);
@@ -103,7 +102,7 @@ impl Plan {
         for ((body, space), (offset, place)) in lowest {
             let (own, in_space) = (lines.bytes(), self.alignment_in(space));
             let strict = strictest[&(body, space)];
-            // A value that is aligned more strictly may have others ahead of it.
+            // Other values may lie ahead of a value with stricter alignment.
             let alignment = if strict <= own { in_space } else { own };
             if !offset.is_multiple_of(alignment) {
                 let what = format!("value {}, the first of shared bytes,", quoted(&place.name));
@@ -126,7 +125,7 @@ impl Plan {
     }
 }
 
-/// Iterates over the distances at which the output of a share may be ahead of its input.
+/// Iterates over the distances at which a share's output may be ahead of the input.
 fn distances<'u>(unit: &'u Unit<'_>, share: Share) -> impl Iterator<Item = u64> + 'u {
     let known = unit.overlaps.iter();
     let known =
@@ -163,20 +162,20 @@ fn is_laid_out(unit: &Unit<'_>, share: Share, input: &Placement, output: &Placem
     }
 }
 
-/// Returns the lines that a span of at least one byte touches.
+/// Returns the lines touched by a span of at least one byte.
 fn around(lines: Alignment, offset: u64, bytes: u64) -> Range<u64> {
     let end = offset.saturating_add(bytes);
     offset - offset % lines.bytes()..lines.round_up(end).unwrap_or(u64::MAX)
 }
 
-/// The owner of lines: values that share bytes, by the one that stands for them, or a workspace.
+/// The owner of lines: values that share bytes, by representative, or a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Body {
     Values(usize),
     Workspace(usize),
 }
 
-/// The name of a user of lines.
+/// The name of a line user.
 #[derive(Clone, Copy, Debug)]
 enum User<'a> {
     Value(&'a str),
@@ -203,7 +202,7 @@ struct Held<'a> {
     user: User<'a>,
 }
 
-/// The body that last held each line, and the step after its last.
+/// The last body in each line, and the step after the body's last step.
 #[derive(Debug, Default)]
 struct Lines<'a>(BTreeMap<(u32, u64), BodyStretch<'a>>);
 
@@ -216,7 +215,7 @@ struct BodyStretch<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Gives lines to a body. Calls come in the order of the first steps.
+    /// Gives lines to a body. Calls come in the order of first steps.
     fn hold(&mut self, held: Held<'a>) -> Result<()> {
         let Held { space, lines, live, body, user } = held;
         self.split(space, lines.start);
@@ -275,7 +274,7 @@ mod tests {
     use crate::check::strip_replay::LineMemory;
     use crate::graph::{Effects, InPlace, Overlap, View};
 
-    /// Against the definition: the body of each of 24 lines, and the step after its last.
+    /// Against the definition: the body of each of 24 lines, and the step after the body's last.
     #[test]
     fn lines_are_those_of_a_table() {
         let mut below = numbers();
@@ -298,7 +297,7 @@ mod tests {
                     *last = if *owner == body { until.max(*last) } else { until };
                     *owner = body;
                 }
-                // Lines that are held for equally long are one stretch.
+                // Adjacent lines that are held until the same step form a single stretch.
                 if taken.is_none() && !lines.is_empty() {
                     let ends: Vec<u32> = lines.clone().map(|line| table[at(line)].1).collect();
                     let runs = 1 + ends.windows(2).filter(|pair| pair[0] != pair[1]).count();
@@ -309,8 +308,8 @@ mod tests {
         }
     }
 
-    /// A step with two inputs and two outputs: output 0 is all of input 0 from byte 8 on, or
-    /// ahead of input 1; output 1 begins with input 1, or equals input 0.
+    /// A step with two inputs and two outputs: output 0 is all of input 0 from byte 8 on, or ahead
+    /// of input 1; output 1 begins with input 1, or equals input 0.
     fn unit(effects: &Effects) -> Unit<'_> {
         Unit {
             nodes: vec![NodeId::new(0)],
@@ -343,7 +342,7 @@ mod tests {
         };
         let unit = unit(&effects);
         let (view, in_place, overlap) = (ShareRule::View, ShareRule::InPlace, ShareRule::Overlap);
-        // Input and output, with their offsets.
+        // Input and output, with offsets.
         let all = [
             (view, (0, 100), (0, 108), true),
             (view, (0, 100), (0, 100), false),
@@ -357,7 +356,7 @@ mod tests {
             (view, (1, 100), (0, 100), false),
             (in_place, (1, 100), (0, 100), true),
             (in_place, (1, 100), (0, 108), false),
-            // The least of two distances, and no other pair's.
+            // The lesser of two distances, and no other pair's distance.
             (overlap, (1, 116), (0, 100), true),
             (overlap, (1, 115), (0, 100), false),
             (overlap, (1, 100), (0, 116), false),

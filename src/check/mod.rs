@@ -1,13 +1,13 @@
 //! The definition of a valid plan.
 //!
-//! This module is the definition of correct, and shares no code with what it checks. The checker
-//! believes nothing that a plan says about itself. It derives the steps, live ranges and operands
-//! of a plan from the graph, compares every field with them, and then *replays* the run on
-//! symbolic memory.
+//! This module defines correctness, and shares no code with the checked planner. The checker trusts
+//! no statement in a plan. The steps, live ranges and operands of a plan are derived from the graph
+//! and compared with every field of the plan. Then the checker *replays* the run on symbolic
+//! memory.
 //!
 //! # Symbolic memory
 //!
-//! The memory of a space maps each address to an element of this flat lattice:
+//! A space's memory maps each address to an element of this flat lattice:
 //!
 //! ```text
 //!             unknown              bytes that nobody wrote
@@ -15,37 +15,37 @@
 //! (v, i)      (w, j)    scratch n   byte i of value v; scratch memory of node n
 //! ```
 //!
-//! Two contents never join, since a run has one path: a step replaces the content of an address
-//! or keeps it. Beside the memory, a map *H* says for each value *v* which contents its bytes have:
-//! *H(v)(i) = (v, i)* if *v* was computed, and *(u, j)* if byte *i* of *v* shows byte *j* of *u*.
-//! Let *at(v)* be the address of the first byte of *v* in the plan. The plan *holds v* at a step
-//! if for each byte *i* of *v* memory maps *at(v) + i* to *H(v)(i)*.
+//! Two contents never join, because a run has a single path: a step replaces or keeps an address's
+//! content. Beside the memory, a map *H* gives the contents of each value *v*: *H(v)(i) = (v, i)*
+//! if *v* was computed, and *(u, j)* if byte *i* of *v* shows byte *j* of *u*. Let *at(v)* be the
+//! address of *v* in the plan. The plan *holds v* at a step if for each byte *i* of *v* memory maps
+//! *at(v) + i* to *H(v)(i)*.
 //!
 //! # Transfer rules
 //!
-//! Before the first step, each input and each state *v* is written: memory maps *at(v) + i* to
-//! *(v, i)*. A step with the operands *R* (read), *W* (written), *M* (states that it mutates) and
-//! the workspaces *S* then does the following, in this order:
+//! Before the first step, each input and each state *v* is written: memory maps *at(v) + i* to *(v,
+//! i)*. A step with the operands *R* (read), *W* (written), *M* (mutated states) and the workspaces
+//! *S* then has four phases, in this order:
 //!
-//! 1. *Read.* The plan must hold each value of *R*.
-//! 2. *Show.* For each output *o* of *W* and each view of *o* that the plan shares, that the effects
-//!    of the step declare, and whose two values have the declared distance in memory: *H(o)* takes
-//!    the contents of the bytes that it shows. Nothing is written there. Each other byte *i* of *o*
-//!    is to be written as *(o, i)*, and so is each byte of a state of *M*. An assignment whose
-//!    result is where the state is writes the result only, and *H(state)* becomes *H(result)*.
-//! 3. *Write.* The bytes to be written and the workspaces of *S* must be disjoint. A byte of an
-//!    operand in *R* may only be written if the step permits it, by one of these rules:
+//! 1. *Read.* The plan must hold each value in *R*.
+//! 2. *Show.* For each output *o* in *W* and each view of *o* that the plan shares, that the step's
+//!    effects declare, and whose two values have the declared distance in memory: *H(o)* takes the
+//!    contents of the shown bytes, which are not written. All other bytes *i* of *o* are to be
+//!    written as *(o, i)*, and so are all bytes of states in *M*. An assignment whose result is at
+//!    the state's address writes only the result, and *H(state)* becomes *H(result)*.
+//! 3. *Write.* The bytes to be written and the workspaces in *S* must be disjoint. An operand byte
+//!    in *R* may be written only by one of these rules:
 //!    - *in place*: the output begins where the input begins and is no larger, the effects declare
 //!      the pair, and the plan shares it;
-//!    - *overlap*: the whole output is written, the plan shares the pair, and the input begins at
-//!      least the distance behind the output that the effects imply;
+//!    - *overlap*: the whole output is written, the plan shares the pair, and the input begins
+//!      behind the output by at least the distance implied by the effects;
 //!    - *mutation*: the operand is the state that is mutated.
 //! 4. *Commit.* Memory takes the contents of step 3; workspaces become *scratch*.
 //!
-//! Nodes that run as one are one step. Its operands are the values that cross its border, and its
-//! permissions are derived forwards, from the part of each operand that one piece of the result
-//! needs (`unit.rs`). Nodes that run strip by strip are replayed with a tag for each row of a line
-//! buffer (`strip_replay.rs`).
+//! Fused nodes are a single step. The step's operands are the values that cross the group's border,
+//! and the permissions are derived forwards, from the part of each operand needed for a piece of
+//! the result (`unit.rs`). Nodes that run strip by strip are replayed with a tag for each row of a
+//! line buffer (`strip_replay.rs`).
 //!
 //! # Validity
 //!
@@ -53,30 +53,29 @@
 //!
 //! - its steps run each node once, after what the node depends on, and states are read and written
 //!   in the graph's order;
-//! - names, sizes, operands, live ranges, spaces and options are those of the graph (`space_costs.rs`,
+//! - names, sizes, operands, live ranges, spaces and options match the graph (`space_costs.rs`,
 //!   `caller_memory.rs`);
 //! - each placement respects its pin, its alignment and the end of its arena;
-//! - each value that replaces an input or a state is at the address of that one;
-//! - values share bytes as the plan says, and no two values that do not share bytes are in one line
-//!   of `alignment` bytes at one step (`layout.rs`);
-//! - the replay refuses no step, and after the last one holds all outputs, the states and the kept
-//!   inputs that no value replaces, and the values that replace one;
-//! - where nodes may run in any order, no two of them use a byte that one of them writes, unless
-//!   the graph orders the two (`races.rs`);
-//! - where several workers run the steps, each step of the timetable starts after the steps that it
-//!   must wait for have ended, and no more steps run at once than there are workers
-//!   (`worker_times.rs`);
+//! - each value that replaces an input or a state has the same address;
+//! - values share bytes as the plan says, and no two values without shared bytes are in the same
+//!   line of `alignment` bytes at the same step (`layout.rs`);
+//! - the replay refuses no step, and after the last step holds all outputs, the states and kept
+//!   inputs that no value replaces, and the replacing values;
+//! - where nodes may run in any order, no two nodes use a byte that either node writes, unless the
+//!   graph orders the nodes (`races.rs`);
+//! - where several workers run the steps, each step in the timetable starts after all required
+//!   steps have ended, and at most one step per worker runs at a time (`worker_times.rs`);
 //! - its figures are true, and no claim is provably false (`claims.rs`).
 //!
-//! The replay runs in `O(n log n)` for `n` operands; each operand counts as often as it has pieces.
+//! The replay runs in `O(n log n)` for `n` operands; each operand counts once per piece.
 //!
 //! # Claims
 //!
 //! A plan also makes claims about *all* plans: a lower bound, an optimal size, a complete search.
-//! The checker derives the bytes that are live at once by a count of its own (`bound.rs`); a lower
-//! bound up to that is [`Verified`](Proof::Verified). A bound above the size that a compaction
-//! reaches is false, and the plan is refused. A search may have proved a bound in between, which is
-//! reported as [`Claimed`](Proof::Claimed).
+//! The checker counts the live bytes independently (`bound.rs`); a lower bound up to this count is
+//! [`Verified`](Proof::Verified). A bound above the size reached by a compaction is false, and the
+//! plan is refused. A bound in between, which a search may have proved, is reported as
+//! [`Claimed`](Proof::Claimed).
 
 mod bound;
 mod caller_memory;
@@ -115,25 +114,24 @@ pub use verdict::{Proof, SharedVerdict, SpaceVerdict, Verdict};
 /// Facts about a valid plan.
 struct Examined {
     verdict: Verdict,
-    /// The bodies in its arenas.
+    /// The bodies in the arenas.
     rigids: Vec<Rigid>,
     /// Number of steps.
     horizon: u32,
 }
 
 impl Plan {
-    /// Returns the proofs of the claims of the plan, if the plan is valid for `graph`.
+    /// Returns the proofs for the plan's claims, if the plan is valid for `graph`.
     ///
     /// Every offset, size and live range of a valid plan is right. A claim about *all* plans, such
     /// as a lower bound, is verified or only claimed: the [`Verdict`] tells.
     ///
     /// # Errors
     ///
-    /// - [`Error::PlanMismatch`] if the plan was made for another graph, or says other
-    ///   things about the graph than are true.
-    /// - [`Error::PlanMisaligned`], [`Error::PlanOutOfBounds`] if a value or workspace is
-    ///   at an offset where it cannot be.
-    /// - [`Error::PlanOverlap`] if bytes are overwritten that are read later.
+    /// - [`Error::PlanMismatch`] if the plan was made for another graph, or contradicts the graph.
+    /// - [`Error::PlanMisaligned`], [`Error::PlanOutOfBounds`] if a value or workspace is at an
+    ///   impossible offset.
+    /// - [`Error::PlanOverlap`] if bytes are overwritten before a later read.
     /// - [`Error::PlanCorrupt`] if the plan contradicts itself, or a claim is provably false.
     /// - [`Error::TargetMismatch`] if the plan's own target cannot run it.
     pub fn check(&self, graph: &Graph) -> Result<Verdict> {
@@ -145,7 +143,7 @@ impl Plan {
         self.examine(graph).map(|found| found.verdict)
     }
 
-    /// Returns the graph in which each execution of the schedule is a node.
+    /// Returns the graph with a node for each execution in the schedule.
     fn executions(&self, graph: &Graph) -> Result<Graph> {
         let Some(recomputed) = &self.recomputed else {
             return mismatch("no node runs again".into());
@@ -157,22 +155,22 @@ impl Plan {
             .or_else(|error| mismatch(format!("its schedule does not run: {error}")))
     }
 
-    /// Checks that the plan, which is for `executions`, computes the same as `graph` does: each
-    /// execution of a node makes the content that the node makes there.
+    /// Checks that the plan for `executions` computes the same as `graph`: each execution makes the
+    /// same content as the node in `graph`.
     ///
-    /// [`check`](Self::check) does so if it is called with `graph`.
+    /// [`check`](Self::check) includes this check if called with `graph`.
     ///
     /// # Errors
     ///
     /// [`Error::PlanMismatch`] if an execution was dropped, exchanged or moved so that a reader
-    /// finds another content, or the extra work is another one.
+    /// finds another content, or the extra work differs.
     pub fn check_repetitions(&self, graph: &Graph, executions: &Graph) -> Result<()> {
         self.check_contents(graph, executions)
     }
 
-    /// Checks that the plan was made for `graph`, in which each execution of a
-    /// [schedule](Self::recomputed) is a node. Whoever reads a plan beside a graph asks this first:
-    /// positions in a plan of another graph mean nothing.
+    /// Checks that the plan was made for `graph`, with a node for each execution in a
+    /// [schedule](Self::recomputed). Call this method before using a plan's positions with a graph:
+    /// positions for another graph mean nothing.
     ///
     /// # Errors
     ///
@@ -191,7 +189,7 @@ impl Plan {
         ))
     }
 
-    /// Checks the plan, and returns facts about it.
+    /// Checks the plan, and returns facts about the plan.
     fn examine(&self, graph: &Graph) -> Result<Examined> {
         self.check_digest(graph)?;
         if self.covers != *graph.covers() {
@@ -227,8 +225,8 @@ impl Plan {
         Ok(Examined { verdict, rigids, horizon })
     }
 
-    /// Checks that the plan's steps have the graph's operands, and that the bytes they are
-    /// said to share are shared and may be.
+    /// Checks that the plan's steps have the graph's operands, and that the claimed shares exist
+    /// and are permitted.
     fn check_steps(&self, units: &[Unit<'_>]) -> Result<()> {
         for (step, unit) in self.steps.iter().zip(units) {
             let ids = |operand: &Option<ValueId>| operand.map(u32::from);
@@ -265,7 +263,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks that exactly the values in the arena are placed, each where it can be.
+    /// Checks that exactly the values in the arena are placed, each at a possible place.
     fn check_placements(&self, graph: &Graph, units: &[Unit<'_>], joined: &Joined) -> Result<()> {
         let live = live_ranges(graph, units, self.keeps_inputs());
         let mut inner = vec![false; graph.values().len()];
@@ -274,7 +272,8 @@ impl Plan {
                 inner[value.index()] = true;
             }
         }
-        // The last node of a step, which may be inside of other steps, too, puts it into memory.
+        // The last node of a step, which may also be inside other steps, puts the value into
+        // memory.
         for (_, value) in units.iter().flat_map(Unit::writes) {
             inner[value.index()] = false;
         }
@@ -308,7 +307,7 @@ impl Plan {
             if value.bytes() > 0 && value.pin().is_some_and(|pin| pin != placement.offset) {
                 return mismatch(format!("{} is not where it is pinned", name()));
             }
-            // A piece of another value is at its place in that value.
+            // A piece of another value is at its place in the other value.
             let (space, offset, bytes) = (placement.space, placement.offset, placement.bytes);
             let general = if joined.at_distances[index] { 1 } else { self.alignment_in(space) };
             let element = (value.dtype().bits() / 8).clamp(1, 16).min(self.options.alignment);
@@ -324,7 +323,7 @@ impl Plan {
         }
     }
 
-    /// Checks that each value which replaces an input or state is at the address of that one.
+    /// Checks that each value that replaces an input or state has the same address.
     fn check_write_backs(&self, graph: &Graph) -> Result<()> {
         for pair in graph.write_backs() {
             let place = |value| self.placement(value).map(|place| (place.space, place.offset));
@@ -337,8 +336,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks that every workspace of every node is placed, in one of its sizes, and returns the
-    /// smallest size of each.
+    /// Checks that every node's workspaces are placed in an allowed size, and returns each
+    /// workspace's smallest size.
     fn check_workspaces(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<Vec<ScratchNeed>> {
         if self.options.workspace == WorkspacePolicy::None {
             return self.check_line_buffers(units);
@@ -355,7 +354,7 @@ impl Plan {
                 let name = quoted(unit.name);
                 return mismatch(format!("node {name} has no scratch memory to overlap with"));
             };
-            // A member that another step ends with has its own scratch memory there.
+            // A member that is the last node of another step has its own scratch memory there.
             let inner = unit.nodes.iter().filter(|node| !ends[node.index()]);
             inner.for_each(|node| staged[node.index()] = Some(&[][..]));
             staged[unit.last().index()] = Some(staging);
@@ -390,11 +389,11 @@ impl Plan {
         }
     }
 
-    /// Checks that the line buffers of every step in strips are placed, and nothing else is, and
-    /// returns their sizes.
+    /// Checks that exactly the steps in strips have placed line buffers, and returns the buffers'
+    /// sizes.
     ///
-    /// Line buffers hold rows of values, so a plan without scratch memory has them, too: as the
-    /// first workspace of the last node, whatever the node declares.
+    /// Line buffers hold rows of values, so plans without scratch memory have line buffers, too: as
+    /// the last node's first workspace, whatever the node declares.
     fn check_line_buffers(&self, units: &[Unit<'_>]) -> Result<Vec<ScratchNeed>> {
         let mut in_strips: Vec<_> = units.iter().filter(|unit| unit.lines.bytes > 0).collect();
         in_strips.sort_unstable_by_key(|unit| unit.last());
@@ -435,14 +434,13 @@ impl Plan {
         self.check_span(what, found.space, found.offset, found.bytes, in_space)
     }
 
-    /// Returns what divides the offset of whatever is in `space`, unless it is a piece of
-    /// something else.
+    /// Returns the divisor of all offsets in `space`, except for pieces.
     fn alignment_in(&self, space: u32) -> u64 {
         let space = usize::try_from(space).ok().and_then(|space| self.spaces.get(space));
         self.options.alignment.max(space.map_or(1, |space| space.alignment))
     }
 
-    /// Checks one span against its alignment and its arena.
+    /// Checks a span against alignment and arena.
     fn check_span(
         &self,
         what: impl Fn() -> String,
@@ -467,8 +465,8 @@ impl Plan {
     }
 }
 
-/// Checks that each reader and each writer of a state finds the content that the graph's own order
-/// leaves there.
+/// Checks that each reader and each writer of a state finds the content left by the graph's own
+/// order.
 fn check_state_order(graph: &Graph, order: &[NodeId]) -> Result<()> {
     let mut position = vec![0; order.len()];
     for (step, node) in order.iter().enumerate() {
@@ -515,19 +513,19 @@ fn live_ranges(graph: &Graph, units: &[Unit<'_>], keeps_inputs: bool) -> Vec<[u3
     live
 }
 
-/// Returns, by value, whether another value replaces it at its address.
+/// Returns, by value, whether another value replaces the value in place.
 fn replaced(graph: &Graph) -> Vec<bool> {
     let mut replaced = vec![false; graph.values().len()];
     graph.write_backs().iter().for_each(|pair| replaced[pair.into.index()] = true);
     replaced
 }
 
-/// The pairs of values that share bytes according to a plan.
+/// The pairs of values that share bytes in a plan.
 struct Joined {
-    /// By value: one that stands for all that it is joined to.
+    /// By value: the representative of all joined values.
     root: Vec<usize>,
-    /// By value: whether it is joined to others of which one is a piece of another at a
-    /// distance: those need not all be aligned.
+    /// By value: whether the joined values include pieces at a distance, which need not all be
+    /// aligned.
     at_distances: Vec<bool>,
 }
 
@@ -565,12 +563,12 @@ impl Joined {
                 joined_to[roots[0]] = roots[1];
             }
         }
-        // A result of an assignment may be where the state is, without a share.
+        // An assignment's result may be at the state's address without a share.
         for (state, result) in units.iter().filter_map(|unit| plan.stored(graph, unit)) {
             let roots = [state, result].map(|value| find(&mut joined_to, value.index()));
             joined_to[roots[0]] = roots[1];
         }
-        // A value is at the address of the input or state that it replaces, without a share.
+        // A value is at the address of the replaced input or state without a share.
         for pair in graph.write_backs() {
             let roots = [pair.into, pair.value].map(|value| find(&mut joined_to, value.index()));
             joined_to[roots[0]] = roots[1];

@@ -1,5 +1,4 @@
-//! The bytes that each step of a plan needs by itself, in any order of the steps and with any
-//! sharing of bytes.
+//! The bytes that each step of a plan needs by itself, in any step order and with any sharing.
 
 use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
@@ -10,13 +9,13 @@ use crate::check::unit::Unit;
 use crate::graph::{Graph, ValueKind};
 use crate::plan::{InputMemory, OutputMemory, Plan};
 
-/// Bytes that the steps of a plan need by themselves.
+/// Bytes that a plan's steps need by themselves.
 pub(super) struct StepNeeds {
-    /// No order of these steps has fewer bytes live at its highest step.
+    /// Lower bound of the live bytes at the highest step, for these steps in any order.
     pub(super) least: u64,
     /// Upper bound of the bytes that any step reads and writes.
     pub(super) most: u64,
-    /// No order of any steps has fewer bytes live at its first step.
+    /// Lower bound of the live bytes at the first step, for any steps in any order.
     pub(super) supplied: u64,
 }
 
@@ -27,7 +26,7 @@ impl StepNeeds {
             let bytes = graph.value(value).bytes();
             alignment.round_up(bytes).unwrap_or(bytes)
         };
-        // Values that begin anywhere in a line may have other values of their body beside them.
+        // Values that begin anywhere in a line may have other values of the body beside them.
         let is_piece = pieces(graph, units, alignment);
         let counted = |value: ValueId| {
             if is_piece[value.index()] { graph.value(value).bytes() } else { rounded(value) }
@@ -36,7 +35,7 @@ impl StepNeeds {
         let has_pieces =
             units.iter().any(|unit| unit.effects.views.iter().any(|view| view.offset > 0));
         let slack = if has_pieces { alignment.bytes() } else { 0 };
-        // Values of one kin may be in the same bytes, as a view of each other.
+        // Values in the same kin may be in the same bytes, as views.
         let kin = kin(graph);
         let in_arena = |value: &ValueId| graph.value(*value).is_planned();
         let mut needs = Self { least: 0, most: 0, supplied: 0 };
@@ -45,8 +44,7 @@ impl StepNeeds {
         let states: Vec<ValueId> = of_kind(graph, ValueKind::State).filter(kept).collect();
         for unit in units {
             let mut most: BTreeMap<ValueId, u64> = BTreeMap::new();
-            // By kin: the most bytes of one value that is read, and whether an output may take
-            // its place.
+            // By kin: the most bytes of a read value, and whether an output may take its place.
             let mut kept: BTreeMap<usize, (u64, bool)> = BTreeMap::new();
             let reads = unit.reads().filter(|(_, value)| in_arena(value));
             let states = states.iter().map(|&state| (usize::MAX, state));
@@ -79,7 +77,7 @@ impl StepNeeds {
         let is_callers = plan.options.inputs == InputMemory::Caller
             || plan.options.outputs == OutputMemory::Caller;
         if is_callers {
-            // Which values are in the memory of the caller depends on the order.
+            // The values in the caller's memory depend on the order.
             (needs.least, needs.supplied) = (0, 0);
         }
         needs
@@ -91,8 +89,8 @@ fn of_kind(graph: &Graph, kind: ValueKind) -> impl Iterator<Item = ValueId> {
     values.filter(move |(_, value)| value.kind() == kind).map(|(index, _)| ValueId::new(index))
 }
 
-/// Returns, by value, one that stands for all values whose bytes it may show or that may show
-/// its bytes.
+/// Returns, by value, the representative of all values that may show the value's bytes, or the
+/// reverse.
 fn kin(graph: &Graph) -> Vec<usize> {
     let mut sets = Sets::new(graph.values().len());
     for node in graph.nodes() {
@@ -111,8 +109,8 @@ fn kin(graph: &Graph) -> Vec<usize> {
     sets.roots()
 }
 
-/// Returns, by value, whether some sharing puts it into one body with a piece of a value that does
-/// not begin at a multiple of `alignment`.
+/// Returns, by value, whether any sharing joins the value with a piece that does not begin at a
+/// multiple of `alignment`.
 fn pieces(graph: &Graph, units: &[Unit<'_>], alignment: Alignment) -> Vec<bool> {
     let mut sets = Sets::new(graph.values().len());
     let mut unaligned = Vec::new();
@@ -154,7 +152,7 @@ impl Sets {
         self.0[a] = b;
     }
 
-    /// Returns, by value, one that stands for its set.
+    /// Returns, by value, the representative of its set.
     fn roots(mut self) -> Vec<usize> {
         (0..self.0.len()).map(|value| self.find(value)).collect()
     }

@@ -1,4 +1,4 @@
-//! Pairs of steps that must not change places, and the proof that edges order them.
+//! Pairs of steps that must keep their order, and the proof that edges order these pairs.
 
 use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
@@ -10,34 +10,33 @@ use crate::check::unit::Unit;
 use crate::graph::Graph;
 use crate::plan::{HazardKind, Plan, ShareRule};
 
-/// Most entries of a table of paths at a time.
+/// Most entries of a path table at a time.
 const MOST_ENTRIES: usize = 1 << 24;
 
-/// Why a step must wait for another one.
+/// Why a step must wait for another step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reason {
     pub(super) kind: HazardKind,
-    /// A byte that both use, if there is one, with its space.
+    /// A byte used by both steps, if any, with the space.
     pub(super) byte: Option<(u32, u64)>,
 }
 
-/// By later and earlier step: the reason. Each pair that must keep its order is one of these, or
-/// follows from several.
+/// By later and earlier step: the reason. Each pair that must keep its order is in the map, or
+/// follows from several pairs in the map.
 pub(super) type Required = BTreeMap<(usize, usize), Reason>;
 
-/// Bytes of a space.
+/// Bytes in a space.
 struct SpaceBytes {
     space: u32,
     start: u64,
     end: u64,
 }
 
-/// Returns the pairs of steps of a valid plan that must keep their order.
+/// Returns the pairs of steps in a valid plan that must keep their order.
 ///
-/// A step uses the bytes that its node may use: those of the inputs that it reads; those of its
-/// outputs, unless an output is a view within an input; the whole of an input that an output takes
-/// over or overlaps, and of those that begin in such bytes; the states that it mutates; its
-/// workspaces.
+/// A step uses the bytes that its node may use: the read inputs; the outputs, unless an output is a
+/// view within an input; all bytes of inputs that an output takes over or overlaps, and of inputs
+/// that begin in such bytes; the mutated states; the workspaces.
 pub(super) fn required(plan: &Plan, graph: &Graph, units: &[Unit<'_>]) -> Required {
     let mut required = Required::new();
     let mut users = Races::default();
@@ -103,7 +102,8 @@ fn writes(plan: &Plan, unit: &Unit<'_>, step: usize) -> Vec<SpaceBytes> {
             let Some(input) = input.copied().flatten().and_then(|input| place(plan, input)) else {
                 continue;
             };
-            // Both are in one space, and at the distance that the rule permits: see `check_shares`.
+            // Both are in the same space, at the distance permitted by the rule: see
+            // `check_shares`.
             let is_within = input.start <= own.start && own.end <= input.end;
             match share.rule {
                 ShareRule::View if is_within => is_view = true,
@@ -115,7 +115,7 @@ fn writes(plan: &Plan, unit: &Unit<'_>, step: usize) -> Vec<SpaceBytes> {
                 ShareRule::Overlap => takes_over = true,
             }
         }
-        // In the order of their starts, each input that begins in the bytes so far adds its own.
+        // In start order, each input that begins in the bytes so far adds its own bytes.
         for input in inputs.iter().filter(|_| takes_over) {
             if input.space == own.space && (own.start..own.end).contains(&input.start) {
                 own.end = own.end.max(input.end);
@@ -139,17 +139,17 @@ fn place(plan: &Plan, value: ValueId) -> Option<SpaceBytes> {
     Some(SpaceBytes { space, start, end: start + placement.bytes })
 }
 
-/// Paths along edges between steps, as one table: the steps are cut into chains, and a row counts
-/// for one step how many steps of each chain come before.
+/// Paths along edges between steps, as a table: the steps are cut into chains, and a step's row
+/// counts the steps of each chain that come before.
 ///
-/// The table is made for a part of the chains at a time, `O(edges · chains)` time in all.
+/// The table is made for some chains at a time, in `O(edges · chains)` total time.
 pub(super) struct Paths<'a> {
     /// By step: the steps that edges come from.
     before: &'a [Vec<usize>],
-    /// By step: its chain, and its position there.
+    /// By step: the chain, and the position in the chain.
     places: Vec<(usize, u32)>,
     chains: usize,
-    /// Most entries of the table at a time.
+    /// Most table entries at a time.
     entries: usize,
 }
 
@@ -173,14 +173,14 @@ impl<'a> Paths<'a> {
         Self { before, places, chains: tails.len(), entries: MOST_ENTRIES }
     }
 
-    /// Returns the number of chains of one part of the table, which has `entries` entries at most,
-    /// unless one chain has more.
+    /// Returns how many chains fit a part of the table with at most `entries` entries; at least
+    /// one.
     fn width(&self) -> usize {
         (self.entries / self.before.len().max(1)).clamp(1, self.chains.max(1))
     }
 
-    /// Returns, for each pair of a later and an earlier step, whether a path leads from the
-    /// earlier to the later one; with `indirect`, a path of more than one edge.
+    /// Returns, for each pair of later and earlier step, whether a path leads from the earlier to
+    /// the later step; with `indirect`, a path with more than one edge.
     pub(super) fn lead(&self, pairs: &[(usize, usize)], indirect: bool) -> Vec<bool> {
         let width = self.width();
         let mut by_part: Vec<Vec<usize>> = vec![Vec::new(); self.chains.div_ceil(width)];
@@ -209,7 +209,7 @@ impl<'a> Paths<'a> {
         found
     }
 
-    /// Returns, by step and by chain from `first` on, how many steps of the chain come before.
+    /// Returns, by step and by chain from `first` on, the number of chain steps that come before.
     fn rows(&self, first: usize, count: usize) -> Vec<u32> {
         let mut rows = vec![0_u32; self.before.len() * count];
         for (step, before) in self.before.iter().enumerate() {
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use crate::check::random::numbers;
 
-    /// Against the definition, with tables of one chain, of a few, and of all.
+    /// Against the definition, with tables of one chain, several chains, and all chains.
     #[test]
     fn paths_are_those_of_a_table() {
         const STEPS: usize = 18;
@@ -278,7 +278,7 @@ mod tests {
     fn steps_that_follow_each_other_are_one_chain() {
         let chain = [vec![], vec![0], vec![1], vec![2]];
         assert_eq!(Paths::new(&chain).chains, 1);
-        // Two steps behind the first, and one behind both.
+        // Two steps after the first, and a step after both.
         let diamond = [vec![], vec![0], vec![0], vec![1, 2]];
         assert_eq!(Paths::new(&diamond).chains, 2);
         let apart = [vec![], vec![], vec![]];

@@ -1,5 +1,5 @@
-//! Races: bytes that two nodes use, one of them to write, although either node may run first. A
-//! plan that is safe in every order must have none.
+//! Races: bytes that two nodes use, at least one for writing, although either node may run first. A
+//! plan that is safe in every order must have no races.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{format, vec, vec::Vec};
@@ -8,7 +8,7 @@ use core::ops::Range;
 use crate::base::{Error, NodeId, Result, quoted};
 use crate::graph::Graph;
 
-/// The nodes that used a stretch of memory since its last write.
+/// The nodes that used a stretch of memory since the last write.
 #[derive(Clone, Debug)]
 struct UsedStretch {
     end: u64,
@@ -17,7 +17,7 @@ struct UsedStretch {
     readers: Vec<NodeId>,
 }
 
-/// Memory that stores the users of every byte, and the dependencies that follow from them.
+/// Memory that stores the users of every byte, and the resulting dependencies.
 #[derive(Debug, Default)]
 pub(super) struct Races {
     spaces: BTreeMap<u32, BTreeMap<u64, UsedStretch>>,
@@ -87,15 +87,16 @@ impl Races {
         }
     }
 
-    /// Returns the pairs, the first of which must run before the second.
+    /// Returns the pairs; the first node must run before the second.
     pub(super) fn into_pairs(self) -> impl Iterator<Item = (NodeId, NodeId, ByteConflict)> {
         self.pairs.into_iter().map(|((first, second), conflict)| (first, second, conflict))
     }
 
-    /// Refuses a pair whose second node can run before the first. Each of `steps` names the nodes of
-    /// a step; the last node stands for the step, which waits for the predecessors of all its nodes.
+    /// Refuses a pair whose second node can run before the first. Each entry in `steps` names a
+    /// step's nodes; the last node represents the step, which waits for the predecessors of all its
+    /// nodes.
     ///
-    /// Looks at 64 first nodes at a time: `O(first nodes / 64 · edges)`.
+    /// Handles 64 first nodes at a time: `O(first nodes / 64 · edges)`.
     pub(super) fn check(self, graph: &Graph, steps: &[&[NodeId]]) -> Result<()> {
         let before = before(graph, steps);
         let open = self.pairs.into_iter();
@@ -133,13 +134,13 @@ impl Races {
     }
 }
 
-/// Returns, by the last node of each step, those of the steps that it waits for.
+/// Returns, by each step's last node, the preceding steps' last nodes.
 fn before(graph: &Graph, steps: &[&[NodeId]]) -> Vec<Vec<NodeId>> {
     let mut last_of = vec![None; graph.nodes().len()];
     for nodes in steps {
         nodes.iter().for_each(|id| last_of[id.index()] = nodes.last().copied());
     }
-    // Of a node that runs again inside other steps, the step that the node stands for counts.
+    // For a node that runs again inside other steps, the step that ends with the node counts.
     for &last in steps.iter().filter_map(|nodes| nodes.last()) {
         last_of[last.index()] = Some(last);
     }
@@ -233,8 +234,7 @@ mod tests {
         assert!(check(0, 4).is_err() && check(2, 4).is_err());
     }
 
-    /// Against the definition: the nodes behind each node, one by one. More of them than fit into
-    /// one mask.
+    /// Against the definition: the nodes after each node, more than fit into a mask.
     #[test]
     fn pairs_are_in_order_if_a_path_leads_from_one_to_the_other() {
         const NODES: usize = 150;

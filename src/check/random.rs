@@ -1,6 +1,6 @@
 //! Numbers for tests that compare a structure with a table.
 
-/// Returns numbers below a limit, always the same ones.
+/// Returns a deterministic source of numbers below a limit.
 pub(super) fn numbers() -> impl FnMut(u64) -> u64 {
     let mut state = 7_u64;
     move |limit| {

@@ -7,13 +7,13 @@ use crate::check::mismatch;
 use crate::check::unit::Unit;
 use crate::graph::{Graph, ValueKind};
 
-/// Checks the nodes that run in several steps, and that a step reads from memory only what an
-/// earlier step put there.
+/// Checks the nodes that run in several steps, and that a step reads from memory only values stored
+/// by an earlier step.
 ///
-/// Every run of such a node must make equal bytes. A graph declares that of no node that touches a
-/// state, waits for another one, or is waited for. Other nodes read values, whose bytes never change
-/// once they were made; the replay shows that each run finds those bytes. No two steps of a plan end
-/// with the same node, so that its output has one place or none.
+/// Every run of such a node must make equal bytes. A graph never declares repetition for a node
+/// that touches a state or has explicit dependencies. Other nodes read values whose bytes never
+/// change; the replay shows that each run finds these bytes. No two steps of a plan end with the
+/// same node, so the node's output has at most one place.
 pub(super) fn check(graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
     let refuse = |id: NodeId, reason: &str| {
         mismatch(format!("node {} {reason}", quoted(graph.node(id).name())))
@@ -46,8 +46,8 @@ pub(super) fn check(graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Returns, by node, whether it runs in several steps and ends none of them. The scratch memory of
-/// the steps is then that of the nodes that end them.
+/// Returns, by node, whether the node runs in several steps and ends none of them. The last nodes
+/// of the steps then have the scratch memory.
 pub(super) fn without_scratch(graph: &Graph, units: &[Unit<'_>]) -> Vec<bool> {
     let mut runs = vec![0_usize; graph.nodes().len()];
     for unit in units {

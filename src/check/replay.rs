@@ -1,4 +1,4 @@
-//! One run of a graph on symbolic memory.
+//! A run of a graph on symbolic memory.
 
 use alloc::rc::Rc;
 use alloc::{format, string::String, vec, vec::Vec};
@@ -13,10 +13,10 @@ use crate::check::{is_at, replaced};
 use crate::graph::{Assignment, Graph, ValueKind, View, Whole};
 use crate::plan::{Placement, Plan, Share, ShareRule};
 
-/// Bytes of one value that equal bytes of another, or are its own.
+/// Bytes of a value that equal another value's bytes, or are the value's own.
 #[derive(Clone, Copy, Debug)]
 struct ContentPiece {
-    /// First byte, counted from the start of the value.
+    /// First byte, counted from the value's start.
     start: u64,
     /// Byte after the last.
     end: u64,
@@ -53,24 +53,23 @@ struct Write {
 enum Writer {
     /// The output at this position.
     Output(usize, ValueId),
-    /// A state that it mutates.
+    /// A mutated state.
     State(ValueId),
-    /// Scratch: a node, and the position among its workspaces.
+    /// Scratch: a node, and the position among the node's workspaces.
     Workspace(NodeId, u32),
 }
 
-/// One run of the graph on symbolic memory.
+/// A run of the graph on symbolic memory.
 pub(super) struct Replay<'a> {
     plan: &'a Plan,
     graph: &'a Graph,
-    /// By value: where it is; `None` for constants.
+    /// By value: the placement; `None` for constants.
     places: Vec<Option<&'a Placement>>,
-    /// By value: the owner of its bytes; `None` for the value itself.
+    /// By value: the owner of the bytes; `None` for the value itself.
     contents: Vec<Option<Rc<[ContentPiece]>>>,
-    /// By value: the larger value of which all its own bytes are a part, and where they begin
-    /// there.
+    /// By value: the larger value that contains all of the value's own bytes, and the offset there.
     parts: RefCell<Vec<Option<(ValueId, u64)>>>,
-    /// By value: whether it is a state that a node mutates, of which no value is a view.
+    /// By value: whether the value is a mutated state, which has no views.
     is_mutated: Vec<bool>,
     memories: Vec<SymbolicMemory>,
     step: Step,
@@ -133,7 +132,7 @@ impl<'a> Replay<'a> {
         self.races.take().map_or(Ok(()), |races| races.check(self.graph, &steps))
     }
 
-    /// Checks the reads and writes of one step, and performs the writes.
+    /// Checks a step's reads and writes, and performs the writes.
     fn run_unit(&mut self, unit: &Unit<'_>, shares: &[Share]) -> Result<()> {
         for (_, value) in unit.reads() {
             self.read(value)?;
@@ -189,7 +188,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Returns the assignment of a unit, if the result is at the address of the state.
+    /// Returns a unit's assignment, if the result is at the state's address.
     fn assignment_in_place(&self, unit: &Unit<'_>) -> Option<Assignment> {
         let &[node] = unit.nodes.as_slice() else { return None };
         let assignment = self.graph.assignment(node)?;
@@ -213,8 +212,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Checks that a node writes no byte twice, and no byte of its operands unless its effects
-    /// permit that write.
+    /// Checks that a node writes no byte twice, and no operand byte unless the effects permit the
+    /// write.
     fn check_writes(&self, unit: &Unit<'_>, shares: &[Share], writes: &mut [Write]) -> Result<()> {
         writes.sort_unstable_by_key(|write| (write.space, write.start, write.end));
         let overlap = |first: String, second: String, byte: u64| {
@@ -235,7 +234,7 @@ impl<'a> Replay<'a> {
                 continue;
             };
             let end = place.offset + place.bytes;
-            // The writes are disjoint, so those that end after the value begins are a suffix.
+            // The writes are disjoint, so the writes that end after the value's start are a suffix.
             let first = writes
                 .partition_point(|write| (write.space, write.end) <= (place.space, place.offset));
             let touched = writes[first..]
@@ -276,8 +275,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Returns the owner of the bytes of `output` after the node has run, `None` for the output
-    /// itself, and the bytes that the node must write because no view put them there.
+    /// Returns the owner of `output`'s bytes after the node has run, `None` for the output itself,
+    /// and the bytes that the node must write because no view provides them.
     fn shown(
         &self,
         unit: &Unit<'_>,
@@ -311,8 +310,8 @@ impl<'a> Replay<'a> {
         if pieces.is_empty() {
             return (None, core::iter::once(0..bytes).collect());
         }
-        // Bytes without a view are the output's own. Bytes of two views must be written by the
-        // node, since the plan does not say which view is right.
+        // Bytes without a view are the output's own. The node must write bytes with two views,
+        // because the plan does not say which view is right.
         pieces.sort_unstable_by_key(|piece| (piece.start, piece.end));
         let mut content: Vec<ContentPiece> = Vec::new();
         let mut missing = Vec::new();
@@ -335,8 +334,8 @@ impl<'a> Replay<'a> {
         (Some(content.into()), missing)
     }
 
-    /// Returns the views of an output that the plan says are there without being written,
-    /// as far as the memory is laid out for it.
+    /// Returns the views of an output that need no write according to the plan, as far as the
+    /// memory is laid out accordingly.
     fn realized_views(
         &self,
         unit: &Unit<'_>,
@@ -384,12 +383,12 @@ impl<'a> Replay<'a> {
             && whole.offset.checked_add(view.offset) == Some(part.offset)
     }
 
-    /// Makes the output the owner of all values that it shows as a whole, and returns the owner of
-    /// the output's bytes, `None` for the output itself.
+    /// Makes the output the owner of all completely shown values, and returns the owner of the
+    /// output's bytes, `None` for the output itself.
     ///
     /// The addresses are equal, and no node can write only one of the two. The exception is another
-    /// output of the same step in their place, whose bytes keep their owner. So a chain of
-    /// concatenations has one piece at each step, and not one per step.
+    /// output of the same step at the same place, whose bytes keep their owner. So a concatenation
+    /// chain has a single piece at each step, instead of a piece per step.
     fn joined(&mut self, output: ValueId, content: &[ContentPiece]) -> Option<Rc<[ContentPiece]>> {
         if content.len() == 1 {
             return Some(content.into());
@@ -428,7 +427,7 @@ impl<'a> Replay<'a> {
         other.is_none()
     }
 
-    /// Returns the same bytes as part of the largest value of which they are known to be.
+    /// Returns the same bytes as part of the largest value known to contain them.
     fn known(&self, piece: ContentPiece) -> ContentPiece {
         let mut parts = self.parts.borrow_mut();
         let (mut origin, mut start) = (piece.origin, piece.origin_start);
@@ -449,7 +448,7 @@ impl<'a> Replay<'a> {
         Owner::Value { value: piece.origin, base: base - i128::from(piece.origin_start) }
     }
 
-    /// Returns the owner of the bytes of `value`.
+    /// Returns the owner of the bytes in `value`.
     fn content(&self, value: ValueId) -> Vec<ContentPiece> {
         let Some(content) = &self.contents[value.index()] else {
             let end = self.graph.value(value).bytes();
@@ -471,7 +470,7 @@ impl<'a> Replay<'a> {
         known
     }
 
-    /// Checks that the memory of `value` holds its bytes.
+    /// Checks that the memory of `value` holds the value's bytes.
     fn read(&self, value: ValueId) -> Result<()> {
         let Some(place) = self.places[value.index()] else { return Ok(()) };
         for piece in &self.content(value) {
@@ -497,7 +496,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Makes the memory of `value` hold its own bytes.
+    /// Makes the memory of `value` hold the value's own bytes.
     fn write_own(&mut self, value: ValueId) {
         let place = self.places[value.index()].expect("inputs and states are in the arena");
         let (space, span) = (place.space, place.offset..place.offset + place.bytes);

@@ -10,10 +10,10 @@ use crate::check::unit::Unit;
 use crate::graph::{Graph, ValueKind};
 use crate::plan::Plan;
 
-/// Bytes of a rigid body, and the steps at which they are held.
+/// Bytes of a rigid body, and the steps that hold the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// First byte, counted from the lowest byte of the body.
+    /// First byte, counted from the body's lowest byte.
     pub(super) start: u64,
     /// Byte after the last.
     pub(super) end: u64,
@@ -21,27 +21,27 @@ pub(super) struct Span {
     pub(super) live: [u32; 2],
 }
 
-/// Spans that keep their distances wherever they are.
+/// Spans that keep their distances at any address.
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 pub(super) struct Rigid {
-    /// Position of the space among those of the plan.
+    /// The space's position in the plan.
     pub(super) space: usize,
     /// The lowest byte in the plan.
     pub(super) base: u64,
-    /// A distance by which the body can be moved without a value in it losing its alignment.
+    /// A distance by which the body can be moved without violating a value's alignment.
     pub(super) alignment: u64,
-    /// Whether a value in it is pinned.
+    /// True if a value in the body is pinned.
     pub(super) is_pinned: bool,
-    /// Whether it holds a state, and so must not be touched between runs.
+    /// True if the body holds a state, whose bytes survive between runs.
     pub(super) has_state: bool,
-    /// Whether its values could share more bytes without another share: an output is farther ahead
-    /// of an input than it must be, or the result of an assignment is not where the state is.
+    /// True if the body's values could share more bytes with the same shares: an output is farther
+    /// ahead of an input than necessary, or an assignment's result is not at the state's address.
     pub(super) is_loose: bool,
     pub(super) spans: Vec<Span>,
 }
 
-/// The smallest size of a workspace, and the alignment of its offset.
+/// A workspace's smallest size and offset alignment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScratchNeed {
     pub(super) bytes: u64,
@@ -49,13 +49,13 @@ pub(super) struct ScratchNeed {
 }
 
 impl Rigid {
-    /// Returns the byte after its last one, counted from its base.
+    /// Returns the end of the last byte, counted from the base.
     pub(super) fn height(&self) -> u64 {
         self.spans.iter().map(|span| span.end).max().unwrap_or(0)
     }
 
-    /// Rounds spans outward to `alignment`, of which the base of every body is a multiple: a line
-    /// of that many bytes belongs to one body at a step.
+    /// Rounds spans outward to `alignment`, which divides every body's base: at each step, a line
+    /// of so many bytes belongs to a single body.
     fn rounded(mut self, alignment: Alignment) -> Self {
         for span in &mut self.spans {
             span.start -= span.start % alignment.bytes();
@@ -66,8 +66,8 @@ impl Rigid {
 }
 
 impl Plan {
-    /// Returns the bodies of which the arenas of a valid plan consist: one for all values that
-    /// share bytes, and one per workspace, in its smallest size.
+    /// Returns the bodies in the arenas of a valid plan: a body per set of values that share bytes,
+    /// and a body per workspace, in its smallest size.
     pub(super) fn rigids(
         &self,
         graph: &Graph,
@@ -87,9 +87,9 @@ impl Plan {
                 members.entry((root, space)).or_default().push(index);
             }
         }
-        // By root: the most bytes that an overlap in the body is farther than it must be.
+        // By root: the most bytes by which an overlap in the body exceeds the necessary distance.
         let mut slack: BTreeMap<usize, u64> = BTreeMap::new();
-        // The result of an assignment that is not in the bytes of the state could be there.
+        // An assignment's result that is not in the state's bytes could be there.
         for unit in units.iter().filter(|unit| self.stored(graph, unit).is_none()) {
             let &[node] = unit.nodes.as_slice() else { continue };
             if let Some(assignment) = graph.assignment(node) {
@@ -110,7 +110,7 @@ impl Plan {
                 end: value.offset - base + value.bytes,
                 live: needed[ValueId::from(value.value).index()],
             });
-            // A value without bytes moves with the body: its alignment holds, too.
+            // A value without bytes moves with the body, so its alignment also holds.
             let declared = || all().map(|value| graph.value(ValueId::from(value.value)));
             let own = declared().map(|value| value.alignment().bytes()).max().unwrap_or(1);
             let unit = own.max(alignment.bytes()).max(arenas[space].alignment);

@@ -1,4 +1,4 @@
-//! The definition of valid plans for one arena.
+//! The definition of valid plans for a shared arena.
 
 use alloc::{format, vec::Vec};
 use core::ops::Range;
@@ -13,18 +13,18 @@ use crate::pack::Status;
 use crate::plan::{Plan, SharedMember, SharedPlan, Together};
 
 impl SharedPlan {
-    /// Returns the proofs of the claims of the plans, if each plan is valid for its graph, and all
-    /// together in one arena.
+    /// Returns the proofs for the plans' claims, if each plan is valid for its graph, and all plans
+    /// together in the arena.
     ///
     /// # Errors
     ///
     /// As [`Plan::check`](crate::Plan::check) for each, and
     ///
     /// - [`Error::PlanMismatch`] if the number of graphs differs.
-    /// - [`Error::PlanMisaligned`] or [`Error::PlanOutOfBounds`] if a plan begins where it
-    ///   cannot.
-    /// - [`Error::PlanOverlap`] if graphs that run together touch the same bytes, or one
-    ///   touches the states of another.
+    /// - [`Error::PlanMisaligned`] or [`Error::PlanOutOfBounds`] if a plan begins at an impossible
+    ///   offset.
+    /// - [`Error::PlanOverlap`] if concurrent graphs touch the same bytes, or a graph touches
+    ///   another graph's states.
     /// - [`Error::PlanCorrupt`] if the bound is above the arena, or provably false.
     pub fn check(&self, graphs: &[&Graph]) -> Result<SharedVerdict> {
         if graphs.len() != self.members.len() {
@@ -41,7 +41,7 @@ impl SharedPlan {
             let is_state =
                 |value: u32| graph.value(ValueId::from(value)).kind() == ValueKind::State;
             let kept = values.clone().filter(|place| is_state(place.value));
-            // As within a plan, a line belongs to one body.
+            // As within a plan, a line belongs to a single body.
             let lines = Alignment::new(member.plan.options.alignment).unwrap_or_default();
             let in_lines = |(offset, bytes): (u64, u64)| {
                 let (start, end) = (offset - offset % lines.bytes(), offset + bytes);
@@ -78,7 +78,7 @@ impl SharedPlan {
         self.judge(found)
     }
 
-    /// Returns the proofs of the claims of plans that are valid together.
+    /// Returns the proofs for the claims of plans that are valid together.
     fn judge(&self, found: Vec<Examined>) -> Result<SharedVerdict> {
         let (max_live, reached) = match self.together {
             Together::Concurrent => self.side_by_side(&found),
@@ -114,8 +114,8 @@ impl SharedPlan {
         (max_live, reached.min(self.arena_bytes()))
     }
 
-    /// Returns the bytes that are live at once if the members run one after the other and states
-    /// stay where they are, and a size that suffices.
+    /// Returns the most live bytes if the members run one after the other and states stay in place,
+    /// and a sufficient size.
     fn in_turn(&self, found: &[Examined]) -> (u64, u64) {
         let ends = found.iter().scan(0_u32, |end, one| {
             *end = end.saturating_add(one.horizon.max(1));
@@ -146,7 +146,7 @@ impl SharedPlan {
     }
 }
 
-/// Refuses a plan with several spaces, or one that begins where it cannot.
+/// Refuses a plan with several spaces, or with an impossible base.
 fn check_base(member: &SharedMember) -> Result<()> {
     let what = || format!("the arena of {}", quoted(member.plan.model()));
     let [space] = member.plan.spaces() else {
@@ -168,7 +168,7 @@ fn check_base(member: &SharedMember) -> Result<()> {
     Ok(())
 }
 
-/// Returns spans, given as offsets from `base` and sizes, by their first bytes.
+/// Returns spans, given as offsets from `base` and sizes, by first byte.
 fn ordered(base: u64, spans: impl Iterator<Item = (u64, u64)>) -> Vec<Range<u64>> {
     let spans = spans.map(|(offset, bytes)| base + offset..base + offset + bytes);
     let mut spans: Vec<_> = spans.filter(|span| !span.is_empty()).collect();
@@ -176,10 +176,10 @@ fn ordered(base: u64, spans: impl Iterator<Item = (u64, u64)>) -> Vec<Range<u64>
     spans
 }
 
-/// Returns the first byte that is in spans of both lists, each [`ordered`].
+/// Returns the first byte in spans of both lists, each [`ordered`].
 ///
-/// A span that ends before the other one begins has no byte in any later one either, so that spans
-/// of one list may overlap.
+/// A span that ends before the other list's span begins cannot meet any later span, so spans within
+/// a list may overlap.
 fn first_common(first: &[Range<u64>], second: &[Range<u64>]) -> Option<u64> {
     let (mut a, mut b) = (first.iter().peekable(), second.iter().peekable());
     while let (Some(one), Some(other)) = (a.peek(), b.peek()) {

@@ -1,4 +1,4 @@
-//! The spaces of a plan, and the cost of moving bytes in them.
+//! A plan's spaces, and the cost of moving bytes in them.
 
 use alloc::{format, vec, vec::Vec};
 
@@ -10,7 +10,7 @@ use crate::pack::Space;
 use crate::plan::{Plan, ShareRule, SpacePlan};
 
 impl Plan {
-    /// Checks that the spaces of the plan are those of the graph, or spaces that the plan chose.
+    /// Checks that the plan's spaces come from the graph, or were chosen by the plan.
     pub(super) fn check_spaces(&self, graph: &Graph) -> Result<()> {
         let planned: Vec<_> = self.arenas().iter().map(|space| space.name.as_str()).collect();
         if planned.is_empty() {
@@ -37,8 +37,8 @@ impl Plan {
         self.check_caller_buffers(graph)
     }
 
-    /// Checks that a space which the plan chose is no larger, and aligned no less, than the graph says of
-    /// the space of that name.
+    /// Checks that a chosen space is no larger and no less aligned than the graph's space with the
+    /// same name.
     fn check_declared_limits(&self, graph: &Graph) -> Result<()> {
         for declared in graph.spaces() {
             let Some(space) = self.arenas().iter().find(|it| it.name == declared.name()) else {
@@ -58,7 +58,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks that capacities, alignments and costs are those of the graph's spaces.
+    /// Checks that capacities, alignments and costs match the graph's spaces.
     ///
     /// The options may limit the default space, and align every offset.
     fn check_graph_spaces(&self, graph: &Graph) -> Result<()> {
@@ -87,11 +87,11 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns whether a value that the graph has in `declared` may be in `chosen`.
+    /// Returns whether a value declared in the space `declared` may be in `chosen`.
     ///
-    /// A plan that chose spaces may put values of the graph's default space anywhere, unless the space
-    /// has a name of its own, or is one of several of which the plan has it, too. Other values stay in
-    /// the space of the name that the graph gives.
+    /// A plan that chose spaces may put values of the graph's default space anywhere, unless the
+    /// default space has a name, or the graph has several spaces and the plan also has the default
+    /// space. Other values stay in the space with the name from the graph.
     pub(super) fn may_be_in(&self, graph: &Graph, declared: SpaceId, chosen: u32) -> bool {
         if self.move_cost.is_none() {
             return is_at(chosen, declared.index());
@@ -156,10 +156,10 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns the proof of the lower bound of the cost of moving bytes.
+    /// Returns the proof for the lower bound of the move cost.
     ///
-    /// No assignment costs less than one that has each value in the cheapest space that it may be
-    /// in and that could hold it alone.
+    /// No assignment costs less than putting each value into the cheapest permitted space that
+    /// could hold the value alone.
     pub(super) fn judge_move_cost(&self, graph: &Graph, units: &[Unit<'_>]) -> Option<Proof> {
         let said = self.move_cost?;
         let cheapest = |bytes: u64, may_be: &dyn Fn(u32) -> bool| {

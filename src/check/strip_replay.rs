@@ -1,9 +1,8 @@
-//! One run of the nodes of a step strip by strip, on symbolic rows.
+//! A run of a step's nodes strip by strip, on symbolic rows.
 //!
-//! A place in a line buffer holds a tag: the value and the row that were written there last. A node
-//! may read a row only where its tag is, and must find every row that its windows see. So a line
-//! buffer that is too short, at the wrong place, or given away too early is found, whatever rule
-//! chose it.
+//! A place in a line buffer holds a tag: the last written value and row. A node may read a row only
+//! at its tag, and must find every row in its windows. So a line buffer that is too short, at the
+//! wrong place, or released too early is found, whatever rule chose the buffer.
 
 use alloc::collections::BTreeMap;
 use alloc::{format, vec, vec::Vec};
@@ -15,20 +14,20 @@ use crate::check::mismatch;
 use crate::graph::{Graph, Node, ValueKind, Window};
 use crate::plan::Strips;
 
-/// Tags and visits of nodes that a replay may take; larger strips are refused.
+/// Most tags and node visits in a replay; larger strips are refused.
 const MOST_WORK: u64 = 1 << 26;
 
-/// The row of a value that is in a place of a line buffer.
+/// A value's row at a place in a line buffer.
 type Tag = Option<(ValueId, u64)>;
 
-/// A line buffer, or the output of the step: memory for rows.
+/// A line buffer, or the step's output: memory for rows.
 struct Home {
     /// First byte in the workspace, and byte after the last; `None` for the output.
     bytes: Option<Range<u64>>,
     /// The row in the first place.
     base: u64,
     tags: Vec<Tag>,
-    /// The value that the buffer is of.
+    /// The buffer's value.
     value: ValueId,
 }
 
@@ -43,11 +42,11 @@ impl Home {
 
 /// A value that the step makes.
 struct StripValue {
-    /// Position of its home.
+    /// Position of the home.
     home: usize,
-    /// The dimension of its rows.
+    /// The row dimension.
     axis: usize,
-    /// Rows before this one were made, or will never be.
+    /// Rows before this row were made, or will never be made.
     done: u64,
 }
 
@@ -63,14 +62,14 @@ pub(super) struct StripReplay<'a> {
     lines: LineMemory,
 }
 
-/// Rows that a node makes for one strip.
+/// Rows that a node makes for a strip.
 struct Call {
     node: NodeId,
     value: ValueId,
     rows: Range<u64>,
 }
 
-/// The work of one strip.
+/// The work for a strip.
 struct Visit {
     /// The rows that each node makes, in order.
     calls: Vec<Call>,
@@ -78,32 +77,32 @@ struct Visit {
     needs: BTreeMap<ValueId, Range<u64>>,
 }
 
-/// The values that cross the border of a step, and its line buffers.
+/// The values that cross a step's border, and the step's line buffers.
 pub(super) struct Border {
     /// Values that are read, each once.
     pub(super) reads: Vec<ValueId>,
     /// The value that is made.
     pub(super) output: ValueId,
-    /// The memory of all line buffers.
+    /// The memory for all line buffers.
     pub(super) lines: LineMemory,
 }
 
-/// The memory that the line buffers of a step need.
+/// The memory needed for a step's line buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LineMemory {
-    /// Bytes up to the end of the last one.
+    /// Bytes up to the end of the last buffer.
     pub(super) bytes: u64,
-    /// Number that the offset of the memory must be a multiple of, so that elements are aligned.
+    /// Required divisor of the memory's offset, so that elements are aligned.
     pub(super) alignment: u64,
 }
 
 impl<'a> StripReplay<'a> {
-    /// Returns the replay of some nodes, the last of which may have `scratch` bytes of line buffers.
+    /// Returns the replay of some nodes; the last node may have `scratch` bytes for line buffers.
     ///
     /// # Errors
     ///
-    /// [`Error::PlanMismatch`](crate::Error::PlanMismatch) if the nodes do not work row by row, or a
-    /// value has no line buffer, two, or one that is not in the workspace.
+    /// [`Error::PlanMismatch`](crate::Error::PlanMismatch) if the nodes do not work row by row, or
+    /// a value does not have exactly one line buffer in the workspace.
     pub(super) fn new(
         graph: &'a Graph,
         nodes: &'a [NodeId],
@@ -180,7 +179,7 @@ impl<'a> StripReplay<'a> {
                 return refuse(graph, id, "it is there twice");
             }
         }
-        // A node runs after those that make what it reads.
+        // A node runs after its operands' producers.
         match self.outside.iter().find(|value| self.made.contains_key(value)) {
             Some(value) => {
                 let name = quoted(graph.value(*value).name());
@@ -190,7 +189,7 @@ impl<'a> StripReplay<'a> {
         }
     }
 
-    /// Gives every value its home.
+    /// Gives every value a home.
     fn settle(&mut self, strips: &Strips, scratch: Option<u64>) -> Result<()> {
         let height = self.height(self.output);
         let visits = height.div_ceil(strips.rows.max(1));
@@ -304,8 +303,7 @@ impl<'a> StripReplay<'a> {
         Ok(())
     }
 
-    /// Returns the rows that each node makes for a strip, in order, and by value those that are
-    /// needed.
+    /// Returns the rows that each node makes for a strip, in order, and the needed rows by value.
     fn visit(&self, rows: Range<u64>) -> Result<Visit> {
         let mut needs = BTreeMap::from([(self.output, rows)]);
         let mut calls = Vec::new();
@@ -350,7 +348,7 @@ impl<'a> StripReplay<'a> {
         }
     }
 
-    /// Forgets all rows of the line buffers that share a byte with one that is written.
+    /// Forgets all rows of line buffers that share a byte with a written buffer.
     fn disturb(&mut self, home: usize) {
         for other in 0..self.homes.len() {
             if other != home && self.homes[other].overlaps(&self.homes[home]) {
@@ -359,7 +357,7 @@ impl<'a> StripReplay<'a> {
         }
     }
 
-    /// Checks that all rows that a node needs are there, and apart from those that it writes.
+    /// Checks that all rows needed by a node are present, and disjoint from the written rows.
     fn read(&self, call: &Call) -> Result<()> {
         let node = self.graph.node(call.node);
         let (position, _) = node.produces().next().expect("nodes were checked");
@@ -421,7 +419,7 @@ impl<'a> StripReplay<'a> {
         Ok(())
     }
 
-    /// Returns the rows of a value that is made here.
+    /// Returns the row count of a value that is made here.
     fn height(&self, value: ValueId) -> u64 {
         self.made.get(&value).map_or(0, |made| self.height_along(value, made.axis))
     }
@@ -430,7 +428,7 @@ impl<'a> StripReplay<'a> {
         self.graph.value(value).shape().get(axis).copied().unwrap_or(0)
     }
 
-    /// Returns the bytes of one row in all planes of a value, if rows are whole bytes.
+    /// Returns the bytes per row in all planes of a value, if rows are whole bytes.
     fn row_bytes(&self, value: ValueId, axis: usize) -> Option<u64> {
         let known = self.graph.value(value);
         let rows = NonZeroU64::new(known.shape().get(axis).copied()?)?;

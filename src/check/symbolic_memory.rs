@@ -6,12 +6,12 @@ use core::ops::Range;
 
 use crate::base::{NodeId, ValueId};
 
-/// The owner of a stretch of memory.
+/// The owner of a memory stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// Bytes of a value whose first byte is, or would be, at address `base`.
     Value { value: ValueId, base: i128 },
-    /// Scratch of a node.
+    /// A node's scratch memory.
     Workspace(NodeId),
 }
 
@@ -45,8 +45,8 @@ impl SymbolicMemory {
         }
     }
 
-    /// Returns the first byte of `span` that `owner` does not own, and its owner. `known` maps an
-    /// owner to the owner that it stands for.
+    /// Returns the first byte of `span` that `owner` does not own, and the byte's owner. `known`
+    /// maps an owner to its representative.
     pub(super) fn find_other(
         &self,
         span: Range<u64>,

@@ -1,4 +1,4 @@
-//! Rules of the target: a plan assumes nothing that its runner does not do.
+//! Target rules: a plan assumes only capabilities of its runner.
 
 use alloc::{borrow::ToOwned as _, format, string::String};
 
@@ -10,10 +10,10 @@ use crate::plan::{
 };
 
 impl Plan {
-    /// Returns whether `target` can run the plan, which may have been made for another one.
+    /// Returns whether `target` can run the plan, which may have been made for another target.
     ///
-    /// Exporters ask this before they write a plan for a reader. Call [`check`](Self::check)
-    /// first: this method believes the sizes in the plan.
+    /// Exporters call this method before writing a plan for a reader. Call [`check`](Self::check)
+    /// first: this method trusts the sizes in the plan.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ impl Plan {
         self.check_honored(target)
     }
 
-    /// Checks that a runner can run the plan, of whatever part of a model.
+    /// Checks that a runner can run the plan, for any part of a model.
     fn check_honored(&self, target: &Target) -> Result<()> {
         let refuse =
             |reason: String| Err(Error::TargetMismatch { target: quoted(target.name()), reason });
@@ -107,14 +107,15 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks that the plan names its target truly and that the target can run the plan.
+    /// Checks that the plan describes its target correctly and that the target can run the plan.
     pub(super) fn check_own_target(&self, graph: &Graph) -> Result<()> {
         let target = &self.target;
         let refuse = |reason: &str| {
             Err(Error::TargetMismatch { target: quoted(target.name()), reason: reason.to_owned() })
         };
         let described = |known: Target| {
-            // Plans of before there was recomputation describe the same runner without it.
+            // Older plans, from before recomputation existed, describe the same runner without
+            // recomputation.
             let before = known.techniques().without(Technique::Duplicate);
             known != *target && known.with_techniques(before) != *target
         };
@@ -138,8 +139,8 @@ impl Plan {
         self.check_honored(target)
     }
 
-    /// Checks that the plan uses only techniques that its options have, and none that its search
-    /// skipped; and that the search skipped only those.
+    /// Checks that the plan uses only techniques in its options, and no technique that the search
+    /// skipped; and that the search skipped only techniques in the options.
     pub(super) fn check_techniques(&self, graph: &Graph) -> Result<()> {
         let refuse = |technique: Technique, what: &str| {
             let reason = format!("technique {technique} {what}");
@@ -168,7 +169,7 @@ impl Plan {
                 let (technique, other) = match share.rule {
                     ShareRule::InPlace => (Technique::InPlace, None),
                     ShareRule::Overlap => (Technique::Overlap, None),
-                    // A concatenation of one value is a piece as large as the whole.
+                    // A concatenation of a single value is a piece as large as the whole.
                     ShareRule::View if self.is_whole(step, share) => {
                         (Technique::Views, Some(Technique::Elision))
                     }
@@ -185,7 +186,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns whether the two values of a share have the same size.
+    /// Returns whether a share's two values have the same size.
     fn is_whole(&self, step: &PlanStep, share: Share) -> bool {
         let bytes = |operands: &[Option<u32>], position: u32| {
             let value = operands.get(usize::try_from(position).ok()?).copied().flatten()?;
@@ -196,8 +197,8 @@ impl Plan {
     }
 }
 
-/// Returns whether a value takes the bytes that the graph says it replaces: no technique, since
-/// every plan does so.
+/// Returns whether a value takes the bytes of the value it replaces in the graph. Every plan does
+/// so, without a technique.
 fn is_write_back(graph: &Graph, step: &PlanStep, share: &Share) -> bool {
     let at = |operands: &[Option<u32>], position: u32| {
         let operand = operands.get(usize::try_from(position).ok()?).copied().flatten()?;

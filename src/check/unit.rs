@@ -1,7 +1,7 @@
-//! Units: the node or the fused group of one step.
+//! Units: the node or the fused group of a step.
 //!
-//! Whether nodes can be fused is derived here anew, forwards: for every value inside a group, the
-//! part of each outside value that one *piece* of it needs.
+//! The checker derives anew, forwards, whether nodes can be fused: for every value inside a group,
+//! the part of each outside value needed for a *piece* of the inner value.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -13,30 +13,30 @@ use crate::check::strip_replay::{Border, LineMemory, StripReplay};
 use crate::graph::{Effects, Graph, InPlace, Node, Overlap, ValueKind, Whole};
 use crate::plan::{Plan, PlanStep, ShareRule, Strips};
 
-/// The operands of one step, and its permissions on them.
+/// A step's operands, and the step's permissions on the operands.
 pub(super) struct Unit<'a> {
     /// The nodes that run, in order.
     pub(super) nodes: Vec<NodeId>,
-    /// Name of the last of them.
+    /// Name of the last node.
     pub(super) name: &'a str,
-    /// Values whose bytes it reads, by position.
+    /// Values whose bytes are read, by position.
     pub(super) reads: Vec<Option<ValueId>>,
-    /// Values that it writes, by position.
+    /// Written values, by position.
     pub(super) writes: Vec<Option<ValueId>>,
-    /// Permissions on them, by position.
+    /// Permissions, by position.
     pub(super) effects: Cow<'a, Effects>,
-    /// States that it writes.
+    /// Written states.
     pub(super) mutates: Vec<ValueId>,
-    /// The inputs that its output may overlap, if the plan says that the output overlaps one.
+    /// The inputs that the output may overlap, if the plan has an overlap.
     pub(super) overlaps: Vec<Overlap>,
     /// Positions of the inputs that an output may share bytes with under some plan.
     pub(super) takes: Vec<usize>,
-    /// The memory of its line buffers, if it runs strip by strip.
+    /// The memory for line buffers, if the unit runs strip by strip.
     pub(super) lines: LineMemory,
 }
 
 impl<'a> Unit<'a> {
-    /// Returns the unit of each step of a plan.
+    /// Returns the unit of each step in a plan.
     pub(super) fn all(plan: &Plan, graph: &'a Graph) -> Result<Vec<Self>> {
         let readers = graph.readers();
         plan.steps().iter().map(|step| Self::of(plan, step, graph, &readers)).collect()
@@ -73,17 +73,17 @@ impl<'a> Unit<'a> {
         })
     }
 
-    /// Iterates over the values read, with their positions.
+    /// Iterates over the read values, with positions.
     pub(super) fn reads(&self) -> impl Iterator<Item = (usize, ValueId)> + '_ {
         present(&self.reads)
     }
 
-    /// Iterates over the values written, with their positions.
+    /// Iterates over the written values, with positions.
     pub(super) fn writes(&self) -> impl Iterator<Item = (usize, ValueId)> + '_ {
         present(&self.writes)
     }
 
-    /// Returns the last of its nodes.
+    /// Returns the last node.
     pub(super) fn last(&self) -> NodeId {
         *self.nodes.last().expect("something runs at every step")
     }
@@ -94,18 +94,18 @@ fn present(operands: &[Option<ValueId>]) -> impl Iterator<Item = (usize, ValueId
     operands.filter_map(|(position, operand)| operand.map(|value| (position, value)))
 }
 
-/// The part of an outside value that a piece needs.
+/// The part of an outside value needed for a piece.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     /// The bytes at the same place.
     Piece,
-    /// Any of them.
+    /// Any piece.
     All,
 }
 
-/// A value inside of a group.
+/// A value inside a group.
 struct InnerValue {
-    /// Into how many pieces it is cut.
+    /// The number of pieces.
     pieces: u64,
     needs: BTreeMap<ValueId, Need>,
 }
@@ -135,7 +135,7 @@ impl<'a> CheckedGroup<'a, '_> {
             let leaves = graph.outputs().contains(&value)
                 || readers[value.index()].iter().any(elsewhere)
                 || graph.value(value).kind() != ValueKind::Activation;
-            // Of a node that runs again, another step puts the output into memory.
+            // If the node runs again, another step puts the output into memory.
             if inner.contains(&id) && leaves && !node.effects().repeats {
                 return self.refuse(node, "what it makes is needed elsewhere");
             }
@@ -182,7 +182,7 @@ impl<'a> CheckedGroup<'a, '_> {
         })
     }
 
-    /// Returns the dependence of one node on outside values.
+    /// Returns a node's dependence on outside values.
     fn run(&self, node: &Node) -> Result<(ValueId, InnerValue)> {
         let effects = node.effects();
         let outputs: Vec<_> = node.produces().collect();
@@ -264,8 +264,8 @@ fn strip_unit<'a>(
     })
 }
 
-/// Returns the positions of the inputs that an output of a node may share bytes with: in place, as
-/// a view, or at a distance.
+/// Returns the positions of the inputs that a node's output may share bytes with: in place, as a
+/// view, or at a distance.
 fn takes_of(node: &Node) -> Vec<usize> {
     let effects = node.effects();
     let in_place = effects.in_place.iter().map(|pair| pair.input);
@@ -278,7 +278,7 @@ fn takes_of(node: &Node) -> Vec<usize> {
     takes
 }
 
-/// Returns the inputs that a node's output may overlap, and how far it may be behind them.
+/// Returns the inputs that a node's output may overlap, and the largest distance behind each.
 fn overlaps_of(graph: &Graph, node: &Node) -> Vec<Overlap> {
     let effects = node.effects();
     let outputs: Vec<_> = node.produces().collect();
@@ -299,11 +299,11 @@ fn overlaps_of(graph: &Graph, node: &Node) -> Vec<Overlap> {
     overlaps
 }
 
-/// Returns by how many bytes the writing of `made` is ahead of the reading of `read` at most,
-/// if both go piece by piece and a piece is written when all of it was made.
+/// Returns the most bytes by which writing `made` is ahead of reading `read`, if both go piece by
+/// piece and a piece is written when complete.
 ///
-/// After the last piece nothing is needed any more; the others are ahead by one more
-/// difference each.
+/// After the last piece, no input is needed any more; each earlier piece is ahead by another
+/// difference.
 fn lead(graph: &Graph, made: ValueId, read: ValueId, pieces: u64) -> Option<u64> {
     let bits = |value: ValueId| {
         let value = graph.value(value);
@@ -319,7 +319,7 @@ fn lead(graph: &Graph, made: ValueId, read: ValueId, pieces: u64) -> Option<u64>
     u64::try_from(after(1).max(after(pieces - 1))).ok()
 }
 
-/// Returns the number of pieces into which two divisions both cut.
+/// Returns the number of pieces common to two divisions.
 fn common(a: u64, b: u64) -> u64 {
     let (mut high, mut low) = (a.max(b), a.min(b));
     while low > 0 {

@@ -1,15 +1,15 @@
-//! Verdicts: results of a check about the claims of a valid plan.
+//! Verdicts: check results about a valid plan's claims.
 
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The origin of a claim of a plan, as the checker sees it.
+/// The origin of a plan's claim, for the checker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Proof {
-    /// The checker derived the claim from the graph, by code of its own.
+    /// The checker derived the claim from the graph with independent code.
     Verified,
-    /// The checker neither derived nor refuted the claim: only the plan states it.
+    /// The checker neither derived nor refuted the claim: only the plan states the claim.
     Claimed,
 }
 
@@ -23,7 +23,7 @@ impl Proof {
         }
     }
 
-    /// Returns whether the checker derived the claim itself.
+    /// Returns whether the checker derived the claim.
     #[must_use]
     pub const fn is_verified(self) -> bool {
         matches!(self, Self::Verified)
@@ -45,26 +45,26 @@ impl fmt::Display for Proof {
     }
 }
 
-/// Result of a check about one arena.
+/// Check result about an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpaceVerdict {
-    /// Bytes that are live at once at the highest step, as the checker counts them: no offsets
-    /// need fewer, with this order and this sharing. Workspaces count with their smallest sizes.
-    /// Bytes of values that could share more with the same shares count nothing.
+    /// The most live bytes at a step, as counted by the checker: no offsets need fewer bytes, with
+    /// this order and this sharing. Workspaces count with their smallest sizes. Bytes of values
+    /// that could share more with the same shares count nothing.
     pub max_live: u64,
-    /// Whether the lower bound of the plan follows from `max_live`.
+    /// Whether the plan's lower bound follows from `max_live`.
     pub lower_bound: Proof,
-    /// Whether the status of the plan follows from `max_live`.
+    /// Whether the plan's status follows from `max_live`.
     pub status: Proof,
 }
 
-/// Result of [`Plan::check`](crate::Plan::check) about the claims of a valid plan.
+/// Result of [`Plan::check`](crate::Plan::check) about a valid plan's claims.
 ///
-/// Offsets, live ranges, sharing and sizes of a valid plan are always verified. A search may prove
+/// Offsets, live ranges, sharing and sizes in a valid plan are always verified. A search may prove
 /// more than a check can repeat, so a claim about *all* plans is either
-/// [`Verified`](Proof::Verified) or only [`Claimed`](Proof::Claimed). A claim that is
-/// provably false makes the plan invalid.
+/// [`Verified`](Proof::Verified) or only [`Claimed`](Proof::Claimed). A claim that is provably
+/// false makes the plan invalid.
 ///
 /// ```
 /// use arenaplan::check::Proof;
@@ -93,55 +93,55 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Returns the verdict of each arena, in the order of [`Plan::arenas`](crate::Plan::arenas).
+    /// Returns each arena's verdict, in [`Plan::arenas`](crate::Plan::arenas) order.
     #[must_use]
     pub fn spaces(&self) -> &[SpaceVerdict] {
         &self.spaces
     }
 
-    /// Returns whether the capacities, alignments and costs of the spaces are those that the
-    /// plan names, and not those of the graph.
+    /// Returns whether the spaces' capacities, alignments and costs were chosen by the plan instead
+    /// of the graph.
     #[must_use]
     pub const fn chose_spaces(&self) -> bool {
         self.chose_spaces
     }
 
-    /// Returns the proof of the lower bounds of all arenas together.
+    /// Returns the proof for the lower bounds of all arenas together.
     #[must_use]
     pub fn lower_bound(&self) -> Proof {
         self.spaces.iter().fold(Proof::Verified, |proof, space| proof.and(space.lower_bound))
     }
 
-    /// Returns the proof of the statuses of all arenas together.
+    /// Returns the proof for the statuses of all arenas together.
     #[must_use]
     pub fn status(&self) -> Proof {
         self.spaces.iter().fold(Proof::Verified, |proof, space| proof.and(space.status))
     }
 
-    /// Returns the proof of a [complete](crate::plan::OrderSearch::Complete) search for an order; `None`
-    /// if the plan claims none.
+    /// Returns the proof for a [complete](crate::plan::OrderSearch::Complete) order search; `None`
+    /// without such a claim.
     #[must_use]
     pub const fn order(&self) -> Option<Proof> {
         self.order
     }
 
-    /// Returns the proof of the [floor](crate::plan::Search::floor); `None` if the plan claims none.
+    /// Returns the proof for the [floor](crate::plan::Search::floor); `None` without such a claim.
     #[must_use]
     pub const fn floor(&self) -> Option<Proof> {
         self.floor
     }
 
-    /// Returns the proof of the lower bound of the cost of moving bytes; `None` if the plan claims
-    /// none. The cost itself is always verified.
+    /// Returns the proof for the lower bound of the move cost; `None` without such a claim. The
+    /// cost itself is always verified.
     #[must_use]
     pub const fn move_cost(&self) -> Option<Proof> {
         self.move_cost
     }
 
-    /// Returns the proof of what a plan with repetitions says about all schedules: its
-    /// [floor](crate::plan::Recomputed::floor) and
-    /// [bound](crate::plan::Recomputed::extra_bound); `None` for other plans. The extra work itself is
-    /// always verified.
+    /// Returns the proof for the claims about all schedules in a plan with repetitions: the
+    /// [floor](crate::plan::Recomputed::floor) and the
+    /// [bound](crate::plan::Recomputed::extra_bound); `None` for other plans. The extra work itself
+    /// is always verified.
     #[must_use]
     pub const fn repetitions(&self) -> Option<Proof> {
         self.repetitions
@@ -156,8 +156,8 @@ impl Verdict {
     }
 }
 
-/// Result of [`SharedPlan::check`](crate::plan::SharedPlan::check) about the claims of valid
-/// plans in one arena.
+/// Result of [`SharedPlan::check`](crate::plan::SharedPlan::check) about the claims of valid plans
+/// in a shared arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedVerdict {
     pub(super) members: Vec<Verdict>,
@@ -167,26 +167,26 @@ pub struct SharedVerdict {
 }
 
 impl SharedVerdict {
-    /// Returns the verdict of each plan by itself, in the order of the plans.
+    /// Returns each plan's own verdict, in plan order.
     #[must_use]
     pub fn members(&self) -> &[Verdict] {
         &self.members
     }
 
-    /// Returns the bytes that are live at once, as the checker counts them: no offsets need
-    /// fewer, with these orders and this sharing.
+    /// Returns the most live bytes, as counted by the checker: no offsets need fewer bytes, with
+    /// these orders and this sharing.
     #[must_use]
     pub const fn max_live(&self) -> u64 {
         self.max_live
     }
 
-    /// Returns the proof of the lower bound of the shared arena.
+    /// Returns the proof for the shared arena's lower bound.
     #[must_use]
     pub const fn lower_bound(&self) -> Proof {
         self.lower_bound
     }
 
-    /// Returns the proof of the status of the shared arena.
+    /// Returns the proof for the shared arena's status.
     #[must_use]
     pub const fn status(&self) -> Proof {
         self.status

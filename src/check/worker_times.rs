@@ -10,7 +10,7 @@ use crate::check::{mismatch, replaced};
 use crate::graph::{Graph, ValueKind};
 use crate::plan::{Plan, Timetable};
 
-/// The times at which steps start, ascending and each once, as a scale of live ranges.
+/// The distinct start times of steps, ascending, as a scale for live ranges.
 pub(super) struct Clock<'a> {
     table: &'a Timetable,
     starts: Vec<u64>,
@@ -37,7 +37,7 @@ impl<'a> Clock<'a> {
         narrow(self.starts.partition_point(|&at| at < end)).max(self.start(step) + 1)
     }
 
-    /// Returns the time of one step.
+    /// Returns the time of a step.
     pub(super) fn live(&self, step: usize) -> [u32; 2] {
         [self.start(step), self.end(step)]
     }
@@ -48,14 +48,14 @@ fn narrow(at: usize) -> u32 {
 }
 
 impl Plan {
-    /// Returns the scale of the timetable, if there is one.
+    /// Returns the timetable's scale, if there is a timetable.
     pub(super) fn clock(&self) -> Option<Clock<'_>> {
         self.timetable.as_ref().map(Clock::new)
     }
 
-    /// Checks the timetable of a plan whose fields are otherwise valid: the plan has one if it is
-    /// for several workers, at most so many steps run at once, and no step starts before all steps
-    /// that it must wait for have ended.
+    /// Checks the timetable of a plan whose other fields are valid: a plan for several workers has
+    /// a timetable, at most so many steps run at once, and no step starts before all required steps
+    /// have ended.
     pub(super) fn check_timetable(&self, graph: &Graph, units: &[Unit<'_>]) -> Result<()> {
         let workers = self.options.workers;
         let Some(table) = &self.timetable else {
@@ -82,7 +82,7 @@ impl Plan {
             events.push((start, true));
             events.push((end, false));
         }
-        // Of events at the same time, ends come first.
+        // Among events at the same time, ends come first.
         events.sort_unstable();
         let mut running = 0_i64;
         for (time, is_start) in events {
@@ -105,8 +105,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns when each value is needed: by step, or on the scale of the timetable if there is
-    /// one.
+    /// Returns when each value is needed: by step, or on the timetable's scale.
     pub(super) fn needed(&self, graph: &Graph, units: &[Unit<'_>]) -> Vec<[u32; 2]> {
         let mut needed = vec![[0, 0]; graph.values().len()];
         let Some(clock) = self.clock() else {

@@ -1,8 +1,8 @@
-//! Fusion: the choice of nodes that run as one.
+//! Fusion: chooses groups of nodes.
 //!
-//! Fusion walks backward. A node joins the group of its readers if all readers are in the same group and
-//! need the output piece by piece. The saving is not known here, since the inputs of a group live until
-//! the last node of the group; the planner tries several kinds of fusion.
+//! Fusion walks backward. A node joins the group of its readers if all readers are in the same
+//! group and need the output piece by piece. The saving is not known here, because a group's inputs
+//! live until the group's last node; the planner tries several kinds of fusion.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{vec, vec::Vec};
@@ -10,7 +10,7 @@ use alloc::{vec, vec::Vec};
 use crate::base::{NodeId, ValueId, gcd};
 use crate::graph::{Flow, Graph, Node, Repeated, Stored, ValueKind};
 
-/// The kinds of nodes that may join the group of the readers.
+/// The kinds of nodes that may join their readers' group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Fusion {
@@ -27,9 +27,9 @@ pub struct Fusion {
     /// Chains of row-wise nodes such as product, activation, product, if the second product has a
     /// constant operand: perceptrons.
     pub perceptrons: bool,
-    /// Chains of nodes that follow each other piece by piece, such as convolution, activation, pooling by
-    /// channels. At most one node, at the start, can make any element. A node that can make any piece of
-    /// several elements, such as a plane transpose, may stand beside that node.
+    /// Chains of nodes that follow each other piece by piece, such as convolution, activation,
+    /// channel pooling. At most one node, at the start, can make any element. A node that can make
+    /// any piece of several elements, such as a plane transpose, may stand beside that node.
     pub channels: bool,
 }
 
@@ -64,7 +64,7 @@ enum Role {
     /// A view: the input in another shape.
     View,
     Elementwise,
-    /// Rows of the output from the same rows of an input.
+    /// Output rows from the same rows of an input.
     Rows {
         reduces: bool,
         by_constant: bool,
@@ -77,7 +77,7 @@ enum Role {
     Blocks,
 }
 
-/// A node that can be part of a group.
+/// A candidate member of a group.
 struct MemberCandidate {
     role: Role,
     flow: Flow,
@@ -98,7 +98,7 @@ struct GrowingGroup {
     by_rows: bool,
 }
 
-/// Returns the groups of nodes that run as one by `fusion`, each in execution order.
+/// Returns the groups of nodes fused by `fusion`, each in execution order.
 ///
 /// ```
 /// use arenaplan::choose::{Fusion, fuse};
@@ -131,11 +131,11 @@ pub fn fuse(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> {
 /// Returns groups as [`fuse`] does, in which nodes that [repeat](crate::graph::Effects::repeats)
 /// may run in several groups. Returns no groups if that needs too many copies.
 ///
-/// The search uses a graph in which each reader has a copy of a repeating node. A copy inside of a group
-/// stays. All other copies would put the same value into memory several times, so the readers share a
-/// node. A node that makes fewer bytes than a group would read in its place ends a separate group, since
-/// only the small output then lives between the two groups. Both facts are known only once there are
-/// groups, so the search repeats until nothing changes.
+/// The search uses a graph in which each reader has a copy of a repeating node. A copy inside of a
+/// group stays. All other copies would put the same value into memory several times, so the readers
+/// share a node. A node that makes fewer bytes than a group would otherwise read ends a separate
+/// group, because only the small output then lives between the two groups. Both facts are known
+/// only once there are groups, so the search repeats until nothing changes.
 pub(crate) fn fuse_repeating(graph: &Graph, fusion: Fusion) -> Vec<Vec<NodeId>> {
     /// Rounds of the search; if readers disagree after the last round, no node repeats.
     const MOST_ROUNDS: usize = 12;
@@ -182,7 +182,7 @@ fn narrow_members(graph: &Graph, groups: &[Vec<NodeId>]) -> Vec<NodeId> {
     let bytes = |value: ValueId| graph.value(value).bytes();
     let mut narrow = Vec::new();
     for group in groups {
-        // By elementwise member: the size of the largest value from outside that the output depends on.
+        // By elementwise member: the largest outside value, in bytes, on which the output depends.
         let mut widest: BTreeMap<ValueId, u64> = BTreeMap::new();
         let inside: BTreeSet<ValueId> = group
             .iter()
@@ -259,7 +259,7 @@ fn shared_readers(repeated: &Repeated, groups: &[Vec<NodeId>]) -> Stored {
             if others.any(|&other| in_step[other.index()] != in_step[copy.index()]) {
                 note(copy);
             }
-            // A group in which the node runs has no second source of the output.
+            // A group in which the node runs has no second source for the output.
             let group = group_of[copy.index()];
             let from_memory = copies.iter().copied().filter(|other| {
                 group_of[other.index()] != group
@@ -291,7 +291,7 @@ pub(crate) struct Fusible<'g> {
     pub(crate) graph: &'g Graph,
     /// By node: the place in the order.
     position: Vec<usize>,
-    /// By value: whether the caller, or a state, reads it at the end.
+    /// By value: whether the caller or a state reads the value at the end.
     is_output: Vec<bool>,
     users: Vec<Vec<NodeId>>,
     candidates: Vec<Option<MemberCandidate>>,
@@ -337,8 +337,8 @@ impl<'g> Fusible<'g> {
         self.fuse_at(fusion, part, &[])
     }
 
-    /// Returns groups as [`fuse_within`](Self::fuse_within) does. Each node in `ends`, by position, is
-    /// the last node of a group.
+    /// Returns groups as [`fuse_within`](Self::fuse_within) does. Each node in `ends`, by position,
+    /// is a group's last node.
     fn fuse_at(&self, fusion: Fusion, part: &[usize], ends: &[bool]) -> Vec<Vec<NodeId>> {
         if fusion == Fusion::default() {
             return Vec::new();
@@ -372,7 +372,7 @@ impl<'g> Fusible<'g> {
     }
 }
 
-/// Returns the properties of a node that can be part of a group.
+/// Returns the properties of a candidate member, or `None`.
 fn candidate(graph: &Graph, node: &Node) -> Option<MemberCandidate> {
     let effects = node.effects();
     let elements = |value: ValueId| graph.value(value).elements().unwrap_or(0);
@@ -428,9 +428,9 @@ struct Fuser<'a> {
     candidates: &'a [Option<MemberCandidate>],
     /// By last node.
     groups: Vec<Option<GrowingGroup>>,
-    /// By node: the last node of the group.
+    /// By node: the group's last node.
     group_of: Vec<Option<NodeId>>,
-    /// By node: true if the node makes the present piece of the group, false if the node makes operands
+    /// By node: true if the node makes the group's present piece, false if the node makes operands
     /// that another node loads.
     in_step: Vec<bool>,
 }
@@ -451,7 +451,7 @@ impl Fuser<'_> {
         }
     }
 
-    /// Lets a node join the group of the readers if possible, and returns whether the node joined.
+    /// Lets a node join the readers' group if possible, and returns whether the node joined.
     fn join(&mut self, id: NodeId) -> bool {
         let Some(candidate) = &self.candidates[id.index()] else { return false };
         let readers = &self.users[candidate.output.index()];
@@ -547,7 +547,7 @@ impl Fuser<'_> {
         passes.then_some(true)
     }
 
-    /// Returns the groups of two nodes or more.
+    /// Returns the groups with at least two nodes.
     fn finish(self) -> Vec<Vec<NodeId>> {
         let Self { graph, candidates, groups, group_of, .. } = self;
         let is_view = |id: NodeId| {
@@ -555,8 +555,8 @@ impl Fuser<'_> {
         };
         let mut result = Vec::new();
         for GrowingGroup { mut members, .. } in groups.into_iter().flatten() {
-            // A view of a value from outside need not be in the group. Nodes that joined last come first
-            // in execution order.
+            // A view of an outside value need not be in the group. Nodes that joined last come
+            // first in execution order.
             let mut dropped: Vec<NodeId> = Vec::new();
             for &id in members.iter().rev() {
                 let inside = graph.node(id).inputs().iter().flatten().any(|&value| {

@@ -1,5 +1,5 @@
-//! Choices of the planner, each as a search of its own: groups of nodes, their order, the
-//! memories of buffers, the steps that run strip by strip, the ways to run a step in less time.
+//! The planner's choices, each by a separate search: groups of nodes, their order, the memories of
+//! buffers, the steps that run strip by strip, and faster ways to run a step.
 
 pub(crate) mod fuse;
 pub(crate) mod order;

@@ -1,4 +1,4 @@
-//! Memory at run time: committed arenas, the programs that run in them, and which steps must wait.
+//! Memory at run time: committed arenas, programs that run in arenas, and step dependencies.
 
 pub mod arena;
 pub(crate) mod dependencies;

@@ -1,4 +1,4 @@
-//! Limits of a search, and reports of its progress.
+//! Search limits, and reports of search progress.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,12 +6,13 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::options::SolveOptions;
 use crate::base::{Instant, SpaceId};
 
-/// Limits of a search, its options, and the callback for its progress.
+/// A search's limits, options, and progress callback.
 ///
 /// The default has no limit: a search then ends when its answer is proven optimal, or after a fixed
 /// effort that grows with the problem and is at most half of what is left of an [`Allowance`].
 ///
-/// A search limited by `nodes` is deterministic; one limited by `deadline` depends on the machine.
+/// A search limited by `nodes` is deterministic; a search limited by `deadline` depends on the
+/// machine.
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Budget<'a> {
@@ -23,9 +24,9 @@ pub struct Budget<'a> {
     pub cancel: Option<&'a AtomicBool>,
     /// Called now and then, and whenever a better answer is found.
     pub progress: Option<&'a (dyn Fn(Progress) + Sync)>,
-    /// Seed of every random choice.
+    /// Seed for every random choice.
     pub seed: u64,
-    /// Methods and tuning values; the default ones if there are none.
+    /// Methods and tuning values; `None` for the default.
     pub options: Option<&'a SolveOptions>,
     /// Effort that this search shares with other searches.
     pub allowance: Option<&'a Allowance>,
@@ -103,7 +104,7 @@ impl<'a> Budget<'a> {
         self
     }
 
-    /// Returns the budget with a number of search nodes to visit at most.
+    /// Returns the budget with a maximum number of search nodes.
     #[must_use]
     pub fn with_nodes(mut self, nodes: u64) -> Self {
         self.nodes = Some(nodes);
@@ -125,14 +126,14 @@ impl<'a> Budget<'a> {
         self
     }
 
-    /// Returns the budget with a seed of every random choice.
+    /// Returns the budget with a seed for every random choice.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Returns the budget with methods and tuning values of the search.
+    /// Returns the budget with the search's methods and tuning values.
     #[must_use]
     pub fn with_options(mut self, options: &'a SolveOptions) -> Self {
         self.options = Some(options);
@@ -172,17 +173,17 @@ impl fmt::Debug for Budget<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stage {
-    /// Choosing which nodes run as one.
+    /// The choice of fused nodes.
     Fusion,
     /// Choosing in which order nodes run.
     Order,
     /// First fit at the hints.
     Hints,
-    /// Best fit in the order of birth.
+    /// Best fit in birth order.
     Sweep,
-    /// Best fit away from the section with the largest load, in both directions of time.
+    /// Best fit away from the section with the largest load, in both time directions.
     FromPeak,
-    /// The order that follows if items always take over the room of others in one piece.
+    /// The order that follows if items always take over other items' room in one piece.
     Handovers,
     /// First fit in several orders.
     FirstFit,
@@ -190,13 +191,13 @@ pub enum Stage {
     BestFit,
     /// Skyline heuristic.
     Skyline,
-    /// Exact search of the items in the sections with the largest loads, first fit for the others.
+    /// Exact search of the items in the most loaded sections, first fit for the other items.
     Critical,
     /// Exact search.
     Exact,
-    /// Disjunctive search, and the bound of single sections.
+    /// Disjunctive search, and the single-section bound.
     Disjunctive,
-    /// Exact search of items that have grown a little, so that their sizes add up.
+    /// Exact search of slightly grown items, so that sizes add up.
     Grown,
     /// Ejection chains.
     Repair,
@@ -227,7 +228,7 @@ impl Stage {
     }
 }
 
-/// Progress of a search.
+/// A search's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
@@ -235,8 +236,7 @@ pub struct Progress {
     pub space: SpaceId,
     /// Solver that is at work.
     pub stage: Stage,
-    /// Peak of the best answer so far, in bytes; before packing, the bytes that are live at its
-    /// highest step.
+    /// Peak of the best answer so far, in bytes; before packing, the most live bytes at a step.
     pub peak: u64,
     /// Bytes that no answer can go below.
     pub lower_bound: u64,
@@ -245,7 +245,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Returns the progress of a planner that chooses what to pack.
+    /// Returns the progress of a planner that chooses the packing problem.
     #[must_use]
     pub fn of_choice(stage: Stage, peak: u64, lower_bound: u64) -> Self {
         Self { space: SpaceId::new(0), stage, peak, lower_bound, nodes: 0 }

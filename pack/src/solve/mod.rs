@@ -1,7 +1,7 @@
 //! Solvers: from a [`Problem`] to a [`Packing`].
 //!
-//! [`solve`] runs a portfolio and keeps the best answer of each space. It stops
-//! as soon as an answer meets the lower bound, for then it is optimal.
+//! [`solve`] runs a portfolio and keeps the best answer for each space. The solver stops as soon as
+//! an answer meets the lower bound, and so is optimal.
 
 mod assignment;
 mod assume;
@@ -41,21 +41,22 @@ pub use tuning::{
     WindowedTuning,
 };
 
-/// Returns the best packing of `problem` that the portfolio finds within `budget`.
+/// Returns the best packing of `problem` found by the portfolio within `budget`.
 ///
-/// Each space is packed on its own. If buffers may be in several spaces, a search chooses those with which
-/// all spaces together need the fewest bytes within their capacities; where each space has a capacity, it
-/// ends as soon as all buffers fit. A packing larger than its space's capacity is
-/// returned all the same, with [`Status::Unknown`] or [`Status::Infeasible`].
+/// Each space is packed separately. If buffers may be in several spaces, a search chooses spaces
+/// such that all spaces together need the fewest bytes within their capacities; if each space has a
+/// capacity, the search ends as soon as all buffers fit. A packing larger than its space's capacity
+/// is still returned, with [`Status::Unknown`] or [`Status::Infeasible`].
 ///
 /// # Errors
 ///
-/// - [`Error::SizeOverflow`] if the load of one step exceeds [`MAX_BYTES`], or
-///   no offsets below it were found.
+/// - [`Error::SizeOverflow`] if a step's load exceeds [`MAX_BYTES`], or no offsets below
+///   [`MAX_BYTES`] were found.
 /// - [`Error::OutOfMemory`] if the solver cannot allocate its tables.
-/// - [`Error::PinConflict`] if no offsets obey the rules of a space, or none were found. Only ranges,
-///   groups, reserved bytes and pairs can be so: without these there is always an answer. The same if no
-///   spaces keep all pairs separate, with the numbers of buffers that leave another one without a space.
+/// - [`Error::PinConflict`] if no offsets obey a space's rules, or none were found. Only ranges,
+///   groups, reserved bytes and pairs can cause this error: without these there is always an
+///   answer. Also if no spaces keep all pairs separate, with the numbers of buffers that leave
+///   another buffer without a space.
 pub fn solve(problem: &Problem, budget: &Budget<'_>) -> Result<Packing> {
     let (packing, effort) = if problem.has_choice() {
         solve_choices(problem, budget)?
@@ -108,7 +109,7 @@ fn solve_choices(problem: &Problem, budget: &Budget<'_>) -> Result<(Packing, usi
     assignment::solve(problem, budget, &mut pack_space)
 }
 
-/// Packs the buffers `members` of one space, and stores their offsets.
+/// Packs the buffers `members` of a space, and stores the offsets.
 fn pack(
     problem: &Problem,
     space: SpaceId,
@@ -132,8 +133,8 @@ fn pack(
     packing.ok_or_else(|| Error::SizeOverflow { what: "the arena".into() })
 }
 
-/// Packs the buffers `members` of one space as well as the clock allows; returns nothing
-/// if it does not allow any answer, or there is none.
+/// Packs the buffers `members` of a space as well as the clock allows; returns nothing if the clock
+/// allows no answer, or there is none.
 fn search(
     problem: &Problem,
     space: SpaceId,

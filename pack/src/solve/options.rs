@@ -4,10 +4,10 @@ use super::tuning::Tuning;
 
 macro_rules! methods {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Switches of the methods of the solver, all on by default.
+        /// Switches for the solver's methods, all on by default.
         ///
-        /// A method that is off is not used; the answer of the solver stays valid, and its proofs
-        /// stay true. `cargo bench --bench ablation` measures the effect of each switch.
+        /// A method that is off is not used; the solver's answer stays valid, and proofs stay true.
+        /// `cargo bench --bench ablation` measures the effect of each switch.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(clippy::struct_excessive_bools, reason = "each is a switch")]
         #[non_exhaustive]
@@ -19,10 +19,11 @@ macro_rules! methods {
             /// All methods.
             pub const ALL: Self = Self { $($name: true,)* };
 
-            /// The names of all methods.
+            /// All method names.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
 
-            /// Returns these methods without the one called `name`, or nothing if there is none.
+            /// Returns these methods without the method `name`, or nothing if there is no such
+            /// method.
             #[must_use]
             pub fn without(mut self, name: &str) -> Option<Self> {
                 match name {
@@ -36,15 +37,15 @@ macro_rules! methods {
 }
 
 methods! {
-    /// First answer from the hints of buffers.
+    /// First answer from the buffers' hints.
     hints,
-    /// First answer by best fit in the order of birth.
+    /// First answer by best fit in birth order.
     sweep,
-    /// Best fit away from the section with the largest load, in both directions of time.
+    /// Best fit away from the section with the largest load, in both time directions.
     from_peak,
     /// Kernelization: items that fit wherever all others are get their offsets last.
     kernelization,
-    /// Handovers: the items born at a moment take over the room of those that die, in one piece.
+    /// Handovers: a moment's born items take over the dying items' room, in one piece.
     handovers,
     /// First fit in seven orders.
     first_fit,
@@ -52,43 +53,44 @@ methods! {
     best_fit,
     /// Skyline heuristic: the lowest plateau is filled first.
     skyline,
-    /// Exact search of the items in the sections with the largest loads.
+    /// Exact search of the items in the most loaded sections.
     critical_part,
     /// Ejection chains.
     ejection_chains,
-    /// Exact search of cores of up to [`small_core`](crate::PortfolioTuning) items, and of items with windows.
+    /// Exact search of cores with up to [`small_core`](crate::PortfolioTuning) items, and of items
+    /// with windows.
     exact,
     /// Disjunctive search of cores with windows, gaps, alignments or pins.
     disjunctive,
     /// Exact searches for peaks halfway between the bound and the best peak.
     halfway_targets,
-    /// Tight cuts: the items that end and begin at a cut of equal sums are one longer item.
+    /// Tight cuts: the items that end and begin at a cut with equal sums form a longer item.
     tight_cuts,
-    /// The assumption that cuts of equal sums are tight where there is room.
+    /// The assumption that cuts with equal sums are tight despite slack.
     assumed_cuts,
-    /// The assumption that some items at a cut, of equal sums, use the same room.
+    /// The assumption that some items at a cut, with equal sums, use the same room.
     assumed_parts,
-    /// Exact search of items that have grown a little, so that more cuts are tight.
+    /// Exact search of slightly grown items, so that more cuts are tight.
     grown_sizes,
-    /// Blocks: items that fill a rectangle of time and offsets together are one item.
+    /// Blocks: items that together fill a rectangle of time and offsets form a single item.
     blocks,
-    /// Symmetry breaking: identical items are one kind with copies.
+    /// Symmetry breaking: identical items form a kind with copies.
     identical_items,
     /// Dominance rule: an item in all sections of a component is directly below the roof.
     dominance,
-    /// Nogoods: hashes of components that have no packing.
+    /// Nogoods: hashes of components without a packing.
     nogoods,
     /// Subset-sum pruning in sections with little slack.
     subset_sums,
-    /// Trial placement of the first children before one is chosen.
+    /// Trial placement of the first children before the choice.
     look_ahead,
     /// Weights on sections that caused failures.
     failure_weights,
-    /// Random noise in the fixed order of items.
+    /// Random noise in the items' fixed order.
     random_ranks,
     /// Short searches with random weights after the first rounds.
     short_searches,
-    /// Phase saving: short searches prefer the offsets of the search that left the least area open.
+    /// Phase saving: short searches prefer the offsets of the search with the least open area.
     phase_saving,
 }
 
@@ -98,7 +100,7 @@ impl Default for Methods {
     }
 }
 
-/// Methods and tuning values of the solver, for [`Budget::options`](crate::Budget).
+/// The solver's methods and tuning values, for [`Budget::options`](crate::Budget).
 ///
 /// # Examples
 ///

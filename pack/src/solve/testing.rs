@@ -1,4 +1,4 @@
-//! Generators and assertions for the tests of solvers.
+//! Generators and assertions for solver tests.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use alloc::{vec, vec::Vec};
@@ -12,7 +12,7 @@ use crate::base::{Alignment, BufferId, LiveRange};
 use crate::problem::{Buffer, Problem};
 use crate::space::Space;
 
-/// Returns the model of buffers that are all of one space.
+/// Returns the model of buffers that all belong to the same space.
 pub(crate) fn model_of(buffers: Vec<Buffer>) -> Model {
     let members: Vec<_> = (0..buffers.len()).map(BufferId::new).collect();
     let problem = Problem::new(buffers, vec![Space::default()]).unwrap();
@@ -31,7 +31,7 @@ pub(crate) fn assert_packed(model: &Model, offsets: &[u64], target: u64) {
     }
 }
 
-/// Returns `count` buffers of 1 to `largest` bytes that are born before step `horizon` and live
+/// Returns `count` buffers with 1 to `largest` bytes that are born before step `horizon` and live
 /// for 1 to `longest` steps.
 pub(crate) fn random_buffers(
     random: &mut Random,
@@ -49,7 +49,7 @@ pub(crate) fn random_buffers(
     (0..count).map(|_| buffer()).collect()
 }
 
-/// Returns nine buffers, most of which are live together, with alignments in half of the calls.
+/// Returns nine buffers, most of them live together, with alignments in half of the calls.
 pub(crate) fn crowded_buffers(random: &mut Random) -> Vec<Buffer> {
     let aligned = random.below(2) == 0;
     let mut buffer = || {
@@ -63,8 +63,8 @@ pub(crate) fn crowded_buffers(random: &mut Random) -> Vec<Buffer> {
     (0..9).map(|_| buffer()).collect()
 }
 
-/// Returns buffers such that those born at a step are about as large together as those that die
-/// there: most cuts have equal sums.
+/// Returns buffers with about equal total size of births and deaths at each step: most cuts have
+/// equal sums.
 pub(crate) fn replaced_buffers(random: &mut Random) -> Vec<Buffer> {
     let mut live = vec![(0, 20)];
     let mut buffers = Vec::new();

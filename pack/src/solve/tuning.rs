@@ -1,12 +1,13 @@
-//! Every tuning value of the solver, by topic, with its default, its unit and its basis.
+//! Every solver tuning value, by topic, with default, unit and basis.
 //!
-//! A tuning value changes the effort and the order of a search. No value changes the meaning of an
-//! answer: every packing is valid, and a proof of optimality or infeasibility holds for any values.
-//! `cargo bench --bench ablation` halves and doubles each value; `benches/log/ablation.md` has the table.
+//! A tuning value changes a search's effort and order. No value changes an answer's meaning: every
+//! packing is valid, and a proof of optimality or infeasibility holds for any values.
+//! `cargo bench --bench ablation` halves and doubles each value; `benches/log/ablation.md` has the
+//! table.
 //!
-//! The basis of a value names the measurement that the value rests on. "Ablation" is the table of
-//! values in `benches/log/ablation.md`: 24 generated instances on which no value was chosen, each value halved
-//! and doubled. "Not measured" means that the table has no row for the value.
+//! A value's basis names the measurement behind the value. "Ablation" is the value table in
+//! `benches/log/ablation.md`: 24 generated instances on which no value was chosen, each value
+//! halved and doubled. "Not measured" means that the table has no row for the value.
 
 use alloc::{
     string::{String, ToString as _},
@@ -66,13 +67,13 @@ impl<T: Scale, const N: usize> Scale for [T; N] {
     }
 }
 
-/// One row of the table of tuning values.
+/// A row in the table of tuning values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TuningValue {
-    /// Topic, the name of a field of [`Tuning`].
+    /// Topic, a field name in [`Tuning`].
     pub topic: &'static str,
-    /// Name of the value in its topic.
+    /// The value's name within the topic.
     pub name: &'static str,
     /// Default, as text.
     pub default: String,
@@ -89,7 +90,7 @@ macro_rules! tuning {
             $($(#[$doc:meta])* $name:ident: $kind:ty = $value:expr, $unit:literal, $basis:literal;)*
         }
     )*) => {
-        /// Tuning values of the solver, by topic.
+        /// Solver tuning values, by topic.
         ///
         /// # Examples
         ///
@@ -121,7 +122,7 @@ macro_rules! tuning {
             /// The default values.
             pub const DEFAULT: Self = Self { $($topic: $struct { $($name: $value,)* },)* };
 
-            /// Returns the table of all values.
+            /// Returns the table with all values.
             pub fn table() -> Vec<TuningValue> {
                 vec![$($(TuningValue {
                     topic: stringify!($topic),
@@ -132,7 +133,7 @@ macro_rules! tuning {
                 },)*)*]
             }
 
-            /// Returns the same values with one of them times `factor`: whole numbers are rounded,
+            /// Returns the values with one value multiplied by `factor`: whole numbers are rounded,
             /// and stay positive. Returns nothing if there is no such value.
             #[must_use]
             pub fn scaled(mut self, topic: &str, name: &str, factor: f64) -> Option<Self> {
@@ -149,36 +150,37 @@ macro_rules! tuning {
 }
 
 tuning! {
-    /// Limits of a search without a deadline and without a node limit.
+    /// Limits for a search without a deadline and without a node limit.
     limits: LimitsTuning {
         /// Effort after which a search ends.
         unlimited_effort: usize = 10_000_000, "memory accesses, some tenths of a second", "not measured";
-        /// The same for cores of few items with windows, alignments or pins.
+        /// The same for cores with few items and with windows, alignments or pins.
         rigid_effort: usize = 300_000_000, "memory accesses, about two seconds", "not measured";
         /// Few items.
         rigid_items: usize = 40, "items", "not measured";
-        /// Additional effort per item of a core above `small_core`.
+        /// Additional effort per item in a core above `small_core`.
         effort_per_item: usize = 5_000, "memory accesses", "not measured";
-        /// Effort per item after which the search of a long core ends.
+        /// Effort per item after which a long core's search ends.
         long_effort_per_item: usize = 5_000, "memory accesses", "random chains: 0.1 % fewer bytes at double, 0.4 % more at half";
-        /// Limit of the additional effort.
+        /// Limit for the additional effort.
         most_item_effort: usize = 100_000_000, "memory accesses, some seconds", "not measured";
     }
-    /// The order and the effort of methods.
+    /// The methods' order and effort.
     portfolio: PortfolioTuning {
-        /// Time set aside to put removed items back, as a multiple of the time of the first answer.
+        /// Time reserved to put removed items back, as a multiple of the first answer's time.
         put_back_time: u32 = 4, "multiple", "no effect in the ablation";
-        /// The same after items were put back once, as a multiple of that time.
+        /// The same after items were put back once, as a multiple of that put-back's time.
         put_back_time_again: u32 = 2, "multiple", "no effect in the ablation";
         /// Buffers from which removed items are put back once before any long search.
         early_put_back: usize = 1 << 13, "buffers", "no effect in the ablation";
         /// Solid items up to which a core is searched as a whole.
         small_core: usize = 2_000, "items", "ablation: gap 33.8 ‰ at half, 38.4 ‰ at double, 33.8 ‰ as it is";
-        /// Solid items up to which those joined at tight cuts are searched, if they are at most `small_core`.
+        /// Most solid items for searching cores joined at tight cuts, if the joined items are at
+        /// most `small_core`.
         large_core: usize = 10_000, "items", "planted packings of 6,000 items that add up";
         /// Items from which a core may count as long.
         long_items: usize = 500, "items", "random chains: from 600 items on none of 60 got more bytes, of 130 to 400 items six did";
-        /// Sections per item that is live in one, from which on average a core counts as long.
+        /// Average sections per live item from which a core counts as long.
         long_ratio: u32 = 24, "sections per item", "networks have 29 to 250, minimalloc, filled and soft at most 16";
         /// Greedy passes over a small core before exact search.
         passes_small: usize = 3, "passes", "ablation: gap 49.9 ‰ at half, 31.2 ‰ at double, 33.8 ‰ as it is";
@@ -186,17 +188,17 @@ tuning! {
         passes_large: usize = 2, "passes", "within the spread of seeds in the ablation";
         /// Effort that a turn may always take.
         shortest_turn: usize = 1 << 22, "memory accesses", "within the spread of seeds in the ablation";
-        /// Effort of exact search of a small core before items with grown sizes are searched, too.
+        /// Exact search effort on a small core before items with grown sizes are also searched.
         grown_after: usize = 1 << 22, "memory accesses", "the runs of A to K end before";
-        /// The other methods get the effort of exact search divided by this number.
+        /// The other methods get the exact search effort divided by this number.
         others_divisor: usize = 12, "divisor", "no effect in the ablation";
         /// The same if the packing is to fit a capacity.
         others_divisor_goal: usize = 48, "divisor", "no effect in the ablation";
-        /// A turn that closes the gap to the bound divided by this number is free of charge.
+        /// A turn that closes at least the gap to the bound, divided by this number, is free.
         free_turn_divisor: u64 = 10, "divisor", "ablation: gap 35.1 ‰ at half, 33.8 ‰ at double, 33.8 ‰ as it is";
-        /// Exact searches before some of them aim halfway between the bound and the best peak.
+        /// Exact searches before some searches aim halfway between the bound and the best peak.
         hard_after: usize = 32, "searches", "ablation: gap 28.8 ‰ at half, 42.2 ‰ at double, 33.8 ‰ as it is";
-        /// Of so many later searches, one aims halfway.
+        /// Among so many later searches, one search aims halfway.
         halfway_every: usize = 3, "searches", "ablation: gap 32.7 ‰ at half, 38.1 ‰ at double, 33.8 ‰ as it is";
         /// The same if the packing is to fit a capacity.
         halfway_every_goal: usize = 16, "searches", "no effect in the ablation";
@@ -205,33 +207,35 @@ tuning! {
     greedy: GreedyTuning {
         /// Gaps that are large enough but misaligned, before the sweep takes a gap that fits anyhow.
         gap_tries: usize = 8, "gaps", "no effect in the ablation";
-        /// Peak of a sweep over items with windows, in hundredths of the bound, above which the first answer
-        /// is sought by first fit, too: that takes twice as long as the sweep.
+        /// Peak of a sweep over items with windows, in hundredths of the bound, above which the
+        /// first answer also uses first fit, which takes twice as long as the sweep.
         swept_percent: u64 = 150, "%", "the time of first answers";
         /// Passes away from the fullest section, with up to 2 to the power of half as many classes.
         passes_from_peak: u32 = 18, "passes", "the traces of instances/traces";
         /// Interval lists after which a pass is given up.
         pass_work: usize = 1 << 28, "lists", "no effect in the ablation";
-        /// Items above the target after which a completion of the critical part is given up.
+        /// Items above the target after which a critical part's completion is given up.
         most_crowded: usize = 500, "items", "no effect in the ablation";
-        /// A round of kernelization that removes less than the items divided by this number is the last.
+        /// A kernelization round that removes less than the items divided by this number is the
+        /// last.
         last_round_divisor: usize = 1 << 10, "divisor", "no effect in the ablation";
     }
     /// The skyline heuristic.
     skyline: SkylineTuning {
-        /// Exponent of the size in the merit of an item, for the first passes; that of the length is 1.
+        /// Exponent of the size in an item's merit, for the first passes; the length's exponent is
+        /// 1.
         first_exponents: [usize; 4] = [4, 2, 4, 0], "fourths", "within the spread of seeds in the ablation";
         /// Candidates per plateau, for the first passes.
         first_candidates: [usize; 4] = [8, 8, 16, 8], "items", "within the spread of seeds in the ablation";
-        /// Weight of the merit beside the lost room, for the first passes.
+        /// Merit weight beside the lost room, for the first passes.
         first_merits: [f64; 4] = [2.0, 8.0, 0.5, 2.0], "weight", "within the spread of seeds in the ablation";
-        /// Candidates per plateau of later passes: this number, or two or four times it.
+        /// Candidates per plateau in later passes: this number, or two or four times the number.
         random_candidates: usize = 4, "items", "no effect in the ablation";
-        /// Weights of the merit that later passes draw from.
+        /// Merit weights for later passes to draw from.
         random_merits: [f64; 5] = [0.5, 1.0, 2.0, 4.0, 8.0], "weight", "no effect in the ablation";
-        /// Items in a range up to which the uncovered sections of the range are computed.
+        /// Most items in a range for computing the range's uncovered sections.
         most_beside: usize = 64, "items", "no effect in the ablation";
-        /// Sections of a range in which lost room is sampled.
+        /// Sections in a range in which lost room is sampled.
         samples: usize = 64, "sections", "no effect in the ablation";
         /// Least room of a section in the loss, as a divisor of the bound.
         least_room_divisor: f64 = 2048.0, "divisor", "within the spread of seeds in the ablation";
@@ -248,161 +252,164 @@ tuning! {
         few_crowded: usize = 64, "items", "no effect in the ablation";
         /// Searches before a target is given up.
         tries: usize = 8, "searches", "no effect in the ablation";
-        /// The same for a part of many items.
+        /// The same for a part with many items.
         tries_many: usize = 2, "searches", "no effect in the ablation";
         /// Items from which a part counts as large.
         many_items: usize = 2_000, "items", "no effect in the ablation";
         /// Targets that are given up before the series starts over.
         targets: u32 = 5, "targets", "no effect in the ablation";
-        /// Factor of the distance to the best peak from one target to the next.
+        /// Factor for the distance to the best peak from one target to the next.
         target_step: f64 = 0.5, "factor", "no effect in the ablation";
-        /// Factor of the number of sections after a completion with many items above the target.
+        /// Factor for the number of sections after a completion with many items above the target.
         growth: usize = 2, "factor", "no effect in the ablation";
-        /// Divisor of the number of sections after a target was given up.
+        /// Divisor for the number of sections after a target was given up.
         shrink_divisor: usize = 4, "divisor", "no effect in the ablation";
-        /// Passes of first fit around the critical items, per order.
+        /// First-fit passes around the critical items, per order.
         completions: usize = 2, "passes", "within the spread of seeds in the ablation";
     }
-    /// One exact search.
+    /// An exact search.
     exact: ExactTuning {
-        /// Effort of a node besides its sections.
+        /// Effort per node besides the node's sections.
         effort_per_node: usize = 200, "memory accesses", "ablation: gap 32.7 ‰ at half, 38.1 ‰ at double, 33.8 ‰ as it is";
-        /// Children that are tried before one is chosen.
+        /// Children tried before the choice.
         candidates: usize = 8, "items", "ablation: gap 36.2 ‰ at half, 29.7 ‰ at double, 33.8 ‰ as it is";
-        /// Weight of the place in a fixed order beside the lost room.
+        /// Weight of the rank in a fixed order beside the lost room.
         rank: f64 = 0.5, "weight", "within the spread of seeds in the ablation";
         /// Nogoods remembered at most.
         nogoods: usize = 1 << 20, "nogoods of 8 bytes", "no effect in the ablation";
-        /// Subtracted from the number of children in the score of a section.
+        /// Subtracted from the number of children in a section's score.
         children_offset: f64 = 0.9, "children", "within the spread of seeds in the ablation";
-        /// Weight that a section gains by each failure; it begins at 1.
+        /// Weight that a section gains per failure; the initial weight is 1.
         failure: f64 = 1.0, "weight", "ablation: gap 32.7 ‰ at half, 36.5 ‰ at double, 33.8 ‰ as it is";
-        /// Items on the floor of a section up to which their subset sums are formed.
+        /// Most items on a section's floor for forming subset sums.
         sum_items: u32 = 4, "items", "ablation: gap 32.7 ‰ at half, 37.3 ‰ at double, 33.8 ‰ as it is";
-        /// Subset sums are formed where slack is at most the sizes of open items divided by this number.
+        /// Subset sums are formed if slack is at most the total size of open items divided by this
+        /// number.
         sum_slack_divisor: u64 = 16, "divisor", "ablation: gap 37.3 ‰ at half, 33.8 ‰ at double, 33.8 ‰ as it is";
-        /// Random part of the place in the fixed order.
+        /// Random part of the rank in the fixed order.
         rank_noise: f64 = 0.05, "weight", "ablation: gap 37.3 ‰ at half, 31.9 ‰ at double, 33.8 ‰ as it is";
-        /// Entries of the tables up to which a model is searched.
+        /// Most table entries for searching a model.
         largest: usize = 20_000_000, "entries, about 300 MB", "no effect in the ablation";
     }
-    /// The series of exact searches for one target.
+    /// The series of exact searches for a target.
     restarts: RestartsTuning {
         /// Items above which the first search gets nodes per item.
         many_items: u32 = 600, "items", "ablation: gap 39.7 ‰ at half, 35.1 ‰ at double, 33.8 ‰ as it is";
-        /// Nodes of the first search.
+        /// Nodes in the first search.
         first_nodes: f64 = 400.0, "nodes", "ablation: gap 36.3 ‰ at half, 42.2 ‰ at double, 33.8 ‰ as it is";
-        /// Nodes per item of the first search of many items.
+        /// Nodes per item in the first search with many items.
         nodes_per_item: f64 = 2.0, "nodes", "within the spread of seeds in the ablation";
-        /// Growth of searches before short ones begin.
+        /// Growth of searches before short searches begin.
         growth: f64 = 1.06, "factor", "ablation: gap 29.4 ‰ at half, 42.2 ‰ at double, 33.8 ‰ as it is";
-        /// Growth of long searches between short ones.
+        /// Growth of long searches between short searches.
         long_growth: f64 = 1.5, "factor", "within the spread of seeds in the ablation";
-        /// Nodes of a long search, as a part of those of short ones since the last long one.
+        /// Nodes in a long search, as a fraction of the nodes in short searches since the last long
+        /// search.
         long_share: f64 = 0.15, "part", "within the spread of seeds in the ablation";
-        /// Nodes of a short search, as a multiple of those of the first search.
+        /// Nodes in a short search, as a multiple of the first search's nodes.
         short: f64 = 2.5, "multiple", "within the spread of seeds in the ablation";
-        /// Turns of every pair of rules before short searches begin.
+        /// Turns for every pair of rules before short searches begin.
         rounds: usize = 5, "turns", "within the spread of seeds in the ablation";
-        /// One turn is enough if the sections with the largest load, times this number, are more than all.
+        /// One turn is enough if the number of sections with the largest load, times this number,
+        /// exceeds all sections.
         full_factor: usize = 10, "factor", "within the spread of seeds in the ablation";
-        /// Short searches after which weights of failures are reset.
+        /// Short searches after which failure weights are reset.
         reset_short: usize = 16, "searches", "within the spread of seeds in the ablation";
-        /// Other searches after which weights of failures are reset.
+        /// Other searches after which failure weights are reset.
         reset_long: usize = 2, "searches", "within the spread of seeds in the ablation";
         /// Short searches without progress after which saved phases are dropped.
         stale: u32 = 30, "searches", "no effect in the ablation";
-        /// Children that short searches try before one is chosen.
+        /// Children that short searches try before the choice.
         candidates: usize = 16, "items", "within the spread of seeds in the ablation";
-        /// Of so many short searches, one ignores saved phases.
+        /// Among so many short searches, one search ignores saved phases.
         free_every: usize = 3, "searches", "within the spread of seeds in the ablation";
-        /// Weights of the fixed order that short searches draw from.
+        /// Weights of the fixed order for short searches to draw from.
         ranks: [f64; 3] = [0.1, 0.5, 1.5], "weight", "within the spread of seeds in the ablation";
-        /// Weights of steps of the skyline that short searches draw from.
+        /// Weights of skyline steps for short searches to draw from.
         fits: [f64; 4] = [0.0, 0.3, 1.0, 3.0], "weight", "within the spread of seeds in the ablation";
         /// Weight of a saved phase.
         phase: f64 = 1.0, "weight", "within the spread of seeds in the ablation";
     }
     /// Restricted models.
     assume: AssumeTuning {
-        /// Searches of each restricted model before the most promising one is preferred.
+        /// Searches in each restricted model before the most promising model is preferred.
         turns_each: usize = 4, "searches", "within the spread of seeds in the ablation";
         /// Items on the larger side of a partial tight cut.
         part_items: usize = 4, "items", "within the spread of seeds in the ablation";
-        /// Items of a whole tight cut: all their subset sums are formed. At most 24.
+        /// Items in a whole tight cut, whose subset sums are all formed. At most 24.
         cut_items: usize = 16, "items", "within the spread of seeds in the ablation";
-        /// Steps of the search for partial tight cuts in one section.
+        /// Steps of the search for partial tight cuts in a section.
         part_steps: usize = 4096, "steps", "no effect in the ablation";
-        /// Cuts become tight whose sums differ by at most the larger one divided by one of these.
+        /// Cuts become tight if the sums differ by at most the larger sum divided by one of these.
         growth_tolerances: [u64; 2] = [8, 32], "divisors", "planted packings: 1/8 serves noise of 10 %, 1/32 of 2 %";
         /// Effort after which blocks are packed.
         block_effort: usize = 1 << 21, "memory accesses", "not measured";
-        /// Items of a block, on average; blocks of fewer ones are given up.
+        /// Average items per block; blocks with fewer items are given up.
         items_per_block: usize = 4, "items", "planted packings: 5 to 100 where cuts are those of rectangles";
         /// Effort after which the search for grown sizes is given up.
         growth_effort: usize = 1 << 27, "memory accesses", "not measured";
     }
     /// Ejection chains.
     chains: ChainsTuning {
-        /// Steps of a chain at first.
+        /// Initial steps of a chain.
         first_steps: usize = 64, "steps", "ablation: gap 35.4 ‰ at half, 36.2 ‰ at double, 33.8 ‰ as it is";
         /// Steps of the longest chain.
         most_steps: usize = 1 << 14, "steps", "no effect in the ablation";
-        /// Factor of the number of steps after a failure.
+        /// Factor for the number of steps after a failure.
         steps_growth: usize = 2, "factor", "within the spread of seeds in the ablation";
-        /// Chains for one item before the item counts as stuck.
+        /// Chains per item before the item counts as stuck.
         chains_per_item: usize = 6, "chains", "within the spread of seeds in the ablation";
         /// Stuck items after which a target is given up.
         most_stuck: usize = 3, "items", "within the spread of seeds in the ablation";
-        /// Distance of the first target, as a part of the gap to the bound.
+        /// Distance of the first target, as a fraction of the gap to the bound.
         ambition: f64 = 0.15, "part", "within the spread of seeds in the ablation";
-        /// Factor of that part after a failure.
+        /// Factor for the fraction after a failure.
         ambition_down: f64 = 0.6, "factor", "ablation: gap 32.1 ‰ at half, 37.2 ‰ at double, 33.8 ‰ as it is";
-        /// Factor of that part after a success.
+        /// Factor for the fraction after a success.
         ambition_up: f64 = 1.5, "factor", "ablation: gap 33.2 ‰ at half, 35.8 ‰ at double, 33.8 ‰ as it is";
-        /// Least value of that part.
+        /// Least value of the fraction.
         least_ambition: f64 = 0.001, "part", "no effect in the ablation";
-        /// Probability that a random waiting item is placed next, rather than the largest one.
+        /// Probability of placing a random waiting item next, rather than the largest item.
         random_choice: f64 = 0.2, "probability", "within the spread of seeds in the ablation";
-        /// Effort of a step.
+        /// Effort per step.
         effort_per_step: usize = 100, "memory accesses", "within the spread of seeds in the ablation";
-        /// Effort of a step per neighbor.
+        /// Effort per step and neighbor.
         effort_per_neighbor: usize = 16, "memory accesses", "ablation: gap 33.4 ‰ at half, 35.5 ‰ at double, 33.8 ‰ as it is";
     }
     /// Exact search of items with windows and gaps.
     windowed: WindowedTuning {
         /// Parts up to which a model is searched.
         largest_parts: usize = 20_000, "parts", "no effect in the ablation";
-        /// Bytes of the states of one search.
+        /// Bytes for a search's states.
         largest_bytes: usize = 1 << 28, "bytes", "no effect in the ablation";
-        /// Pairs of parts that are live together, up to which a model is searched.
+        /// Most pairs of parts that are live together for searching a model.
         largest_pairs: usize = 4_000_000, "pairs", "no effect in the ablation";
-        /// Nodes of the first search.
+        /// Nodes in the first search.
         first_nodes: u64 = 200, "nodes", "within the spread of seeds in the ablation";
-        /// Each search is longer than the one before by its nodes divided by this number.
+        /// Each search is longer than the previous search by its nodes divided by this number.
         growth_divisor: u64 = 8, "divisor", "within the spread of seeds in the ablation";
     }
     /// Disjunctive search.
     disjunctive: DisjunctiveTuning {
-        /// Disjunctions, pairs of items that may not overlap, up to which a core is searched.
+        /// Most disjunctions, pairs of items that may not overlap, for searching a core.
         most_pairs: usize = 20_000, "disjunctions", "not measured";
-        /// Pairs of buffers that may not overlap, up to which a space with rules is packed.
+        /// Most pairs of buffers that may not overlap for packing a space with rules.
         most_ruled_pairs: usize = 1 << 24, "pairs, about 1 GB", "not measured";
-        /// Solid items up to which disjunctive search gets the effort of exact search.
+        /// Most solid items for which disjunctive search gets the exact search's effort.
         few_items: usize = 24, "items", "not measured";
-        /// For more items, the divisor of that effort.
+        /// For more items, the divisor for that effort.
         others_divisor: usize = 4, "divisor", "not measured";
-        /// Parts of a section up to which the least height of a stack of them is computed.
+        /// Most parts in a section for computing the least height of a stack.
         stack_tasks: usize = 14, "parts", "not measured";
-        /// Conflicts of the first search.
+        /// Conflicts in the first search.
         first_conflicts: u64 = 100, "conflicts", "not measured";
-        /// Each search is longer than the one before by its conflicts divided by this number.
+        /// Each search is longer than the previous search by its conflicts divided by this number.
         growth_divisor: u64 = 4, "divisor", "not measured";
-        /// Conflicts after which a search starts over with the clauses that it has learned.
+        /// Conflicts after which a search restarts with its learned clauses.
         restart_after: u64 = 100, "conflicts", "not measured";
         /// Clauses above which the less active half is forgotten.
         most_clauses: usize = 20_000, "clauses", "not measured";
-        /// Factor of the weight of later conflicts.
+        /// Factor for the weights of later conflicts.
         activity_growth: f64 = 1.05, "factor", "not measured";
     }
 }
@@ -413,17 +420,18 @@ impl Default for Tuning {
     }
 }
 
-/// Constants of data structures and of clocks. They change how fast a result is found, and never
-/// the result of a search without a deadline.
+/// Constants of data structures and clocks. These change how fast a result is found, and never the
+/// result of a search without a deadline.
 pub(crate) mod layout {
     use core::time::Duration;
 
-    /// Binary logarithm of the children of a node of the occupancy tree. Eight children take half
-    /// the time of two and less than half the memory; sixteen are slower for long live ranges.
+    /// Binary logarithm of the number of children per node in the occupancy tree. Eight children
+    /// take half the time of two and less than half the memory; sixteen are slower for long live
+    /// ranges.
     pub(crate) const OCCUPANCY_FAN: u32 = 3;
-    /// Intervals in a row that take as long as one list, in the count of effort. Not measured.
+    /// Consecutive intervals that take as long as a list, in the effort count. Not measured.
     pub(crate) const INTERVALS_PER_ACCESS: usize = 16;
-    /// Items of a leaf of the tree of contained items. Not measured.
+    /// Items per leaf in the tree of contained items. Not measured.
     pub(crate) const CONTAINED_BUCKET: usize = 8;
     /// Items that are sorted without a look at the clock. Not measured.
     pub(crate) const SORTED_AT_ONCE: usize = 1 << 15;
@@ -431,11 +439,11 @@ pub(crate) mod layout {
     pub(crate) const COMPARED_EDGES: usize = 256;
     /// Effort between two looks at the clock, about a millisecond.
     pub(crate) const EFFORT_PER_LOOK: usize = 1 << 15;
-    /// Items of a pass between two looks at the clock: some milliseconds at most.
+    /// Items in a pass between two looks at the clock: some milliseconds at most.
     pub(crate) const ITEMS_PER_LOOK: usize = 1 << 8;
-    /// Effort of placing an item by best fit in the order of time. Not measured.
+    /// Effort to place an item by best fit in time order. Not measured.
     pub(crate) const EFFORT_PER_SWEPT: usize = 16;
-    /// Items of a first-fit or skyline pass between two looks at the clock.
+    /// Items in a first-fit or skyline pass between two looks at the clock.
     pub(crate) const PLACED_PER_LOOK: usize = 1 << 6;
     /// Work that is almost done may end this much after the deadline.
     pub(crate) const PATIENCE: Duration = Duration::from_millis(30);

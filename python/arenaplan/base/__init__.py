@@ -1,1 +1,1 @@
-"""Errors and their cures, limits, messages, progress: what every other part may import."""
+"""Errors, limits, messages and progress, which every other wing may import."""

@@ -1,4 +1,4 @@
-"""Whole numbers and sizes in bytes, as callers give them."""
+"""Whole numbers and byte sizes from callers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _UNITS: Final = {"": 1, "b": 1} | {
 
 def parse_size(text: str) -> int:
     """
-    Return the bytes that a text such as ``64KiB``, ``1.5M`` or ``65536`` stands for.
+    Parse a size in bytes such as ``64KiB``, ``1.5M`` or ``65536``.
 
-    Units are powers of 1024, in capitals or not.
+    Units are powers of 1024, in either case.
 
     Raises
     ------
     SizeError
-        If it is no whole number of bytes.
+        If the size is not a whole number of bytes.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def elements_of(values: Iterable[_Item], what: str) -> list[_Item]:
 
 def size_of(size: object, what: str) -> int:
     """
-    Return the bytes of a size that is given as a number or as text with a unit.
+    Return a size in bytes, given as a number or as text with a unit.
 
     Examples
     --------

@@ -1,17 +1,17 @@
-"""Names and figures that both options and their implementations use; imports nothing."""
+"""Names shared by options and implementations; imports nothing."""
 
 from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
 WorkspacePolicy: TypeAlias = Literal["none", "auto"]
-"""Whether a plan has scratch memory: none, or that of the kernels of its target."""
+"""A plan's scratch memory: none, or as needed by the target's kernels."""
 
 KERNELS: Final = ("reference", "cmsis-nn", "cmsis-nn-mve")
-"""Sets of kernels of TensorFlow Lite Micro."""
+"""Kernel sets for TensorFlow Lite Micro."""
 
 RUNTIMES: Final = ("tflm", "litert")
-"""Runtimes in which a rewritten model is compared with its original."""
+"""Runtimes that can compare a rewritten model with the original."""
 
 MAX_SHAPES: Final = 4096
 """Most shapes that a plan is made for, unless another number is given."""
@@ -29,4 +29,4 @@ FORMS: Final = {
     "weights": "the constants that nodes read as a safetensors file, by the names in the graph",
     "nnvm": "the JSON form of the graph runtimes of NNVM and TVM, with storage ids",
 }
-"""Forms that plans are exported to: what each is, in one line."""
+"""Export forms, each with a one-line description."""

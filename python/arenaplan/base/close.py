@@ -1,4 +1,4 @@
-"""Names close to a wrong one, for messages."""
+"""Suggestions for misspelled names in messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST: Final = 20_000
 
 def closest(name: str, known: Iterable[str]) -> str | None:
     """
-    Return the known name that is closest to a wrong one, if one is close.
+    Return the closest known name, if any name is close.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
-    Return the end of a message about a wrong name; nothing if no known one is close.
+    Return a suggestion to end a message about a wrong name; empty if no name is close.
 
     Examples
     --------

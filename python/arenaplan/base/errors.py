@@ -1,10 +1,10 @@
 """
 Exceptions of arenaplan.
 
-Every exception derives from :class:`PlannerError`. The message alone is enough to act on: the
-message names the value, node or field at fault. ``kind`` says what is wrong, and is the name of
-the variant where the Rust core raises the error; a class stands for the kinds that callers treat
-alike. The file ``errors.toml`` beside this one lists all kinds.
+Every exception derives from :class:`PlannerError`. The message names the value, node or field at
+fault and is enough to act on. ``kind`` says what is wrong; for errors from the Rust core, ``kind``
+is the variant's name. A class groups the kinds that callers treat alike. ``errors.toml`` lists all
+kinds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 class PlannerError(Exception):
     """
-    Base class of everything arenaplan raises on purpose.
+    Base class for everything arenaplan raises on purpose.
 
     >>> import arenaplan as ap
     >>> try:
@@ -43,7 +43,7 @@ class PlannerError(Exception):
 
 
 class ErrorKind(NamedTuple):
-    """A kind of error: class, cause, cure, and the exit code, if not that of the class."""
+    """A kind of error: class, cause, cure, and an exit code if not the class's."""
 
     of: type[PlannerError]
     cause: str
@@ -53,7 +53,7 @@ class ErrorKind(NamedTuple):
 
 @cache
 def kinds() -> Mapping[str, ErrorKind]:
-    """Return all kinds of errors by name."""
+    """Return all error kinds by name."""
     rows = tomllib.loads(files(__package__).joinpath("errors.toml").read_text(encoding="utf-8"))
     classes = globals()
     return {
@@ -63,7 +63,7 @@ def kinds() -> Mapping[str, ErrorKind]:
 
 
 def fault(kind: str, message: str) -> PlannerError:
-    """Return an error of a kind; one of a kind that is not listed is an ``InternalError``."""
+    """Return an error by kind; an unlisted kind gives an ``InternalError``."""
     found = kinds().get(kind)
     if found is None:
         return InternalError(f"{kind}: {message}")
@@ -78,12 +78,12 @@ _BUILTIN: Final = {
     ImportError: "Install the package that the message names.",
     MemoryError: "Free memory, or raise the limit of the process.",
 }
-"""The first thing to try after exceptions of Python that commands report."""
+"""Cures for Python exceptions that commands report."""
 
 
 def kind_of(error: BaseException) -> str:
     """
-    Return the kind of an error, which is the class of exceptions of Python.
+    Return an error's kind; for Python's exceptions, the class name.
 
     Examples
     --------
@@ -118,7 +118,7 @@ class UnboundDim(SizeError):
     """
     A symbolic dimension has no number; pass one with ``bind``.
 
-    ``dimension`` is its name, if it has one.
+    ``dimension`` is the name, if any.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class UnknownDim(SizeError):
     """
     ``bind`` names a dimension or input that the model does not have.
 
-    ``names`` are those names of ``bind`` that the message is about.
+    ``names`` lists the unknown names in ``bind``.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class UnknownDim(SizeError):
 
 
 class UnknownShape(SizeError):
-    """A value's shape can neither be inferred nor is it declared."""
+    """A value's shape is neither declared nor can be inferred."""
 
 
 class UnsupportedDtype(SizeError):
@@ -161,10 +161,10 @@ class UndefinedValue(GraphError, KeyError):
     """
     A node or the graph's outputs name a value that nothing produces.
 
-    A plan raises it, too, if it is asked for a value that it has no place for.
+    A plan also raises this error when asked for a value without a place.
     """
 
-    __str__ = Exception.__str__  # That of ``KeyError`` puts the message in quotes.
+    __str__ = Exception.__str__  # ``KeyError.__str__`` would quote the message.
 
 
 # -- packing ---------------------------------------------------------------------
@@ -178,9 +178,9 @@ class CapacityExceeded(PackingError):
     """The arena needs more bytes than its space has."""
 
     plan: Plan | None = None
-    """The best plan that was found, where there is one."""
+    """The best plan found, if any."""
     family: object | None = None
-    """The :class:`PlanFamily`, the plans of all shapes, where several were asked for."""
+    """The :class:`PlanFamily` with plans for all shapes, if several shapes were planned."""
 
 
 class SpacesExceeded(CapacityExceeded):
@@ -192,12 +192,12 @@ class SpacesExceeded(CapacityExceeded):
     step : int
         Step at which there is no room.
     node : str or None
-        Name of the node that runs then.
+        Name of the node that runs at that step.
     values : list of (str, int)
-        The values that are needed then, with their bytes, the largest first.
+        The values needed at that step with their bytes, largest first.
     proven : bool
-        Whether it is proven that no order of the steps that were tried fits, however values
-        share bytes; otherwise no plan was found.
+        True if none of the tried step orders can fit, however values share bytes. False if no plan
+        was found.
     """
 
     step: int = 0
@@ -208,9 +208,9 @@ class SpacesExceeded(CapacityExceeded):
 
 class InvalidOption(PlannerError, ValueError, TypeError):
     """
-    An option or argument contradicts another one, or the graph it is used with, or is none at all.
+    An option or argument is unknown, or contradicts another option or the graph.
 
-    It is a ``TypeError``, too, since an argument of a wrong type is one.
+    Also a ``TypeError``, because an argument can have the wrong type.
     """
 
 
@@ -218,11 +218,11 @@ class InvalidOption(PlannerError, ValueError, TypeError):
 
 
 class PlanError(PlannerError):
-    """A plan does not hold for the graph it is used with."""
+    """A plan does not hold for the given graph."""
 
 
 class TargetMismatch(PlanError):
-    """The runner that a plan is for, or is exported to, cannot run it."""
+    """The plan's runner, or an export's runner, cannot run the plan."""
 
 
 class PlanOverlap(PlanError):
@@ -230,11 +230,11 @@ class PlanOverlap(PlanError):
 
 
 class BaselineError(PlannerError):
-    """The plan or report to compare with is not there, damaged, or of several plans."""
+    """The baseline plan or report is missing, damaged, or covers several plans."""
 
 
 class ProofError(PlannerError):
-    """A proof that a rewritten model computes the bits of the original does not hold."""
+    """A proof that a rewritten model is bit-identical to the original does not hold."""
 
 
 # -- model files -----------------------------------------------------------------
@@ -245,7 +245,7 @@ class ModelError(PlannerError):
 
 
 class NotAModel(ModelError):
-    """The file is not of the format its name says, or of none we know."""
+    """The file does not match the format in its name, or any known format."""
 
 
 class InvalidAttribute(ModelError):
@@ -253,11 +253,11 @@ class InvalidAttribute(ModelError):
 
 
 class InvalidOperand(ModelError):
-    """An operator lacks an operand, or has one of the wrong type."""
+    """An operator lacks an operand, or an operand has the wrong type."""
 
 
 class ShapeMismatch(ModelError):
-    """Shapes of a node's operands contradict each other or the declared ones."""
+    """Operand shapes contradict each other or the declared shapes."""
 
 
 class UnsupportedModel(PlannerError):
@@ -266,13 +266,14 @@ class UnsupportedModel(PlannerError):
 
 class PartOfModel(UnsupportedModel):
     """
-    Something stands for a part of a model, and the answer would be about the whole.
+    A question about a whole model got a plan or graph for only part of the model.
 
-    The message says which part. Budgets, gates, shared arenas, exports and model files refuse one.
+    The message says which part. Budgets, gates, shared arenas, exports and model files need the
+    whole.
     """
 
     plan: Plan | None = None
-    """The plan of the part, where there is one."""
+    """The part's plan, if any."""
 
 
 class UnsupportedOp(UnsupportedModel):
@@ -291,7 +292,7 @@ class ArenaError(PlannerError):
 
 
 class ArenaInUse(ArenaError):
-    """The arena cannot close while views of it are alive."""
+    """The arena cannot close while views into the arena are alive."""
 
 
 class ExecutionError(PlannerError):

@@ -23,7 +23,7 @@ _OPERATIONS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
 
 
 def parsed(text: str, longest: int) -> ast.expr | None:
-    """Return the tree of an expression; ``None`` if the text is none, or longer than allowed."""
+    """Parse an expression; ``None`` if the text is not an expression or too long."""
     if len(text) > longest:
         return None
     try:
@@ -34,9 +34,9 @@ def parsed(text: str, longest: int) -> ast.expr | None:
 
 def formula_value(text: str, numbers: Mapping[str, object]) -> int | None:
     """
-    Return the number that sums, products and whole quotients of names and numbers make.
+    Evaluate sums, products and floor quotients over names and numbers.
 
-    ``None`` if the text is something else, a name has no number, or the result is negative.
+    ``None`` if the text is not such a formula, a name has no number, or the result is negative.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def formula_value(text: str, numbers: Mapping[str, object]) -> int | None:
 
 
 def is_formula(text: str) -> bool:
-    """Return whether a text may be a formula of names, and of numbers."""
+    """Return whether a text may be a formula over names and numbers."""
     tree = parsed(text[:_LONGEST], _LONGEST)
     parts = [] if tree is None else list(ast.walk(tree))
     allowed = (ast.BinOp, ast.Constant, ast.Name, ast.Load, *_OPERATIONS)
@@ -62,7 +62,7 @@ def is_formula(text: str) -> bool:
 
 
 def _value(part: ast.expr, numbers: Mapping[str, object]) -> int | None:
-    """Return the number of a part of a formula."""
+    """Evaluate a part of a formula."""
     if isinstance(part, ast.Constant):
         return part.value if type(part.value) is int else None
     if isinstance(part, ast.Name):

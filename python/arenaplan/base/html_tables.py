@@ -1,4 +1,4 @@
-"""Tables of HTML, as notebooks show them."""
+"""HTML tables for notebooks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
-Budgets of models that are not trusted: bytes of a file, and nodes of a graph.
+Limits for untrusted models: file bytes and graph nodes.
 
-Every format has limits of its own, which say when a file is absurd. A service that takes models
-from strangers knows far smaller ones.
+Every format also has limits that catch absurd files. A service that takes models from strangers can
+set far smaller limits.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ __all__ = ["UNLIMITED", "Limits", "applied", "current", "reading", "take_node"]
 @dataclass(frozen=True)
 class Limits:
     """
-    The most that reading a model may take.
+    Limits for reading a model.
 
     Parameters
     ----------
     max_nodes : int, optional
-        Most nodes of the graph, with those of functions in their place and of branches and loops.
+        Most nodes in the graph, with functions inlined, and counting nodes in branches and loops.
     max_bytes : int, optional
-        Most bytes of the model's file. Weights in files of their own do not count, since planning
-        opens none.
+        Most bytes in the model file. External weight files do not count: planning opens none.
 
     Raises
     ------
     InvalidOption
-        If a limit is no whole number of at least 0.
+        If a limit is not a whole number >= 0.
     """
 
     max_nodes: int | None = None
@@ -119,13 +118,13 @@ def applied(limits: Limits) -> Iterator[None]:
 
 
 def current() -> Limits:
-    """Return the limits of the block around the caller."""
+    """Return the limits set by the caller's enclosing block."""
     return _LIMITS.get()
 
 
 @contextmanager
 def reading(limits: Limits) -> Iterator[None]:
-    """Count the nodes of one model, which is read in a block."""
+    """Count the nodes of a model that is read inside the block."""
     limit = limits.max_nodes
     token = _READING.set(None if limit is None else _Reading(limit))
     try:
@@ -136,12 +135,12 @@ def reading(limits: Limits) -> Iterator[None]:
 
 def take_node() -> None:
     """
-    Count a node of the model that is read.
+    Count a node of the model being read.
 
     Raises
     ------
     ModelError
-        If it has too many.
+        If the model has too many nodes.
     """
     found = _READING.get()
     if found is None:

@@ -1,4 +1,4 @@
-"""The progress of a search, and its end."""
+"""Progress callbacks, and how callbacks end a search."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Progress: TypeAlias = Callable[[dict[str, Any]], object]
 
 
 class Watch:
-    """The progress and the end of a search that consists of several calls of the core."""
+    """Progress and end of a search that calls the core several times."""
 
     def __init__(self, on_progress: Progress | None, time_limit: float | None = None) -> None:
         if on_progress is not None and not callable(on_progress):
@@ -27,12 +27,12 @@ class Watch:
 
     @property
     def tell(self) -> Progress | None:
-        """What the core calls with progress."""
+        """The progress callback for the core."""
         return None if self._on_progress is None else self._tell
 
     def _tell(self, progress: dict[str, Any]) -> bool:
         if self._on_progress is None or self._is_over:
-            return True  # Later calls have no time, and end by themselves.
+            return True  # Later calls get no time and end at once.
         self._is_over = self._on_progress(progress) is False
         return not self._is_over
 
@@ -45,7 +45,7 @@ class Watch:
 
     @property
     def was_ended(self) -> bool:
-        """Whether the callback has ended the search, wherever it was."""
+        """Whether the callback has ended any part of the search."""
         return self._is_over
 
     @property
@@ -55,7 +55,7 @@ class Watch:
 
 
 def checked_seconds(time_limit: float | None) -> float | None:
-    """Return a time limit, or raise the error that it is none."""
+    """Return a time limit, or raise an error if invalid."""
     if time_limit is None:
         return None
     if not isinstance(time_limit, (int, float)) or not time_limit >= 0:

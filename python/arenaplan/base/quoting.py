@@ -1,4 +1,4 @@
-"""Names fit for a message: quoted, shortened, and a few of many."""
+"""Names in messages: quoted, shortened, and limited in number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def quoted(name: str, limit: int = 80) -> str:
 
 
 def listed(names: Iterable[str], limit: int = 10) -> str:
-    """Return the first few of ``names`` in quotes, and how many more there are."""
+    """Quote the first few ``names`` and count the others."""
     names = list(names)
     text = ", ".join(quoted(name) for name in names[:limit])
     return text if len(names) <= limit else f"{text} and {len(names) - limit} more"

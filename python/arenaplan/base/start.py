@@ -1,10 +1,9 @@
 """
 Ctrl-C while the command is still importing: exit code 130, and no traceback.
 
-The package imports this module before NumPy and all others, which take some tenths of a
-second; so it imports nothing that takes time itself. Programs that import the package keep
-their own handler: only the process of the command itself gets another one, until
-:func:`arenaplan.cli.main` takes over.
+The package imports this module before NumPy and other modules that take tenths of a second, so this
+module imports nothing slow. Programs that import the package keep their signal handler: only the
+command's own process gets a new handler, until :func:`arenaplan.cli.main` takes over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The planners of NNVM, MXNet and TensorFlow Lite, to the byte, and improved."""
+"""The NNVM, MXNet and TensorFlow Lite planners, to the byte and improved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classic planners that are written in Rust, and their results."""
+"""The classic planners in Rust, and their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planning as TensorFlow Lite does: values placed one after the other, the largest first."""
+"""Planning as in TensorFlow Lite: values are placed one by one, largest first."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def report_incremental(
     preserve_inputs: bool = False,
     workspace: WorkspacePolicy = "none",
 ) -> dict[str, Any]:
-    """Return the document of ``arenaplan plan --strategy litert --json``, or of another mode."""
+    """Return the ``arenaplan plan --strategy litert --json`` document, or that of another mode."""
     if workspace != "none":
-        graph = graph.for_target("numpy")  # Scratch memory is that of the executor's kernels.
+        graph = graph.for_target("numpy")  # Scratch memory comes from the executor's kernels.
     planner = _core.IncrementalPlanner.from_graph(
         graph.core if workspace == "none" else graph.core_for(workspace),
         mode=mode,

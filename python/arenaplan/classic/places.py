@@ -1,4 +1,4 @@
-"""Nodes in memories: each computes in one, and values are copied where a reader is elsewhere."""
+"""Assigns nodes to memories, and adds copies for readers in other memories."""
 
 from __future__ import annotations
 
@@ -11,46 +11,45 @@ from arenaplan.graph import Graph, Node
 from arenaplan.graph.effects import Effects
 
 TRANSFER = "Transfer"
-"""Operator of nodes that copy a value to another memory."""
+"""Operator for nodes that copy a value to another memory."""
 TRANSFER_DOMAIN = "arenaplan"
-"""Domain of :data:`TRANSFER`."""
+"""Domain for :data:`TRANSFER`."""
 
 
 def place_nodes(
     graph: Graph, places: Mapping[str, str], *, default: str = "arena", cost: int = 0
 ) -> Graph:
     """
-    Return the graph in which each node computes in a memory, and copies are nodes.
+    Return the graph with a memory for each node, and copies between memories as nodes.
 
-    A node without a memory of its own takes that of the first of its operands that has one, else
-    that of its readers, else the default one (as the pass PlaceDevice of NNVM does). A node reads
-    and writes values in its memory. A value that is read in other memories is copied once for
-    each of them, and all readers there share the copy. A plan chooses when to copy: after the
-    value is made and before its first reader there.
+    A node without a memory takes the memory of the first operand that has a memory, else the memory
+    of the readers, else the default (as NNVM's PlaceDevice pass does). A node reads and writes
+    values in the node's memory. A value is copied once to each other memory with readers; the
+    readers share the copy. A plan chooses when to copy: after the value is made and before the
+    first reader in the other memory.
 
     Parameters
     ----------
     graph : Graph
         A graph whose values are in the default memory.
     places : mapping of str to str
-        Memories by patterns of names of nodes, as shells know them; of several that fit a node, the
-        last one counts.
+        Memories by shell patterns for node names; the last matching pattern counts.
     default : str
-        The name of the default memory.
+        The default memory's name.
     cost : int, default 0
-        Cost of copying one byte, in the units of the nodes' costs.
+        Cost to copy a byte, in the unit of node costs.
 
     Returns
     -------
     Graph
-        A graph with a memory for each value: a plan for memories of these names keeps values there.
-        A copy of ``v`` in ``gpu1`` is ``v@gpu1``, made by the node ``v.to.gpu1``, whose operator
-        is ``Transfer`` in domain ``arenaplan``.
+        A graph with a memory for each value; a plan for memories with these names keeps values
+        there. The copy of ``v`` in ``gpu1`` is ``v@gpu1``, made by the node ``v.to.gpu1`` with
+        operator ``Transfer`` in domain ``arenaplan``.
 
     Raises
     ------
     InvalidOption
-        If a pattern fits no node, or a node changes a state that is in another memory.
+        If a pattern matches no node, or a node changes a state in another memory.
 
     Examples
     --------
@@ -72,7 +71,7 @@ def place_nodes(
     made_in: dict[int, str] = {}
     for node in graph.nodes:
         made_in.update((value, homes[node.index]) for value in node.outputs if value is not None)
-    for node in graph.nodes:  # What no node makes is where it is first read or changed.
+    for node in graph.nodes:  # Values without a producer: the memory of the first user.
         for value in node.inputs:
             if value is not None and graph.values[value].kind != "constant":
                 made_in.setdefault(value, homes[node.index])
@@ -125,7 +124,7 @@ def place_nodes(
 
 
 def _homes_of_nodes(graph: Graph, places: Mapping[str, str], default: str) -> list[str]:
-    """Return the memory of each node."""
+    """Return each node's memory."""
     homes: list[str | None] = [None] * len(graph.nodes)
     for pattern, home in places.items():
         found = [
@@ -151,7 +150,7 @@ def _homes_of_nodes(graph: Graph, places: Mapping[str, str], default: str) -> li
 
 
 def _check_states(graph: Graph, homes: list[str], made_in: Mapping[int, str]) -> None:
-    """Refuse nodes that change a state in another memory than their own."""
+    """Refuse nodes that change a state in another memory."""
     replaced = dict(graph.write_backs)
     for node in graph.nodes:
         changed = [node.inputs[position] for position in node.effects.mutates]

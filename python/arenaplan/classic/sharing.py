@@ -36,38 +36,38 @@ def share_storage(
     groups: Iterable[Iterable[int]] = (),
 ) -> StoragePlan:
     """
-    Decide which values of ``graph`` share blocks of memory.
+    Decide which values in ``graph`` share memory blocks.
 
-    A block serves one value after another and grows to the largest of them; there are no
-    offsets. :func:`plan` needs fewer bytes; this is for runtimes that work with blocks.
+    A block serves values one after the other and is as large as the largest value; there are no
+    offsets. :func:`plan` needs fewer bytes; blocks are for runtimes without offsets.
 
     Parameters
     ----------
     graph : Graph
         The graph to plan.
     match_range : int, default 16
-        How many times larger or smaller than a value its block may be; 0 for a block of its
-        own for every value. NNVM reads it from ``NNVM_EXEC_MATCH_RANGE``.
+        Largest ratio between the sizes of a block and a value, in both directions; 0 gives every
+        value a separate block. NNVM reads the range from ``NNVM_EXEC_MATCH_RANGE``.
     auto_search : bool, default False
-        Whether to try the powers of two up to ``match_range`` and keep the smallest result.
+        Whether to try all powers of two up to ``match_range`` and keep the smallest result.
     num_temp : int, default 1
-        Number of colors; above 1, a block only moves on to a node of the color that freed it.
+        Number of colors; above 1, a freed block is reused only by nodes with the same color.
     size_rule : {"bytes", "elements_x4"}, default "bytes"
-        Measure of a value's size; NNVM counts four bytes per element of any type.
+        Size measure; NNVM counts four bytes per element for every type.
     mode : {"default", "nnvm"}, default "default"
         The rules that decide; ``"nnvm"`` reproduces the original to the byte, with its defects.
     parallel_safe : bool, default False
-        Whether the result must be safe in every order that the graph permits.
+        Whether the result must be safe in every order permitted by the graph.
     nodes : range, optional
-        Positions in the execution order of the nodes to plan.
+        Positions of the nodes to plan in the execution order.
     counts : sequence of int, optional
         How often each value is read.
     assigned : mapping, optional
-        Storage that is decided, by value: ``"external"``, ``"dynamic"`` or a block number.
+        Fixed storage by value: ``"external"``, ``"dynamic"`` or a block number.
     groups : iterable of iterables of int, optional
-        Nodes that run as one, such as :func:`fuse` returns. A value that never leaves its
-        group gets no block. Node positions in ``nodes`` are those of the grouped graph,
-        ``graph.core.grouped(groups)``, which also is the graph for ``to_plan``.
+        Fused nodes, as returned by :func:`fuse`. A value that never leaves a group gets no block.
+        Positions in ``nodes`` refer to the grouped graph, ``graph.core.grouped(groups)``, which is
+        also the graph for ``to_plan``.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def share_storage(
     InvalidOption
         If the options contradict each other or the graph.
     GraphError
-        If nodes of a group cannot run as one.
+        If a group's nodes cannot be fused.
 
     Examples
     --------
@@ -119,16 +119,16 @@ def share_storage(
 
 @dataclass(frozen=True, slots=True)
 class Coloring:
-    """A color for every node, as :func:`color_nodes` returns it."""
+    """A color for every node, as returned by :func:`color_nodes`."""
 
     colors: list[int]
-    """Color of every node, by index."""
+    """Every node's color, by index."""
     count: int
-    """Number of colors: the paths that were found, and one for the rest."""
+    """Number of colors: a color per path, and a color for the rest."""
 
     @property
     def rest(self) -> int:
-        """Color of nodes on no path, and of values that no node produces."""
+        """Color for nodes on no path, and for values without a producer."""
         return self.count - 1
 
 
@@ -136,7 +136,7 @@ def color_nodes(graph: Graph, num_temp: int) -> Coloring:
     """
     Return a color for every node: long paths first, at most ``num_temp`` colors.
 
-    Nodes of one color, but the last, are on one path and can never run at the same time.
+    Nodes with the same color, except the last color, are on a path and never run concurrently.
 
     Examples
     --------
@@ -154,24 +154,24 @@ def color_nodes(graph: Graph, num_temp: int) -> Coloring:
 
 def fuse(graph: Graph, kinds: Iterable[FusionKind] = ("elementwise", "anchors")) -> list[list[int]]:
     """
-    Return groups of nodes that can run as one, by index in execution order.
+    Return groups of nodes that can be fused, by index in execution order.
 
-    Only the flows of the nodes decide. A group makes one value, piece by piece; other values
-    of its nodes are never needed whole.
+    Only the nodes' flows decide. A group makes one value, piece by piece; the group's other values
+    are never needed whole.
 
     Parameters
     ----------
     graph : Graph
         What to look at.
     kinds : iterable of str
-        Which nodes may join the group of their readers: ``"elementwise"`` ones, ``"anchors"``
-        (one other node, such as a convolution, before them), ``"prologue"``, ``"attention"``,
+        Which nodes may join a reader's group: ``"elementwise"`` nodes, ``"anchors"`` (another node,
+        such as a convolution, before elementwise nodes), ``"prologue"``, ``"attention"``,
         ``"perceptrons"``, ``"channels"``; the switches of ``Fusion`` in Rust.
 
     Raises
     ------
     InvalidOption
-        If a kind is none of these.
+        If a kind is unknown.
 
     Examples
     --------
@@ -190,25 +190,24 @@ def fuse(graph: Graph, kinds: Iterable[FusionKind] = ("elementwise", "anchors"))
 
 def find_assigns(graph: Graph, elementwise: Iterable[int] | None = None) -> dict[int, Assign]:
     """
-    Return the assignments of ``graph``, by node.
+    Return the assignments in ``graph``, by node.
 
-    An assignment mutates one state without reading it, and has an in-place *identity* pair
-    from another operand of that size to its result.
+    An assignment mutates a state without reading the state, and has an in-place *identity* pair
+    from another operand with the state's size to the result.
 
     Parameters
     ----------
     graph : Graph
         What to look at.
     elementwise : iterable of int, optional
-        Nodes that may write into a state that they read: they write directly for an
-        assignment if nothing else needs what they return. By default the effects of a node
-        decide: the node has an in-place pair, or a flow with one element per piece, and a
-        pair for every state that it reads.
+        Nodes that may write into a state they read. Such a node writes directly for an assignment
+        if no other node needs the result. By default, a node qualifies if its effects have an
+        in-place pair, or a flow with one element per piece, and a pair for every state it reads.
 
     Returns
     -------
     dict
-        :class:`Assign`, by the index of the node.
+        :class:`Assign` by node index.
 
     Examples
     --------
@@ -237,25 +236,25 @@ def _listed(nodes: Iterable[int] | None) -> list[int] | None:
 
 def order_mutations(graph: Graph, elementwise: Iterable[int] | None = None) -> Graph:
     """
-    Return a copy of ``graph`` in which states change in the order in which nodes were added.
+    Return a copy of ``graph`` in which states change in the order of node insertion.
 
-    A node that was added before another one that writes a state sees the state's old bytes,
-    and one that was added later sees the new ones, for any order of execution. For a
-    direct assignment (see :func:`find_assigns`) it is the producer of the right side that
-    waits for the readers of the old bytes. :func:`find_assigns` has the same answer for the copy.
+    In every execution order, a node added before a state's writer sees the state's old bytes, and a
+    node added later sees the new bytes. For a direct assignment (see :func:`find_assigns`), the
+    producer of the right side waits for the readers of the old bytes. :func:`find_assigns` gives
+    the same answer for the copy.
 
     Parameters
     ----------
     graph : Graph
-        What to order.
+        The graph.
     elementwise : iterable of int, optional
         As in :func:`find_assigns`; with ``()`` no assignment is direct.
 
     Raises
     ------
     GraphError
-        If a node would have to run before and after another one; with ``elementwise=()``
-        that happens only if the nodes were added in an order in which they cannot run.
+        If a node would have to run both before and after another node; with ``elementwise=()``,
+        only if the insertion order cannot be executed.
 
     Examples
     --------
@@ -273,7 +272,7 @@ def order_mutations(graph: Graph, elementwise: Iterable[int] | None = None) -> G
 def report_storage_sharing(
     graph: Graph, *, strategy: str = "storage-sharing", **options: Any
 ) -> dict[str, Any]:
-    """Return the document of ``arenaplan plan --strategy storage-sharing --json``."""
+    """Return the ``arenaplan plan --strategy storage-sharing --json`` document."""
     result = share_storage(graph, **options)
     return {
         "model": graph.name,

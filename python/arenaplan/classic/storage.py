@@ -1,4 +1,4 @@
-"""Memory at run time from storage ids: one buffer per id, one view per value."""
+"""Run-time memory from storage ids: a buffer per id, a view per value."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from arenaplan.base.errors import UndefinedValue, fault
 from arenaplan.graph import Graph
 
 ALIGNMENT = 64
-"""Alignment of the address of every buffer, in bytes."""
+"""Address alignment for every buffer, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageEntry:
-    """One value: its array, and the block that it is in."""
+    """A value's array, and the value's block."""
 
     name: str
     shape: tuple[int, ...]
@@ -35,51 +35,51 @@ class StorageEntry:
 
 
 class StorageOperand(NamedTuple):
-    """One result of a node, as an operand of a later node."""
+    """A node's result, as an operand of a later node."""
 
     node: int
     """Position of the node that makes the value."""
     output: int
-    """Position among the results of that node."""
+    """Index of the value among the node's results."""
     version: int
-    """Number of times that the value was overwritten, this node included."""
+    """How often the value was overwritten, this node included."""
 
 
 class StorageNode(NamedTuple):
-    """A node as a graph runtime runs it."""
+    """A node in a graph runtime."""
 
     op: str
-    """``"null"`` for a value that no node makes, ``"tvm_op"`` for a call of a function."""
+    """``"null"`` for a value without a producer, ``"tvm_op"`` for a function call."""
     name: str
-    """Name of the node: that of its first result, if there is one."""
+    """The node's name: that of the first result, if there is one."""
     inputs: tuple[StorageOperand, ...]
-    """Operands of earlier nodes."""
+    """Results from earlier nodes."""
     attributes: Mapping[str, str]
-    """Attributes; ``func_name`` is the operator of a call."""
+    """Attributes; ``func_name`` is a call's operator."""
     after: tuple[int, ...]
-    """Positions of earlier nodes that must run first, although no operand says so."""
+    """Positions of earlier nodes that must run first without being operands."""
 
 
 class StoragePool:
     """
-    Buffers and views of a graph that was planned with storage ids.
+    Buffers and views for a graph planned with storage ids.
 
-    Sizes are not needed: a buffer is as large as its largest value.
+    Sizes are not needed: a buffer is as large as the largest value in it.
 
     Parameters
     ----------
     entries : iterable of StorageEntry
         Every value, with a storage id of 0 or more.
     inputs, outputs : iterable of str
-        Names of the values that the caller supplies and receives.
+        Names of values that the caller supplies and receives.
     reuse : StoragePool, optional
-        A pool whose buffers are used where they are large enough, so that the two
-        together need no more than the larger one; their values must not be live together.
+        A pool whose buffers are reused where large enough, so that two pools need no more bytes
+        than the larger pool. Values from both pools must not be live together.
 
     Raises
     ------
     ArenaError
-        If a value has no storage id, or one id is on two devices.
+        If a value has no storage id, or an id is on two devices.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class StoragePool:
     def _set_up(
         self, layout: _core.StorageLayout, devices: Mapping[int, str], reuse: StoragePool | None
     ) -> None:
-        """Allocate the blocks of ``layout``, whose devices have these names."""
+        """Allocate the blocks in ``layout``; ``devices`` names devices by number."""
         self._layout = layout
         self.entries = tuple(
             StorageEntry(name, tuple(shape), dtype, number, devices[device])
@@ -126,7 +126,7 @@ class StoragePool:
             )
             for op, name, read, attributes, after in layout.nodes
         )
-        """Nodes in execution order, with one for each value that no node makes."""
+        """Nodes in execution order; a value without a producer has a node, too."""
         numbers = {name: number for number, name in devices.items()}
         free, known = [], []
         if reuse is not None:
@@ -138,7 +138,7 @@ class StoragePool:
         self.devices: dict[int, str] = {}
         """Device of every storage id."""
         self.buffers: dict[int, np.ndarray] = {}
-        """One array of bytes per storage id."""
+        """A byte array per storage id."""
         for number, device, memory in layout.allocate(known):
             self.devices[number] = devices[device]
             self.buffers[number] = (
@@ -156,11 +156,10 @@ class StoragePool:
         cls, graph: Graph, plan: StoragePlan, *, reuse: StoragePool | None = None
     ) -> StoragePool:
         """
-        Return the pool of ``graph`` under ``plan``.
+        Return the pool for ``graph`` under ``plan``.
 
-        Values that the plan leaves to others, such as graph inputs, get buffers of their own.
-        The inputs of the pool are all values that no node makes: graph inputs, constants and
-        states.
+        Values without a block in the plan, such as graph inputs, get separate buffers. The pool's
+        inputs are all values without a producer: graph inputs, constants and states.
         """
         layout = _core.StorageLayout.from_plan(graph.core, plan)
         rows = zip(layout.entries, graph.values, strict=True)
@@ -170,11 +169,11 @@ class StoragePool:
     @classmethod
     def from_json(cls, text: str, *, reuse: StoragePool | None = None) -> StoragePool:
         """
-        Return the pool of a graph in the JSON form of the graph runtimes of NNVM and TVM.
+        Return the pool for a graph in the JSON form of the NNVM and TVM graph runtimes.
 
-        It holds nodes, storage ids, shapes and types, but no sizes. A result of a node with
-        several is called ``node:1`` and so on, the first one ``node``, unless the node has an
-        attribute ``output_names``. A device is called by its number.
+        The JSON has nodes, storage ids, shapes and types, but no sizes. A node's results are named
+        ``node``, ``node:1`` and so on, unless the node has an attribute ``output_names``. Devices
+        are named by number.
         """
         layout = _core.StorageLayout.from_json(text)
         return cls._of(layout, {row[4]: str(row[4]) for row in layout.entries}, reuse)
@@ -222,7 +221,7 @@ class StoragePool:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all buffers."""
+        """Total bytes in all buffers."""
         return sum(buffer.nbytes for buffer in self.buffers.values())
 
     @property
@@ -246,14 +245,14 @@ class StoragePool:
 
     def set_input_zero_copy(self, name: str, array: np.ndarray) -> None:
         """
-        Make nodes read an input from ``array`` itself.
+        Make nodes read an input from ``array`` without a copy.
 
-        Only the inputs of nodes are rewired: :meth:`get_input` still returns the pool's array.
+        Only node inputs are rewired: :meth:`get_input` still returns the pool's array.
 
         Raises
         ------
         ArenaError
-            If shape or type differ, or ``array`` is not contiguous at a multiple of 64.
+            If shape or type differ, or ``array`` is not contiguous and 64-byte aligned.
         """
         self._check(name, array)
         if not array.flags.c_contiguous:
@@ -266,13 +265,13 @@ class StoragePool:
         self._wired[name] = array
 
     def get_input(self, name: str) -> np.ndarray:
-        """Return the pool's array of an input."""
+        """Return the pool's array for an input."""
         if name not in self.inputs:
             raise UndefinedValue(f"the pool has no input {name!r}")
         return self._own[name]
 
     def get_output(self, index: int) -> np.ndarray:
-        """Return the array of output number ``index``."""
+        """Return the array for output number ``index``."""
         if not 0 <= index < len(self.outputs):
             raise UndefinedValue(f"there is no output {index}, but {len(self.outputs)} outputs")
         return self._wired[self.outputs[index]]
@@ -281,9 +280,9 @@ class StoragePool:
 
     def load_params(self, blob: bytes) -> None:
         """
-        Copy the arrays of a parameter blob into the inputs of the same names.
+        Copy the arrays in a parameter blob into the inputs with the same names.
 
-        Nothing is changed unless all of them fit.
+        No input changes unless all arrays fit.
         """
         params = load_params(blob)
         for name, array in params.items():
@@ -293,12 +292,12 @@ class StoragePool:
 
     def share_params(self, other: StoragePool, names: Iterable[str]) -> None:
         """
-        Use the arrays of ``other`` for some inputs, instead of the pool's own.
+        Use arrays from ``other`` for some inputs, instead of the pool's own.
 
         Raises
         ------
         ArenaError
-            If the shape or type of one differs; nothing is shared then.
+            If any shape or type differs; no array is shared then.
         """
         shared = {}
         for name in names:
@@ -313,7 +312,7 @@ class StoragePool:
     # -- helpers -------------------------------------------------------------
 
     def _check(self, name: str, array: np.ndarray) -> None:
-        """Refuse an array of another type or shape than the input called ``name``."""
+        """Refuse an array whose type or shape differs from the input ``name``."""
         if not array.dtype.isnative:
             raise fault(
                 "StorageError",
@@ -329,10 +328,10 @@ class StoragePool:
 
 def runtime_json(graph: Graph, plan: StoragePlan) -> str:
     """
-    Return a planned graph in the JSON form of the graph runtimes of NNVM and TVM.
+    Return a planned graph in the JSON form of the NNVM and TVM graph runtimes.
 
-    As :meth:`StoragePool.to_json`, with the attributes of nodes that are text, numbers, or lists of
-    numbers; no memory is allocated.
+    As :meth:`StoragePool.to_json`, plus node attributes that are text, numbers, or number lists; no
+    memory is allocated.
 
     Examples
     --------
@@ -360,7 +359,7 @@ def runtime_json(graph: Graph, plan: StoragePlan) -> str:
 
 
 def _attribute(value: object) -> str | None:
-    """Return the text of an attribute; ``None`` if it has none in a runtime's form."""
+    """Return an attribute's text; ``None`` if the runtimes cannot express the attribute."""
     if isinstance(value, str):
         return value
     if isinstance(value, (bool, int, float)):
@@ -396,12 +395,12 @@ def save_params(params: Mapping[str, np.ndarray]) -> bytes:
 
 def load_params(blob: bytes) -> dict[str, np.ndarray]:
     """
-    Return the arrays of a parameter blob, by name.
+    Return the arrays in a parameter blob, by name.
 
     Raises
     ------
     ArenaError
-        If the blob is cut short, or is none.
+        If the blob is truncated or not a parameter blob.
     """
     params = {}
     for name, dtype, shape, data in _core.load_params(bytes(blob)):

@@ -1,4 +1,4 @@
-"""``arenaplan batch``: many models, for several targets, in one report."""
+"""``arenaplan batch``: one report for many models and several targets."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _files(sources: Sequence[Path]) -> list[str]:
-    """Return the model files, those in folders sorted by name."""
+    """Return the model files; a folder's files are sorted by name."""
     found: dict[str, None] = {}
     for source in sources:
         if not source.is_dir():

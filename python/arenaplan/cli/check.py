@@ -59,7 +59,7 @@ def execute(options: argparse.Namespace) -> None:
             _check_inside(options)
         return
     *others, file = options.plan
-    # A pipe gives its content only once.
+    # A pipe can be read only once.
     text = read_plan(file)
     if not others and is_model(text):
         _check_shapes(options, text)
@@ -108,7 +108,7 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _document_kind(options: argparse.Namespace) -> str | None:
-    """Return which JSON file stands in the place of the model: ``"proof"``, ``"model"`` or none."""
+    """Return which JSON file replaces the model: ``"proof"``, ``"model"`` or none."""
     source = options.model
     if isinstance(source, Path) and source.suffix.lower() != ".json":
         return None
@@ -117,18 +117,18 @@ def _document_kind(options: argparse.Namespace) -> str | None:
     data, _ = read_document(source)
     if is_model(data):
         return "model"
-    # The files behind a proof are its models.
+    # A proof is followed by two model files.
     kind = format_or_none(data) if len(options.plan) == 2 else format_of(data)
     return None if kind in ("arenaplan-graph", "runtime") else "proof"
 
 
 def _check_model(options: argparse.Namespace) -> None:
-    """Check the plans in a file that has their graphs, too."""
+    """Check plans that are stored together with their graphs."""
     _report_model(options, Model.from_json(read_document(options.model)[0]))
 
 
 def _check_shapes(options: argparse.Namespace, text: bytes) -> None:
-    """Check the plans of all shapes against the model that they were made for."""
+    """Check the plans of all shapes against their model."""
     model = Model.from_json(text)
     graph_with = open_model(options.model, signature=options.signature)
     has_attributes = True
@@ -150,13 +150,13 @@ def _check_shapes(options: argparse.Namespace, text: bytes) -> None:
 
 def _check_operators(found: Graph, expected: Graph) -> bool:
     """
-    Return whether the graph of a file has attributes; refuse attributes of another model.
+    Return whether the file's graph has attributes; refuse those of another model.
 
-    No plan depends on operators and attributes, so no digest tells them apart; kernels do.
+    Digests ignore operators and attributes, because plans do not depend on either; kernels do.
     """
     rows = [(node.op, node.domain, node.version, node.attributes) for node in found.nodes]
     is_older = not any(version or attributes for _, _, version, attributes in rows)
-    # As files have them: what they cannot hold is left out on both sides.
+    # Compare only attributes that files can store.
     for row, node in zip(rows, Graph.of_core(expected.core).nodes, strict=True):
         given = (node.op, node.domain, node.version, node.attributes)
         if row != given if not is_older else row[0] != given[0]:
@@ -192,7 +192,7 @@ def _sizes_text(sizes: dict[str, int]) -> str:
 
 
 def _check_proof(options: argparse.Namespace) -> None:
-    """Check the proof of a rewritten model against both models."""
+    """Check a rewrite proof against both models."""
     if len(options.plan) != 2:
         raise InvalidOption(
             "a proof is checked against two models: arenaplan check PROOF.json ORIGINAL REWRITTEN; "
@@ -207,7 +207,7 @@ def _check_proof(options: argparse.Namespace) -> None:
 
 
 def _check_shared(options: argparse.Namespace, others: list[Path], text: bytes) -> None:
-    """Check the plans of several models that share an arena."""
+    """Check the plans of models that share an arena."""
     graphs = [load_model(options), *(load_model(options, read_model(path)) for path in others)]
     shared = arenaplan.planner.SharedPlan.from_json(text)
     verdict = shared.check(graphs)
@@ -219,9 +219,9 @@ def _check_shared(options: argparse.Namespace, others: list[Path], text: bytes) 
 
 
 def _judged(status: str, proof: str) -> str:
-    """Return the text of a status with the checker's proof.
+    """Return the status text with the checker's proof.
 
-    That a smaller arena is not excluded needs no proof.
+    Other statuses claim nothing that needs a proof.
     """
     return f"{status} ({proof})" if status in ("optimal", "infeasible") else status
 
@@ -239,7 +239,7 @@ def _check_inside(options: argparse.Namespace) -> None:
     try:
         kernels = _kernels_that_share(model, offsets)
     except PlanOverlap as error:
-        # Slices in their source and strips in their result overlap by intention, see 'fit'.
+        # Slices overlap their source, and strips their result, by intention; see 'fit'.
         if timeline.areas:
             raise
         try:
@@ -261,7 +261,7 @@ def _check_inside(options: argparse.Namespace) -> None:
 
 
 def _kernels_that_share(model: LiteModel, offsets: Sequence[int]) -> str:
-    """Return the sets of kernels that allow the bytes that a plan shares."""
+    """Return which kernel sets allow the bytes that a plan shares."""
     try:
         check_offsets(timeline_of(model), offsets)
     except PlanOverlap:
@@ -273,7 +273,7 @@ def _kernels_that_share(model: LiteModel, offsets: Sequence[int]) -> str:
 
 
 def _do_share(model: LiteModel, kernels: str, offsets: Sequence[int]) -> bool:
-    """Whether a set of kernels allows the shared bytes of a plan."""
+    """Whether a kernel set allows the shared bytes of a plan."""
     try:
         check_offsets(aliased_timeline(model, Build(kernels, shares=True)), offsets)
     except PlanOverlap:

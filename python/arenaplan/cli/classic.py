@@ -1,4 +1,4 @@
-"""``arenaplan classic``: a model as planners of other projects, or ours of their kind, plan it."""
+"""``arenaplan classic``: plans as other projects' planners make them, and improved."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHARING: Final[dict[str, tuple[SharingMode, SizeRule]]] = {
     "storage-sharing": ("default", "bytes"),
     "nnvm": ("nnvm", "elements_x4"),
 }
-"""Strategies with blocks: their rules, and their measure of size."""
+"""Strategies with blocks: rules and size measure."""
 
 INCREMENTAL: Final[dict[str, IncrementalMode]] = {
     "incremental": "default",
@@ -75,7 +75,7 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _refuse_unused(options: argparse.Namespace) -> None:
-    """Refuse options of the other kind of strategies."""
+    """Refuse options that belong to the other kind of strategy."""
     kind = "one after the other" if options.strategy in SHARING else "blocks"
     for name, option in COMMANDS["classic"].own.items():
         given = getattr(options, name.replace("-", "_"))

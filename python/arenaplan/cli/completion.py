@@ -1,4 +1,4 @@
-"""``arenaplan completion``: the completion of arguments, generated from the parser."""
+"""``arenaplan completion``: argument completion, generated from the parser."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
-    """Let arguments that are paths be completed by names of files."""
+    """Complete path arguments with file names."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            action.help = "command"  # Left out of the help, which lists commands by group.
+            action.help = "command"  # Hidden from the help, which lists commands by group.
             for command in action.choices.values():
                 _complete_files(command, files)
         elif action.type is Path or "FILE" in str(action.metavar):

@@ -1,9 +1,9 @@
 """
 Options from configuration files and the environment.
 
-What counts for an option: the flag on the command line; else the variable ``ARENAPLAN_NAME``; else
-the file, of whose tables the last one that has the option and is for the model counts; else the
-default of the command.
+In decreasing priority, an option comes from the flag on the command line, the variable
+``ARENAPLAN_NAME``, the last matching table of the file that sets the option, and the command's
+default.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from arenaplan.cli.syntax import COMMANDS
 FILE, PROJECT, VARIABLE = "arenaplan.toml", "pyproject.toml", "ARENAPLAN_CONFIG"
 
 _MOST: Final = 1 << 20
-"""Most bytes of a configuration file."""
+"""Largest configuration file, in bytes."""
 
 _PLANNING: Final = frozenset(("plan", "explain", "inspect", "map", "export", "gate"))
 _SPACES: Final = _PLANNING - {"explain"}
@@ -60,21 +60,21 @@ KEYS: Final[Mapping[str, frozenset[str] | None]] = {
 """The options that a file or the environment may set, and the commands that obey; None is all."""
 
 _PATHS: Final = frozenset(("profile", "baseline"))
-"""Keys with paths, which start at the folder of the file."""
+"""Keys with paths, which are relative to the file's folder."""
 
 _LISTS: Final = frozenset(("bind", "pin"))
-"""Keys of options that can be repeated."""
+"""Keys for options that can be repeated."""
 
 _BUDGETS: Final = frozenset(("budget", "spaces"))
 """Keys that say which memories there are."""
 
 _OF_BUDGETS: Final = _BUDGETS | {"pin"}
-"""Keys that a budget drops which counts more."""
+"""Keys dropped when a layer with priority sets a budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The value of an option, and where it comes from."""
+    """An option's value and the source of the value."""
 
     value: Any
     source: str
@@ -90,9 +90,9 @@ class Config:
     path: Path
     defaults: Mapping[str, Any]
     models: Mapping[str, Mapping[str, Any]]
-    """Options by pattern of the names of model files."""
+    """Options by model file pattern."""
     prefix: str = ""
-    """What stands before keys in messages, such as ``tool.arenaplan.``."""
+    """Prefix for keys in messages, such as ``tool.arenaplan.``."""
 
     def settings(self, model: Path | None) -> dict[str, Setting]:
         """Return the settings for a model."""
@@ -112,13 +112,13 @@ class Config:
 
 
 def merged(less: Mapping[str, Setting], more: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Return the settings of two layers, of which the second one counts more."""
+    """Merge two layers of settings; ``more`` has priority."""
     dropped = _OF_BUDGETS if _BUDGETS & more.keys() else frozenset()
     return {key: value for key, value in less.items() if key not in dropped} | dict(more)
 
 
 def _fits(pattern: str, model: Path, folder: Path) -> bool:
-    """Whether a pattern is that of a file's name, or of its path from a folder."""
+    """Whether a pattern matches the model's name or its path relative to a folder."""
     path = Path(os.path.abspath(model))
     names = [path.name]
     if path.is_relative_to(os.path.abspath(folder)):
@@ -128,14 +128,14 @@ def _fits(pattern: str, model: Path, folder: Path) -> bool:
 
 def find_config(given: str | None) -> Config | None:
     """
-    Return the configuration: of the file that is given, or of the first one found upward.
+    Return the configuration from the given file or the first file found upward.
 
     Raises
     ------
     InvalidOption
         If the file cannot be read as configuration.
     OSError
-        If the file that is given cannot be read at all.
+        If the given file cannot be opened or read.
     """
     chosen = os.environ.get(VARIABLE) if given is None else given
     if chosen == "none":
@@ -156,17 +156,17 @@ def find_config(given: str | None) -> Config | None:
 
 
 def _upward() -> Iterator[Path]:
-    """Yield the working directory and all folders above it."""
+    """Yield the working directory, then every parent."""
     try:
         folder = Path.cwd()
     except OSError:
-        return  # It was removed.
+        return  # The working directory was removed.
     yield folder
     yield from folder.parents
 
 
 def _read(path: Path) -> Config | None:
-    """Return the content of a file; None if it is a project's file without a table of ours."""
+    """Read a file; None for a project file without a table for arenaplan."""
     with path.open("rb") as file:
         data = file.read(_MOST + 1)
     if len(data) > _MOST:
@@ -226,7 +226,7 @@ def _hint(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
 
 
 def environment() -> dict[str, Setting]:
-    """Return the settings in variables of the environment."""
+    """Return the settings in environment variables."""
     found = {}
     for key in KEYS:
         name = f"ARENAPLAN_{key.upper().replace('-', '_')}"
@@ -247,14 +247,14 @@ def words_for(
     options: argparse.Namespace,
 ) -> tuple[list[str], dict[str, str]]:
     """
-    Return settings as words of a command line, and the sources of the options, by name.
+    Return settings as command-line words, and the sources of the options by name.
 
-    ``options`` are those of the command line alone.
+    ``options`` come from the command line alone.
 
     Raises
     ------
     InvalidOption
-        If a value is none that the option can have.
+        If the option cannot have a value.
     """
     words: list[str] = []
     sources: dict[str, str] = {}
@@ -276,12 +276,12 @@ def words_for(
 def _is_given(
     parser: argparse.ArgumentParser, options: argparse.Namespace, keys: frozenset[str]
 ) -> bool:
-    """Whether the command line has one of some options."""
+    """Whether the command line has any of the given options."""
     return any(getattr(options, key, None) not in (None, parser.get_default(key)) for key in keys)
 
 
 def _texts(key: str, setting: Setting, action: argparse.Action) -> list[str]:
-    """Return the words of a value: one, or several of an option that can be repeated."""
+    """Return a value as words: several words for an option that can be repeated."""
     value = setting.value
     if action.nargs == 0:
         if isinstance(value, str) and value.lower() in _SWITCH:
@@ -303,7 +303,7 @@ def _texts(key: str, setting: Setting, action: argparse.Action) -> list[str]:
     if key in _PATHS and setting.folder is not None and text != "-":
         path = os.path.join(setting.folder, text)
         inside = os.path.realpath(setting.folder)
-        # A file of a stranger's checkout must not choose what 'gate --update' replaces.
+        # A stranger's checkout must not choose the file that 'gate --update' replaces.
         if os.path.commonpath([inside, os.path.realpath(path)]) != inside:
             raise fault(
                 "InvalidConfig", f"{setting.source}: {text!r} leads out of the folder {inside!r}"
@@ -350,24 +350,24 @@ def with_settings(
     parser: Parser, arguments: Sequence[str], position: int, options: argparse.Namespace
 ) -> argparse.Namespace:
     """
-    Return options with those of the environment and of the configuration file.
+    Add options from the environment and the configuration file.
 
     Parameters
     ----------
     parser : Parser
-        The parser of the command line.
+        The command-line parser.
     arguments : sequence of str
-        The words of the command line.
+        The command-line words.
     position : int
-        The position of the command among them.
+        Index of the command in ``arguments``.
     options : argparse.Namespace
-        The options of these words alone.
+        The options parsed from ``arguments`` alone.
 
     Returns
     -------
     argparse.Namespace
-        The options. ``with_model`` is a function that returns them for the file of a model, for
-        commands with several.
+        The options. For commands with several models, the function ``with_model`` returns the
+        options for one model file.
     """
     chosen: Parser = options.parser
     command = arguments[position]
@@ -376,7 +376,7 @@ def with_settings(
     def with_model(model: Path | None) -> argparse.Namespace:
         layers = merged({} if config is None else config.settings(model), environment())
         words, sources = words_for(command, chosen, layers, options)
-        # Before the flags of the command line, which therefore count more.
+        # The command-line flags follow and therefore win.
         full = [*arguments[: position + 1], *words, *arguments[position + 1 :]]
         found = parse(parser, full)
         found.with_model = with_model

@@ -36,7 +36,7 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _document(before: Plan, after: Plan, found: Diff) -> dict[str, Any]:
-    """Return the document of ``diff --json``."""
+    """Return the ``diff --json`` document."""
     return {
         "before": _summary(before),
         "after": _summary(after),
@@ -55,7 +55,7 @@ def _document(before: Plan, after: Plan, found: Diff) -> dict[str, Any]:
 
 
 def _placed(place: Place | None) -> dict[str, Any] | None:
-    """Return one side of a change as ``diff --json`` prints it."""
+    """Return one side of a change as printed by ``diff --json``."""
     if place is None:
         return None
     return {

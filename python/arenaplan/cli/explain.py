@@ -1,4 +1,4 @@
-"""``arenaplan explain``: the peak, its values, and the worth of each technique."""
+"""``arenaplan explain``: the peak, its values, and what each technique saves."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _changes_document(changes: WhatIfs) -> dict[str, Any]:
-    """Return changes of the model as JSON has them."""
+    """Return model changes for JSON."""
     return {
         "arena_bytes": changes.plan.arena_bytes,
         "compared_bytes": changes.compared.arena_bytes,
@@ -70,7 +70,7 @@ def _changes_document(changes: WhatIfs) -> dict[str, Any]:
 
 
 def _print_changes(changes: WhatIfs) -> None:
-    """Print changes of the model as a table."""
+    """Print model changes as a table."""
     now, compared = changes.plan.arena_bytes, changes.compared.arena_bytes
     is_bare = changes.compared is not changes.plan
     scratch = f", without scratch memory ({now:,} with it)" if is_bare else ""
@@ -134,14 +134,14 @@ def _print(graph: Graph, explanation: Explanation) -> None:
 
 
 def _made(explanation: Explanation) -> Point:
-    """Return the bytes and the time of the plan."""
+    """Return the plan's bytes and time."""
     estimate = explanation.plan.estimate
     seconds = None if estimate is None else estimate.seconds
     return Point(explanation.plan.arena_bytes, seconds)
 
 
 def _print_point(label: str, point: Point, base: Point) -> None:
-    """Print a line with bytes, their change, and the estimated time of a run if there is any."""
+    """Print a line with bytes, their change, and the estimated run time, if known."""
     time = "" if point.seconds is None else f"  {1e3 * point.seconds:>10.3f} ms"
     if point.seconds and base.seconds and point is not base:
         time += f"  {point.seconds / base.seconds:>6.2f} x"

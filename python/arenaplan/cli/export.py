@@ -62,7 +62,7 @@ _FLAGS = {
     "stream_input": "--stream-input",
     "firmware": "--original",
 }
-"""The flag of each option that some forms have."""
+"""The flag for each option that some export forms have."""
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -99,7 +99,7 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _facts(options: argparse.Namespace, plan: Plan) -> dict[str, Any]:
-    """Return the figures of a plan; with all bytes of the runtime, if there are more."""
+    """Return the plan's figures; if the runtime needs more bytes, also its total."""
     document: dict[str, Any] = {
         "model": plan.model,
         "target": plan.target.name,
@@ -127,7 +127,7 @@ def _export_graph(options: argparse.Namespace) -> None:
 
 
 def _export_shapes(options: argparse.Namespace) -> None:
-    """Write what all shapes of a model have in common."""
+    """Write an export that serves all shapes."""
     _refuse_plan(options)
     shapes = Shapes(dict(options.bind), MAX_SHAPES)
     graph_with = open_model(options.model, signature=options.signature)
@@ -141,14 +141,14 @@ def _export_shapes(options: argparse.Namespace) -> None:
 
 
 def _refuse_plan(options: argparse.Namespace) -> None:
-    """Refuse options of plans."""
+    """Refuse plan options."""
     for name in ("plan", "budget"):
         if getattr(options, name) is not None:
             raise InvalidOption(f"option --{name}: --to {options.to} writes no plan")
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options that the form has and that were given; refuse those of other forms."""
+    """Return the given options that the form has; refuse options for other forms."""
     values = {
         "name": options.name,
         "space": options.space,
@@ -169,9 +169,9 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
 
 def _name(options: argparse.Namespace) -> str:
     """
-    Return the prefix of identifiers that a model's file gives, or "" where the graph's name does.
+    Return the identifier prefix from the model file, or "" to use the graph's name.
 
-    Frameworks write one name into all graphs: every export of torch is a "main_graph".
+    Frameworks give all graphs the same name: PyTorch always exports a "main_graph".
     """
     model: Path | bytes = options.model
     if isinstance(model, bytes) or model.suffix.lower() == ".json":
@@ -180,14 +180,14 @@ def _name(options: argparse.Namespace) -> str:
 
 
 def _firmware(options: argparse.Namespace) -> Firmware:
-    """Return the facts about a TFLite file for the firmware around it."""
+    """Return facts about a TFLite file for the surrounding firmware."""
     model = parse(read_bytes(options.model)[0])
     original = None if options.original is None else parse(read_bytes(options.original)[0])
     return firmware_of(model, build_of(options), original)
 
 
 def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
-    """Return a plan that the reader can honor, checked, and the graph that it is of."""
+    """Return a checked plan that the reader can honor, and its graph."""
     reader = EXPORTERS[options.to].reader
     if options.plan is not None:
         plan = load_plan(options.plan)
@@ -203,7 +203,7 @@ def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
     except (UnsupportedSubgraph, UndefinedValue):
         if options.target is not None or not is_tflite(options.model):
             raise
-        # Only the runtime's own clock knows when such a model needs its tensors.
+        # Only the runtime's own clock knows when such a model needs tensors.
         graph, plan, watch = planned(options, replace(chosen, target="tflm"))
     watch.raise_if_stopped()
     return graph, plan
@@ -296,9 +296,9 @@ def _export_tflm(options: argparse.Namespace) -> None:
 def _tflm_plan(
     model: Model, options: argparse.Namespace, build: Build, plan: arenaplan.Plan | None
 ) -> TflmPlan:
-    """Return the plan that was given, checked by the runtime's rules, or a new one."""
+    """Return the given plan, checked by the runtime's rules, or a new plan."""
     if plan is None:
-        # The shim has no planner of its own: the table decides.
+        # The shim has no planner: the table decides all offsets.
         return plan_tflm(model, always=options.always or options.to == "tflm-shim", build=build)
     seen = PlanOptions(target=options.target or plan.target)
     plan.check(seen_by(load_model(options), seen, options))
@@ -310,7 +310,7 @@ def _tflm_plan(
 
 
 def _verdict(name: str, result: TflmPlan) -> str:
-    """Return the text of the gain over the runtime's own planner."""
+    """Return the text about the gain over the runtime's own planner."""
     is_optimal = result.status == "optimal"
     proof = "proven minimal for these operators in this order" if is_optimal else result.status
     own = f"{size(result.head_before)} for tensors and scratch memory"
@@ -359,7 +359,7 @@ def _write(options: argparse.Namespace, data: bytes | Mapping[str, bytes]) -> No
 
 
 def _report(options: argparse.Namespace, document: dict[str, Any], verdict: str) -> None:
-    """Print the report of an export, unless stdout has the export itself."""
+    """Print the export report, unless the export itself goes to stdout."""
     if goes_to_stdout(options):
         say(verdict)
     elif options.json:

@@ -149,7 +149,7 @@ def _region(region: Region) -> dict[str, Any]:
 
 
 def _report(name: str, found: Fit) -> str:
-    """Return the text of a rewrite."""
+    """Return the text of a rewrite report."""
     before, after = found.before, found.after
     if not found.is_rewritten:
         return (
@@ -182,7 +182,7 @@ def _report(name: str, found: Fit) -> str:
 
 
 def _bound(found: Fit) -> str:
-    """Return the text of the bytes that no rewrite of the family needs less than."""
+    """Return the text about the lower bound for all rewrites in the family."""
     gap = found.total / found.bound - 1 if found.bound else 0.0
     return (
         f"bound of the {found.tried:,} regions examined in this order: {found.bound:,} bytes "

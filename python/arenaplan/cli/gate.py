@@ -37,12 +37,12 @@ def execute(options: argparse.Namespace) -> None:
                 chosen.model = read_model(model)
                 made = _gates(chosen, baseline)
         except (PlannerError, OSError) as error:
-            # The reports name it, too; the others are judged all the same.
+            # The report includes the error; the other models are still judged.
             errors.append(error)
             problem = f"{kind_of(error)}: {error}"
             made = [Gate(model.stem, "no target", None, (), problem=problem, is_error=True)]
         pairs += ((gate, baseline) for gate in made)
-        # What is wrong with the only model is said once, at the end.
+        # The error of a single model is printed once, at the end.
         is_told = len(options.models) == 1 and made[-1].is_error
         if not (options.json or options.markdown or on_stdout or is_told):
             for gate in made:
@@ -65,7 +65,7 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _baselines(options: argparse.Namespace) -> list[Path | None]:
-    """Return the file of the baseline of each model."""
+    """Return the baseline file for each model."""
     given = options.baseline
     if given is None:
         return [None] * len(options.models)
@@ -85,7 +85,7 @@ def _baselines(options: argparse.Namespace) -> list[Path | None]:
 
 
 def _gates(options: argparse.Namespace, baseline: Path | None) -> list[Gate]:
-    """Plan each signature of one model and judge it."""
+    """Plan each signature of a model and judge the plans."""
     graphs = each_signature(options, load_ahead(options))
     if len(graphs) > 1 and baseline is not None:
         raise InvalidOption("option --baseline: it is of one signature, which --signature names")
@@ -93,7 +93,7 @@ def _gates(options: argparse.Namespace, baseline: Path | None) -> list[Gate]:
 
 
 def _gate(options: argparse.Namespace, graph: Graph, baseline: Path | None) -> Gate:
-    """Plan a graph and judge it."""
+    """Plan a graph and judge the plan."""
     limits = Limits.of(replace(plan_options(options), budget=options.budget))
     limits.require_rule(baseline)
     old = None
@@ -111,7 +111,7 @@ def _gate(options: argparse.Namespace, graph: Graph, baseline: Path | None) -> G
         made = limits.planned(graph, time_limit=options.time_limit, on_progress=watch)
     watch.raise_if_stopped()
     if options.update and isinstance(made, Plan):
-        old = Layout.of(made)  # Every gate has a rule: the new baseline is that of an update.
+        old = Layout.of(made)  # The rule of an update: the new plan itself.
     needed = needed_by(options, made) if isinstance(made, Plan) and limits.budgets else None
     try:
         gate = judged(graph, made, limits, old, options.allow_growth or Growth(), needed)
@@ -126,7 +126,7 @@ def _gate(options: argparse.Namespace, graph: Graph, baseline: Path | None) -> G
 
 
 def _update(pairs: list[tuple[Gate, Path | None]]) -> None:
-    """Write the plans as baselines, all of them or none."""
+    """Write all plans as baselines, or none."""
     files = [
         (path, gate.plan.to_json().encode())
         for gate, path in pairs
@@ -151,14 +151,14 @@ def _refuse_other(path: Path) -> None:
         read_baseline(path)
     except BaselineError as error:
         if b'"arenaplan' in head:
-            return  # A baseline of another version, or a damaged file.
+            return  # The baseline has another version or is damaged.
         raise BaselineError(
             f"{str(path)!r} is there and is no baseline, and --update does not replace it: {error}"
         ) from None
 
 
 def _print(gate: Gate) -> None:
-    """Print one gate for people."""
+    """Print a gate for people."""
     verdict = "ok" if gate.passed else "FAIL"
     target = "" if gate.is_error else f" for {shown(gate.target)}"
     print(f"{verdict}: {shown(gate.model) or 'model'}{target}")

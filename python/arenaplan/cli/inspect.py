@@ -30,7 +30,7 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
-    """Return the report, with the live bytes of each memory in its steps."""
+    """Return the report, with live bytes per memory in each step."""
     document = report_of(plan, graph)
     for step in document["steps"]:
         step["live_bytes_by_space"] = {

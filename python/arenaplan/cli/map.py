@@ -1,4 +1,4 @@
-"""``arenaplan map``: a picture of a plan, to look at and to search in."""
+"""``arenaplan map``: a picture of a plan that can be searched."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from arenaplan.report import map_page, map_svg, map_trace, report_of
 from arenaplan.report.packing_report import report_of_packing
 
 _PLANS = ("arenaplan", "arenaplan-shared", "arenaplan-model")
-"""Forms of JSON files with plans."""
+"""JSON plan formats."""
 
 
 class _Program(NamedTuple):
-    """A plan to draw, its graph if it is known, and its place in an arena that plans share."""
+    """A plan to draw; its graph, if known; its place in a shared arena."""
 
     plan: Plan
     graph: Graph | None
     base: int = 0
     total: int | None = None
-    """Bytes that the runtime needs in all, where it needs more than the arena."""
+    """Total bytes for the runtime, if more than the arena."""
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -78,12 +78,12 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _is_table(source: Path | bytes) -> bool:
-    """Return whether a source is a table of buffers."""
+    """Return whether a source is a buffer table."""
     return not isinstance(source, bytes) and source.suffix.lower() == ".csv"
 
 
 def _draw_buffers(options: argparse.Namespace) -> None:
-    """Draw the buffers of a table: those with offsets where they are, the others packed."""
+    """Draw the buffers of a table at their offsets; pack buffers without offsets."""
     if options.others or options.against is not None or options.explain or options.curve:
         raise InvalidOption("a table of buffers is drawn by itself, without models")
     with watching(options, catches=False) as watch:
@@ -105,7 +105,7 @@ def _draw_buffers(options: argparse.Namespace) -> None:
 
 
 def _page(programs: list[_Program], reports: list[dict[str, Any]], *, compared: bool) -> str:
-    """Return the page of one or several plans."""
+    """Return a page with all given plans."""
     changes: Diff | None = None
     labels = [report["model"] if len(reports) > 1 else "" for report in reports]
     if compared:
@@ -116,7 +116,7 @@ def _page(programs: list[_Program], reports: list[dict[str, Any]], *, compared: 
 
 
 def _with_questions(program: _Program, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the report with the worth of each technique, and the curve of recomputation."""
+    """Return the report with each technique's saving and the recomputation curve."""
     graph = program.graph
     if graph is None or program.base or options.spaces is not None:
         asked = "--explain" if options.explain else "--curve"
@@ -127,7 +127,7 @@ def _with_questions(program: _Program, options: argparse.Namespace) -> dict[str,
 
 
 def _programs(options: argparse.Namespace) -> list[_Program]:
-    """Return the plans to draw: of model files, or from a plan file."""
+    """Return the plans to draw, from model files or a plan file."""
     if options.share is not None:
         graphs = [
             load_model(options),
@@ -159,7 +159,7 @@ def _programs(options: argparse.Namespace) -> list[_Program]:
 
 
 def _plan_text(source: Path | bytes) -> bytes | None:
-    """Return the text of a plan file; None if the source is a model."""
+    """Return the text of a plan file; None for a model."""
     if isinstance(source, bytes):
         text = source
     elif source.suffix.lower() == ".json" and not is_stream(source):
@@ -170,7 +170,7 @@ def _plan_text(source: Path | bytes) -> bytes | None:
 
 
 def _from_file(text: bytes, options: argparse.Namespace) -> list[_Program]:
-    """Return the plans of a file that ``plan -o`` wrote."""
+    """Return the plans in a file that ``plan -o`` wrote."""
     if is_shared(text):
         return _shared(SharedPlan.from_json(text), None)
     if not is_model(text):

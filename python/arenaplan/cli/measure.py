@@ -1,4 +1,4 @@
-"""``arenaplan measure``: the memory of a model in an installed TensorFlow Lite Micro."""
+"""``arenaplan measure``: a model's memory in an installed TensorFlow Lite Micro."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arenaplan.cli.sources import goes_to_stdout, write_result
 from arenaplan.tflite.reader.tflite_model import parse, read_bytes
 
 _MOST: Final = 20
-"""Most operators of a report."""
+"""Most operators listed in a report."""
 
 
 def execute(options: argparse.Namespace) -> None:

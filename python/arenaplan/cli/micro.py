@@ -1,4 +1,4 @@
-"""The arena of TensorFlow Lite Micro in reports: what a firmware must set aside for a model."""
+"""The TensorFlow Lite Micro arena in reports: the bytes a firmware must reserve for a model."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
     from arenaplan.planner import SharedPlan
 
 _MOST_OPERATORS: Final = 200
-"""Most operators for which another order is looked for, only to mention it."""
+"""Operator limit for trying another order, which is only a hint."""
 _MOST_NAMES: Final = 6
 _LARGEST_AS_CODE: Final = 4 << 20
-"""Most bytes of a model whose bytes as generated code are mentioned: it is written for that."""
+"""Size limit, in bytes, for mentioning the size as generated code, a form for small models."""
 
 
 class SharedTotal(NamedTuple):
-    """Bytes of several models in one arena of TensorFlow Lite Micro."""
+    """Bytes for several models in one TensorFlow Lite Micro arena."""
 
     total: int
     head: int
-    """Tensors and scratch memory: heads of models that never run together share bytes."""
+    """Tensors and scratch memory. Heads share bytes, because the models never run together."""
     tail: int
-    """What the interpreters keep, each by itself."""
+    """Structures that each interpreter keeps for itself."""
 
 
 def arena_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
     """
-    Return the whole arena of a TFLite model, as ``plan --json`` has it.
+    Return the whole arena of a TFLite model for ``plan --json``.
 
     ``None`` if the plan is for another runner.
     """
@@ -104,26 +104,26 @@ def _arena(arena: ArenaTotal) -> dict[str, Any]:
 
 
 def _inside(model: Model, build: Build, own: ArenaTotal, plan: Plan) -> dict[str, Any] | None:
-    """Return the plan in the file, if there is one that the runtime can obey."""
+    """Return the plan in the file, if the runtime can obey such a plan."""
     if plan_inside(model, build) is None:
         return None
     return {"tensors": own.tensors, "kept": own.tensors < plan.arena_bytes}
 
 
 def _narrow(model: Model, build: Build) -> dict[str, Any]:
-    """Return the arena of the same kernels where pointers have 32 bits, as in firmware."""
+    """Return the arena of the same kernels with 32-bit pointers, as in firmware."""
     narrow = replace(build, pointer=32)
     return {**_build(narrow), **_arena(own_arena(model, narrow))}
 
 
 def _generated(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Return the bytes of the model as generated code, if there are kernels for all of it."""
+    """Return the model's size as generated code, if every operator has a kernel."""
     if len(read_bytes(options.model)[0]) > _LARGEST_AS_CODE:
         return None
     try:
         files = c_code(load(options.model, bind=dict(options.bind), signature=options.signature))
     except PlannerError:
-        return None  # It is no part of what was asked for.
+        return None  # The user did not ask for generated code.
     words = ["export", model_word(options), "--to", "c-code", "-o", "FOLDER"]
     return {
         "arena": files.arena_bytes,
@@ -135,7 +135,7 @@ def _generated(options: argparse.Namespace) -> dict[str, Any] | None:
 def _exported(
     model: Model, build: Build, own: ArenaTotal, plan: Plan, options: argparse.Namespace
 ) -> dict[str, Any] | None:
-    """Return what an export makes of the arena, if it makes it smaller."""
+    """Return the exported arena, if an export needs fewer bytes."""
     timeline = timeline_of(model)
     if timeline.areas or own.unknown or plan.status == "infeasible":
         return None
@@ -168,7 +168,7 @@ def _export_command(options: argparse.Namespace) -> str:
 
 
 def _fit_command(model: Model, own: ArenaTotal, options: argparse.Namespace) -> str | None:
-    """Return the command line that rewrites the model into strips, if it has operators for that."""
+    """Return the command line that rewrites the model into strips, if any operator can be."""
     try:
         has_rows = any(operator.rule is not None for operator in program_of(model).operators)
     except PlannerError:
@@ -182,7 +182,7 @@ def _fit_command(model: Model, own: ArenaTotal, options: argparse.Namespace) -> 
 
 
 def _in_better_order(model: Model, build: Build) -> ArenaTotal | None:
-    """Return the arena of the best plan in an order with a lower peak, if there is one."""
+    """Return the arena of the best plan in an order with a lower peak, if one exists."""
     if sum(len(subgraph.operators) for subgraph in model.subgraphs) > _MOST_OPERATORS:
         return None
     try:
@@ -191,17 +191,17 @@ def _in_better_order(model: Model, build: Build) -> ArenaTotal | None:
             return None
         return plan_tflm(reordered(model, order), always=True, build=build).after
     except PlannerError:
-        return None  # The plan that was asked for is there; this one was not.
+        return None  # The plan that the user asked for exists; only the hint is missing.
 
 
 def shared_total(
     shared: SharedPlan, sources: Sequence[Path | bytes], options: argparse.Namespace
 ) -> SharedTotal | None:
     """
-    Return the bytes that TensorFlow Lite Micro needs for models that share an arena.
+    Return the bytes TensorFlow Lite Micro needs for models that share an arena.
 
-    Each interpreter keeps its structures at the end of the arena; heads of models that never run
-    together share bytes. ``None`` if the plans are for another runner.
+    Each interpreter keeps structures at the end of the arena; heads share bytes, because the models
+    never run together. ``None`` if the plans are for another runner.
     """
     is_ours = all(plan.target.runtime == "tflm" for plan in shared.plans)
     if not is_ours or not all(map(is_tflite, sources)):
@@ -213,7 +213,7 @@ def shared_total(
         heads = sum(arena.head for arena in arenas)
         return SharedTotal(sum(arena.total for arena in arenas), heads, kept)
     least = max(max(arena.head + kept, arena.startup + kept - arena.tail) for arena in arenas)
-    whole = -(-least // 16) * 16  # As the arena of each model.
+    whole = -(-least // 16) * 16  # Rounded as each model's arena is.
     return SharedTotal(whole, max(arena.head for arena in arenas), kept)
 
 
@@ -270,7 +270,7 @@ def print_arena(arena: dict[str, Any]) -> None:
 
 
 def operator_names(operators: Sequence[str]) -> str:
-    """Return the first few names of operators, and how many more there are."""
+    """Return the first few operator names and the number of others."""
     names = ", ".join(shown(name, 40) for name in operators[:_MOST_NAMES])
     more = len(operators) - _MOST_NAMES
     return f"{names} and {more} more" if more > 0 else names

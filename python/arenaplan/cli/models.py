@@ -1,4 +1,4 @@
-"""The model of a command, the options of its plan, and the limits that the plan must keep."""
+"""A command's model, plan options, and limits for the plan."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ if TYPE_CHECKING:
 
 def each_signature(options: argparse.Namespace, graph: Graph) -> list[Graph]:
     """
-    Return the graph of each signature of the model of a command; of most models the only one.
+    Return the graph of each signature; most models have only one signature.
 
-    TensorFlow Lite Micro runs the first alone, and what the runtime needs in all is of the file.
+    TensorFlow Lite Micro runs only the first signature, and the runtime's total covers the whole
+    file.
     """
     covers = graph.covers
     if not covers.others or target_of(plan_options(options), graph.target).runtime == "tflm":
@@ -62,7 +63,7 @@ def load_model(
     source: Path | bytes | None = None,
     signature: str | None = None,
 ) -> Graph:
-    """Read the model of a command, or another one, and pass on the importer's warnings."""
+    """Read the command's model, or another model, and pass on the importer's warnings."""
     if has_ranges(options):
         raise InvalidOption("option bind: only 'plan' takes several numbers for a dimension")
     if source is None:
@@ -80,20 +81,20 @@ def is_tflite(source: Path | bytes) -> bool:
 
 
 def is_onnx(options: argparse.Namespace) -> bool:
-    """Return whether the model of a command is an ONNX file."""
+    """Return whether the command's model is an ONNX file."""
     return suffix_of(options.model) == ".onnx"
 
 
 def model_word(options: argparse.Namespace) -> str:
-    """Return the model of a command as a word of a command line."""
+    """Return the command's model as a command-line word."""
     return "-" if isinstance(options.model, bytes) else str(options.model)
 
 
 def plan_options(options: argparse.Namespace) -> PlanOptions:
     """
-    Return the options of :func:`arenaplan.plan` that the command line stands for.
+    Return the :func:`arenaplan.plan` options from the command line.
 
-    The budget is none of them: :func:`check_budget` compares all that the runner needs with it.
+    The budget is left out: :func:`check_budget` compares the budget with the runner's total.
     """
     align: PerSpace = options.align or PerSpace()
     spaces: list[Space] | None = options.spaces
@@ -119,9 +120,9 @@ def plan_options(options: argparse.Namespace) -> PlanOptions:
 
 def with_budget(chosen: PlanOptions, options: argparse.Namespace, default: str) -> PlanOptions:
     """
-    Return options with the budget of the command line, if the arena of a plan is all that counts.
+    Add the command line's budget, if the runner needs only the plan's arena.
 
-    ``default`` is the target of the model's format.
+    ``default`` is the model format's target.
     """
     if target_of(chosen, default).runtime == "tflm":
         return chosen
@@ -129,22 +130,22 @@ def with_budget(chosen: PlanOptions, options: argparse.Namespace, default: str) 
 
 
 def needed_by(options: argparse.Namespace, plan: Plan) -> int:
-    """Return the bytes that the runner of a plan needs in all, for the model as it is."""
+    """Return the total bytes that the plan's runner needs for the model as given."""
     return needed_bytes(options.model, plan, partial(build_of, options))
 
 
 def check_budget(options: argparse.Namespace, found: Plan | int) -> None:
     """
-    Refuse a plan, or bytes of a whole arena, above the limit of the command line.
+    Refuse a plan or a whole arena above the command line's limit.
 
     Raises
     ------
     CapacityExceeded
         If the whole arena is larger than ``--budget``, or than the only memory of ``--spaces``.
     InvalidOption
-        If it is not known how large the whole arena is.
+        If the size of the whole arena is not known.
     PartOfModel
-        If the plan is of a part of the model, and is not compared by what the runtime needs in all.
+        If the plan covers only part of the model and the runtime's total is not known.
     """
     limit = options.budget
     if limit is None and options.spaces is not None and len(options.spaces) == 1:
@@ -162,7 +163,7 @@ def check_budget(options: argparse.Namespace, found: Plan | int) -> None:
 
 
 def planned(options: argparse.Namespace, chosen: PlanOptions | None = None) -> Planned:
-    """Return a new plan of the model of a command, for its options or for others."""
+    """Plan the command's model with its options or the given options."""
     chosen = plan_options(options) if chosen is None else chosen
     graph = seen_by(load_ahead(options), chosen, options)
     with watching(options) as watch:
@@ -184,7 +185,7 @@ def seen_by(graph: Graph, chosen: PlanOptions, options: argparse.Namespace) -> G
 
 
 def build_of(options: argparse.Namespace, target: str | None = None) -> Build:
-    """Return the build of TensorFlow Lite Micro that a target and the command line describe."""
+    """Return the TensorFlow Lite Micro build for a target and the command line."""
     name = target or options.target or ""
     profile = None
     if options.profile is not None:
@@ -202,7 +203,7 @@ def build_of(options: argparse.Namespace, target: str | None = None) -> Build:
 
 
 def _check_build(target: str, options: argparse.Namespace) -> None:
-    """Refuse options of a runtime that the plan is not for."""
+    """Refuse options for a runtime that the plan is not for."""
     if target == "tflm" and is_tflite(options.model):
         return
     for flag in ("pointer", "profile"):
@@ -211,23 +212,23 @@ def _check_build(target: str, options: argparse.Namespace) -> None:
 
 
 class Planned(NamedTuple):
-    """A plan, and what it is of."""
+    """A plan, its graph, and the search's watch."""
 
     graph: Graph
     """The graph that the target sees."""
     plan: Plan
     watch: Watch
-    """Knows whether Ctrl-C has ended the search, which is to be raised after the report."""
+    """Whether Ctrl-C ended the search, which is raised after the report."""
 
 
 def load_ahead(options: argparse.Namespace) -> Graph:
-    """Read the model of a command as far as its sizes are known before it runs."""
+    """Read the command's model as far as sizes are known before a run."""
     try:
         return load_model(options)
     except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
         if not is_onnx(options):
             raise
-        from arenaplan.run.dynamic.model_stages import (  # Few models need them.
+        from arenaplan.run.dynamic.model_stages import (  # Few models need stages.
             NOTHING_DONE,
             stage_graph,
         )
@@ -241,12 +242,12 @@ def load_ahead(options: argparse.Namespace) -> Graph:
 
 
 def covers_facts(covers: Covers) -> dict[str, Any]:
-    """Return the part of a model that a report is about, for a JSON document."""
+    """Return which part of a model a report covers, for JSON."""
     return {"covers": covers_document(covers)}
 
 
 def tell_covers(covers: Covers, file: TextIO | None = None) -> None:
-    """Print the part of a model that a report is about; nothing of the whole model."""
+    """Print which part of a model a report covers; print nothing if all is covered."""
     if covers.is_whole and not covers.signature:
         return
     alone = "" if covers.is_whole else ": figures are of this part alone"
@@ -256,13 +257,13 @@ def tell_covers(covers: Covers, file: TextIO | None = None) -> None:
 
 
 def flow_facts(graph: Graph) -> dict[str, Any]:
-    """Return the branches and loops of a graph for a JSON document."""
+    """Return a graph's branches and loops for JSON."""
     found = [describe(node) for node in graph.nodes if bodies_of(node)]
     return {"bodies": found} if found else {}
 
 
 def tell_flow(graph: Graph) -> None:
-    """Print the branches and loops of a graph, and its upper bounds, for people."""
+    """Print a graph's branches, loops and upper bounds for people."""
     for node in graph.nodes:
         if node.op in DECIDING and not node.domain:
             print(

@@ -1,4 +1,4 @@
-"""``arenaplan pack``: offsets for the buffers of a CSV file."""
+"""``arenaplan pack``: offsets for buffers from a CSV file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def execute(options: argparse.Namespace) -> None:
         again = _core.pack_csv_again(text, old, spaces, options.seed)
         packing, extra["moved"], extra["peak_of_staying"] = again
     else:
-        # A packing says itself that it was ended.
+        # An interrupted packing reports the interruption itself.
         with watching(options, catches=False) as watch:
             packing = _core.pack_csv(
                 text, spaces, **limits, compact=options.compact, on_progress=watch
@@ -54,7 +54,7 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _spaces(options: argparse.Namespace) -> list[Described]:
-    """Return what all spaces are like, and those that options name."""
+    """Return the properties shared by all spaces, and the spaces that options name."""
     every = [zone for name, zone in options.reserve if name is None]
     sizes = _sizes(options)
     align: PerSpace = options.align or PerSpace()
@@ -76,19 +76,19 @@ def _spaces(options: argparse.Namespace) -> list[Described]:
 
 
 def _sizes(options: argparse.Namespace) -> dict[str, int | None]:
-    """Return the bytes of the spaces that have a size of their own."""
+    """Return the capacities of spaces that have a size."""
     return {space.name: space.capacity for space in options.spaces or ()}
 
 
 def _limits(options: argparse.Namespace) -> str:
-    """Return the limits of the spaces in words."""
+    """Return the space limits in words."""
     parts = [] if options.budget is None else [f"{options.budget:,} bytes"]
     parts += [f"{size:,} bytes of {name}" for name, size in _sizes(options).items()]
     return ", ".join(parts)
 
 
 def report(packing: Packing, extra: dict[str, Any], *, as_json: bool) -> None:
-    """Print the report of a packing."""
+    """Print a packing report."""
     if as_json:
         print_json({**summarize(packing), **extra})
         return
@@ -106,7 +106,7 @@ def report(packing: Packing, extra: dict[str, Any], *, as_json: bool) -> None:
 
 
 def summarize(packing: Packing) -> dict[str, Any]:
-    """Return the document of ``pack --json``."""
+    """Return the ``pack --json`` document."""
     return {
         "buffers": len(packing),
         "peak": packing.peak,

@@ -14,7 +14,7 @@ from arenaplan.cli.syntax import COMMANDS, GENERAL, GROUPS, Command
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """A formatter that asks for the width as `shutil` does, whose import is a tenth of a help."""
+    """A formatter that does not import `shutil`, a tenth of the help's time."""
 
     def __init__(self, prog: str, **keywords: Any) -> None:
         keywords.setdefault("width", _columns() - 2)
@@ -22,7 +22,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _columns() -> int:
-    """Return the columns of the terminal: those that COLUMNS names, or 80 if there is none."""
+    """Return the terminal's width: COLUMNS, else the reported width, else 80."""
     named = os.environ.get("COLUMNS", "")
     if named.isdecimal() and int(named):
         return int(named)
@@ -43,17 +43,17 @@ class _HelpAll(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that names the options close to a wrong one."""
+    """A parser that suggests options similar to a wrong option."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         keywords.setdefault("formatter_class", _Formatter)
         super().__init__(*arguments, **keywords)
         self.rare: frozenset[str] = frozenset()
-        """Names of the options that ``--help`` leaves out."""
+        """Options that ``--help`` leaves out."""
         self.set_defaults(parser=self)
 
     def format_usage(self) -> str:
-        """Return the form of a call, in which one word stands for all options."""
+        """Return the usage line, in which one word stands for all options."""
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, self._get_positional_actions(), [], prefix="")
         form = formatter.format_help().strip()
@@ -78,7 +78,7 @@ class Parser(argparse.ArgumentParser):
         return (action for action in actions if not rare.intersection(action.option_strings))
 
     def error(self, message: str) -> NoReturn:
-        """End the program with a message, the form of a call, and where its options are listed."""
+        """Exit with a message, the usage line, and where to find the option list."""
         self.exit(
             2,
             f"{self.format_usage()}{self.prog}: error: {message}\n"
@@ -104,7 +104,7 @@ class Parser(argparse.ArgumentParser):
         self.error("; ".join([f"unrecognized arguments: {' '.join(unknown)}", *hints]))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Name the choice that is close to a wrong one."""
+        """Suggest a choice similar to a wrong choice."""
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]
@@ -125,7 +125,7 @@ def _owners(options: Sequence[str], commands: Mapping[str, Parser]) -> dict[str,
 
 
 def make_parser(names: Iterable[str] = COMMANDS) -> tuple[Parser, Mapping[str, Parser]]:
-    """Return the parser of the command line with some commands, and their parsers by name."""
+    """Return the parser for the given commands, and the command parsers by name."""
     parser = Parser(
         prog="arenaplan",
         usage="arenaplan [OPTION]… COMMAND …",
@@ -182,13 +182,13 @@ def _add_command(commands: argparse._SubParsersAction[Parser], name: str, comman
 
 
 def _group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
-    """Return the options of a command that the help lists under a title."""
+    """Return the command's option group with the given title in the help."""
     there = (found for found in parser._action_groups if found.title == title)
     return next(there, None) or parser.add_argument_group(title)
 
 
 def _add_general(parser: argparse.ArgumentParser, *, is_root: bool = False) -> None:
-    """Add the options that every command has, before or behind its name."""
+    """Add the options that every command has, before or after its name."""
     group = parser.add_argument_group("general")
     for name, option in GENERAL.items():
         action = option.add_to(group, name)
@@ -203,7 +203,7 @@ _WITH_VALUE: Final = frozenset(
 
 
 def command_at(arguments: Sequence[str]) -> int | None:
-    """Return the position of the name of the command."""
+    """Return the index of the command's name."""
     is_value = False
     for position, word in enumerate(arguments):
         if not (is_value or word.startswith("-")):
@@ -213,7 +213,7 @@ def command_at(arguments: Sequence[str]) -> int | None:
 
 
 def _overview() -> str:
-    """Return the commands in their groups, for the help."""
+    """Return the commands by group, for the help."""
     width = max(map(len, COMMANDS))
     lines = []
     for title, names in GROUPS.items():
@@ -229,13 +229,13 @@ def parse(
     every_command: Callable[[], Mapping[str, Parser]] = dict,
 ) -> argparse.Namespace:
     """
-    Return the options; wrong ones end the program with the usage of their command.
+    Parse the options; a wrong option exits with the command's usage line.
 
     Parameters
     ----------
     every_command : callable
-        Returns the parser of each command, by name, which takes a while; called for arguments that
-        no option takes, to say which commands have such an option.
+        Returns every command's parser by name, which takes a while. Called for unknown options
+        only, to say which commands have such an option.
     """
     options, unknown = parser.parse_known_args(arguments)
     if unknown:

@@ -106,12 +106,12 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _table(planned: list[tuple[Graph, Plan]]) -> dict[str, int]:
-    """Return the bytes of each of several signatures."""
+    """Return each signature's arena bytes, if there are several signatures."""
     return {p.covers.signature: p.arena_bytes for _, p in planned} if len(planned) > 1 else {}
 
 
 def _document(graph: Graph, plan: Plan, options: argparse.Namespace) -> str:
-    """Return the plan file, or the model file with the plan and its graph."""
+    """Return the plan file, or a model file with plan and graph."""
     if not options.with_graph:
         return plan.to_json()
     sizes = flat_sizes(solved(dict(options.bind)))
@@ -128,9 +128,9 @@ def report(
     signatures: Mapping[str, int] | None = None,
 ) -> None:
     """
-    Print the report of a plan.
+    Print a plan report.
 
-    ``signatures`` are the bytes of all signatures of the model, of which the largest is reported.
+    ``signatures`` maps the model's signatures to bytes; the report is about the largest.
     """
     summary = {**summarize(graph, plan, pins), **({"signatures": signatures} if signatures else {})}
     arena = arena_of(plan, options)
@@ -193,7 +193,7 @@ def report(
 
 
 def print_held(graph: Graph, plan: Plan, *, indent: int = 2, places: bool = False) -> None:
-    """Print what is live at the peak, scratch memory among it, and the sum of it."""
+    """Print the values live at the peak, scratch memory included, and their sum."""
     rows = held_at(plan, plan.peak_step, graph)
     for held in rows:
         where = ""
@@ -210,14 +210,14 @@ def print_held(graph: Graph, plan: Plan, *, indent: int = 2, places: bool = Fals
 
 
 def step_label(graph: Graph, plan: Plan, step: int) -> str:
-    """Return the text of the nodes of a step."""
+    """Return a label for the nodes in a step."""
     nodes = [graph.nodes[index] for index in plan.steps[step]]
     ops = "+".join(node.op for node in nodes)
     return f"{shown(ops, 40)} {shown(nodes[-1].name, 40)}"
 
 
 def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the document of ``plan --json``."""
+    """Return the ``plan --json`` document."""
     placements = plan.placements
     peak_values = [
         {
@@ -283,7 +283,7 @@ def _spills(graph: Graph, plan: Plan, pins: Mapping[str, str] | None) -> dict[st
 
 
 def _report_spaces(summary: dict[str, Any]) -> None:
-    """Print the content of each memory, and the values in slow memory with reasons."""
+    """Print each memory's content, and why values are in slow memory."""
     for space in summary["spaces"]:
         capacity = space["capacity"]
         of = "" if capacity is None else f" of {capacity:,}"
@@ -315,7 +315,7 @@ def _report_spaces(summary: dict[str, Any]) -> None:
 
 
 def _no_room(graph: Graph, error: SpacesExceeded) -> dict[str, Any]:
-    """Return why values do not fit, as ``plan --json`` prints it."""
+    """Return why values do not fit, for ``plan --json``."""
     return {
         "model": graph.name,
         "status": "infeasible" if error.proven else "unknown",

@@ -44,7 +44,7 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def summary(proof: Proof) -> dict[str, Any]:
-    """Return the document of a proof that holds."""
+    """Return the document for a valid proof."""
     document = proof.document
     plan = document["plan"]
     return {
@@ -58,7 +58,7 @@ def summary(proof: Proof) -> dict[str, Any]:
 
 
 def report(proof: Proof) -> str:
-    """Return the text of a proof that holds."""
+    """Return the text for a valid proof."""
     rules = ", ".join(f"{count} {rule}" for rule, count in proof.rules.items())
     lines = [f"proven: {sum(proof.rules.values())} operators ({rules})"]
     ignored = proof.document.get("ignored_metadata")

@@ -73,10 +73,9 @@ def execute(options: argparse.Namespace) -> None:
 
 def policy(graph: Graph, plan: Plan) -> str:
     """
-    Return a policy of ``jax.checkpoint`` that saves what a plan of a JAX step saves.
+    Return a ``jax.checkpoint`` policy that saves the same values as a JAX step's plan.
 
-    The importer names a value after its name of ``checkpoint_name`` and its index, and others after
-    their operator and their index.
+    The importer names values after ``checkpoint_name``, or else the operator, followed by an index.
     """
     operators = {value: node.op for node in graph.nodes for value in node.outputs}
     labels = {}
@@ -96,7 +95,7 @@ def policy(graph: Graph, plan: Plan) -> str:
 
 
 def curve_document(curve: RecomputeCurve) -> dict[str, Any]:
-    """Return a curve as JSON has it."""
+    """Return a curve for JSON."""
     return {
         "cost": curve.cost,
         "floor": curve.floor,
@@ -126,7 +125,7 @@ def print_curve(curve: RecomputeCurve) -> None:
 
 
 def again(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
-    """Return the nodes that run again, the dearest first, with their work and their bytes."""
+    """Return the nodes that run again with their work and bytes, most expensive first."""
     runs = Counter(it for it in plan.schedule or () if isinstance(it, int))
     sizes = graph.core.sizes
     total = sum(node.cost for node in graph.nodes) or 1
@@ -141,7 +140,7 @@ def again(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
 
 
 def copied(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
-    """Return the values that leave for the slow memory, the dearest first, with their work."""
+    """Return the values copied to slow memory with their work, most expensive first."""
     if plan.paging is None:
         return []
     copies = Counter(it.value for it in plan.schedule or () if isinstance(it, Transfer))
@@ -160,14 +159,14 @@ def copied(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
 
 
 def _schedule(plan: Plan) -> list[int | dict[str, int]] | None:
-    """Return the schedule of a plan as plan files have it."""
+    """Return the plan's schedule in plan file form."""
     if plan.schedule is None:
         return None
     return [it if isinstance(it, int) else {it.way: it.value} for it in plan.schedule]
 
 
 def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
-    """Return the document of ``recompute --json``."""
+    """Return the ``recompute --json`` document."""
     return {
         "model": plan.model,
         **covers_facts(plan.covers),

@@ -53,7 +53,7 @@ def execute(options: argparse.Namespace) -> None:
             # After the executor, which refuses shapes that no array can have.
             inputs = _inputs(executor.graph, _files(options), options.seed + turn)
             if options.graph and turn == 0:
-                for _ in range(2):  # The second run is the one that is recorded.
+                for _ in range(2):  # The second run is recorded.
                     executor.run(inputs)
             start = time.process_time()
             outputs = executor.run(inputs, verify=options.verify)
@@ -91,7 +91,7 @@ def _generate(options: argparse.Namespace) -> None:
 
 
 def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
-    """Return an executor of the model, which runs in stages if data decides sizes."""
+    """Return an executor for the model, with stages if sizes depend on data."""
     if options.device != "cpu" and options.threads > 1:
         raise InvalidOption("option --threads: only kernels on the cpu are divided")
     refusal: PlannerError | None = None
@@ -120,7 +120,7 @@ def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
 
 
 def _need_data(graph: Graph) -> None:
-    """Refuse a graph that came without the data of its constants."""
+    """Refuse a graph without constant data."""
     graph = graph.for_target("numpy")
     for index, value in enumerate(graph.values):
         if value.kind == "constant" and not graph.has_data(index):
@@ -132,7 +132,7 @@ def _need_data(graph: Graph) -> None:
 
 
 class _Reference:
-    """Comparison of a TFLite model with the interpreter, or the reason why there is none."""
+    """Comparison of a TFLite model with the interpreter, or why there is no comparison."""
 
     def __init__(self, data: bytes, signature: str | None) -> None:
         self._interpreter: Interpreter | None = None
@@ -162,14 +162,14 @@ class _Reference:
         self._inexact += match.inexact
 
     def summary(self, runs: int) -> dict[str, Any]:
-        """Return what was compared."""
+        """Return the comparison's summary."""
         if self._interpreter is None:
             return {"runtime": None, "problem": self._problem}
         return {"runtime": Interpreter.version(), "runs": runs, "inexact": self._inexact}
 
 
 def _reference(options: argparse.Namespace) -> _Reference | None:
-    """Return the comparison of a TFLite model."""
+    """Return the comparison for a TFLite model."""
     source: Path | bytes = options.model
     if not is_tflite(source):
         return None
@@ -178,7 +178,7 @@ def _reference(options: argparse.Namespace) -> _Reference | None:
 
 
 def _save(folder: Path, outputs: Mapping[str, np.ndarray]) -> None:
-    """Write every output, all of them to disk before the first old file is replaced."""
+    """Write every output; old files are replaced only when all new files are on disk."""
     folder.mkdir(parents=True, exist_ok=True)
     files: dict[Path, bytes] = {}
     for name, array in outputs.items():
@@ -198,12 +198,12 @@ _SHORT: Final = frozenset({"int8", "uint8", "int16", "uint16"})
 
 def random_input(value: Value, seed: int) -> np.ndarray:
     """
-    Return random numbers for an input.
+    Return random input data.
 
-    Real numbers are normal ones. Numbers of 8 and 16 bits have all values, for they are quantized
-    or pixels; others, which are indices as a rule, are 0 and 1.
+    Floats are normally distributed. 8-bit and 16-bit integers, mostly quantized data or pixels,
+    cover the full range. Other integers, mostly indices, are 0 or 1.
     """
-    # The name is part of the seed so that an input does not change when another is added.
+    # The name is part of the seed, so that an input does not change when another is added.
     key = hashlib.sha256(f"{seed}/{value.name}".encode("utf-8", "surrogatepass")).digest()
     numbers = np.random.default_rng(int.from_bytes(key[:8], "little"))
     if np.issubdtype(np.dtype(value.dtype), np.inexact):
@@ -251,7 +251,7 @@ def _summarize(
     seconds: float,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Return the document of ``run --json``."""
+    """Return the ``run --json`` document."""
     arena: dict[str, Any] = {"arena_bytes": executor.plan.arena_bytes}
     if isinstance(executor, StagedExecutor):
         stages = [stage._asdict() for stage in executor.stages]
@@ -326,6 +326,6 @@ def _compared(reference: Mapping[str, Any]) -> str:
 
 
 def _file_name(name: str) -> str:
-    """Return a value's name as the name of a file in the same folder."""
+    """Return a value's name as a file name without folders."""
     safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
     return safe.lstrip(".")[:100] or "output"

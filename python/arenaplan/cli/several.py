@@ -1,4 +1,4 @@
-"""One arena for several plans: every shape of a model, or models that share the arena."""
+"""One arena for several plans: all shapes of a model, or several models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LISTED = 64
 """Most shapes whose bytes are all listed, since each is planned for that."""
 
 _LOOKED_AT, _MOST = 64, 1 << 20
-"""Most numbers of a dimension that are all looked at, and that a curve is over."""
+"""Largest dimension range planned in full, and largest for a curve."""
 
 _NAMED = 4
 """Most shapes in a line of text."""
@@ -35,7 +35,7 @@ _MARK = b'{"format":"arenaplan-shared"'
 """First bytes of a file with plans that share an arena."""
 
 _SHOWN = 16
-"""Most rows of a table for people."""
+"""Most rows in a printed table."""
 
 
 def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
@@ -43,7 +43,7 @@ def plan_shapes(options: argparse.Namespace, chosen: PlanOptions) -> None:
     if _is_curve(options):
         _plan_curve(options, chosen)
         return
-    # A plan for some of the shapes would be none: Ctrl-C gives up.
+    # Plans for only some shapes are useless: Ctrl-C gives up.
     with watching(options, catches=False) as watch:
         try:
             family = arenaplan.plan_family(
@@ -71,7 +71,7 @@ def _is_curve(options: argparse.Namespace) -> bool:
 
 
 def _plan_curve(options: argparse.Namespace, chosen: PlanOptions) -> None:
-    """Plan some lengths of a long range, and report bytes over the length."""
+    """Plan a sample of a long range, and report bytes by length."""
     with watching(options, catches=False) as watch:
         curve = arenaplan.run.plan_lengths(
             _opened(options),
@@ -127,7 +127,7 @@ def _report_curve(curve: LengthCurve) -> None:
 
 
 def _opened(options: argparse.Namespace) -> Source:
-    """Return the model of the command, or a function that makes its graph with caches in it."""
+    """Return the command's model, or a function that builds its graph with caches."""
     if not options.keep_caches:
         model: Source = options.model
         return model
@@ -136,7 +136,7 @@ def _opened(options: argparse.Namespace) -> Source:
 
 
 def _document(family: PlanFamily, watch: Watch) -> str:
-    """Return the file with the graphs and plans of all shapes."""
+    """Return the file with graphs and plans for all shapes."""
     tell = partial(watch.count, what="planned by themselves")
     text = family.to_model(tell).to_json()
     watch.clear()
@@ -144,7 +144,7 @@ def _document(family: PlanFamily, watch: Watch) -> str:
 
 
 def report(family: PlanFamily, *, as_json: bool, watch: Watch) -> None:
-    """Print the report of the plans of all shapes."""
+    """Print the report about all shapes."""
     summary = summarize(family, watch)
     watch.clear()
     if as_json:
@@ -170,7 +170,7 @@ def report(family: PlanFamily, *, as_json: bool, watch: Watch) -> None:
 
 
 def summarize(family: PlanFamily, watch: Watch | None = None) -> dict[str, Any]:
-    """Return the document of ``plan --json`` for all shapes."""
+    """Return the ``plan --json`` document for all shapes."""
     smallest, *others = reversed(list(family))
     listed = [smallest, *others] if len(family) <= _LISTED else [smallest, others[-1]]
     required = []
@@ -196,7 +196,7 @@ def summarize(family: PlanFamily, watch: Watch | None = None) -> dict[str, Any]:
 
 
 def _planned(family: PlanFamily) -> str:
-    """Return the text of the shapes that were planned, and of the others."""
+    """Return the text about planned shapes and the other shapes."""
     planned = [_text(bind) for bind, _ in family.planned]
     text = ", ".join(planned[:_NAMED]) + (", …" if len(planned) > _NAMED else "")
     others = len(family) - len(planned)
@@ -213,7 +213,7 @@ def _text(bind: dict[str, Size]) -> str:
 
 
 def _row(bind: dict[str, Any], plan: arenaplan.Plan) -> dict[str, Any]:
-    """Return the figures of the plan of one shape."""
+    """Return the figures for one shape's plan."""
     return {
         "bind": bind,
         "arena_bytes": plan.arena_bytes,
@@ -252,7 +252,7 @@ def share(options: argparse.Namespace) -> None:
 
 
 def describe_shared(shared: SharedPlan) -> dict[str, Any]:
-    """Return the document of ``plan --share --json``."""
+    """Return the ``plan --share --json`` document."""
     return {
         "share": shared.together,
         "arena_bytes": shared.arena_bytes,
@@ -281,7 +281,7 @@ def is_shared(text: bytes) -> bool:
 
 
 def _report_shared(shared: SharedPlan, total: SharedTotal | None) -> None:
-    """Print the report of plans that share an arena."""
+    """Print the report about plans that share an arena."""
     proof = proof_of_several(shared.status, shared.arena_bytes, shared.lower_bound)
     targets = ", ".join(sorted({shown(plan.target.name) for plan in shared.plans}))
     print(f"{len(shared.plans)} models for {targets}, {shared.together}")

@@ -1,4 +1,4 @@
-"""Models, plans and tables that a command is given, and the results that it writes."""
+"""Input files of commands (models, plans, tables), and result output."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from arenaplan.deploy.export.folders import write_folder
 from arenaplan.formats import suffix_of
 
 MAX_MODEL: Final = 2**31 - 1
-"""Most bytes of a model that comes through a pipe."""
+"""Largest model from a pipe, in bytes."""
 
 MAX_TABLE: Final = 1 << 30
-"""Most bytes of a CSV file."""
+"""Largest CSV file, in bytes."""
 
 MAX_PLAN: Final = 1 << 30
-"""Most bytes of a plan file; one more is refused when it is read as a plan."""
+"""Largest plan file, in bytes. Readers pass on one more, for the parser to refuse."""
 
 _CHUNK: Final = 1 << 20
 
@@ -36,18 +36,18 @@ def is_stream(path: Path) -> bool:
 
 
 def limits_of(options: argparse.Namespace) -> Limits:
-    """Return the limits of models that options name."""
+    """Return the model limits from the options."""
     return Limits(options.max_nodes, options.max_bytes)
 
 
 def read_model(path: Path) -> Path | bytes:
     """
-    Return the model that a command was given: a file, or the content of a pipe.
+    Return the command's model: a path, or the content of a pipe.
 
     Raises
     ------
     NotAModel, ModelError
-        If the first bytes are those of no model, or there are too many of them.
+        If the first bytes match no model format, or the content is too long.
     """
     if not is_stream(path):
         return path
@@ -64,12 +64,12 @@ def read_model(path: Path) -> Path | bytes:
 
 def read_table(path: Path) -> str:
     """
-    Return the text of a CSV file.
+    Return a CSV file's text.
 
     Raises
     ------
     PackingError
-        If it is no text, or longer than any problem.
+        If the file is not text or is longer than ``MAX_TABLE``.
     """
     chunks, total, line = [], 0, 1
     with _opened(path) as file:
@@ -91,19 +91,19 @@ def read_table(path: Path) -> str:
 
 
 def read_plan(path: Path, most: int = MAX_PLAN) -> bytes:
-    """Return the text of a plan file, of which one byte more than ``most`` is read at most."""
+    """Return the text of a plan file, at most ``most + 1`` bytes."""
     with _opened(path) as file:
         return file.read(most + 1)
 
 
 def load_plan(path: Path, limits: Limits = UNLIMITED) -> Plan:
     """
-    Return the plan of a file; ``-`` is stdin.
+    Return the plan in a file; ``-`` is stdin.
 
     Raises
     ------
     ModelError
-        If the file has more bytes, or the graph of the plan more nodes, than the limits permit.
+        If the file or the plan's graph exceeds the limits.
     """
     most = MAX_PLAN if limits.max_bytes is None else min(limits.max_bytes, MAX_PLAN)
     text = read_plan(path, most)
@@ -119,7 +119,7 @@ def load_plan(path: Path, limits: Limits = UNLIMITED) -> Plan:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file, or stdin if its name is ``-``."""
+    """Open a file, or stdin for ``-``."""
     if str(path) != "-":
         with path.open("rb") as file:
             yield file
@@ -139,9 +139,9 @@ def delivering(
     options: argparse.Namespace, content: Callable[[], bytes | str] | None
 ) -> Iterator[None]:
     """
-    Write a result, if there is one, where ``-o`` says, if it does; then report it.
+    Write a result to the file after ``-o``, then report the result; both are optional.
 
-    The report is printed inside: to stdout, unless that is the place of the result.
+    The caller prints the report inside the context: to stdout, unless the result goes there.
     """
     if options.output is not None and content is not None:
         write_result(options.output, content())
@@ -161,7 +161,7 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_result(output: Path, content: bytes | str) -> None:
-    """Write a result to a file at once, or to stdout if its name is ``-``."""
+    """Write a result to a file atomically, or to stdout for ``-``."""
     data = content.encode() if isinstance(content, str) else content
     sys.stdout.flush()
     if str(output) == "-":

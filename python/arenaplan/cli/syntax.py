@@ -1,4 +1,4 @@
-"""What each command takes: one table of options, one of commands, and the readers of values."""
+"""The command syntax: a table of options, a table of commands, and value readers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from arenaplan.report.gating.gating import Growth
 
 _MAX_DIGITS = 19
-"""Most digits of a dimension: those of a number of 64 bits."""
+"""Most digits of a dimension, enough for a 64-bit number."""
 
 _MAX_LISTED = 1 << 20
 """Most numbers that ranges after commas are written out to."""
@@ -31,7 +31,7 @@ _MAX_LISTED = 1 << 20
 
 
 def byte_count(text: str) -> int:
-    """Read a number of bytes, such as ``65536`` or ``48KiB``."""
+    """Read a byte count, such as ``65536`` or ``48KiB``."""
     try:
         return parse_size(text)
     except SizeError as error:
@@ -65,9 +65,9 @@ def _whole(least: int, most: int = 2**64 - 1) -> Callable[[str], int]:
 
 def _binding(text: str) -> tuple[str, int | str | tuple[int, ...] | range | list[int]]:
     """
-    Read ``NAME=NUMBER``, ``NAME=FIRST..LAST``, or several of those after commas.
+    Read ``NAME=NUMBER``, ``NAME=FIRST..LAST``, or several such values with commas.
 
-    ``NAME=2x3`` is the shape of an input, and ``NAME=OTHER+1`` an equation.
+    ``NAME=2x3`` is an input's shape, and ``NAME=OTHER+1`` an equation.
     """
     name, _, numbers = text.rpartition("=")
     dims = numbers.split("x")
@@ -110,7 +110,7 @@ def _range(text: str) -> range | None:
 
 @cache
 def _pair(form: str, example: str) -> Callable[[str], tuple[str, str]]:
-    """Return a function that reads two words with ``=`` between them."""
+    """Return a reader for two words with ``=`` between."""
 
     def read(text: str) -> tuple[str, str]:
         left, separator, right = text.partition("=")
@@ -122,7 +122,7 @@ def _pair(form: str, example: str) -> Callable[[str], tuple[str, str]]:
 
 
 def _names(known: Callable[[], tuple[str, ...]]) -> Callable[[str], tuple[str, ...]]:
-    """Return a function that reads names with commas between them."""
+    """Return a reader for names with commas between."""
 
     def read(text: str) -> tuple[str, ...]:
         for name in text.split(","):
@@ -153,7 +153,7 @@ def _factor(least: float, most: float) -> Callable[[str], float]:
 
 @dataclass(frozen=True, slots=True)
 class PerSpace:
-    """Numbers of bytes: of every space, and of named ones."""
+    """Byte counts for every space and for named spaces."""
 
     everywhere: int | None = None
     spaces: Mapping[str, int] = field(default_factory=dict)
@@ -193,7 +193,7 @@ def _reserved(text: str) -> tuple[str | None, tuple[int, int]]:
 
 def _growth(text: str) -> Growth:
     """Read ``1KiB`` or ``2%``."""
-    from arenaplan.report.gating.gating import Growth  # The help needs none of it.
+    from arenaplan.report.gating.gating import Growth  # The help does not need the import.
 
     try:
         return Growth.of(text)
@@ -202,8 +202,8 @@ def _growth(text: str) -> Growth:
 
 
 def _percent(text: str) -> str:
-    """Read a part of the work, such as ``5%`` or ``5``."""
-    from arenaplan.planner.planning import goal_of  # The help needs none of it.
+    """Read a percentage of the work, such as ``5%`` or ``5``."""
+    from arenaplan.planner.planning import goal_of  # The help does not need the import.
 
     part = text if text.endswith("%") else f"{text}%"
     try:
@@ -243,20 +243,20 @@ _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "TOKEN,…": lambda text: [_whole(0)(token) for token in text.split(",")],
     "[SPACE=]BYTES": _per_space,
 }
-"""The readers of values, by the name that the help has for a value."""
+"""Value readers, by the value's name in the help."""
 
 # -- options -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: a switch, unless it has a value."""
+    """One option: a switch, unless `value` is given."""
 
     group: str
     """Title in the help."""
     help: str
     value: str | None = None
-    """Name of the value in the help."""
+    """The value's name in the help."""
     read: Callable[[str], Any] | None = None
     default: Any = None
     choices: tuple[Any, ...] = ()
@@ -281,20 +281,20 @@ class Option:
 
 
 _SHORT: Final = frozenset(("output", "quiet", "verbose"))
-"""Options that one letter stands for, too."""
+"""Options that also have a one-letter flag."""
 
 _ROW: Final = re.compile(r"(?:(.+): )?--([a-z-]+)(?: ([^ ]+?)(\*?))?(?: = (.+))?")
 
 
 def _table(text: str) -> dict[str, Option]:
     """
-    Return the options of a table, by name.
+    Parse an option table; return the options by name.
 
-    A row is ``group: --name VALUE = default``, and below the help, in which ``{field}`` stands for
-    the help of a field of :class:`PlanOptions`. Without a group, that of the row before counts. The
-    value is a name of ``_READERS``, names with ``|`` between them, a range such as ``1..`` for a
-    number, or ``choice`` for those of the field with the name of the option. With a star the
-    option can be repeated; without a value the option is a switch.
+    A row is ``group: --name VALUE = default``, followed by the help text, in which ``{field}``
+    inserts the help for a :class:`PlanOptions` field. A row without a group belongs to the group
+    above. The value is a name in ``_READERS``, choices with ``|`` between, a number range such as
+    ``1..``, or ``choice`` for the choices of the field with the option's name. An option with a
+    star can be repeated; an option without a value is a switch.
     """
     helps = {each.name: option_help(each.name) for each in fields(PlanOptions)}
     found: dict[str, Option] = {}
@@ -315,7 +315,7 @@ def _table(text: str) -> dict[str, Option]:
 def _option(
     group: str, help_: str, name: str, value: str | None, default: str | None, *, repeats: bool
 ) -> Option:
-    """Return an option as a row of a table describes it."""
+    """Return an option from a table row."""
     if value is None:
         return Option(group, help_)
     shown: str | None = value
@@ -405,14 +405,14 @@ general: --quiet
     configuration file, or none (default: arenaplan.toml or pyproject.toml of this folder or one
     above it)
 """)
-"""The options that every command has, before or behind its name."""
+"""Options that every command has, before or after its name."""
 
 # -- commands ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One argument without a flag."""
+    """An argument without a flag."""
 
     name: str
     metavar: str
@@ -423,40 +423,40 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What a command is for, and what it takes."""
+    """A command's summary, operands and options."""
 
     summary: str
     examples: str
-    """Command lines, one a line."""
+    """Command lines, one per line."""
     operands: tuple[Operand, ...] = ()
     options: str = ""
-    """Names of options, in the order of the help; those after a bar are in ``--help-all`` only."""
+    """Option names in help order; names after a bar are in ``--help-all`` only."""
     own: Mapping[str, Option] = field(default_factory=dict)
     """Options that the command alone has, or whose help says more for the command."""
     required: str = ""
-    """Names of options that must be there."""
+    """Names of required options."""
     either: str = ""
-    """Names of options of which there may be one."""
+    """Names of mutually exclusive options."""
     description: str = ""
-    """What the help says in place of the summary."""
+    """Replaces the summary in the help."""
 
     def option(self, name: str) -> Option:
-        """Return an option of the command by name."""
+        """Return a command's option by name."""
         return self.own[name] if name in self.own else OPTIONS[name]
 
     @property
     def lines(self) -> list[str]:
-        """The examples, one by one."""
+        """The examples, line by line."""
         return [line.strip() for line in self.examples.strip().split("\n")]
 
     @property
     def names(self) -> list[str]:
-        """The names of all options, in the order of the help."""
+        """All option names, in help order."""
         return self.options.replace("|", " ").split()
 
     @property
     def rare(self) -> frozenset[str]:
-        """The names of the options that only ``--help-all`` lists."""
+        """Names of options that only ``--help-all`` lists."""
         return frozenset(self.options.partition("|")[2].split())
 
 
@@ -467,7 +467,7 @@ _PLAN = (
     "bind signature target pointer spaces align inputs outputs workspace optimize workers "
     "max-slowdown"
 )
-"""The common options of a plan."""
+"""Common plan options."""
 _LIMITS = "max-nodes max-bytes"
 _RARE = f"keep-caches pin profile {_LIMITS}"
 
@@ -889,7 +889,7 @@ one after the other: --align [SPACE=]BYTES
         (Operand("shell", "SHELL", "bash, zsh, fish", None, ("bash", "zsh", "fish")),),
     ),
 }
-"""Every command. The module of this package with the name of a command carries the command out."""
+"""Every command. The module with the command's name in this package implements the command."""
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "plan and look": ("plan", "explain", "inspect", "map", "targets"),
@@ -898,7 +898,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "compare, many models": ("gate", "diff", "batch"),
     "other": ("pack", "classic", "completion"),
 }
-"""The groups of commands in the help."""
+"""Command groups in the help."""
 
 EXIT_CODES: Final[Mapping[int, str]] = {
     0: "everything is well",
@@ -908,4 +908,4 @@ EXIT_CODES: Final[Mapping[int, str]] = {
     4: "a bug of arenaplan",
     130: "interrupted",
 }
-"""What the exit codes of every command mean."""
+"""Exit codes, the same for every command."""

@@ -14,7 +14,7 @@ _DEFAULTS = {
     "executorch": ".pt2",
     "nodes": "graphs built by hand",
 }
-"""The models whose plans are for a target unless another one is asked for."""
+"""The model formats that are planned for a target by default."""
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -71,5 +71,5 @@ def _row(target: Target) -> dict[str, Any]:
 
 
 def _unit(unit: int) -> str:
-    """Return the text of a unit of alignments."""
+    """Return the text for an alignment unit."""
     return f", or a multiple of {unit}" if unit > 1 else ""

@@ -1,4 +1,4 @@
-"""The progress of long searches on stderr, and their end by Ctrl-C with the best answer so far."""
+"""Progress of long searches on stderr; Ctrl-C ends a search with the best answer so far."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PERIOD = 0.1
 @contextmanager
 def watching(options: argparse.Namespace, *, catches: bool = True) -> Iterator[Watch]:
     """
-    Yield a progress callback, which tells how far a search is and ends it after Ctrl-C.
+    Yield a progress callback that reports a search and ends the search after Ctrl-C.
 
-    Progress is a line on a terminal, or with ``--progress json`` a document per line. The first
-    Ctrl-C ends the search with the best answer so far, and ``was_stopped`` is true; the second one
-    gives up. Without ``catches``, Ctrl-C raises as elsewhere.
+    Progress is a line on a terminal, or a JSON document per line with ``--progress json``. The
+    first Ctrl-C ends the search with the best answer so far and sets ``was_stopped``; the second
+    Ctrl-C gives up. Without ``catches``, Ctrl-C raises as usual.
     """
     watch = Watch(form_of(options))
     is_main = threading.current_thread() is threading.main_thread()
@@ -44,7 +44,7 @@ def watching(options: argparse.Namespace, *, catches: bool = True) -> Iterator[W
 
 
 def form_of(options: argparse.Namespace) -> str:
-    """Return the form of progress: ``"line"``, ``"json"`` or ``"none"``."""
+    """Return the progress form: ``"line"``, ``"json"`` or ``"none"``."""
     if options.progress != "auto":
         return str(options.progress)
     is_line = sys.stderr.isatty() and not options.json and not voice.quiet
@@ -52,7 +52,7 @@ def form_of(options: argparse.Namespace) -> str:
 
 
 class Watch:
-    """Called with progress, as :func:`arenaplan.pack` and :func:`arenaplan.plan` tell it."""
+    """Progress callback for :func:`arenaplan.pack` and :func:`arenaplan.plan`."""
 
     def __init__(self, form: str) -> None:
         self._form = form
@@ -91,7 +91,7 @@ class Watch:
         return not self.was_stopped
 
     def _is_due(self) -> bool:
-        """Whether it is time for another message, which follows then."""
+        """Whether another message is due; if so, the clock restarts."""
         now = time.monotonic()
         if self._form == "none" or now - self._shown < _PERIOD:
             return False
@@ -117,5 +117,5 @@ class Watch:
 
 
 def gap(peak: int, lower_bound: int) -> float:
-    """Return how far a peak is above its bound, as a fraction of it."""
+    """Return the relative gap between a peak and its bound."""
     return (peak - lower_bound) / lower_bound if lower_bound else 0.0

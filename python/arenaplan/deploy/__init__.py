@@ -1,1 +1,1 @@
-"""Plans for the runtimes of other projects: exported files, rewritten models, adapters."""
+"""Plans for other projects' runtimes: exported files, rewritten models, adapters."""

@@ -1,7 +1,7 @@
 """
-Model files and live programs of several formats, read into graphs.
+Reads model files and live programs in several formats into graphs.
 
-Each format is a package of its own, and is imported when the first model of it is read.
+Each format is a package, imported when the first model in the format is read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JSON files: graphs, models with plans, and graphs of the runtimes of NNVM and TVM."""
+"""JSON files: graphs, models with plans, and NNVM and TVM runtime graphs."""
 
 from __future__ import annotations
 
@@ -44,28 +44,28 @@ def from_runtime_json(
     text: str | bytes, *, parameters: Iterable[str] = (), name: str = ""
 ) -> Graph:
     """
-    Return the graph in the JSON form of the graph runtimes of NNVM and TVM.
+    Return the graph in the JSON form of the NNVM and TVM graph runtimes.
 
-    Operands, shapes, types and devices are those of the file. A node overwrites the operand whose
-    version it raises, and makes a result in place that is in the block of one of its operands.
-    Other effects are not in such a file.
+    Operands, shapes, types and devices come from the file. A node overwrites an operand if the node
+    raises the operand's version, and makes a result in place if the result is in an operand's
+    block. The file has no other effects.
 
     Parameters
     ----------
     text : str or bytes
         The file.
     parameters : iterable of str
-        Names of the inputs that are weights, such as those of
-        :func:`arenaplan.classic.load_params`: they are constants, and not in the arena.
+        Names of inputs that are weights, as from :func:`arenaplan.classic.load_params`: these
+        become constants outside the arena.
     name : str
-        Name of the model.
+        The model's name.
 
     Raises
     ------
     ArenaError
-        If the text is no such graph.
+        If the text is not such a graph.
     GraphError, SizeError
-        If its values and nodes are no valid graph.
+        If the values and nodes are not a valid graph.
 
     Examples
     --------
@@ -90,12 +90,12 @@ def from_runtime_json(
 
 def read_document(source: Source) -> tuple[bytes, str]:
     """
-    Return the content of a JSON file, and a name for its model.
+    Return a JSON file's content, and a name for the model.
 
     Raises
     ------
     ModelError
-        If it has more than 1 GiB.
+        If the file has more than 1 GiB.
     """
     if isinstance(source, bytes):
         data, name = source, ""
@@ -110,7 +110,7 @@ def read_document(source: Source) -> tuple[bytes, str]:
 
 def format_of(data: bytes) -> str | None:
     """
-    Return the format that JSON text says it has: ``"runtime"`` for graphs of NNVM and TVM.
+    Return the format named in JSON text: ``"runtime"`` for NNVM and TVM graphs.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def is_model(data: bytes) -> bool:
 
 
 def format_or_none(data: bytes) -> str | None:
-    """Return the format of a file, ``None`` if it is no JSON."""
+    """Return a file's format; ``None`` if not JSON."""
     try:
         return format_of(data)
     except NotAModel:

@@ -1,7 +1,7 @@
 """
-Importers of live objects: programs of frameworks that run in this process.
+Importers for live objects: framework programs in this process.
 
-Frameworks and the importers of their programs are imported when a function is called.
+Frameworks and their importers are imported when a function is called.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def from_exported_program(exported: Any, *, name: str = "", bind: Bind | None = 
     Parameters
     ----------
     exported : torch.export.ExportedProgram
-        Result of ``torch.export.export``; its weights are not looked at.
+        From ``torch.export.export``; weights are not read.
     name : str, optional
-        Name of the model, for reports.
+        Model name, for reports.
     bind : mapping, optional
         Numbers for symbolic dimensions by name, ``{"s0": 1}``, and whole shapes for inputs
         by name, ``{"x": (1, 3, 224, 224)}``.
@@ -43,9 +43,9 @@ def from_exported_program(exported: Any, *, name: str = "", bind: Bind | None = 
     ImportError
         If torch is not installed.
     InvalidOption
-        If it is no exported program.
+        If ``exported`` is not an exported program.
     PlannerError
-        If it cannot be planned; the message names the place.
+        If the program cannot be planned; the message names the place.
 
     Examples
     --------
@@ -66,31 +66,31 @@ def from_jaxpr(jaxpr: Any, *, name: str = "", constants: Collection[int] = ()) -
     Parameters
     ----------
     jaxpr : jax.extend.core.ClosedJaxpr
-        Result of ``jax.make_jaxpr(function)(*args)``.
+        From ``jax.make_jaxpr(function)(*args)``.
     name : str, optional
-        Name of the model, for reports.
+        Model name, for reports.
     constants : collection of int, optional
-        Positions of inputs that never change, such as parameters; constants that a function closes
-        over need not be named.
+        Positions of inputs that never change, such as parameters; captured constants need not be
+        listed.
 
     Returns
     -------
     Graph
-        The program in its order. Functions inside (``jit``, ``custom_jvp``, ``checkpoint``…) are
-        read as if they were written where they are called. ``cond``, ``scan`` and ``while`` are
-        nodes; the bytes that their bodies need are a value ``….inner`` of each. Arrays made of
-        numbers alone, repeated operands of elementwise operators and transposes beside products of
-        matrices are read in place, and need no bytes. Arguments that ``jax.jit`` donates are
-        states; results replace them as JAX pairs them, by type.
+        The program in program order. Called functions (``jit``, ``custom_jvp``, ``checkpoint``…)
+        are inlined. ``cond``, ``scan`` and ``while`` are nodes; the bytes for their bodies are a
+        value ``….inner`` each. Arrays made only from numbers, repeated operands of elementwise
+        operators and transposes beside matrix products are read in place, and need no bytes.
+        Arguments donated by ``jax.jit`` are states; results replace these states as paired by JAX,
+        by type.
 
     Raises
     ------
     ImportError
         If JAX is not installed.
     InvalidOption, IndexError
-        If it is no closed jaxpr, or has no such inputs.
+        If ``jaxpr`` is not a closed jaxpr, or lacks such inputs.
     PlannerError
-        If it cannot be planned; the message names the place.
+        If the program cannot be planned; the message names the place.
 
     Examples
     --------
@@ -113,49 +113,47 @@ def from_train_step(
     unroll: int = 0,
 ) -> Graph:
     """
-    Read a whole training step of JAX or PyTorch: forward, backward and update in one graph.
+    Read a whole JAX or PyTorch training step: forward, backward and update in one graph.
 
     Parameters
     ----------
     step : callable
-        The step, with or without ``jax.jit`` around it: from parameters, states of the optimizer
-        and a batch to new parameters, new states and a loss, in any order and nesting. A step of
-        PyTorch may also write to its arguments, and computes gradients with
-        ``torch.autograd.grad`` or ``torch.func``.
+        The step, with or without ``jax.jit``: from parameters, optimizer states and a batch to new
+        parameters, new states and a loss, in any order and nesting. A PyTorch step may also write
+        to its arguments, and computes gradients with ``torch.autograd.grad`` or ``torch.func``.
     args : sequence
-        Its arguments: trees of arrays, of ``jax.ShapeDtypeStruct``, or of tensors. It is traced
-        and not run.
+        The step's arguments: trees of arrays, ``jax.ShapeDtypeStruct``, or tensors. The step is
+        traced and not run.
     donate : collection of int or mapping, optional
-        Positions of arguments whose bytes new contents take over. The result that replaces an
-        argument is the first one of the same tree structure and types; a mapping such as
-        ``{0: 1}`` names the position of that result. By default, the arguments that ``jax.jit``
-        was told to donate. Tensors that a step of PyTorch writes to are always donated.
+        Positions of arguments whose bytes new contents take over. An argument is replaced by the
+        first result with equal tree structure and types; a mapping such as ``{0: 1}`` names the
+        result's position. By default, the arguments donated by ``jax.jit``. Tensors written by a
+        PyTorch step are always donated.
     name : str, optional
-        Name of the model, for reports.
+        Model name, for reports.
     unroll : int, default 0
-        Loops ``scan`` of JAX with at most so many rounds are written out, so that the nodes of
-        their bodies are planned and may run again one by one; the graph has as many nodes per
-        round. Other loops are one node. PyTorch writes out all loops of Python.
+        JAX ``scan`` loops with at most so many rounds are unrolled, so that the body's nodes are
+        planned, and may run again, one by one; the graph has the body's nodes for every round.
+        Other loops are single nodes. PyTorch unrolls all Python loops.
 
     Returns
     -------
     Graph
         As from :func:`from_jaxpr` or :func:`from_joint_graph`. Donated arguments are states, and
-        the results that replace them have the same address in every plan
-        (:meth:`Graph.write_back`). The elementwise formula of each new content is one node
-        ``update`` for JAX. Nodes have a ``cost``, the larger one of
-        floating-point operations and 8 times the bytes moved, and say whether they are pure.
-        ``warnings`` name donated arguments that no result replaces.
+        the replacing results have the same address in every plan (:meth:`Graph.write_back`). For
+        JAX, the elementwise formula of each new content is a single node ``update``. Nodes have a
+        ``cost``, the maximum of floating-point operations and 8 times the bytes moved, and a purity
+        flag. ``warnings`` name donated arguments that no result replaces.
 
     Raises
     ------
     ImportError
         If neither JAX nor PyTorch is installed.
     InvalidOption, IndexError, ValueError
-        If ``step`` is no function, a position names no argument or no fitting result, or
-        ``unroll`` is no whole number from 0.
+        If ``step`` is not a function, a position names no argument or no fitting result, or
+        ``unroll`` is not a whole number >= 0.
     PlannerError
-        If it cannot be planned; the message names the place.
+        If the step cannot be planned; the message names the place.
 
     Examples
     --------
@@ -188,38 +186,37 @@ def from_joint_graph(
     bind: Bind | None = None,
 ) -> Graph:
     """
-    Read a PyTorch graph with forward and backward pass, and perhaps the update.
+    Read a PyTorch graph with forward and backward pass, and optionally the update.
 
     Parameters
     ----------
     module : torch.fx.GraphModule
-        Result of ``aot_export_joint_simple(..., trace_joint=True)`` of
-        ``torch._functorch.aot_autograd``, or of ``make_fx(step, tracing_mode="fake")(*args)`` for
-        a step that computes gradients and new parameters.
+        From ``torch._functorch.aot_autograd``'s ``aot_export_joint_simple(..., trace_joint=True)``,
+        or ``make_fx(step, tracing_mode="fake")(*args)`` for a step that computes gradients and new
+        parameters.
     donate : mapping, optional
-        Positions of donated inputs, with the positions of the results that replace them; both
-        among all tensors, in the order of the graph. Inputs that the last nodes of the graph copy
-        to are donated without it.
+        Positions of donated inputs, with the positions of the replacing results; both among all
+        tensors, in graph order. Inputs that the graph's last nodes copy to are donated anyway.
     name : str, optional
-        Name of the model, for reports.
+        Model name, for reports.
     bind : mapping, optional
         Numbers for symbolic dimensions by name, as for :func:`from_exported_program`.
 
     Returns
     -------
     Graph
-        All inputs are the caller's but donated ones, which are states. Transposes beside products
-        and expansions beside elementwise operators need no bytes, as in PyTorch. Nodes have a
-        ``cost`` and say whether they are pure: see :func:`from_train_step`.
+        Donated inputs are states; all other inputs are the caller's. Transposes beside products and
+        expansions beside elementwise operators need no bytes, as in PyTorch. Nodes have a ``cost``
+        and a purity flag: see :func:`from_train_step`.
 
     Raises
     ------
     ImportError
         If torch is not installed.
     InvalidOption, IndexError
-        If it is no graph module, or has no such inputs or results.
+        If ``module`` is not a graph module, or lacks such inputs or results.
     PlannerError
-        If it cannot be planned; the message names the place.
+        If the graph cannot be planned; the message names the place.
 
     Examples
     --------

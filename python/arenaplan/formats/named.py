@@ -1,4 +1,4 @@
-"""Operators whose attributes have names: those of ATen and of JAX."""
+"""Operators with named attributes, for ATen and JAX."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from arenaplan.graph.ops import Operand
 
 
 class Op(NamedTuple):
-    """A node as the table of an importer sees it."""
+    """A node for an importer's table."""
 
     inputs: Sequence[Operand | None]
     outputs: Sequence[Operand | None]
@@ -17,17 +17,17 @@ class Op(NamedTuple):
     """Arguments that are no arrays, by name."""
 
     def shape(self, position: int = 0) -> tuple[int, ...]:
-        """Return the shape of an input; that of a number if it is left out."""
+        """Return an input's shape; a scalar's shape if left out."""
         operand = self.inputs[position] if position < len(self.inputs) else None
         return () if operand is None else operand.shape
 
     def integer(self, name: str, default: int) -> int | None:
-        """Return a whole number among the arguments; ``None`` if it is none."""
+        """Return a whole number from the arguments; ``None`` if not a whole number."""
         value = self.arguments.get(name, default)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def integers(self, name: str) -> list[int] | None:
-        """Return a list of whole numbers among the arguments; ``None`` if it is none."""
+        """Return a list of whole numbers from the arguments; ``None`` if not such a list."""
         value = self.arguments.get(name)
         if not isinstance(value, (list, tuple)):
             return None

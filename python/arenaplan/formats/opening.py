@@ -1,9 +1,8 @@
 """
-Importers: model files of several formats, read into a :class:`~arenaplan.graph.Graph`.
+Importers: read model files in several formats into a :class:`~arenaplan.graph.Graph`.
 
-An importer translates operators into their effects on memory
-(:class:`~arenaplan.graph.Effects`). The package that parses a format is imported
-when the first file of that format is read.
+An importer translates operators into memory effects (:class:`~arenaplan.graph.Effects`). The
+package that parses a format is imported when the first file in the format is read.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ __all__ = ["load", "open_model", "open_partial", "suffix_of"]
 
 
 class _Importer(NamedTuple):
-    """The function that opens files of a format."""
+    """The function that opens files in a format."""
 
     module: str
     function: str
@@ -49,10 +48,10 @@ _IMPORTERS: Mapping[str, _Importer] = {
 
 
 SUFFIXES = tuple(suffix for suffix in _IMPORTERS if suffix != ".json")
-"""Those of files that are models and nothing else."""
+"""Suffixes of files that are always models."""
 
 _ONNX_TAGS = frozenset(b"\x08\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca")
-"""First bytes that an ONNX model can have: the tags of its fields."""
+"""First bytes that an ONNX model can have: field tags."""
 
 
 def load(
@@ -70,35 +69,34 @@ def load(
     Parameters
     ----------
     source : path or bytes
-        The file, whose suffix says which format it has (``.onnx``, ``.pt2``, ``.tflite``, or
-        ``.json`` for a graph, a model with its plans, or a graph of NNVM's or TVM's runtime); or
-        the content of one, whose first bytes do.
+        The file, whose suffix tells the format (``.onnx``, ``.pt2``, ``.tflite``, or ``.json`` for
+        a graph, a model with plans, or a graph for NNVM's or TVM's runtime); or a file's content,
+        whose first bytes tell the format.
     bind : mapping, optional
-        Numbers for symbolic dimensions by name, ``{"batch": 1}``, or equations of other names,
+        Numbers for symbolic dimensions by name, ``{"batch": 1}``, or formulas over other names,
         ``{"total": "past + 1"}``; whole shapes for inputs by name, ``{"image": (1, 3, 224, 224)}``.
     signature : str, optional
-        The one of several signatures of a ``.tflite`` file to read, by default that of the first
-        subgraph. ``covers`` of the graph names all others.
+        The signature to read from a ``.tflite`` file, by default the first subgraph's. The graph's
+        ``covers`` names all others.
     max_nodes : int, optional
-        Most nodes of the graph, for models that are not trusted.
+        Most nodes in the graph, for untrusted models.
     max_bytes : int, optional
-        Most bytes of the file. Weights in files of their own do not count.
+        Most bytes in the file. External weight files do not count.
     parameters : str or iterable of str, optional
-        Patterns such as ``"fc*"`` for the names of constants with real numbers that become
-        parameters (:meth:`Graph.to_parameter`), so that an ONNX model can be trained on.
+        Name patterns such as ``"fc*"`` for float constants that become parameters
+        (:meth:`Graph.to_parameter`), so that training of an ONNX model can continue.
 
     Returns
     -------
     Graph
-        The model, with the effects of its operators on memory. Weights are loaded
-        when an executor asks for them.
+        The model, with its operators' memory effects. Weights are loaded on an executor's access.
 
     Raises
     ------
     InvalidOption
-        If a pattern matches no such constant, or the format is another than ONNX.
+        If a pattern matches no such constant, or the format is not ONNX.
     NotAModel
-        If the suffix or the content is not that of a format we read.
+        If the suffix or the content does not match a supported format.
     ModelError
         If the model has more nodes or bytes than the limits permit.
     PlannerError
@@ -123,7 +121,7 @@ def load(
 
 
 def _make_parameters(graph: Graph, patterns: Sequence[str]) -> None:
-    """Make constants whose names match one of some patterns parameters."""
+    """Turn constants whose names match a pattern into parameters."""
     constants = {v.name: v for v in graph.values if v.kind == "constant" and v.dtype in _REAL}
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in constants):
@@ -137,22 +135,21 @@ def _make_parameters(graph: Graph, patterns: Sequence[str]) -> None:
 
 
 _REAL: Final = frozenset(["float16", "float32", "float64"])
-"""Element types of parameters."""
+"""Element types for parameters."""
 
 
 def open_model(
     source: Source, limits: Limits | None = None, signature: str | None = None
 ) -> Callable[[OpenBind | None], Graph]:
     """
-    Read a model once, to make graphs of it for several shapes.
+    Read a model once, to build graphs for several shapes.
 
     Parameters
     ----------
     source : path or bytes
         The model, as for :func:`load`.
     limits : Limits, optional
-        The most that the file and each graph may have; by default what the block around the
-        caller applies.
+        Limits for the file and each graph; by default the limits set around the caller.
     signature : str, optional
         The signature to read, as for :func:`load`.
 
@@ -164,7 +161,7 @@ def open_model(
     Raises
     ------
     PlannerError, OSError
-        As :func:`load`, and so does the function.
+        As :func:`load`, here and in the returned function.
     """
     suffix, limits = suffix_of(source), limits or current()
     if signature is not None and suffix != ".tflite":
@@ -198,11 +195,11 @@ _OTHERS = {
     b"<html": "a page in HTML, such as a failed download leaves",
     b"\x1f\x8b": "compressed with gzip: decompress it first",
 }
-"""What files that are no models often are, by their first bytes."""
+"""Common contents of files that are not models, by first bytes."""
 
 
 def _other_content(source: Source) -> str | None:
-    """Return what a file is that could not be read as a model, if that is known."""
+    """Return the kind of a file that is not a model, if known."""
     if isinstance(source, bytes):
         head = source[:64]
     elif not os.path.isfile(source):  # A pipe would be waited for.
@@ -219,9 +216,9 @@ def _other_content(source: Source) -> str | None:
 @contextmanager
 def _ctrl_c_held_back() -> Iterator[None]:
     """
-    Raise ``KeyboardInterrupt`` when the block ends, and not in it.
+    Delay ``KeyboardInterrupt`` until the block ends.
 
-    Extensions such as that of onnx end the process if they are interrupted while they are imported.
+    Extensions such as onnx's end the process if interrupted during import.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -239,7 +236,7 @@ def _ctrl_c_held_back() -> Iterator[None]:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Pause the collector of garbage, which a walk makes none of."""
+    """Pause garbage collection, because a walk makes no garbage."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -251,7 +248,7 @@ def _without_collection() -> Iterator[None]:
 
 def open_partial(source: Source, bind: OpenBind | None = None) -> PartialWith:
     """
-    Read a model whose sizes data decides, to make graphs of it as far as sizes are known.
+    Read a model with data-dependent sizes, to build graphs as far as sizes are known.
 
     Parameters
     ----------
@@ -263,14 +260,14 @@ def open_partial(source: Source, bind: OpenBind | None = None) -> PartialWith:
     Returns
     -------
     callable
-        A function from known facts to the graph that follows from them.
+        A function from known facts to the resulting graph.
 
     Raises
     ------
     UnsupportedModel
-        If the format has no such models.
+        If the format does not support such models.
     PlannerError, OSError
-        As :func:`load`, and so does the function.
+        As :func:`load`, here and in the returned function.
     """
     suffix = suffix_of(source)
     if suffix != ".onnx":
@@ -286,12 +283,12 @@ def open_partial(source: Source, bind: OpenBind | None = None) -> PartialWith:
 
 def suffix_of(source: Source) -> str:
     """
-    Return the suffix of model files that have the format of ``source``.
+    Return the model file suffix for the format of ``source``.
 
     Raises
     ------
     NotAModel
-        If the suffix or the first bytes are not those of a format we read.
+        If the suffix or the first bytes do not match a supported format.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Graphs of models as far as their sizes are known, and what has to become known."""
+"""Model graphs as far as sizes are known, and what must become known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arenaplan.graph import Graph
 from arenaplan.graph.ops import Shape
 
 DECIDING: Final = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
-"""Operators whose results have a size that depends on the content of their inputs."""
+"""Operators whose result sizes depend on input contents."""
 
 
 class Known(NamedTuple):
@@ -22,7 +22,7 @@ class Known(NamedTuple):
     data: Mapping[str, np.ndarray]
     """Values that decide sizes."""
     shapes: Mapping[str, Shape]
-    """Shapes of the results of deciding operators."""
+    """Result shapes of deciding operators."""
 
 
 NOTHING_KNOWN: Final = Known({}, {})
@@ -33,12 +33,12 @@ class Wanted(NamedTuple):
 
     value: str
     node: str
-    """The node that waits for it, for messages."""
+    """The waiting node, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A node that has to run before the sizes of its results are known."""
+    """A node that has to run before its result sizes are known."""
 
     node: str
     """For messages."""
@@ -46,11 +46,11 @@ class Decision:
     version: int
     attributes: Mapping[str, Any]
     inputs: tuple[str | None, ...]
-    """Names of values in the graph; constants are in ``constants``."""
+    """Names of values in the graph; ``constants`` has the constants."""
     constants: Mapping[int, Callable[[], np.ndarray]]
-    """Data of constant inputs by position."""
+    """Data for constant inputs, by position."""
     results: tuple[str, ...]
-    """Names of the results; empty for those left out."""
+    """Result names; empty for omitted results."""
 
 
 @dataclass(slots=True)
@@ -59,11 +59,11 @@ class Partial:
 
     graph: Graph
     told: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Data of values that a run has found out."""
+    """Data for values found by a run."""
     wanted: list[Wanted] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     awaited: set[str] = field(default_factory=set)
-    """Values of the graph that nodes beyond it read."""
+    """Values in the graph that later nodes read."""
     waiting: list[str] = field(default_factory=list)
     """Nodes that are not in the graph yet, for messages."""
 
@@ -74,7 +74,7 @@ class Partial:
 
     @property
     def deciders(self) -> tuple[str, ...]:
-        """What decides the next sizes, one sentence each."""
+        """The values that decide the next sizes, a sentence each."""
         made = [
             f"{each.node} decides the size of {listed(filter(None, each.results))}"
             for each in self.decisions
@@ -86,4 +86,4 @@ class Partial:
 
 
 PartialWith: TypeAlias = "Callable[[Known], Partial]"
-"""Returns the graph of a model as far as it follows from some facts."""
+"""Returns a model's graph as far as it follows from some facts."""

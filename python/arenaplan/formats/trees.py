@@ -1,8 +1,8 @@
 """
-Trees of arrays: which results of a training step replace which of its arguments.
+Trees of arrays: which training step results replace which arguments.
 
-Arguments and results of a step are trees, and positions among their leaves say little. A donated
-argument is replaced by a result of its structure and types.
+Arguments and results are trees, and leaf positions say little. A donated argument is replaced by a
+result with the same structure and types.
 """
 
 from __future__ import annotations
@@ -14,30 +14,32 @@ from arenaplan.base.errors import InvalidOption
 
 _Place = TypeVar("_Place")
 Donate: TypeAlias = "Collection[int] | Mapping[int, int] | None"
-"""Donated arguments; with the result that replaces each; or ``None`` for those that the step itself
-names."""
+"""
+Donated arguments, optionally with replacing results; ``None`` for the arguments named by the step
+itself.
+"""
 
 
 class Pair(NamedTuple):
-    """A donated argument and its new content."""
+    """A donated argument and the new content."""
 
     into: int
-    """Position among the inputs of the program."""
+    """Position among the program's inputs."""
     result: int
-    """Position among its outputs."""
+    """Position among the program's outputs."""
 
 
 class Subtree(NamedTuple):
-    """A part of a tree of arrays, all of it or one of its leaves."""
+    """A part of a tree of arrays, from the whole tree to a leaf."""
 
     kind: Hashable
-    """Its structure, and shapes and types of its leaves."""
+    """The structure, and the leaves' shapes and types."""
     first: int
-    """Position of its first leaf among all leaves."""
+    """Position of the first leaf among all leaves."""
     leaves: int
-    """Number of its leaves."""
+    """Number of leaves."""
     parts: tuple[Subtree, ...]
-    """Its children."""
+    """The children."""
 
 
 def subtree(
@@ -74,10 +76,10 @@ def subtree(
 
 def pairs_of_trees(donated: Iterable[Subtree], results: Subtree) -> Iterator[Pair]:
     """
-    Yield which leaf of the results replaces which donated leaf.
+    Yield pairs of donated leaf and replacing result leaf.
 
-    A donated tree is replaced by the first tree of its structure and types among the results that
-    replaces nothing yet. If there is none, its parts are looked for one by one.
+    A donated tree is replaced by the first unused result tree with the same structure and types. If
+    there is none, the tree's parts are matched one by one.
     """
     taken: set[int] = set()
     for tree in donated:
@@ -85,7 +87,7 @@ def pairs_of_trees(donated: Iterable[Subtree], results: Subtree) -> Iterator[Pai
 
 
 def _replaced(tree: Subtree, results: Subtree, taken: set[int]) -> Iterator[Pair]:
-    """Yield the pairs of the leaves of one donated tree."""
+    """Yield the leaf pairs of a donated tree."""
     for found in _walk(results):
         leaves = range(found.first, found.first + found.leaves)
         if found.leaves and found.kind == tree.kind and taken.isdisjoint(leaves):
@@ -97,14 +99,14 @@ def _replaced(tree: Subtree, results: Subtree, taken: set[int]) -> Iterator[Pair
 
 
 def _walk(tree: Subtree) -> Iterator[Subtree]:
-    """Yield a tree and its parts, outer ones first."""
+    """Yield a tree and its parts, outer parts first."""
     yield tree
     for part in tree.parts:
         yield from _walk(part)
 
 
 class DonatedPairs(NamedTuple):
-    """The donations of a step."""
+    """A step's donations."""
 
     pairs: list[Pair]
     donated: list[int]
@@ -115,23 +117,23 @@ def donated_pairs(
     arguments: Subtree, results: Subtree, donate: Collection[int] | Mapping[int, int]
 ) -> DonatedPairs:
     """
-    Return which leaf of the results replaces which leaf of the arguments.
+    Return pairs of argument leaf and replacing result leaf.
 
     Parameters
     ----------
     arguments, results : Subtree
-        The tuple of arguments, and the result of the step.
+        The argument tuple, and the step's result.
     donate : collection of int or mapping
-        Positions of donated arguments; a mapping names the result that replaces each.
+        Positions of donated arguments; a mapping names the replacing results.
 
     Raises
     ------
     InvalidOption
-        If a position is no whole number.
+        If a position is not a whole number.
     IndexError
-        If there is no such argument or result.
+        If the argument or result does not exist.
     ValueError
-        If a named result has another structure or other types than its argument.
+        If a named result's structure or types differ from the argument's.
     """
     chosen = [donated_at(arguments.parts, at, "argument") for at in donate]
     if isinstance(donate, Mapping):

@@ -1,8 +1,8 @@
 """
-Graphs, and all that they are described by: values, effects, operators, backends.
+Graphs and their description: values, effects, operators, backends.
 
-The names of :mod:`arenaplan.graph.graph`, :mod:`~arenaplan.graph.effects` and
-:mod:`~arenaplan.graph.values` are names of this package, too.
+The package exports all names from :mod:`arenaplan.graph.graph`, :mod:`~arenaplan.graph.effects` and
+:mod:`~arenaplan.graph.values`.
 """
 
 from __future__ import annotations

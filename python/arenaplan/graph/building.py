@@ -1,4 +1,4 @@
-"""Building a graph by hand or by an importer: the part of a graph that declares."""
+"""Building a graph by hand or by an importer: the declaring part of a graph."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ _NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
 class GraphBuilder:
-    """Values and nodes in order of declaration, and the methods that declare them."""
+    """Values and nodes in declaration order, and the methods that declare them."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.values: list[Value] = []
-        """Every value, in order of declaration."""
+        """Every value, in declaration order."""
         self.nodes: list[Node] = []
-        """Every node; a topological order of them is the execution order."""
+        """Every node; the execution order is a topological order."""
         self.inputs: list[int] = []
-        """Indices of the values that the caller supplies."""
+        """Indices of values that the caller supplies."""
         self.outputs: list[int] = []
-        """Indices of the values that the caller receives."""
+        """Indices of values that the caller receives."""
         self.write_backs: list[tuple[int, int]] = []
-        """Values that replace an input or state at its address, with that input or state."""
+        """Values that replace an input or state in place, paired with the input or state."""
         self._constants: dict[int, ConstantData] = {}
         self._loads: dict[int, ConstantData] = {}
-        """What constants were loaded by, where that tells of integers that they stand for."""
+        """Original loaders of constants, where a loader knows the quantized integers."""
         self._initials: dict[int, np.ndarray] = {}
         self._core: _core.Graph | None = None
         self._is_tied = False
         self._pins: dict[int, int] = {}
         self._owner = object()
         self._owners: dict[object, int] = {}
-        """By graph that this graph is a copy of: the number of values in both."""
+        """By graph from which this graph was copied: the number of common values."""
         self.composed: object | None = None
-        """What :func:`arenaplan.train.operators` remembers of the graph: names, constants."""
+        """State of :func:`arenaplan.train.operators` for the graph: names, constants."""
 
     def input(
         self,
@@ -75,7 +75,7 @@ class GraphBuilder:
         alignment: int | None = None,
         space: str | None = None,
     ) -> ValueId:
-        """Declare a value that the caller supplies, and return its index."""
+        """Declare a value that the caller supplies, and return the index."""
         index = self._declare(name, shape, dtype, "input", alignment, space)
         self.inputs.append(index)
         return index
@@ -88,10 +88,10 @@ class GraphBuilder:
         data: ConstantData | None = None,
     ) -> ValueId:
         """
-        Declare a value that never changes, and return its index.
+        Declare a value that never changes, and return the index.
 
-        Constants are not part of the arena. ``data`` is the array itself, or a
-        function that loads it when an executor first asks for it.
+        Constants are not part of the arena. ``data`` is the array itself, or a function that loads
+        the array on an executor's first access.
         """
         index = self._declare(name, shape, dtype, "constant", None, None)
         if data is not None:
@@ -109,10 +109,9 @@ class GraphBuilder:
         initial: np.ndarray | None = None,
     ) -> ValueId:
         """
-        Declare a variable that keeps its bytes between runs, and return its index.
+        Declare a variable whose bytes survive between runs, and return the index.
 
-        An executor with an arena of its own begins with the content ``initial``, with zeros if it
-        is left out.
+        An executor with its own arena begins with the content ``initial``, or with zeros.
         """
         index = self._declare(name, shape, dtype, "state", alignment, space)
         if initial is not None:
@@ -121,7 +120,7 @@ class GraphBuilder:
 
     def parameter(self, name: str, initial: np.ndarray) -> ValueId:
         """
-        Declare a state of the shape, type and first content of an array, and return its index.
+        Declare a state with an array's shape, type and content, and return the index.
 
         Examples
         --------
@@ -144,7 +143,7 @@ class GraphBuilder:
         alignment: int | None = None,
         space: str | None = None,
     ) -> ValueId:
-        """Declare a value that some node will produce, and return its index."""
+        """Declare a value that some node will produce, and return the index."""
         return self._declare(name, shape, dtype, "activation", alignment, space)
 
     def node(
@@ -172,25 +171,25 @@ class GraphBuilder:
         cost: int = 0,
     ) -> tuple[int | None, ...]:
         """
-        Append a node, and return the indices of its outputs.
+        Append a node, and return the output indices.
 
         Parameters
         ----------
         op : str
-            Operator; the planner never looks at it.
+            Operator; ignored by the planner.
         inputs : iterable of int or None
-            Indices of the values read, ``None`` for an absent optional operand.
+            Indices of values read; ``None`` for an absent optional operand.
         outputs : iterable of int, (name, shape, dtype) or None
             Values written: an index from :meth:`value`, or a new value.
         in_place, views, ignores, mutates, workspaces, flows, loads, overlaps, windows, repeats
             The node's :class:`Effects`.
         pure : bool, default False
-            Of :class:`Effects`, too: whether a plan may run the node again.
+            Also in :class:`Effects`: whether a plan may run the node again.
         after : iterable of int
             Indices of nodes that must run first.
         cost : int, default 0
-            Cost of one run, in units of work that all nodes have in common: the larger one of
-            floating-point operations and 8 times the bytes moved, or a measured time. 0 if unknown.
+            Cost per run, in a work unit common to all nodes: the maximum of floating-point
+            operations and 8 times the bytes moved, or a measured time. 0 if unknown.
         """
         results = tuple(self.value(*spec) if isinstance(spec, tuple) else spec for spec in outputs)
         try:
@@ -271,7 +270,7 @@ class GraphBuilder:
         value = self.own(value)
         self._change()
         self.values[value] = replace(self.values[value], name=name)
-        self.composed = None  # It knows the names that are taken.
+        self.composed = None  # The composer's state knows the used names.
 
     def output(self, value: int) -> None:
         """Declare that the caller receives ``value``."""
@@ -295,11 +294,12 @@ class GraphBuilder:
 
     def write_back(self, value: int, into: int) -> None:
         """
-        Declare that ``value`` replaces the input or state ``into`` at its address: donation.
+        Declare that ``value`` replaces the input or state ``into`` in place (donation).
 
-        The two have one address in every plan. The producer of ``value`` runs after all other nodes
-        that read the previous content of ``into``, and may read that content itself only where its
-        effects let ``value`` take over ``into``. After a run, ``into`` has the bytes of ``value``.
+        Both have the same address in every plan. The producer of ``value`` runs after all other
+        nodes that read the previous content of ``into``, and may itself read the content only if
+        the producer's effects let ``value`` take over ``into``. After a run, ``into`` has the bytes
+        of ``value``.
 
         Examples
         --------
@@ -319,10 +319,10 @@ class GraphBuilder:
 
     def pin(self, value: int, offset: int) -> None:
         """
-        Fix the offset of a value in its space, in bytes; plans respect it.
+        Fix a value's offset in its space, in bytes; plans respect the offset.
 
-        Values that are pinned to the same bytes must be dead at different times, or share them
-        by an effect of their node.
+        Values pinned to the same bytes must not be live at the same time, or must share bytes by a
+        node's effect.
 
         Examples
         --------
@@ -346,17 +346,17 @@ class GraphBuilder:
 
     def own(self, value: int) -> ValueId:
         """
-        Return a value of this graph.
+        Return a value as an id in this graph.
 
         Parameters
         ----------
         value : int
-            What a method of this graph returned, or the position of a value in :attr:`values`.
+            An id returned by a method of this graph, or a position in :attr:`values`.
 
         Raises
         ------
         UndefinedValue
-            If the value belongs to another graph, or there is none at that position.
+            If the value belongs to another graph, or the position does not exist.
         """
         self._refuse_foreign(value)
         if not 0 <= value < len(self.values):
@@ -364,7 +364,7 @@ class GraphBuilder:
         return self.values[value].index
 
     def _refuse_foreign(self, value: int) -> None:
-        """Refuse what is no value, or one of another graph."""
+        """Refuse a number that is not a value, and a value from another graph."""
         if isinstance(value, ValueId):
             if value.owner is not self._owner and value >= self._owners.get(value.owner, 0):
                 raise UndefinedValue(
@@ -394,7 +394,7 @@ class GraphBuilder:
         return index
 
     def _change(self) -> None:
-        """Forget the Rust graph; the next use makes it anew."""
+        """Forget the Rust graph; the next use creates a new one."""
         self._refuse_if_tied()
         self._core = None
 

@@ -17,34 +17,33 @@ from arenaplan.graph.ops.own_ops import TRAINING
 
 def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
     """
-    Return a graph in which some inputs are states, which outputs replace at their address.
+    Return a graph in which some inputs are states that outputs replace in place.
 
-    A step of a language model reads keys and values of earlier tokens, and returns them with new
-    ones. Where the new ones are written into the old ones, one copy is enough: the state keeps its
-    bytes from run to run, and is neither given nor returned.
+    A language model step reads earlier tokens' keys and values, and returns these with new entries.
+    If new entries are written into the old array, a single copy is enough: the state keeps its
+    bytes between runs, and is neither passed nor returned.
 
-    Where the new entries are joined behind the old ones, the state is as long as both: each run
-    moves the entries down in place, so that the oldest leave, and writes new ones at the end. The
-    first runs find zeros in front of the entries, which a mask has to hide like padding on the
-    left.
+    If new entries are appended behind the old entries, the state is as long as both: each run moves
+    the entries down in place, dropping the oldest, and writes new entries at the end. In the first
+    runs, zeros precede the entries, and a mask has to hide the zeros like left padding.
 
     Parameters
     ----------
     graph : Graph
-        The graph of one step; it is not changed.
+        A step's graph, which is not changed.
     pairs : mapping of str to str, optional
-        Outputs by the inputs that they replace. By default, each output that nodes make by writing
-        over an input of the same shape and type, such as the results of TensorScatter, and each
-        that Concat makes of an input, which nothing else reads, and of new entries.
+        Outputs by replaced input. By default, each output written over an input with equal shape
+        and type, such as TensorScatter's results, and each output that Concat makes from new
+        entries and an input without other readers.
 
     Raises
     ------
     InvalidOption
-        If there is no such input or output, or none at all.
+        If an input or output does not exist, or there are no pairs.
     ShapeMismatch
-        If shape or type of a pair differ.
+        If a pair's shapes or types differ.
     GraphError
-        When the graph is planned, if the node that makes an output cannot write over the input.
+        On planning, if an output's producer cannot write over the input.
 
     Examples
     --------
@@ -79,9 +78,10 @@ def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
 
 def _with_sliding(graph: Graph, pairs: set[tuple[str, str]] | None) -> Graph:
     """
-    Return a copy in which inputs that Concat makes longer outputs of are as long as these.
+    Return a copy in which inputs that Concat extends are as long as Concat's outputs.
 
-    With the entries of the longer input behind as many as are new, both graphs compute the same.
+    Both graphs compute the same if the longer input starts with as many extra entries as are new,
+    followed by the old entries.
     """
     kept = graph.copy()
     readers: Counter[int | None] = Counter(at for node in graph.nodes for at in node.inputs)
@@ -117,7 +117,7 @@ def _with_sliding(graph: Graph, pairs: set[tuple[str, str]] | None) -> Graph:
 
 
 def _named(graph: Graph, pairs: Mapping[str, str]) -> dict[int, int]:
-    """Return outputs by the inputs that they replace, for names of both."""
+    """Return outputs by replaced input, from names."""
     inputs = {graph.values[index].name: index for index in graph.inputs}
     outputs = {graph.values[index].name: index for index in graph.outputs}
     for what, given, known in (("input", pairs, inputs), ("output", pairs.values(), outputs)):
@@ -139,9 +139,9 @@ def _named(graph: Graph, pairs: Mapping[str, str]) -> dict[int, int]:
 
 def _overwritten(graph: Graph) -> dict[int, int]:
     """
-    Return outputs by inputs that nodes write over as a whole to make them.
+    Return outputs by the input that is completely overwritten to make the output.
 
-    Elementwise nodes, whose results have pieces, make something new of their input.
+    Elementwise nodes, whose results have pieces, do not count: they compute new content.
     """
     before: dict[int, tuple[int, bool]] = {}
     for node in graph.nodes:

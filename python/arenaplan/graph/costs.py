@@ -1,8 +1,8 @@
 """
-Costs: the scratch memory and the time of steps, as runtimes state them for planning.
+Costs: scratch memory and time of steps, declared by runtimes for planning.
 
-Planning looks costs up here by the name of the plan's target and imports no runtime, so that a
-runtime may import planning.
+Planning looks costs up here by target name without importing runtimes, so a runtime may import
+planning.
 """
 
 from __future__ import annotations
@@ -24,69 +24,77 @@ class Way(NamedTuple):
 
 
 class StepCost(NamedTuple):
-    """Scratch memory and time of nodes that run as one."""
+    """Scratch memory and time of fused nodes."""
 
     workspaces: Sequence[Sequence[Choice]]
-    """The choices of size of each scratch buffer. The cost of a choice is the time of the step with
-    that size, in any unit that is the same for all choices of the step."""
+    """
+    The size choices for each scratch buffer. A choice's cost is the step's time with that size, in
+    a unit common to all choices in the step.
+    """
     ways: Sequence[Way]
-    """All scratch memory together, and time; ascending bytes, at least one."""
+    """Total scratch memory, and time; ascending bytes, at least one entry."""
 
 
 class RowCost(NamedTuple):
-    """The ways to make some rows of a result in one call."""
+    """The ways to make some result rows in one call."""
 
     rows: int
     ways: Sequence[Way]
-    """One per size of scratch memory that is tried; none if there is no way to make so many."""
+    """A way per tried scratch size; empty if so many rows cannot be made."""
 
 
 class RowKernel(NamedTuple):
-    """Nodes that one call performs, on any rows of the result of the last one."""
+    """Nodes performed by one call, on any rows of the last node's result."""
 
     nodes: Sequence[int]
     takes: int | None
-    """The operand in whose rows the first node makes its result; the others take over that of the
-    node before."""
+    """
+    The operand in whose rows the first node makes the result; each other node overwrites the
+    previous node's result.
+    """
     costs: Sequence[RowCost]
-    """Of some numbers of rows, ascending; others lie on a line between them."""
+    """Costs for some row counts, ascending; interpolated linearly between."""
 
 
 class Costs(Protocol):
     """
-    The costs that a runtime states of the steps of one graph.
+    A runtime's costs for the steps of a graph.
 
-    The core asks, and decides. Equal questions have equal answers.
+    The core queries costs and decides. Equal queries have equal answers.
     """
 
     @property
     def row_moves(self) -> tuple[int, int] | None:
         """
-        Nanoseconds of a call that moves rows in a line buffer, and of a thousand bytes.
+        Nanoseconds for a call that moves line buffer rows, and for a thousand moved bytes.
 
         ``None`` if no step runs strip by strip.
         """
 
     def step(self, nodes: Sequence[int], staged: bool) -> StepCost | None:
         """
-        Return the cost of nodes that run as one; ``None`` if no kernel runs them.
+        Return the cost of fused nodes; ``None`` if no kernel runs the group.
 
         Parameters
         ----------
         nodes : sequence of int
-            Indices of the nodes, in order; one node or several.
+            Node indices, in order; at least one.
         staged : bool
             Whether the output overlaps an input at a distance.
         """
 
     def step_in_strips(self, nodes: Sequence[int], strips: Strips) -> StepCost | None:
-        """Return the cost of nodes that run strip by strip, line buffers in the first buffer."""
+        """
+        Return the cost of nodes that run strip by strip; line buffers are in the first buffer.
+        """
 
     def groupings(self) -> Sequence[list[list[int]]]:
-        """Return sequences of steps that are compared with those of the core's own search."""
+        """Return step sequences to compare with the core's own search."""
 
     def row_kernels(self, nodes: Sequence[int]) -> Sequence[RowKernel]:
-        """Return the kernels that perform nodes on some rows; nodes without one are left out."""
+        """
+        Return the kernels that perform nodes on some rows, skipping nodes without such a kernel.
+        """
 
     def runs_in_strips(self, nodes: Sequence[int], strips: Strips) -> bool:
         """Return whether nodes can run in these strips: rows at an edge may be unlike others."""
@@ -129,26 +137,26 @@ def require_kernels(target: str, graph: Any) -> None:
 
 def register(target: str, costs: Callable[[Any], Costs]) -> None:
     """
-    Give the target of this name a runtime that states costs.
+    Register a runtime's costs for a target name.
 
-    Plans for that target then have scratch memory, and are weighed by the runtime's times.
+    Plans for the target then have scratch memory, and are compared by the runtime's times.
 
     Parameters
     ----------
     target : str
         Name of a :class:`arenaplan.Target`.
     costs : callable
-        Returns the costs of a :class:`arenaplan.Graph`.
+        Returns the costs for a :class:`arenaplan.Graph`.
     """
     _RUNTIMES[target] = costs
 
 
 def has_costs(target: str) -> bool:
-    """Return whether a runtime states costs for the target of this name."""
+    """Return whether a runtime declares costs for the target name."""
     return target in _RUNTIMES
 
 
 def costs_of(target: str, graph: Any) -> Costs | None:
-    """Return the costs of the steps of a graph; ``None`` if no runtime states them."""
+    """Return the costs for a graph's steps; ``None`` without a runtime that declares costs."""
     runtime = _RUNTIMES.get(target)
     return None if runtime is None else runtime(graph)

@@ -1,4 +1,4 @@
-"""Element types as callers give them: a name, or a type of NumPy."""
+"""Element types from callers: a name, or a NumPy type."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     import numpy as np
 
 DTypeName: TypeAlias = "str | np.dtype[Any] | type"
-"""An element type: its name, or a type of NumPy."""
+"""An element type: a name, or a NumPy type."""
 
 
 def dtype_name(dtype: DTypeName, name: str) -> str:
     """
-    Return the name of an element type, which may be given as a type of NumPy.
+    Return an element type's name, given as a name or a NumPy type.
 
     Raises
     ------
     UnsupportedDtype
-        If it is no element type.
+        If ``dtype`` is not an element type.
 
     Examples
     --------
@@ -30,11 +30,11 @@ def dtype_name(dtype: DTypeName, name: str) -> str:
     """
     if type(dtype) is str:
         return dtype
-    import numpy as np  # Not for the help of commands, which imports this module.
+    import numpy as np  # Not needed for the help of commands, which import this module.
 
     try:
         if dtype is None:
-            raise TypeError  # NumPy takes it for float64.
+            raise TypeError  # NumPy would read None as float64.
         return np.dtype(dtype).name
     except TypeError:
         raise UnsupportedDtype(

@@ -1,4 +1,4 @@
-"""Effects of nodes on memory: permissions and facts that a planner reads."""
+"""Node effects on memory: permissions and facts for the planner."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Literal, NamedTuple
 
 class InPlace(NamedTuple):
     """
-    Permission for an output to take over the bytes of an input.
+    Permission for an output to take over an input's bytes.
 
-    The node must read the input elementwise at the output's full shape, so that
-    element *i* is read before element *i* of the output is written.
+    The node must read the input elementwise at the output's full shape, so that input element *i*
+    is read before output element *i* is written.
     """
 
     input: int
@@ -34,21 +34,23 @@ class View(NamedTuple):
     output: int
     """Position among the node's outputs."""
     offset: int = 0
-    """First byte of the smaller inside the larger."""
+    """First byte of the smaller value inside the larger value."""
     of: Literal["input", "output"] = "input"
-    """Which of the two is the larger: ``"input"`` for a slice or reshape,
-    ``"output"`` for an operand of a concatenation."""
+    """
+    Which value is larger: ``"input"`` for a slice or reshape, ``"output"`` for a concatenation's
+    operand.
+    """
 
 
 class Flow(NamedTuple):
     """
-    An output that a node can make piece after piece, and never needs whole.
+    An output that a node can make piece by piece, and never needs whole.
 
-    Cut the output, and each followed input, into ``pieces`` equal runs of neighboring
-    elements. For output piece *i*, the node needs piece *i* from the followed inputs, and all
-    other inputs whole. An elementwise node has as many pieces as elements and follows the
-    full-size operands. A matrix product has a piece per row and follows the left operand. A
-    convolution can make any piece, but follows nothing.
+    Cut the output, and each followed input, into ``pieces`` equal runs of adjacent elements. For
+    output piece *i*, the node needs piece *i* from the followed inputs, and all other inputs whole.
+    An elementwise node has a piece per element and follows the full-size operands. A matrix product
+    has a piece per row and follows the left operand. A convolution can make any piece, but follows
+    nothing.
     """
 
     output: int
@@ -80,10 +82,10 @@ class Window(NamedTuple):
     """
     An output whose rows can be made from some rows of an input: a window that slides.
 
-    Rows are the indices along a dimension that both have. Output rows *a* up to *b* are made from
-    the input rows from ``(a * stride - before) // scale`` up to and including
-    ``((b - 1) * stride - before + extent - 1) // scale``, as far as the input has such rows. An
-    input without a window is needed whole.
+    Rows are indices along a dimension common to output and input. Output rows *a* up to *b* are
+    made from the input rows from ``(a * stride - before) // scale`` up to and including ``((b - 1)
+    * stride - before + extent - 1) // scale``, as far as the input has such rows. An input without
+    a window is needed whole.
     """
 
     input: int
@@ -95,11 +97,11 @@ class Window(NamedTuple):
     extent: int = 1
     """Rows under the window, from the first to the last."""
     stride: int = 1
-    """Rows by which the window moves from one row of the output to the next."""
+    """Rows by which the window moves from an output row to the next."""
     before: int = 0
     """Rows by which the first window begins before the input."""
     scale: int = 1
-    """Steps of the window in one row of the input."""
+    """Window steps in an input row."""
 
     @property
     def is_pointwise(self) -> bool:
@@ -108,7 +110,7 @@ class Window(NamedTuple):
 
     def needs(self, made: tuple[int, int], rows: int) -> tuple[int, int]:
         """
-        Return the input rows that some output rows are made from.
+        Return the input rows needed for some output rows.
 
         Parameters
         ----------
@@ -135,40 +137,50 @@ class Choice(NamedTuple):
     bytes: int
     """Size in bytes."""
     cost: float = 0.0
-    """Relative cost of running with this size; lower is better."""
+    """Relative cost of a run with this size; lower is better."""
 
 
 class Effects(NamedTuple):
     """A node's effects on memory."""
 
     in_place: tuple[InPlace, ...] = ()
-    """Outputs that may take over the bytes of a dying input."""
+    """Outputs that may take over a dying input's bytes."""
     views: tuple[View, ...] = ()
-    """Outputs that show bytes of an input, or inputs that are pieces of an output."""
+    """Outputs that show an input's bytes, or inputs that are pieces of an output."""
     ignores: tuple[int, ...] = ()
-    """Positions of inputs whose bytes are never read (only their shape is)."""
+    """Positions of inputs whose bytes are never read (only the shape is)."""
     mutates: tuple[int, ...] = ()
     """Positions of inputs that the node writes; each must be a state."""
     workspaces: tuple[tuple[Choice, ...], ...] = ()
-    """Scratch buffers of the node, each with one or several sizes to choose from."""
+    """The node's scratch buffers, each with a choice of sizes."""
     flows: tuple[Flow, ...] = ()
-    """Outputs that can be made in pieces, so that the node can run as one with others."""
+    """Outputs that can be made in pieces, so that the node can be fused."""
     loads: tuple[int, ...] = ()
-    """Positions of inputs that the node copies to scratch memory before it computes with
-    them: elementwise producers can be applied on the way."""
+    """
+    Positions of inputs that the node copies to scratch memory before computing: elementwise
+    producers can be applied on the way.
+    """
     overlaps: tuple[Overlap, ...] = ()
-    """Outputs that are made in order, so that they may overlap a dying input. Overlaps that follow
-    from ``flows`` need not be declared."""
+    """
+    Outputs made in order, which may overlap a dying input. Overlaps that follow from ``flows`` need
+    not be declared.
+    """
     windows: tuple[Window, ...] = ()
-    """Outputs whose rows can be made from some rows of inputs, so that the node can run strip by
-    strip together with others."""
+    """
+    Outputs whose rows can be made from some input rows, so that the node can run strip by strip
+    with other nodes.
+    """
     repeats: bool = False
-    """Whether the node may run again in each fused group that reads its output, so that its inputs
-    are kept and not the output: for cheap nodes that make much of little."""
+    """
+    Whether the node may run again in each fused group that reads the output, so that the inputs are
+    kept and not the output: for cheap nodes with outputs larger than their inputs.
+    """
     pure: bool = False
-    """Whether every run of the node on equal operands makes equal bytes and has no other effect, so
-    that a plan may run the node again instead of keeping an output. A node that draws random
-    numbers without a key, or does input or output, is not pure."""
+    """
+    Whether every run on equal operands makes equal bytes and has no other effect, so that a plan
+    may run the node again instead of keeping an output. A node that draws random numbers without a
+    key, or does input or output, is not pure.
+    """
 
 
 NO_EFFECTS = Effects()

@@ -1,4 +1,4 @@
-"""Graphs as callers give them: a graph or the path of a model file."""
+"""Graphs from callers: a graph or a model file's path."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def register_loader(load: Callable[[Source], Graph]) -> None:
 
 def graph_of(graph: Graph | Source) -> Graph:
     """
-    Return a graph that a caller gives, or that of the model file which it names.
+    Return the given graph, or the graph of the given model file.
 
     Raises
     ------
     InvalidOption
-        If it is neither.
+        If ``graph`` is neither.
     PlannerError, OSError
         If the file cannot be read as a model.
     """

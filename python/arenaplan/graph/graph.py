@@ -1,9 +1,9 @@
 """
-The graph that is planned: values, nodes, and the effects of each node on memory.
+The planned graph: values, nodes, and each node's effects on memory.
 
-A :class:`Graph` is built by an importer or by hand. It holds the facts for the planner (sizes and
-:class:`Effects`) and further facts for an executor (operators, attributes, constant data). The
-planner sees only the first part, as the immutable Rust graph in :attr:`Graph.core`. Building is in
+A :class:`Graph` is built by an importer or by hand. A graph holds facts for the planner (sizes and
+:class:`Effects`) and for an executor (operators, attributes, constant data). The planner sees only
+the former, as the immutable Rust graph in :attr:`Graph.core`. Building is in
 :mod:`arenaplan.graph.building`, values and nodes are in :mod:`arenaplan.graph.values`.
 """
 
@@ -73,20 +73,20 @@ WHOLE: Final = _core.Covers([], [], "", [])
 """The whole model."""
 
 _NO_TFLM: Final = {"numpy": "an ONNX model", "executorch": "a program of torch.export"}
-"""Models that TensorFlow Lite Micro cannot run, by the default target of their importers."""
+"""Models that TensorFlow Lite Micro cannot run, by the importer's default target."""
 
 MAX_FILE = 1 << 30
-"""Most bytes of a graph file."""
+"""Largest graph file, in bytes."""
 
 
 class Graph(GraphBuilder):
     """
-    A neural network as a planner sees it.
+    A neural network for planning.
 
     Parameters
     ----------
     name : str, optional
-        Name of the model, for reports.
+        Model name, for reports.
 
     Examples
     --------
@@ -103,21 +103,22 @@ class Graph(GraphBuilder):
     def __init__(self, name: str = "") -> None:
         super().__init__(name)
         self.warnings: list[str] = []
-        """What an importer had to assume, one sentence each."""
+        """Assumptions by the importer, a sentence each."""
         self.contradicts = False
-        """Whether a dimension has another number than was bound to the name that it has."""
+        """Whether a dimension's size contradicts the number bound to its name."""
         self.target = "nodes"
-        """Name of the target that plans are for unless another one is asked for; importers set
-        the one that runs their format."""
+        """The default target for plans; importers set the target that runs their format."""
         self.covers = WHOLE
-        """The part of the model that the graph has, as importers say; a plan has the same."""
+        """The part of the model covered by the graph; plans for the graph cover the same part."""
         self.tensors: dict[int, tuple[str, tuple[int, ...]]] = {}
-        """Element types and shapes for people, of values that the graph has as plain bytes."""
+        """Element types and shapes for people, for values that the graph has as plain bytes."""
         self.memory = "arena"
-        """Name of the memory of values that name none."""
+        """Memory of values that name no memory."""
         self.is_exact = False
-        """Whether results must not depend on the plan, to the last bit: kernels then have one size
-        of scratch memory each, the smallest. Set it before a plan is made."""
+        """
+        Whether results must be bit-identical for all plans: kernels then have a single scratch size
+        each, the smallest. Set before planning.
+        """
         self._variants: dict[str, Callable[[], Graph]] = {}
         self._made: dict[str, Graph] = {}
         self._refusal: PlannerError | None = None
@@ -128,12 +129,12 @@ class Graph(GraphBuilder):
 
     def __getstate__(self) -> dict[str, Any]:
         """
-        Return what another process gets of the graph.
+        Return the graph's state for another process.
 
         Raises
         ------
         InvalidOption
-            If the graph is of a model file, where its weights are.
+            If the graph is from a model file, which has the weights.
         """
         if self._variants or self._loads or any(map(callable, self._constants.values())):
             raise InvalidOption(
@@ -172,21 +173,20 @@ class Graph(GraphBuilder):
         paging: _core.Paging | None = None,
     ) -> Graph:
         """
-        Return the graph in which each execution of a schedule is a node.
+        Return the graph with a node for each execution in a schedule.
 
-        The first execution of a node is the node itself; the second one of ``n`` is a node ``n#2``
-        that makes values ``v#2``, behind all others. A reader reads the latest value that was made
-        before. A kernel runs all of them in the same way. A value ``v`` that is copied to a slow
-        memory ``host`` is ``v@host`` there, and ``v#in`` when it has come back; the nodes that copy
-        are ``v.out`` and ``v.in``.
+        The first execution is the node itself; the second execution of ``n`` is a new node ``n#2``
+        that makes values ``v#2``. A reader reads the latest value made before. Kernels run all
+        executions alike. A value ``v`` copied to a slow memory ``host`` is ``v@host`` there, and
+        ``v#in`` after the copy back; the copying nodes are ``v.out`` and ``v.in``.
 
         Parameters
         ----------
         schedule : iterable of int or Transfer
-            Indices of nodes, in order; those of pure nodes may come several times. And values
-            that are copied, each out once. As :attr:`Plan.schedule`.
+            Node indices, in order, where pure nodes may be repeated; and copied values, each copied
+            out once. As in :attr:`Plan.schedule`.
         paging : Paging, optional
-            The slow memory, for schedules that copy. As :attr:`Plan.paging`.
+            The slow memory, for schedules with copies. As in :attr:`Plan.paging`.
 
         Examples
         --------
@@ -244,15 +244,15 @@ class Graph(GraphBuilder):
 
     def for_plan(self, plan: _core.Plan) -> Graph:
         """
-        Return the graph that the steps of ``plan`` name.
+        Return the graph to which the steps of ``plan`` refer.
 
-        It is this one, or the graph of :attr:`Plan.schedule` if nodes run again.
+        This graph, or the graph for :attr:`Plan.schedule` if nodes run again.
         """
         schedule = plan.schedule
         return self if schedule is None else self.scheduled(schedule, plan.paging)
 
     def copy(self) -> Graph:
-        """Return a graph of the same values and nodes; a change of one is none of the other."""
+        """Return an independent copy with the same values and nodes."""
         self._refuse_if_tied()
         copy = Graph(self.name)
         copy.values, copy.nodes = list(self.values), list(self.nodes)
@@ -269,18 +269,18 @@ class Graph(GraphBuilder):
 
     def add_variant(self, target: str, make: Callable[[], Graph]) -> None:
         """
-        Declare that the runner of this name sees another graph, which ``make`` returns.
+        Declare that the named runner sees another graph, returned by ``make``.
 
-        It is made once, when it is first needed.
+        ``make`` is called once, on first use.
         """
         self._variants[target] = make
         self._made.pop(target, None)
 
     def refuse(self, error: PlannerError) -> None:
         """
-        Declare that this graph cannot be planned, and why; its variants still can.
+        Declare that this graph cannot be planned, and why; variants still can.
 
-        The first refusal counts. The error is raised when the graph is planned or checked.
+        The first refusal counts. Planning or checking the graph raises the error.
         """
         if self._refusal is None:
             self._refusal = error
@@ -289,16 +289,16 @@ class Graph(GraphBuilder):
         """
         Return the graph that a runner sees.
 
-        A runtime may have a clock and values of its own: TensorFlow Lite Micro runs through the
-        subgraphs that an operator calls and keeps variables elsewhere. For all others it is this
+        A runtime may have its own clock and values: TensorFlow Lite Micro runs through the
+        subgraphs that an operator calls and keeps variables elsewhere. All other runners see this
         graph.
 
         Raises
         ------
         InvalidOption
-            If the target names a set of kernels, as ``"tflm:cmsis-nn"``, that is not known.
+            If the target names an unknown kernel set, as in ``"tflm:cmsis-nn"``.
         UnsupportedModel
-            If the runtime reads no files of the format that the graph was read from.
+            If the runtime cannot read the graph's file format.
         """
         make = self._variants.get(target)
         if make is None and target.partition(":")[0] == "tflm" and self.target in _NO_TFLM:
@@ -322,11 +322,10 @@ class Graph(GraphBuilder):
 
     def to_json(self) -> str:
         """
-        Return the graph as JSON text, which Rust programs read, too.
+        Return the graph as JSON text, which Rust programs can also read.
 
-        The text has all that a planner reads, operators with their attributes, and no weights. An
-        attribute that is no number, text or list of these is ``null`` there. Equal graphs give
-        equal text.
+        The text has everything a planner reads, operators with attributes, and no weights. An
+        attribute that is not a number, text or list is ``null``. Equal graphs give equal text.
 
         Examples
         --------
@@ -352,14 +351,14 @@ class Graph(GraphBuilder):
     @classmethod
     def from_json(cls, text: str | bytes) -> Graph:
         """
-        Return the graph that JSON text holds.
+        Return the graph in JSON text.
 
         Raises
         ------
         GraphError, ModelError
-            If the text is damaged, or no graph of this version.
+            If the text is damaged, or not a graph in this version.
         GraphError, SizeError
-            If its values and nodes are no valid graph.
+            If the values and nodes are not a valid graph.
         """
         data = text.encode() if isinstance(text, str) else text
         return cls.of_core(_core.Graph.from_json(data))
@@ -402,7 +401,7 @@ class Graph(GraphBuilder):
         return graph
 
     def _declare_ends(self, document: Mapping[str, Any]) -> None:
-        """Take outputs and write-backs from a document of the core."""
+        """Take outputs and write-backs from the core's document."""
         self.outputs = [self.own(index) for index in document["outputs"]]
         pairs = document.get("write_backs", ())
         self.write_backs = [(self.own(pair["value"]), self.own(pair["into"])) for pair in pairs]
@@ -443,7 +442,7 @@ class Graph(GraphBuilder):
         return self._core
 
     def variant(self, target: str) -> Graph:
-        """Return the graph that a target sees of its own, or this one if it sees no other."""
+        """Return the graph that a target sees: a variant, or this graph."""
         return self.for_target(target) if target in self._variants else self
 
     def core_for(
@@ -455,21 +454,21 @@ class Graph(GraphBuilder):
         strips: Sequence[_core.Strips] = (),
     ) -> _core.Graph:
         """
-        Return the Rust graph that a plan with such steps is of.
+        Return the Rust graph for a plan with these steps.
 
         Parameters
         ----------
         workspace : {"none", "auto"}
-            With ``"auto"``, nodes have the scratch buffers that the target's backend declares,
-            if it has one.
+            With ``"auto"``, nodes have the scratch buffers declared by the target's backend, if
+            any.
         steps : sequence of sequence of int, optional
-            The nodes that run as one; each node by itself if left out.
+            The fused nodes; single nodes if left out.
         overlapped : iterable of int
             The last node of each step whose output overlaps an input.
         target : str, default "numpy"
             Name of the target.
         strips : sequence of Strips
-            How steps run strip by strip, for those that do.
+            Strips for the steps that run strip by strip.
         """
         graph = self.variant(target)
         costs = None if workspace == "none" else costs_of(target, graph)
@@ -481,17 +480,17 @@ class Graph(GraphBuilder):
 
     @property
     def has_weights(self) -> bool:
-        """Whether kernels can be asked for their scratch memory: not if it is from a graph file."""
+        """Whether kernels can compute scratch sizes: not for a graph file."""
         return self._has_weights
 
     def require_weights(self, target: str) -> None:
         """
-        Raise unless kernels of a target can be asked for their scratch memory.
+        Raise unless a target's kernels can compute scratch sizes.
 
         Raises
         ------
         UnsupportedModel
-            If the graph is from a file, which has no weights.
+            If the graph is from a graph file, which has no weights.
         """
         if not self._has_weights:
             raise UnsupportedModel(
@@ -502,7 +501,7 @@ class Graph(GraphBuilder):
 
     @property
     def digest(self) -> str:
-        """SHA-256, in hexadecimal, of all that a plan depends on."""
+        """SHA-256, in hexadecimal, of everything that a plan depends on."""
         return self.core.digest
 
     def find(self, name: str) -> Value:
@@ -521,12 +520,12 @@ class Graph(GraphBuilder):
 
     def to_parameter(self, value: int) -> ValueId:
         """
-        Make a constant a state whose first content is the data, so that updates may write it.
+        Turn a constant into a state with the data as initial content, so that updates may write it.
 
         Raises
         ------
         InvalidOption
-            If the value is no constant.
+            If the value is not a constant.
         UndefinedValue
             If the graph was loaded without the data.
 
@@ -554,13 +553,13 @@ class Graph(GraphBuilder):
         self.values[index] = replace(constant, kind="state")
         for node in self.nodes:
             if index in node.inputs and node.effects.repeats:
-                # A later run inside of a group would read another content.
+                # A later run inside a group would read changed content.
                 self.replace_node(node.index, node.outputs, node.effects._replace(repeats=False))
-        self.composed = None  # It knows which constants there are.
+        self.composed = None  # The composer's state knows the existing constants.
         return index
 
     def initial(self, index: int) -> np.ndarray | None:
-        """Return the first content of state ``index``; ``None`` for zeros."""
+        """Return the initial content of state ``index``; ``None`` for zeros."""
         return self._initials.get(index)
 
     def has_data(self, index: int) -> bool:
@@ -591,7 +590,7 @@ class Graph(GraphBuilder):
         return data
 
     def quantized(self, index: int) -> Quantized | None:
-        """Return the integers that constant ``index`` stands for, if its source tells of any."""
+        """Return the quantized integers behind constant ``index``, if known."""
         load = self._loads.get(index, self._constants.get(index))
         found: Quantized | None = getattr(load, "quantized", lambda: None)()
         return found
@@ -599,9 +598,9 @@ class Graph(GraphBuilder):
 
 def _origins(schedule: Sequence[int | _core.Transfer], nodes: int) -> list[int | None]:
     """
-    Return, by node of a graph with repetitions, the node that it is an execution of.
+    Return, per node in a graph with repetitions, the original node.
 
-    It is ``None`` for nodes that copy a value.
+    ``None`` for nodes that copy a value.
     """
     ran: set[int] = set()
     origins: list[int | None] = list(range(nodes))
@@ -616,7 +615,7 @@ def _origins(schedule: Sequence[int | _core.Transfer], nodes: int) -> list[int |
 
 
 def _attributes_of(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the attributes of a node in a file as importers make them: lists are tuples."""
+    """Return a file's node attributes in importer form: lists become tuples."""
     attributes = row.get("attributes")
     if attributes is None:
         return None

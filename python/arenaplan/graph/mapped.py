@@ -9,20 +9,20 @@ import numpy as np
 
 class Reread(np.ndarray):
     """
-    A copy of constants that stand in a file, there at no multiple of their size.
+    A copy of constants that are not aligned in a file.
 
-    Nobody needs to keep the copy, since it is made again when it is asked for.
+    The copy need not be kept, because every access can copy again.
     """
 
     origin: np.ndarray | None = None
-    """The array that shows the file; ``None`` for views of the copy."""
+    """The array on the file; ``None`` for views of the copy."""
 
     @classmethod
     def of(cls, origin: np.ndarray) -> np.ndarray:
-        """Return a copy of an array; the array itself if its elements are where they should be."""
+        """Return a copy of an array; the array itself if aligned."""
         if origin.flags.aligned:
             return origin
-        # Pages of their own: those that a heap gets back are in use until its end.
+        # Separate pages go back on release, while a heap may keep freed pages.
         memory = mmap.mmap(-1, max(origin.nbytes, 1))
         copy = cls(origin.shape, origin.dtype, memory)
         copy[...] = origin
@@ -31,6 +31,6 @@ class Reread(np.ndarray):
 
 
 def let_pages_go(content: mmap.mmap) -> None:
-    """Give back the memory of a map until something reads it again."""
+    """Release a map's memory until the next read."""
     if hasattr(content, "madvise") and hasattr(mmap, "MADV_DONTNEED"):
         content.madvise(mmap.MADV_DONTNEED)

@@ -1,4 +1,4 @@
-"""Models: the graphs and plans of a neural network for one or several shapes, in one file."""
+"""Models: a neural network's graphs and plans for one or several shapes, in one file."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ _AXIS = re.compile(r"(.+)\[(\d+)\]", re.DOTALL)
 
 class Model:
     """
-    Graphs of one neural network and their plans, for each shape that it may run with.
+    A neural network's graphs and plans, for each shape.
 
-    A model is read from a file, and each of its plans is checked then. Rust programs read the same
-    file, without Python and without the original model. :meth:`PlanFamily.to_model` makes one of
-    a family.
+    Reading a model file checks every plan. Rust programs read the same file, without Python and
+    without the original model. :meth:`PlanFamily.to_model` makes a model from a family.
 
     Parameters
     ----------
     name : str
-        Name of the model.
+        The model's name.
     dims : sequence of str
-        Names of the dimensions that vary.
+        Names of varying dimensions.
     shapes : iterable of (sequence of int, Graph, Plan)
-        Per shape the size of each dimension, the graph, and a plan of it.
+        Per shape, each dimension's size, the graph, and a plan for the graph.
 
     Raises
     ------
     PlanError
-        If a plan is not valid for its graph.
+        If a plan is not valid for the graph.
     InvalidOption
-        If there are no shapes, or sizes and dimensions do not fit together.
+        If there are no shapes, or sizes do not match the dimensions.
 
     Examples
     --------
@@ -93,7 +92,7 @@ class Model:
         Raises
         ------
         ModelError
-            If the file is damaged, or no model of this version.
+            If the file is damaged, or not a model in this version.
         GraphError, PlanError
             If a graph or a plan is not valid; the message names the shape.
         """
@@ -123,27 +122,27 @@ class Model:
 
     @property
     def name(self) -> str:
-        """Name of the model."""
+        """The model's name."""
         return self._core.name
 
     @property
     def dims(self) -> dict[str, list[int]]:
-        """Names of the dimensions that vary, with the sizes of each, ascending."""
+        """Names of varying dimensions, each with ascending sizes."""
         return dict(self._core.dims)
 
     @property
     def arena_bytes(self) -> int:
-        """Bytes of an arena that every shape can run in."""
+        """Arena bytes that suffice for every shape."""
         return self._core.arena_bytes
 
     def required_bytes(self, /, **sizes: int) -> int:
         """
-        Return the bytes that one shape needs, such as ``required_bytes(batch=8)``.
+        Return the bytes needed for a shape, such as ``required_bytes(batch=8)``.
 
         Raises
         ------
         UnknownDim, UnboundDim, SizeError
-            If the sizes name no shape of the model. A dimension that has one size in all shapes
+            If the model has no shape with these sizes. A dimension with the same size in all shapes
             may be left out.
         """
         return self._core.shapes[self._core.find(list(sizes.items()), False)][1]
@@ -158,11 +157,11 @@ class Model:
         return dict(zip(self.dims, found, strict=True))
 
     def at(self, /, **sizes: int) -> Plan:
-        """Return the plan of one shape; raises as :meth:`required_bytes`."""
+        """Return a shape's plan; raises as :meth:`required_bytes`."""
         return self._core.plan(list(sizes.items()))
 
     def graph(self, /, **sizes: int) -> Graph:
-        """Return the graph of one shape, without weights; raises as :meth:`required_bytes`."""
+        """Return a shape's graph, without weights; raises as :meth:`required_bytes`."""
         return Graph.of_core(self._core.graph(list(sizes.items())))
 
 
@@ -170,7 +169,7 @@ def flat_sizes(sizes: Mapping[str, int | Sequence[int]]) -> dict[str, int]:
     """
     Return sizes with a name for each number.
 
-    Those of a whole shape are called ``image[0]``, ``image[1]`` and so on.
+    The sizes in a whole shape are named ``image[0]``, ``image[1]`` and so on.
 
     Examples
     --------
@@ -190,7 +189,7 @@ def flat_sizes(sizes: Mapping[str, int | Sequence[int]]) -> dict[str, int]:
 
 def nested_sizes(sizes: Mapping[str, int]) -> dict[str, int | tuple[int, ...]]:
     """
-    Return sizes with whole shapes put together, the reverse of :func:`flat_sizes`.
+    Return sizes with whole shapes joined, the reverse of :func:`flat_sizes`.
 
     Examples
     --------
@@ -213,5 +212,5 @@ def nested_sizes(sizes: Mapping[str, int]) -> dict[str, int | tuple[int, ...]]:
 
 
 def _axes(name: str, shape: Sequence[int]) -> dict[str, int]:
-    """Return a name for each dimension of a shape."""
+    """Return a name for each dimension in a shape."""
     return {f"{name}[{axis}]": size for axis, size in enumerate(shape)}

@@ -1,4 +1,4 @@
-"""Origins of nodes: the layer and the line of source code that a model carries for them."""
+"""Node origins: the layer and source line stored in a model."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ _FRAME: Final = re.compile(_BEGIN + r'([^"\n]+)", line (\d+)')
 
 class Origin(NamedTuple):
     """
-    Where a node comes from in the program that made the model.
+    A node's place in the program that made the model.
 
-    Text from a file, for people; nothing is decided by it.
+    The text comes from a file and is only for people.
     """
 
     layer: str | None = None
-    """Path of the layer, such as ``"encoder/layer1/conv"``."""
+    """The layer's path, such as ``"encoder/layer1/conv"``."""
     source: str | None = None
     """File and line, such as ``"model.py:12"``."""
 
 
 def origin_of(layer: str | None, stack_trace: str | None) -> Origin | None:
     """
-    Return the origin with a layer and with a frame of a Python stack trace.
+    Return the origin from a layer and a Python stack trace.
 
-    The frame is the innermost one outside of PyTorch, whose modules call each other.
+    The source is the innermost frame outside PyTorch, whose modules call each other.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def origin_of(layer: str | None, stack_trace: str | None) -> Origin | None:
 
 
 def _innermost(stack_trace: str) -> str | None:
-    """Return the last frame outside of PyTorch, or else the last one."""
+    """Return the last frame outside PyTorch, or else the last frame."""
     last, end = None, len(stack_trace)
     while (begin := stack_trace.rfind(_BEGIN, 0, end)) >= 0:
         frame, end = _FRAME.match(stack_trace, begin), begin
@@ -53,9 +53,9 @@ def _innermost(stack_trace: str) -> str | None:
 
 def layer_of(name: str) -> str | None:
     """
-    Return the layer in the name of a node, if the name is a path.
+    Return the layer in a node's name, if the name is a path.
 
-    Exporters of PyTorch and TensorFlow name nodes by the modules around them.
+    PyTorch and TensorFlow exporters name nodes by the surrounding modules.
 
     Examples
     --------

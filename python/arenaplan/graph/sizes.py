@@ -1,4 +1,4 @@
-"""Sizes of arrays in model files, checked against absurd figures, and the sources of models."""
+"""Array sizes in model files, checked against absurd figures, and model sources."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from arenaplan.base.quoting import quoted
 from arenaplan.graph.ops import Shape, array_bytes
 
 Bind: TypeAlias = Mapping[str, int | Sequence[int]]
-"""Numbers by the name of a dimension, and shapes by that of an input."""
+"""Numbers by dimension name, and shapes by input name."""
 OpenBind: TypeAlias = Mapping[str, int | str | Sequence[int]]
 """The same with equations, such as ``"past + 1"``."""
 Source: TypeAlias = "str | os.PathLike[str] | bytes"
-"""A model file, or the content of one."""
+"""A model file, or a model file's content."""
 
 MAX_BYTES = 2**63 - 1
-"""Most bytes that one array can have: the address space of a 64-bit machine."""
+"""Largest array, in bytes: the address space of a 64-bit machine."""
 
 MAX_RANK = 1024
 """Most dimensions that a shape can have; arrays have 64, and no model comes near."""
@@ -27,14 +27,14 @@ MAX_RANK = 1024
 
 def checked_bytes(name: str, shape: Shape, dtype: str) -> int:
     """
-    Return the bytes of value ``name``.
+    Return the bytes in value ``name``.
 
-    A zero dimension makes an array empty, however large the others are.
+    A zero dimension makes an array empty, however large the other dimensions are.
 
     Raises
     ------
     SizeError
-        If no machine can address that many.
+        If no machine can address so many bytes.
     SizeError
         If the shape has absurdly many dimensions.
     """

@@ -1,4 +1,4 @@
-"""Values and nodes of a graph: the records that a graph is made of."""
+"""A graph's values and nodes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from arenaplan.graph.origin import Origin
 
 ValueKind: TypeAlias = Literal["input", "constant", "activation", "state"]
 ConstantData: TypeAlias = np.ndarray | Callable[[], np.ndarray]
-"""An array, or a function that returns it. Such a function may have a method ``quantized`` without
-arguments, which returns a :class:`Quantized` if the numbers stand for integers."""
+"""
+An array, or a function that returns the array. Such a function may have a method ``quantized``
+without arguments, which returns a :class:`Quantized` if the numbers represent integers.
+"""
 ValueSpec: TypeAlias = "tuple[str, Sequence[int], str | np.dtype[Any] | type]"
 
 _TOO_LARGE = 1 << 64
@@ -24,10 +26,10 @@ _TOO_LARGE = 1 << 64
 
 class ValueId(int):
     """
-    A value of one graph: its index, which knows the graph that it belongs to.
+    A value's index that knows the value's graph.
 
-    Functions that take a number or a value tell the two apart by this type, and a graph refuses
-    ids of another graph. A copy of a graph takes the ids of all values that it was copied with.
+    Functions that take a number or a value tell them apart by this type, and a graph refuses ids
+    from another graph. A graph's copy accepts the ids of all copied values.
 
     Examples
     --------
@@ -39,43 +41,43 @@ class ValueId(int):
     >>> graph.output(y)
     Traceback (most recent call last):
     arenaplan.base.errors.UndefinedValue: value 0 belongs to another graph than 'here': pass what \
-the methods of this graph returned, or Graph.find("NAME").index
+    the methods of this graph returned, or Graph.find("NAME").index
     """
 
     owner: object
     """An object that stands for the graph, and for no other graph."""
 
     def __new__(cls, index: int, owner: object) -> ValueId:
-        """Return the id of the value at a position of :attr:`Graph.values`."""
+        """Return the id for a position in :attr:`Graph.values`."""
         made = super().__new__(cls, index)
         made.owner = owner
         return made
 
     def __reduce__(self) -> tuple[type[int], tuple[int]]:
-        """Copies in other processes are plain indices: their graph is a copy, too."""
+        """Copies in other processes are plain indices, because the graph is a copy, too."""
         return int, (int(self),)
 
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """Integers of 8 bits that the numbers of a constant stand for, to be loaded by a call."""
+    """The 8-bit integers behind a constant's numbers, loaded on call."""
 
     integers: Callable[[], np.ndarray]
-    """Returns them, in the shape of the constant."""
+    """Returns the integers, in the constant's shape."""
     scale: Callable[[], np.ndarray]
-    """Returns the number that an integer is multiplied by, or one for each index of an axis."""
+    """Returns the factor for an integer, or a factor for each index along an axis."""
     zero: Callable[[], np.ndarray] | None
-    """Returns the integer that stands for zero, in the shape of the scale."""
+    """Returns the zero point, in the scale's shape."""
     axis: int
 
     def centered(self, axis: int) -> tuple[np.ndarray, np.ndarray]:
         """
-        Return the integers less their zero point, of 16 bits, and the scales, one or one per index.
+        Return 16-bit integers minus the zero point, and the scales, one or one per index.
 
         Raises
         ------
         SizeError
-            If there is a scale for each index of another axis.
+            If the scales belong to another axis.
         """
         integers, scale = self.integers().astype(np.int16), self.scale().reshape(-1)
         if scale.size > 1 and self.axis % integers.ndim != axis:
@@ -90,57 +92,57 @@ class Quantized:
 @dataclass(slots=True)
 class Value:
     """
-    A tensor that one node produces and other nodes read.
+    A tensor that a node produces and other nodes read.
 
-    To be read only: the planner works on a copy that the graph has made.
+    Read-only: the planner works on a copy made by the graph.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
-    """NumPy's name of the element type, or one of ``bfloat16``, ``float8_*``, ``int4``…"""
+    """NumPy's element type name, or one of ``bfloat16``, ``float8_*``, ``int4``…"""
     kind: ValueKind
     index: ValueId
     """Position in :attr:`Graph.values`."""
     alignment: int | None = None
-    """Alignment in bytes, where it must be stricter than the plan's."""
+    """Alignment in bytes, if stricter than the plan's."""
     space: str | None = None
-    """Name of the memory space, where it is not the default one."""
+    """Name of the memory space, if not the default."""
 
 
 @dataclass(slots=True)
 class Node:
     """
-    One operator of the graph.
+    An operator in the graph.
 
-    To be read only: the planner works on a copy that the graph has made.
+    Read-only: the planner works on a copy made by the graph.
     """
 
     name: str
     op: str
     inputs: tuple[int | None, ...]
-    """Indices of the values read; ``None`` for an optional operand left out."""
+    """Indices of values read; ``None`` for an omitted optional operand."""
     outputs: tuple[int | None, ...]
-    """Indices of the values written; ``None`` for an optional result left out."""
+    """Indices of values written; ``None`` for an omitted optional result."""
     index: int
     """Position in :attr:`Graph.nodes`."""
     effects: Effects = NO_EFFECTS
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    """Properties of the operator, for kernels; ``None`` for a value that a graph file lacks."""
+    """Operator attributes, for kernels; ``None`` for a value missing in a graph file."""
     domain: str = ""
-    """Operator set of ``op``; empty for ONNX's default one."""
+    """Operator set of ``op``; empty for ONNX's default set."""
     version: int = 0
-    """Version of the operator set."""
+    """Operator set version."""
     after: tuple[int, ...] = ()
-    """Indices of nodes that must run before this one although it reads nothing of theirs."""
+    """Indices of nodes that must run first although this node reads none of their values."""
     cost: int = 0
-    """Cost of one run, in units of work that all nodes have in common; 0 if it is unknown."""
+    """Cost per run, in a work unit common to all nodes; 0 if unknown."""
     origin: Origin | None = None
-    """Layer and line of source code that the node comes from, where the model carries them."""
+    """Layer and source line of the node, if the model has them."""
 
 
 def checked_shape(shape: Sequence[int], name: str) -> tuple[int, ...]:
-    """Return the dimensions of the value ``name``; refuse those that no array has."""
+    """Return the dimensions for value ``name``; refuse impossible dimensions."""
     try:
         dims = tuple(shape)
     except TypeError:
@@ -155,7 +157,7 @@ def checked_shape(shape: Sequence[int], name: str) -> tuple[int, ...]:
 
 
 def _checked_dim(dim: object, name: str) -> int:
-    """Return ``dim`` as an int; refuse values that only look like one."""
+    """Return ``dim`` as an int; refuse values that only look like an int."""
     if isinstance(dim, (bool, np.bool_)):
         raise InvalidOption(f"a dimension of {name!r} is {dim!r}, not a whole number")
     try:

@@ -1,8 +1,8 @@
 """
-Reports of plans, and pictures of them.
+Plan reports, and pictures of plans.
 
-:func:`report_of` turns a plan and its graph into one JSON document. The map, the drawing, the trace
-and the tables show what is in this document and compute nothing about memory themselves.
+:func:`report_of` turns a plan and its graph into a JSON document. The map, the drawing, the trace
+and the tables show this document and compute nothing about memory.
 """
 
 from __future__ import annotations

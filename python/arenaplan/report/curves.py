@@ -1,4 +1,4 @@
-"""Curves of a plan: bytes at each step."""
+"""Plan curves: bytes at each step."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """Bytes of one space during some steps: a rectangle of address and time."""
+    """Bytes in one space during some steps: a rectangle of address and time."""
 
     offset: int
     end: int
-    """First byte after the last one."""
+    """Address after the last byte."""
     start: int
     """First step."""
     stop: int
-    """First step after the last one."""
+    """Step after the last step."""
 
 
 def tops(spans: Iterable[Span], steps: int) -> list[int]:
     """
-    Return, per step, the end of the highest span that is live.
+    Return the end of the highest live span, per step.
 
-    Spans are taken from the highest to the lowest, and a step is decided by the first one that has
-    it. Decided steps are skipped with a disjoint-set forest, so that the time is that of a sort.
+    Spans are visited from highest to lowest, and the first span with a step decides the step. A
+    disjoint-set forest skips decided steps, so sorting dominates the time.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def tops(spans: Iterable[Span], steps: int) -> list[int]:
     """
     result = [0] * steps
     after = list(range(steps + 1))
-    """By step: a step at or after it that may be undecided."""
+    """Per step: the first step from here that may be undecided."""
 
     def undecided(step: int) -> int:
         while after[step] != step:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _MOST_DRAWN = 2000
-"""Rectangles in a notebook, which keeps each drawing in its file."""
+"""Most rectangles in a notebook, whose file stores every drawing."""
 
 
 def html_of(plan: Plan) -> str:
@@ -25,7 +25,7 @@ def html_of(plan: Plan) -> str:
 
 
 def frame_of(plan: Plan) -> DataFrame:
-    """Return the places of values and workspaces as a data frame of pandas."""
+    """Return the places of values and workspaces as a pandas data frame."""
     import pandas as pd
 
     report = report_of(plan)
@@ -61,7 +61,7 @@ def plot(plan: Plan, graph: Graph | Source | None = None, *, ax: Axes | None = N
     plan : Plan
         The plan. Its first space is drawn.
     graph : Graph, path or bytes, optional
-        The graph that was planned, or its model, which tells states and outputs apart.
+        The planned graph or its model, which tells states and outputs apart.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure if left out.
 

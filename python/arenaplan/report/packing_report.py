@@ -1,4 +1,4 @@
-"""Packings in the form of reports of plans, so that maps and drawings show buffers, too."""
+"""Packings as plan reports, so that maps and drawings also show buffers."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from arenaplan.report.report_document import VERSION, covers_document
 from arenaplan.report.svg import map_svg
 
 _MOST_STEPS: Final = 1 << 20
-"""Most steps of a drawing."""
+"""Most steps in a drawing."""
 _MOST_DRAWN: Final = 2000
-"""Rectangles in a notebook, which keeps each drawing in its file."""
+"""Most rectangles in a notebook, whose file stores every drawing."""
 
 
 def report_of_packing(
     packing: Packing, name: str = "", spaces: Sequence[str] = ()
 ) -> dict[str, Any]:
     """
-    Return the report of a packing, in the form of those of plans.
+    Return a packing's report, in the form of plan reports.
 
-    A buffer with gaps in its live range is one row per rectangle of bytes and steps.
+    A buffer with live-range gaps has a row per rectangle of bytes and steps.
 
     Parameters
     ----------
     packing : Packing
         The packing.
     name : str, optional
-        Title of the report.
+        Report title.
     spaces : sequence of str, optional
-        Names of the spaces.
+        Space names.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The map as one HTML file that needs nothing else: no server, no network, no build."""
+"""The map as a self-contained HTML file: no server, no network, no build."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ MODULES: Final = (
     "table.js",
     "main.js",
 )
-"""The modules of the page, each after those that it imports from."""
+"""The page's modules, each after the modules it imports."""
 
 _OF_STEPS: Final = ("node", "op", "fused", "ops", "layer", "source", "strip_rows")
-"""Fields of steps that the page shows as they are."""
+"""Step fields that the page shows unchanged."""
 
 _IMPORT: Final = re.compile(r"^import \{[^}]*\} from \"\./[a-z]+\.js\";\n", re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:function|class|const) )", re.MULTILINE)
@@ -42,18 +42,18 @@ def map_page(
     changes: Diff | None = None,
 ) -> str:
     """
-    Return the interactive map of one or several plans as the text of an HTML file.
+    Return the interactive map for one or several plans as HTML text.
 
     Parameters
     ----------
     reports : sequence of report
-        What :func:`report_of` returned. Several are shown side by side.
+        Reports from :func:`report_of`, shown side by side.
     labels : sequence of str, optional
-        Headings of the plans, if there are several.
+        Plan headings, if there are several plans.
     bases : sequence of int, optional
-        Where the arena of each plan begins in an arena that plans share.
+        Where each plan's arena begins in a shared arena.
     changes : Diff, optional
-        The changes from the second report, which is the older one, to the first.
+        The changes from the second (older) report to the first.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def map_page(
         "changes": None if changes is None else _words(changes),
     }
     text = json.dumps(content, separators=(",", ":")).encode()
-    # Letters of base64 cannot end a script: names of values are no markup, whatever is in them.
+    # Base64 cannot end the script element, whatever markup value names contain.
     packed = base64.b64encode(gzip.compress(text, 9, mtime=0)).decode()
     page = _part("map.html")
     titles = dict.fromkeys(str(report["model"]) or "model" for report in reports)
@@ -89,18 +89,18 @@ def map_page(
 
 
 def _recompute(reports: Sequence[Report]) -> str:
-    """Return the curves of bytes over extra work, for the reports that have one."""
+    """Return the recomputation curves as SVG, for reports that have a curve."""
     curves = [report["recompute"] for report in reports if report["recompute"] is not None]
     return "\n".join(f"<figure>{recompute_svg(curve)}</figure>" for curve in curves)
 
 
 def _part(name: str) -> str:
-    """Return a file of the page."""
+    """Return a file that is part of the page."""
     return files(__package__).joinpath("map", name).read_text("utf-8")
 
 
 def _script() -> str:
-    """Return the modules as one: a page from disk may not import files."""
+    """Join the modules, because a page from disk may not import files."""
     return "\n".join(_EXPORT.sub("", _IMPORT.sub("", _part(name))).strip() for name in MODULES)
 
 
@@ -138,7 +138,7 @@ def _packed(report: Report) -> dict[str, Any]:
 
 
 def _code(table: dict[str, Any], name: str) -> None:
-    """Replace a column of lists of numbers by their lengths and the differences in a row."""
+    """Replace a column of number lists by list lengths and a row of differences."""
     lists = table["columns"].get(name, [])
     table["columns"][name] = {
         "lengths": [len(row) for row in lists],
@@ -148,7 +148,7 @@ def _code(table: dict[str, Any], name: str) -> None:
 
 def differences(numbers: Sequence[int]) -> list[int]:
     """
-    Return the first number, and each other one less the one before: small where they hardly change.
+    Return the first number, then the difference to each next number, mostly small.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def differences(numbers: Sequence[int]) -> list[int]:
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
-    Return rows of equal keys as columns, which compress to half the size.
+    Return rows with equal keys as columns, which compress to half the size.
 
     Examples
     --------

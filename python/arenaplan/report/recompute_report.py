@@ -1,4 +1,4 @@
-"""The curve of a graph whose nodes may run again: bytes of the arena over extra work."""
+"""The recomputation curve: arena bytes over extra work."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Final
 from arenaplan._core import RecomputeCurve
 
 HEIGHT: Final = 210
-"""Height of the drawing, in pixels."""
+"""The drawing's height, in pixels."""
 _PLOT, _TICKS = 150, 4
 _LEAST: Final = 1e-9
-"""Part of the work that still has a width."""
+"""Smallest fraction of work that still has a width."""
 
 
 def curve_of(curve: RecomputeCurve) -> dict[str, Any]:
-    """Return a curve as reports have it."""
+    """Return a curve in report form."""
     return {
         "cost": curve.cost,
         "floor": curve.floor,
@@ -34,15 +34,15 @@ def curve_lines(
     curve: Mapping[str, Any], *, left: float, width: float, top: float, colors: Mapping[str, str]
 ) -> Iterator[str]:
     """
-    Yield the elements of a drawing in SVG.
+    Yield a drawing's SVG elements.
 
-    The curve is drawn with a mark for each point, the proven bounds beside it, and the floor as a
+    The drawing has the curve with a mark for each point, the proven bounds, and the floor as a
     dashed line.
 
     Parameters
     ----------
     curve : mapping
-        What :func:`curve_of` returned.
+        A curve from :func:`curve_of`.
     left, width, top : float
         The place, in pixels.
     colors : mapping of str to str
@@ -104,7 +104,7 @@ def curve_lines(
 
 
 def unit(number: int) -> str:
-    """Return a number of bytes for an axis."""
+    """Return a byte count for an axis."""
     scaled = float(number)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if scaled < 1024 or unit == "GiB":

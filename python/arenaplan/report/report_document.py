@@ -1,4 +1,4 @@
-"""The report of a plan: one document with all that pictures and tables show."""
+"""The plan report: a document with everything that pictures and tables show."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ def report_of(
     total_bytes: int | None = None,
 ) -> dict[str, Any]:
     """
-    Return the report of a plan: values, steps, live ranges, sharing, curves, the peak.
+    Return a plan's report: values, steps, live ranges, sharing, curves, the peak.
 
     Parameters
     ----------
     plan : Plan
-        The plan. It is believed: call :meth:`Plan.check` first if it is from a file.
+        The plan. Plans are not checked here: call :meth:`Plan.check` first for a plan from a file.
     graph : Graph, path or bytes, optional
-        The graph that was planned, or its model as for :func:`load`. Without it, the report lacks
+        The planned graph, or its model as for :func:`load`. Without a graph, the report lacks
         operators, shapes, layers, and values without a place in memory.
     explanation : Explanation, optional
-        The worth of each technique, from :func:`explain`.
+        Each technique's saving, from :func:`explain`.
     curve : RecomputeCurve, optional
-        Bytes over the extra work of nodes that run again, from :func:`recompute_curve`.
+        Bytes over extra work, from :func:`recompute_curve`.
     total_bytes : int, optional
-        Bytes that the runtime needs in all, if those are more than the arena of the plan.
+        The runtime's total in bytes, if more than the plan's arena.
 
     Returns
     -------
     dict
-        A document for JSON, of the form that :func:`report_schema` describes. Sizes are in bytes,
-        live ranges are half-open, in steps. Equal arguments give equal documents.
+        A JSON document, described by :func:`report_schema`. Sizes are in bytes; live ranges are
+        half-open, in steps. Equal arguments give equal documents.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def report_of(
 
 def report_schema() -> str:
     """
-    Return the JSON schema of reports.
+    Return the JSON schema for reports.
 
     Examples
     --------
@@ -90,14 +90,14 @@ def report_schema() -> str:
 
 
 def covered_part(covers: Covers) -> str:
-    """Return the part of a model that a plan is of, for people."""
+    """Return the part of a model that a plan covers, for people."""
     if covers.is_whole and covers.signature:
         return f"signature {covers.signature!r}"
     return str(covers)
 
 
 def covers_document(covers: Covers) -> dict[str, Any]:
-    """Return what a plan covers, as JSON has it."""
+    """Return a plan's coverage for JSON."""
     return {
         "whole": covers.is_whole,
         "part": covered_part(covers),
@@ -109,13 +109,13 @@ def covers_document(covers: Covers) -> dict[str, Any]:
 
 
 class _Maker:
-    """The parts of one report."""
+    """Builds the parts of a report."""
 
     def __init__(self, plan: Plan, graph: Graph | Source | None, total_bytes: int | None) -> None:
         graph = None if graph is None else graph_of(graph)
         self.plan, self.graph, self.total_bytes = plan, graph, total_bytes
         self.rows: list[dict[str, Any]] = json.loads(plan.to_json())["steps"]
-        """The steps as the plan file has them."""
+        """The steps as in plan files."""
         self.places = plan.placements
         if graph is not None and _mismatch(graph, plan, self.places):
             raise fault(
@@ -180,12 +180,12 @@ class _Maker:
         }
 
     def held(self, step: int) -> list[dict[str, Any]]:
-        """Return what is live at a step: the bytes that each adds sum to the live bytes."""
+        """Return the rows live at a step; each row's added bytes sum to the live bytes."""
         rows = held_at(self.plan, step, self.graph, self.rows[step]["name"])
         return [{"name": row.name, "bytes": row.bytes, "counted": row.counted} for row in rows]
 
     def spaces(self) -> list[dict[str, Any]]:
-        """Return the memories: arenas first, then the buffers of the caller."""
+        """Return the memories: arenas first, then the caller's buffers."""
         arenas = [
             {
                 "name": space.name,
@@ -215,7 +215,7 @@ class _Maker:
         return arenas + buffers
 
     def values(self) -> list[dict[str, Any]]:
-        """Return the values: all of the graph, or those with a place if there is no graph."""
+        """Return the graph's values, or without a graph the values with a place."""
         rows = []
         for index in self.indices:
             place = self.places[index]
@@ -252,7 +252,9 @@ class _Maker:
         }
 
     def _held(self, index: int, place: Placement | None) -> str | None:
-        """Return why a value is live in steps that do not use it; None if it is not."""
+        """
+        Return why a value is live in steps that do not use it; None if there are no such steps.
+        """
         if place is None:
             return None
         if self.graph is not None and self.graph.values[index].kind == "state":
@@ -271,7 +273,7 @@ class _Maker:
         return "output" if self.graph is None and place.live.end == len(self.rows) else "other"
 
     def workspace_rows(self) -> list[dict[str, Any]]:
-        """Return the scratch buffers of steps."""
+        """Return the steps' scratch buffers."""
         rows = []
         for work in self.workspaces:
             step = work.live.start
@@ -281,7 +283,7 @@ class _Maker:
         return rows
 
     def steps(self, live_bytes: list[int]) -> list[dict[str, Any]]:
-        """Return the steps, with the rows of the values that they read and write."""
+        """Return the steps, with rows for values read and written."""
         steps = []
         for position, (row, nodes) in enumerate(zip(self.rows, self.plan.steps, strict=True)):
             members = [] if self.graph is None else [self.graph.nodes[node] for node in nodes]
@@ -305,7 +307,7 @@ class _Maker:
         return steps
 
     def _layer(self, row: dict[str, Any], node: Node | None) -> str | None:
-        """Return the layer of the last node of a step: as the model says, or by its names."""
+        """Return the layer of a step's last node, from the model or from node names."""
         if node is not None and node.origin is not None and node.origin.layer:
             return node.origin.layer
         outputs = (self._name(value) for value in row["outputs"] if value is not None)
@@ -313,12 +315,12 @@ class _Maker:
         return layer_of(row["name"]) or layer_of(next(outputs, ""))
 
     def _row_numbers(self, operands: list[int | None]) -> list[int]:
-        """Return the rows of operands; those that have none are left out."""
+        """Return the operands' rows, skipping operands without a row."""
         rows = (self.row_of.get(value) for value in operands if value is not None)
         return [row for row in rows if row is not None]
 
     def _permitted(self, row: dict[str, Any], members: list[Node]) -> Iterator[tuple[int, int]]:
-        """Yield the rows of operands and results of one node that may have common bytes."""
+        """Yield rows for operands and results of a node that may share bytes."""
         if len(members) != 1:
             return
         (node,) = members
@@ -333,7 +335,7 @@ class _Maker:
                 yield rows[0], rows[1]
 
     def shares(self) -> list[dict[str, Any]]:
-        """Return, per value that shares bytes with another one, which one and why."""
+        """Return, for each value that shares bytes, the other value and the reason."""
         step_of = {row["node"]: step for step, row in enumerate(self.rows)}
         nodes_of = {step[-1]: step for step in self.plan.steps}
         rows = []
@@ -360,13 +362,13 @@ class _Maker:
         return rows
 
     def _name(self, index: int) -> str:
-        """Return the name of a value; of one that only the graph knows, its number."""
+        """Return a value's name; without a name in the plan or graph, its number."""
         if self.graph is not None:
             return self.graph.values[index].name
         return self.planned_names.get(index, f"#{index}")
 
     def curves(self) -> list[dict[str, Any]]:
-        """Return the curves of each arena: live bytes, highest address, bytes of the step."""
+        """Return each arena's curves: live bytes, highest address, bytes in the step."""
         count = len(self.rows)
         arenas = range(len(self.plan.spaces))
         spans: list[list[Span]] = [[] for _ in arenas]
@@ -410,13 +412,13 @@ def _mismatch(graph: Graph, plan: Plan, places: list[Placement | None]) -> bool:
 
 
 def _space_names(plan: Plan) -> list[str]:
-    """Return the names of the spaces, and of the buffers of the caller behind them."""
+    """Return the names of spaces, followed by the caller's buffers."""
     count = len(plan.spaces) + len(plan.caller_buffers)
     return [plan.space_name(space) for space in range(count)]
 
 
 def _techniques(explanation: Explanation) -> dict[str, Any]:
-    """Return the worth of each technique."""
+    """Return each technique's saving."""
     return {
         "without": explanation.without._asdict(),
         "levels": {name: point._asdict() for name, point in explanation.levels.items()},

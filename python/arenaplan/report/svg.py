@@ -24,20 +24,20 @@ COLORS: Final = {
 _INK, _MUTED, _LINE, _PLOT = "#1b2430", "#66707d", "#c4cad2", "#f3f5f8"
 _LIVE, _TOP_LINE, _BOUND = "#3d7fc4", "#8b94a0", "#b3261e"
 _LETTER = 6.4
-"""Width of a letter, about, in pixels."""
+"""Approximate letter width, in pixels."""
 
 
 def map_svg(report: Mapping[str, Any], most: int | None = None) -> str:
     """
-    Return a drawing of a plan: address over time, and the curves of each memory.
+    Draw a plan: address over time, and each memory's curves.
 
     Parameters
     ----------
     report : report
-        What :func:`report_of` returned.
+        A report from :func:`report_of`.
     most : int, optional
-        Draw this many values at most, the largest by bytes times steps, and say how many are left
-        out. By default all are drawn.
+        Most values to draw, largest bytes times steps first; the drawing counts the others. By
+        default all values are drawn.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def map_svg(report: Mapping[str, Any], most: int | None = None) -> str:
 
 
 def recompute_svg(curve: Mapping[str, Any]) -> str:
-    """Return a drawing of the curve of a report: bytes of the arena over extra work."""
+    """Draw a report's recomputation curve: arena bytes over extra work."""
     lines = _recompute(curve, _GAP)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
@@ -92,14 +92,14 @@ def recompute_svg(curve: Mapping[str, Any]) -> str:
 
 
 def _recompute(curve: Mapping[str, Any], top: int) -> Iterator[str]:
-    """Yield the elements of the curve of a report."""
+    """Yield the elements of a report's recomputation curve."""
     colors = {"line": _LIVE, "bound": _BOUND, "muted": _MUTED, "plot": _PLOT, "edge": _LINE}
     width = WIDTH - _LEFT - 2 * _RIGHT
     return curve_lines(curve, left=_LEFT, width=width, top=top, colors=colors)
 
 
 def kind_of(row: Mapping[str, Any]) -> str:
-    """Return the kind of a value or workspace: a key of :data:`COLORS`."""
+    """Return the kind of a value or workspace: a key in :data:`COLORS`."""
     kind: str = row.get("kind", "workspace")
     if kind == "activation" and (row["result"] or row["held"] == "output"):
         return "output"
@@ -113,7 +113,7 @@ def _arena(
     rows: Sequence[Mapping[str, Any]],
     top: int,
 ) -> Iterator[str]:
-    """Yield the elements of one arena."""
+    """Yield an arena's elements."""
     steps, high = max(1, len(report["steps"])), max(1, int(space["arena_bytes"]))
     width = WIDTH - _LEFT - _RIGHT
 
@@ -129,7 +129,7 @@ def _arena(
         f'<rect x="{_LEFT}" y="{top}" width="{width}" height="{_MAP}" fill="{_PLOT}" '
         f'stroke="{_LINE}"/>'
     )
-    # The largest first, so that values inside of others are on top.
+    # Largest first, so that nested values are on top.
     labels = []
     ends = _label_ends(rows)
     marks = apart(row["name"] for row in rows)
@@ -157,10 +157,10 @@ def _arena(
 
 def _label_ends(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """
-    Return, by value, the step before which its name must end.
+    Return the step before which each value's name must end.
 
-    A result in the place of an operand lies over the end of the operand: both names are at one
-    height if both values have the same bytes.
+    An in-place result is drawn over the operand's end. If both values have the same bytes, both
+    names have the same height.
     """
     starts: dict[tuple[int, int], list[int]] = {}
     for row in sorted(rows, key=lambda row: int(row["live"][0])):
@@ -176,9 +176,9 @@ def _label_ends(rows: Sequence[Mapping[str, Any]]) -> list[int]:
 
 def _value(row: Mapping[str, Any], end: int, mark: int, scales: tuple[Any, Any]) -> tuple[str, str]:
     """
-    Return the rectangle of a value, and its name if there is room before step ``end``.
+    Return a value's rectangle, and the name if there is room before step ``end``.
 
-    ``mark`` is the position of the letter that tells the name apart.
+    ``mark`` is the index of the letter that tells the name apart.
     """
     x, y = scales
     (start, stop), low = row["live"], row["offset"]
@@ -201,7 +201,7 @@ def _value(row: Mapping[str, Any], end: int, mark: int, scales: tuple[Any, Any])
 
 
 def _curves(curve: Mapping[str, Sequence[int]], high: int, x: Any, top: float) -> Iterator[str]:
-    """Yield the curves of live bytes and of the highest address."""
+    """Yield the live-byte and highest-address curves."""
     points: dict[str, list[str]] = {"live": [], "top": []}
     for name, path in points.items():
         for step, number in enumerate(curve[name]):
@@ -230,7 +230,7 @@ def _stride(length: int, most: int, base: int) -> int:
 
 
 def _label(text: str, y: float) -> str:
-    """Return a text to the left of the arena."""
+    """Return a label left of the arena."""
     x = _LEFT - 5
     return f'<text x="{x}" y="{y:.1f}" fill="{_MUTED}" text-anchor="end">{text}</text>'
 
@@ -249,7 +249,7 @@ def _short(text: str, letters: int) -> str:
 
 def apart(names: Iterable[str]) -> dict[str, int]:
     """
-    Return, by name, the position of the letter that tells it from the names most like it.
+    Return, per name, the index of the letter that tells similar names apart.
 
     Examples
     --------
@@ -267,7 +267,7 @@ def apart(names: Iterable[str]) -> dict[str, int]:
 
 def fitted(name: str, letters: int, at: int = 0) -> str:
     """
-    Return a name with room for some letters, with the letter at a position that tells it apart.
+    Shorten a name to some letters, keeping the letter at index ``at``.
 
     Examples
     --------
@@ -285,10 +285,10 @@ def fitted(name: str, letters: int, at: int = 0) -> str:
 
 
 def _text(text: str) -> str:
-    """Return text of a model as content of XML, which has no control characters."""
+    """Escape model text for XML, which has no control characters."""
     return escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text))
 
 
 def _size(number: int) -> str:
-    """Return a number of bytes for a sentence."""
+    """Return a byte count for a sentence."""
     return f"{number:,} bytes" + (f" ({unit(number)})" if number >= 1024 else "")

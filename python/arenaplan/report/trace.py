@@ -13,16 +13,15 @@ _STEP: Final = 1000
 
 def map_trace(report: Mapping[str, Any]) -> str:
     """
-    Return a plan in the JSON form of trace events, which https://ui.perfetto.dev opens.
+    Return a plan as JSON trace events, for https://ui.perfetto.dev.
 
-    Steps take a millisecond each, or as long as the timetable of the plan says. Each arena is a
-    process: its values are slices in as many lanes as are live at once, and counters have the
-    curves of the report.
+    Steps take a millisecond each, or the time in the plan's timetable. Each arena is a process,
+    with values as slices in as few lanes as possible, and the report's curves as counters.
 
     Parameters
     ----------
     report : report
-        What :func:`report_of` returned.
+        A report from :func:`report_of`.
 
     Examples
     --------
@@ -72,7 +71,7 @@ def _arena(
     curve: Mapping[str, Sequence[int]],
     process: int,
 ) -> Iterator[dict[str, Any]]:
-    """Yield values and counters of one arena."""
+    """Yield an arena's values and counters."""
     yield _named("process_name", process, 0, f"memory {space['name']}")
     rows = [
         row
@@ -80,7 +79,7 @@ def _arena(
         if row["space"] == space["name"] and row["live"] is not None
     ]
     rows.sort(key=lambda row: (row["live"][0], row["offset"]))
-    # Lanes as few as possible: the one that is free and has the least number.
+    # As few lanes as possible: the free lane with the lowest number.
     busy: list[tuple[int, int]] = []
     free: list[int] = []
     lanes = 0
@@ -114,7 +113,7 @@ def _arena(
 def _slice(
     name: str, process: int, thread: int, start: int, time: int, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the event of something that takes time."""
+    """Return the event for a span of time."""
     place = {"pid": process, "tid": thread, "ts": start, "dur": time}
     return {"name": name, "ph": "X", **place, "args": facts}
 

@@ -1,4 +1,4 @@
-"""TensorFlow Lite: files, the memory of its runtime, rewrites, and proofs of rewrites."""
+"""TensorFlow Lite: files, runtime memory, rewrites, and rewrite proofs."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """
 The TFLite importer.
 
-It needs neither TensorFlow nor a FlatBuffers library: a file is read through one
-checked cursor (:mod:`~arenaplan.tflite.reader.flatbuffer`) into plain objects
-(:mod:`~arenaplan.tflite.reader.tflite_model`), and those into a graph
-(:mod:`~arenaplan.tflite.reader.tflite_walk`). The canonical operators are one table
+Neither TensorFlow nor a FlatBuffers library is needed: a checked cursor
+(:mod:`~arenaplan.tflite.reader.flatbuffer`) reads a file into plain objects
+(:mod:`~arenaplan.tflite.reader.tflite_model`), which become a graph
+(:mod:`~arenaplan.tflite.reader.tflite_walk`). The canonical operators are in a table
 (:data:`~arenaplan.tflite.reader.tflite_operators.OPERATORS`).
 """
 
@@ -42,19 +42,19 @@ def load_tflite(source: Source, *, bind: Bind | None = None, signature: str | No
     source : path or bytes
         The model.
     bind : mapping, optional
-        Shapes by tensor, ``{"image": (1, 96, 96, 3)}``, where the file leaves one open and
-        stores no number to start with.
+        Shapes by tensor, ``{"image": (1, 96, 96, 3)}``, where the file leaves a dimension open and
+        stores no initial size.
     signature : str, optional
-        The signature whose subgraph is read, by default that of the first subgraph.
+        The signature whose subgraph is read; by default the first subgraph.
 
     Returns
     -------
     Graph
-        The subgraph, its operators in the order of the file. Tensors with data are
-        constants, variables are states; custom operators have the shapes that the file
-        declares, and no effects. If operators run other subgraphs, the graph can be planned
-        for the targets ``"tflm"`` and ``"numpy"`` only. The default target of a model with several
-        signatures is ``"litert"``, since TensorFlow Lite Micro runs the first subgraph alone.
+        The subgraph, with operators in file order. Tensors with data are constants, and variables
+        are states. Custom operators have the shapes declared in the file, and no effects. If
+        operators run other subgraphs, the graph can be planned only for the targets ``"tflm"`` and
+        ``"numpy"``. The default target for a model with several signatures is ``"litert"``, because
+        TensorFlow Lite Micro runs only the first subgraph.
 
     Raises
     ------
@@ -68,14 +68,14 @@ def load_tflite(source: Source, *, bind: Bind | None = None, signature: str | No
 
 def open_tflite(source: Source, signature: str | None = None) -> Callable[[Bind | None], Graph]:
     """
-    Read a TFLite model, and return a function that makes its graph for given shapes.
+    Read a TFLite model; return a function from shapes to a graph.
 
-    The graph of one of several signatures has the name of the signature behind that of the file.
+    With several signatures, the graph's name is the file's name followed by the signature's.
 
     Raises
     ------
     PlannerError, OSError
-        As :func:`load_tflite`, and so does the function.
+        As :func:`load_tflite`, here and in the returned function.
     """
     data, path = read_bytes(source)
     model, name = chosen(parse(data), signature), "" if path is None else path.stem
@@ -109,14 +109,14 @@ def open_tflite(source: Source, signature: str | None = None) -> Callable[[Bind 
 
 def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Graph:
     """
-    Return the graph that TensorFlow Lite Micro sees.
+    Return the graph as seen by TensorFlow Lite Micro.
 
-    Its values are the tensors in the arena, and the scratch memory of kernels.
+    The values are the tensors in the arena and the kernels' scratch memory.
 
     Raises
     ------
     PlannerError
-        If the model cannot run there.
+        If the runtime cannot run the model.
     """
     timeline = aliased_timeline(model, build)
     boxes = with_scratch(timeline, operator_costs(model, build))
@@ -128,5 +128,5 @@ def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Gr
 
 
 def own_arena(model: Model, build: Build = REFERENCE) -> ArenaTotal:
-    """Return the arena that a model needs as it is, with the plan that it brings along, if any."""
+    """Return the arena that an unchanged model needs, with the plan in the file, if any."""
     return total(model, read_offsets(model), build=build)

@@ -1,4 +1,4 @@
-"""Operators that a user declares: one call that fills all tables."""
+"""User-declared operators: a call that fills all tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from arenaplan.train.symbols.relations import RELATIONS, Relation
 __all__ = ["Op", "operator"]
 
 _RESERVED: Final = ("", "ai", "arenaplan")
-"""First parts of domains whose operators a user cannot declare."""
+"""First parts of reserved domains."""
 
 
 def operator(
@@ -38,37 +38,37 @@ def operator(
     gradient: RuleFunction | None = None,
 ) -> None:
     """
-    Declare an operator: it is then composed, read from files, planned, run and differentiated.
+    Declare an operator, to be composed, read from files, planned, run and differentiated.
 
-    A part that is left out is refused by name where it is needed. An operator that is declared
-    again is replaced, for graphs that are made from then on.
+    A missing part is refused by name where needed. Declaring an operator again replaces the
+    operator for graphs made from then on.
 
     Parameters
     ----------
     signature : str
         Domain, inputs, attributes and outputs: ``"acme::Scale(x, bias=None, *, power=1.0) -> y"``.
-        Inputs with the default ``None`` may be left out. All operands have one element type in
-        common, unless an annotation gives another one: ``index: int64``.
+        Inputs with the default ``None`` may be left out. All operands have the same element type,
+        unless annotated otherwise: ``index: int64``.
     shapes : callable, optional
-        Returns for an :class:`~arenaplan.train.Op` shape and element type of each output. Without
-        it, only files that declare the shapes of the outputs can have the operator.
+        Returns each output's shape and element type for an :class:`~arenaplan.train.Op`. Without
+        ``shapes``, the operator is limited to files that declare output shapes.
     relation : callable, optional
-        Infers backward: gets attributes, and the known dimensions of inputs and outputs, learns
-        dimensions by ``learn``, and returns whether there are new ones.
+        Infers backward: gets attributes, and the known dimensions of inputs and outputs, adds
+        dimensions by ``learn``, and returns whether any dimension is new.
     effects : Effects or callable
-        The bytes that operands may share; a function gets the :class:`~arenaplan.train.Op` and
-        its outputs. Permissions of :class:`Effects` that a node cannot use are left out there.
+        The bytes that operands may share; a function gets the :class:`~arenaplan.train.Op` and the
+        outputs. Permissions in :class:`Effects` that a node cannot use are dropped for the node.
     kernel : callable or Kernel, optional
-        Gets a :class:`~arenaplan.run.Step` with the arrays of a node, once, and returns a function
-        without arguments that computes the outputs, without allocating.
+        Called once with a :class:`~arenaplan.run.Step` with a node's arrays; returns a function
+        without arguments that computes the outputs without allocating.
     gradient : callable, optional
-        Gets a :class:`~arenaplan.train.Site` and returns the gradient of each input, made by
+        Gets a :class:`~arenaplan.train.Site` and returns each input's gradient, made by
         ``site.op``; ``None`` where no gradient flows.
 
     Raises
     ------
     InvalidOption
-        If the signature is none, or that of an operator of the standard or of this package.
+        If the signature is not valid, or names a standard operator or one of this package's.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def operator(
 
 
 def _guarded(function: Callable[..., Any], part: str, schema: Schema) -> Callable[..., Any]:
-    """Return a function of the user's whose errors name the node and the part."""
+    """Return a user function whose errors name the node and the part."""
 
     def call(*given: Any) -> Any:
         try:
@@ -135,7 +135,7 @@ def _guarded(function: Callable[..., Any], part: str, schema: Schema) -> Callabl
 
 
 def _with_results(shapes: Results) -> Results:
-    """Return a rule that refuses results that no value has, or too few of them."""
+    """Return a rule that refuses impossible or missing results."""
 
     def results(op: Op) -> Sequence[Result]:
         found = [
@@ -152,7 +152,7 @@ def _with_results(shapes: Results) -> Results:
 
 
 def _with_effects(rule: EffectsRule) -> EffectsRule:
-    """Return a rule that refuses what are no effects."""
+    """Return a rule that refuses anything except effects."""
 
     def effects(op: Op, made: Sequence[Operand | None]) -> Effects:
         found = rule(op, made)
@@ -164,7 +164,7 @@ def _with_effects(rule: EffectsRule) -> EffectsRule:
 
 
 def _with_gradients(rule: RuleFunction) -> RuleFunction:
-    """Return a rule that refuses what are no gradients of the inputs of a node."""
+    """Return a rule that refuses anything except gradients for a node's inputs."""
 
     def gradients(site: Site) -> Gradients:
         found, count = tuple(rule(site)), len(site.node.inputs)
@@ -176,7 +176,7 @@ def _with_gradients(rule: RuleFunction) -> RuleFunction:
 
 
 def _fitting(effects: Effects, schema: Schema) -> EffectsRule:
-    """Return a rule that gives each node those of some permissions that it can use."""
+    """Return a rule that gives each node the permissions that the node can use."""
     in_place = tuple(InPlace(*pair) for pair in effects.in_place)
     views = tuple(View(*pair) for pair in effects.views)
     inputs, outputs = len(schema.inputs), len(schema.outputs)

@@ -1,4 +1,4 @@
-"""Training inside one arena: whole steps of forward pass, gradients and updates."""
+"""Training inside one arena: steps with forward pass, gradients and updates."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from arenaplan.run.numpy import Executor
 from arenaplan.train.gradients import TrainingGraph
 
 _PERIOD = 0.1
-"""Seconds between two changes of the line on the terminal."""
+"""Seconds between updates of the line on the terminal."""
 _FORMAT = "arenaplan.checkpoint.1"
 
 NonFinite: TypeAlias = Literal["raise", "skip", "keep"]
-"""What a step does about infinities and NaN: an error, no update, or nothing."""
+"""Reaction of a step to infinities and NaN: an error, no update, or nothing."""
 
 EXACT: Final = "views,in-place,elision,order"
-"""Techniques that change no bit of any result: each node runs as a whole."""
+"""Techniques that keep every result bit-identical: each node runs as a whole."""
 
 
 class StepReport(NamedTuple):
-    """The state of a training, as callbacks of :meth:`Trainer.fit` see it."""
+    """The training state for callbacks of :meth:`Trainer.fit`."""
 
     step: int
-    """Number of steps so far, those of a restored checkpoint included."""
+    """Number of steps so far, including a restored checkpoint's."""
     losses: Mapping[str, float]
-    """The losses of the step, by name."""
+    """The step's losses, by name."""
     is_skipped: bool = False
-    """Whether the step made an infinity or a NaN and changed nothing."""
+    """Whether the step made an infinity or NaN and changed nothing."""
 
 
 class Trainer:
     """
     Trains a graph inside one arena.
 
-    The arena holds parameters, statistics of the optimizer, activations and gradients. A step
-    copies the batch in, runs every node, and allocates nothing of note. A step that fails changes
-    nothing: a copy of all states, outside of the arena, brings the contents before it back.
+    The arena holds parameters, optimizer statistics, activations and gradients. A step copies the
+    batch in, runs every node, and allocates nothing of note. A failed step changes nothing: a copy
+    of all states, outside the arena, restores the previous contents.
 
     Parameters
     ----------
@@ -58,26 +58,23 @@ class Trainer:
         :func:`arenaplan.train.sgd` and :func:`arenaplan.train.adam`. Updates may be written by
         hand: ``operators(graph).Assign(parameter, content)``.
     plan : Plan, optional
-        The plan of ``train.graph`` for the target ``"numpy"``; made here by ``options`` if left
-        out.
+        The plan of ``train.graph`` for the target ``"numpy"``; by default made with ``options``.
     seed : int, default 0
-        Seed of dropout and of other random operators: their numbers depend on seed, name of the
-        node and number of the step.
+        Seed for dropout and other random operators, whose numbers depend on seed, node name and
+        step number.
     nonfinite : {"raise", "skip", "keep"}, default "raise"
-        What to do if a loss, a parameter or a statistic of the optimizer is infinite or NaN after
-        a step: raise ``NotFinite``; leave all states as they were before the step and go on, as
-        loss scaling needs it; or nothing.
+        Reaction if a loss, parameter or optimizer statistic is infinite or NaN after a step: raise
+        ``NotFinite``; restore all states and go on, as needed for loss scaling; or do nothing.
     recompute : str or int, optional
-        Lets nodes run again, so that the arena needs fewer bytes: as for :func:`arenaplan.plan`. A
-        number of bytes is that of the whole arena, scratch memory of kernels included. Losses stay
-        equal bit for bit.
+        Lets nodes run again for a smaller arena: as for :func:`arenaplan.plan`. A byte count covers
+        the whole arena, including kernel scratch memory. Losses stay bit-identical.
     page_to : str or Space, optional
-        A slow memory that values may be copied to and back from: as for :func:`arenaplan.plan`.
+        A slow memory to which values may be copied, and back: as for :func:`arenaplan.plan`.
     options
-        Fields of :class:`arenaplan.PlanOptions`. By default the techniques are those that change no
-        bit of any result (:data:`EXACT`), so that every plan trains alike; ``optimize="all"`` may
-        need fewer bytes. ``workers`` is also the number of threads that run steps at the same
-        time, and the one option that a given plan leaves open.
+        Fields of :class:`arenaplan.PlanOptions`. By default only techniques with bit-identical
+        results are used (:data:`EXACT`), so that every plan trains alike; ``optimize="all"`` may
+        need fewer bytes. ``workers`` is also the number of threads that run steps concurrently, and
+        the only option allowed together with a plan.
 
     Raises
     ------
@@ -135,12 +132,12 @@ class Trainer:
             plan = make_plan(graph, exact, recompute=recompute, page_to=page_to, **options)
         self.train = train
         self.graph = graph.for_plan(plan)
-        """The graph that runs: that of ``train``, or one in which nodes run again."""
+        """The graph that runs: ``train``'s graph, or a graph in which nodes run again."""
         self.plan = plan
         self.skipped = 0
-        """Number of steps that changed nothing, since they made an infinity or a NaN."""
+        """Number of steps that changed nothing because of an infinity or NaN."""
         self.reports: list[StepReport] = []
-        """The steps of the latest :meth:`fit`, those before an error included."""
+        """The steps of the latest :meth:`fit`, including steps before an error."""
         self._nonfinite = nonfinite
         self._executor = Executor(graph, plan, seed=seed, workers=workers)
         values = train.graph.values
@@ -164,7 +161,7 @@ class Trainer:
 
     @property
     def steps(self) -> int:
-        """Number of steps that changed states, those of a restored checkpoint included."""
+        """Number of steps that changed states, including a restored checkpoint's."""
         return self._executor.runs
 
     def step(self, batch: Mapping[str, ArrayLike], *, verify: bool = False) -> dict[str, float]:
@@ -174,7 +171,7 @@ class Trainer:
         Parameters
         ----------
         batch : mapping of str to array_like
-            One array per input of the graph.
+            An array per graph input.
         verify : bool, default False
             Compare every node with a run in which values share no memory: see
             :meth:`arenaplan.Executor.run`. Slow.
@@ -182,23 +179,23 @@ class Trainer:
         Returns
         -------
         dict of str to float
-            The losses by name; the sum of the elements, if a loss has several.
+            The losses by name; the sum of elements if a loss has several.
 
         Raises
         ------
         ExecutionError
-            If an input or a node is at fault, or a result not finite. States, number of steps and
-            random numbers are then as if there had been no step.
+            If an input or node is at fault, or a result is not finite. States, step count and
+            random numbers are then as before the step.
         """
         outputs = self._stepped(batch, borrow=True, verify=verify)
         return {name: float(np.sum(outputs[name])) for name in self._losses}
 
     def run(self, batch: Mapping[str, ArrayLike]) -> dict[str, np.ndarray]:
-        """Run one step, and return copies of all outputs of the graph; errors as of a step."""
+        """Run a step, and return copies of all graph outputs; errors as in :meth:`step`."""
         return self._stepped(batch)
 
     def _stepped(self, batch: Mapping[str, ArrayLike], **options: bool) -> dict[str, np.ndarray]:
-        """Run one step, or none: states are as before it if it fails."""
+        """Run a step; a failed step leaves the states as before."""
         executor, runs = self._executor, self.steps
         for name, array in executor.states(borrow=True).items():
             np.copyto(self._before[name], array)
@@ -216,7 +213,7 @@ class Trainer:
         return outputs
 
     def _not_finite(self, outputs: Mapping[str, np.ndarray]) -> str | None:
-        """Return what is infinite or NaN after a step, if anything is."""
+        """Return the name of an infinite or NaN result after a step, if any."""
         states = self._executor.states(borrow=True)
         for kind, arrays, names in (
             ("loss", outputs, self._losses),
@@ -241,7 +238,7 @@ class Trainer:
         progress: bool | None = None,
     ) -> list[StepReport]:
         """
-        Run one step per batch, and return the reports of all steps.
+        Run a step per batch, and return all step reports.
 
         Parameters
         ----------
@@ -250,7 +247,7 @@ class Trainer:
         on_step : callable, optional
             Called after each step; ``False`` ends the training.
         progress : bool, optional
-            Show step and losses in one line of stderr; by default if that is a terminal.
+            Show step and losses in a line on stderr; by default if stderr is a terminal.
         """
         shows = sys.stderr.isatty() if progress is None else progress
         line = _Line() if shows else None
@@ -278,28 +275,28 @@ class Trainer:
 
     def restore(self, states: Mapping[str, ArrayLike], *, steps: int | None = None) -> None:
         """
-        Give parameters and statistics a content: those that are named, or none after an error.
+        Set named parameters and statistics; an error changes nothing.
 
         Parameters
         ----------
         states : mapping of str to array_like
-            Arrays of the shape and type of the states, as :meth:`states` returns them.
+            Arrays with the states' shapes and types, as from :meth:`states`.
         steps : int, optional
-            The number of steps before, which dropout depends on.
+            The number of previous steps, on which dropout depends.
 
         Raises
         ------
         ExecutionError
-            If there is no such state, or it has another shape or type.
+            If there is no such state, or the shape or type differs.
         """
         self._executor.restore(states, runs=steps)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """
-        Write parameters, statistics, the number of steps and the seed to a safetensors file.
+        Write parameters, statistics, step count and seed to a safetensors file.
 
-        A training that continues from the file computes the same bits as one that never stopped.
-        The file is replaced at once or unchanged. Needs the extra ``weights``.
+        A training that continues from the file computes the same bits as an uninterrupted training.
+        The file is replaced atomically or stays unchanged. Requires the extra ``weights``.
 
         Raises
         ------
@@ -309,7 +306,7 @@ class Trainer:
         from safetensors.numpy import save
 
         facts = {"format": _FORMAT, "steps": str(self.steps), "seed": str(self._executor.seed)}
-        # C-ordered arrays of rank 0 stay so.
+        # Rank-0 C-ordered arrays keep rank 0.
         arrays = {
             name: np.require(array, requirements="C") for name, array in self.states().items()
         }
@@ -317,19 +314,19 @@ class Trainer:
 
     def save_onnx(self, model: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
         """
-        Write a copy of the ONNX model that was loaded, with the parameters as they are now.
+        Write a copy of the loaded ONNX model with the current parameters.
 
         Parameters
         ----------
         model : path
-            The file that ``ap.load(model, parameters=…)`` read.
+            The file read by ``ap.load(model, parameters=…)``.
         path : path
-            The file to write, which is replaced at once or unchanged. It has all weights in it.
+            The file to write, with all weights inside; replaced atomically or unchanged.
 
         Raises
         ------
         UndefinedValue
-            If the model stores no weight of the name of a parameter.
+            If the model stores no weight with a parameter's name.
         PlanError
             If the file cannot be written.
         """
@@ -340,14 +337,14 @@ class Trainer:
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """
-        Continue from a file that :meth:`save` wrote, with the seed that it names.
+        Continue from a file written by :meth:`save`, with the file's seed.
 
         Raises
         ------
         ModelError
-            If the file is no checkpoint.
+            If the file is not a checkpoint.
         ExecutionError
-            If its states are not those of this graph. Nothing has changed then.
+            If the states do not match this graph; nothing is changed then.
         """
         from safetensors import SafetensorError, safe_open
 
@@ -371,14 +368,14 @@ class Trainer:
 
 
 class _Line:
-    """One line of a terminal."""
+    """A line on a terminal."""
 
     def __init__(self) -> None:
         self._start = self._shown = time.monotonic()
         self._is_clear = True
 
     def show(self, report: StepReport) -> None:
-        """Show a step, unless one was shown a moment ago."""
+        """Show a step, unless another step was shown a moment ago."""
         now = time.monotonic()
         if now - self._shown < _PERIOD:
             return

@@ -1,14 +1,14 @@
-//! The depth-first order of a graph, which costs no search.
+//! The depth-first order of a graph, which needs no search.
 
 use alloc::{vec, vec::Vec};
 use core::cmp::Reverse;
 
 use super::order_model::{OrderModel, at};
 
-/// Returns the order in which all that a node waits for runs right before the node.
+/// Returns the order in which a node's dependencies run right before the node.
 ///
-/// Of several operands, the operand comes first whose nodes need the most bytes beside the operand
-/// itself. In a tree, no other order that finishes a subtree before the next has a lower peak.
+/// Among several operands, the operand whose nodes need the most bytes beside the operand itself
+/// comes first. In a tree, no other order that finishes a subtree before the next has a lower peak.
 ///
 /// # References
 ///
@@ -44,7 +44,7 @@ pub(super) fn depth_first(model: &OrderModel) -> Vec<u32> {
     let mut order = Vec::with_capacity(model.nodes.len());
     let mut is_listed = vec![false; model.nodes.len()];
     for root in last {
-        // The nodes from the root down, each with the number of operands that were looked at.
+        // The nodes from the root down, each with the number of visited operands.
         let mut path = vec![(root, 0)];
         while let Some((node, looked)) = path.last_mut() {
             let next = before[at(*node)].get(*looked).copied();

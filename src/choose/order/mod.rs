@@ -1,9 +1,9 @@
 //! Operator order: the order of nodes decides which values are live at the same step.
 //!
-//! The live bytes after some nodes have run depend on the *set* of those nodes, not on their
-//! order. So orders are paths through sets of executed nodes, and the best one is the path whose
-//! highest point is lowest: a search over sets, not over permutations (Serenity: Ahn et al., `MLSys`
-//! 2020).
+//! The live bytes after some nodes have run depend on the *set* of executed nodes, not on the
+//! order. So orders are paths through sets of executed nodes, and the best order is the path with
+//! the lowest highest point: a search over sets, not over permutations (Serenity: Ahn et al.,
+//! `MLSys` 2020).
 
 mod depth_first;
 mod order_model;
@@ -16,16 +16,16 @@ use crate::graph::{Graph, ValueKind};
 use crate::liveness::LivenessOptions;
 use order_model::OrderModel;
 
-/// Limits of the work of a search for an order.
+/// Work limits for an order search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderLimits {
     /// Sets of executed nodes to visit in the complete search.
     pub states: usize,
-    /// Sets to keep per number of executed nodes where the complete search is too much; 0
-    /// leaves it at that.
+    /// Sets to keep per number of executed nodes if the complete search is too large; 0 disables
+    /// the beam search.
     pub width: usize,
-    /// Table entries to read or write in both searches together, about ten nanoseconds each:
-    /// a node of which an operand has many pieces takes longer than others.
+    /// Table entries to read or write in both searches together, about ten nanoseconds each. A node
+    /// with an operand that has many pieces takes longer than other nodes.
     pub work: usize,
 }
 
@@ -35,12 +35,11 @@ pub struct OrderLimits {
 pub struct FoundOrder {
     /// Every node once, each after its dependencies.
     pub order: Vec<NodeId>,
-    /// Bytes that are live at the highest step, with outputs in place of dying inputs where
-    /// that helps most.
+    /// Most live bytes at a step, with outputs in place of dying inputs where most useful.
     pub peak: u64,
-    /// Bytes that are live at the highest step of the graph's own order, by the same count.
+    /// Most live bytes at a step in the graph's own order, counted in the same way.
     pub given: u64,
-    /// Bytes that some node needs by itself: its inputs and outputs.
+    /// Most bytes that a node needs by itself: inputs and outputs.
     pub floor: u64,
     /// Whether no order has a lower peak.
     pub is_optimal: bool,
@@ -48,10 +47,10 @@ pub struct FoundOrder {
     pub work: usize,
 }
 
-/// Returns an order of `graph` in which as few bytes as possible are live at once.
+/// Returns an order of `graph` with as few live bytes as possible.
 ///
-/// `stop` is asked now and then whether to return the best order so far. Orders are compared
-/// by bytes that are live, over all spaces; the caller packs the result.
+/// The search calls `stop` now and then, and returns the best order so far if the result is true.
+/// Orders are compared by live bytes over all spaces; the caller packs the result.
 ///
 /// # Errors
 ///
@@ -59,8 +58,8 @@ pub struct FoundOrder {
 ///
 /// # References
 ///
-/// Ahn et al., "Ordering chaos: memory-aware scheduling of irregularly wired neural networks
-/// for edge devices", `MLSys` 2020, search by dynamic programming over sets too.
+/// Ahn et al., "Ordering chaos: memory-aware scheduling of irregularly wired neural networks for
+/// edge devices", `MLSys` 2020, also search by dynamic programming over sets.
 pub fn find_order(
     graph: &Graph,
     options: LivenessOptions,
@@ -70,7 +69,7 @@ pub fn find_order(
     Ok(Orders::new(graph, options)?.best(limits, stop))
 }
 
-/// The orders of a graph, before one is chosen.
+/// The orders of a graph, before the choice.
 pub(crate) struct Orders {
     model: OrderModel,
     floor: u64,
@@ -84,15 +83,15 @@ impl Orders {
         Ok(Self { model, floor })
     }
 
-    /// Returns the bytes that some node needs by itself, in any order: its inputs and outputs,
-    /// less the bytes that an output can take over.
+    /// Returns the most bytes that a node needs by itself, in any order: inputs and outputs, minus
+    /// bytes that an output can take over.
     pub(crate) const fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// Returns the same if outputs may overlap inputs besides.
+    /// Returns the floor if outputs may also overlap inputs.
     ///
-    /// `graph` is the one that the orders are of.
+    /// `graph` is the graph of the orders.
     pub(crate) fn floor_with_overlaps(&self, graph: &Graph) -> u64 {
         let model = &self.model;
         order_search::floor_of(model, |node| {
@@ -108,8 +107,7 @@ impl Orders {
         })
     }
 
-    /// Returns the order in which the fewest bytes are live at once, as far as the limits
-    /// let it be found.
+    /// Returns the order with the fewest live bytes found within the limits.
     pub(crate) fn best(&self, limits: OrderLimits, stop: &dyn Fn() -> bool) -> FoundOrder {
         order_search::best_order(&self.model, self.floor, limits, stop)
     }

@@ -1,4 +1,4 @@
-//! The change of live bytes by one node, for any set of earlier nodes.
+//! The change of live bytes by a node, for any set of earlier nodes.
 
 use alloc::collections::BTreeMap;
 use alloc::{boxed::Box, vec, vec::Vec};
@@ -10,42 +10,42 @@ use crate::graph::{Graph, Node, ValueKind};
 use crate::liveness::{AliasClass, AliasClasses, Lifetimes, LivenessOptions, matched};
 use crate::plan::InputMemory;
 
-/// A graph reduced to the facts that determine the number of live bytes.
+/// A graph reduced to the facts that determine the live bytes.
 ///
-/// Bytes come in *atoms*: stretches that the same values cover. An atom is live while a value
-/// that covers it is: produced, and with a reader left.
+/// Bytes come in *atoms*: stretches covered by the same values. An atom is live while a covering
+/// value is live: produced, with a reader left.
 pub(super) struct OrderModel {
     pub(super) nodes: Vec<NodeModel>,
-    /// By value: the atoms that it covers, which are neighbors.
+    /// By value: the covered atoms, which are adjacent.
     pub(super) atoms_of: Vec<Range<usize>>,
     /// By atom: bytes.
     pub(super) bytes: Vec<u64>,
-    /// By atom: bytes of all atoms before it, modulo 2^64, and one more for the end. The bytes of
-    /// one value are a difference, and below that.
+    /// By atom: bytes of all atoms before, modulo 2^64, and an entry for the end. A value's bytes
+    /// are a difference, and below 2^64.
     before: Vec<u64>,
     /// By value: reads left before the first node runs; the caller reads outputs.
     pub(super) reads: Vec<u32>,
     /// Values that are there before the first node runs.
     pub(super) supplied: Vec<u32>,
-    /// Bytes of supplied values without readers: they are live at the first step.
+    /// Bytes of supplied values without readers, which are live at the first step.
     pub(super) unread: u64,
     /// The graph's own order, as positions.
     pub(super) given: Vec<u32>,
 }
 
-/// One node.
+/// A node.
 pub(super) struct NodeModel {
     pub(super) id: NodeId,
-    /// Values that it reads, as often as it does.
+    /// Values read, repeated per read.
     pub(super) reads: Vec<u32>,
     pub(super) writes: Vec<u32>,
-    /// Pairs of an input and an output that may take it over, by output.
+    /// Pairs of an input and an output that may take over the input, by output.
     pub(super) in_place: Vec<(u32, u32)>,
-    /// Whether several outputs may take over one input.
+    /// Whether several outputs may take over the same input.
     pub(super) competes: bool,
-    /// Nodes that wait for it, as often as they do.
+    /// Dependent nodes, repeated per dependency.
     pub(super) dependents: Vec<u32>,
-    /// Number of nodes that it waits for.
+    /// Number of dependencies.
     pub(super) waits_for: u32,
 }
 
@@ -65,7 +65,7 @@ impl OrderModel {
             ValueKind::Input => options.inputs != InputMemory::Reuse,
             _ => false,
         };
-        // Views of the caller's bytes may not be written over either.
+        // Views of the caller's bytes must not be overwritten, either.
         let mut is_callers = vec![false; graph.values().len()];
         for class in classes.classes().iter().chain(classes.of_caller()) {
             if class.members.iter().any(|member| callers(member.value)) {
@@ -153,7 +153,7 @@ impl OrderModel {
         Ok(model)
     }
 
-    /// Returns the bytes of some values together, each byte once.
+    /// Returns the total bytes of some values, each byte once.
     pub(super) fn size_of(&self, values: impl Iterator<Item = u32>) -> u64 {
         let mut spans: Vec<_> = values.map(|value| self.atoms_of[at(value)].clone()).collect();
         spans.sort_unstable_by_key(|span| span.start);
@@ -169,19 +169,19 @@ impl OrderModel {
         total
     }
 
-    /// Returns the work of making a [`OrderState`].
+    /// Returns the work of creating an [`OrderState`].
     pub(super) fn copy_work(&self) -> usize {
         1 + (self.nodes.len() + self.reads.len() + self.bytes.len()) / COPIED_AT_ONCE
     }
 
-    /// Returns the bytes of a value.
+    /// Returns a value's bytes.
     pub(super) fn size(&self, value: u32) -> u64 {
         let atoms = &self.atoms_of[at(value)];
         self.before[atoms.end].wrapping_sub(self.before[atoms.start])
     }
 }
 
-/// Returns the pairs of an input and an output that may take it over, by output.
+/// Returns the pairs of an input and an output that may take over the input, by output.
 fn pairs(graph: &Graph, node: &Node, allowed: impl Fn(ValueId) -> bool) -> Vec<(u32, u32)> {
     let pairs = node.effects().in_place.iter().filter_map(|pair| {
         let (input, output) = (node.input(pair.input)?, node.output(pair.output)?);
@@ -193,15 +193,15 @@ fn pairs(graph: &Graph, node: &Node, allowed: impl Fn(ValueId) -> bool) -> Vec<(
     pairs
 }
 
-/// Returns whether several outputs may take over one input.
+/// Returns whether several outputs may take over the same input.
 fn competes(pairs: &[(u32, u32)]) -> bool {
     let mut outputs = BTreeMap::new();
     pairs.len() > 1
         && pairs.iter().any(|&(input, output)| *outputs.entry(input).or_insert(output) != output)
 }
 
-/// Returns, by value, whether the value may be in memory that the caller brings: its class is the
-/// caller's, or may be taken over by one that is.
+/// Returns, by value, whether the value may be in the caller's memory: its class is the caller's,
+/// or may be taken over by a class of the caller's.
 ///
 /// The final place depends on the order. So orders are compared by lower bounds.
 fn outside(graph: &Graph, classes: &AliasClasses, in_place: bool) -> Vec<bool> {
@@ -236,12 +236,12 @@ fn outside(graph: &Graph, classes: &AliasClasses, in_place: bool) -> Vec<bool> {
 /// Table entries that are copied in the time that a scattered access takes.
 const COPIED_AT_ONCE: usize = 8;
 
-/// A set of nodes, one bit for each.
+/// A set of nodes, with a bit for each node.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Executed(Box<[u64]>);
 
 impl Executed {
-    /// Returns the set of no nodes.
+    /// Returns the empty set.
     pub(super) fn none(model: &OrderModel) -> Self {
         Self(vec![0; model.nodes.len().div_ceil(64)].into())
     }
@@ -254,7 +254,7 @@ impl Executed {
         self.0[at(node) / 64] ^= 1 << (node % 64);
     }
 
-    /// Iterates over the nodes in it.
+    /// Iterates over the nodes in the set.
     fn of<'m>(&self, model: &'m OrderModel) -> impl Iterator<Item = &'m NodeModel> {
         (0..).zip(&model.nodes).filter(|&(node, _)| self.contains(node)).map(|(_, node)| node)
     }
@@ -265,9 +265,9 @@ pub(super) struct OrderState {
     pub(super) executed: Executed,
     /// By value: reads left.
     reads: Vec<u32>,
-    /// By atom: values that cover it and are live.
+    /// By atom: the number of live covering values.
     covers: Vec<u32>,
-    /// By node: nodes that it waits for.
+    /// By node: the number of pending dependencies.
     waiting: Vec<u32>,
     /// Nodes that can run next.
     pub(super) ready: Vec<u32>,
@@ -277,12 +277,12 @@ pub(super) struct OrderState {
     work: usize,
 }
 
-/// The effect of one node on the state.
+/// A node's effect on the state.
 #[derive(Clone, Copy)]
 pub(super) struct Effect {
     /// The node.
     pub(super) node: u32,
-    /// Bytes live while it runs.
+    /// Live bytes during the node.
     pub(super) during: u64,
     /// Bytes live afterwards.
     pub(super) after: u64,
@@ -332,7 +332,7 @@ impl OrderState {
         }
     }
 
-    /// Returns the work since the last call, as a number of table entries.
+    /// Returns the work since the last call, in table entries.
     pub(super) fn take_work(&mut self) -> usize {
         core::mem::take(&mut self.work)
     }
@@ -347,7 +347,7 @@ impl OrderState {
         }
     }
 
-    /// Runs the node at a position of the ready ones, and returns its effect.
+    /// Runs the ready node at a position, and returns the node's effect.
     pub(super) fn run(&mut self, model: &OrderModel, position: usize) -> Effect {
         let index = self.ready.remove(position);
         let node = &model.nodes[at(index)];
@@ -381,9 +381,9 @@ impl OrderState {
         Effect { node: index, during, after: self.live }
     }
 
-    /// Undoes the last [`run`](Self::run), which was of the node at `position`.
+    /// Undoes the last [`run`](Self::run), of the node at `position`.
     ///
-    /// A trial of a node therefore needs no copy of the state.
+    /// So trying a node needs no copy of the state.
     pub(super) fn undo(&mut self, model: &OrderModel, index: u32, position: usize) {
         let node = &model.nodes[at(index)];
         for &dependent in node.dependents.iter().rev() {
@@ -409,14 +409,14 @@ impl OrderState {
         }
     }
 
-    /// Returns how many of the bytes that a node makes are bytes of inputs that just died.
+    /// Returns how many of a node's output bytes are bytes of inputs that just died.
     fn credit(&self, model: &OrderModel, node: &NodeModel, made: u64) -> u64 {
         if node.competes {
             return self.matched_credit(model, node).min(made);
         }
         let mut credit = 0;
         for pairs in node.in_place.chunk_by(|one, other| one.1 == other.1) {
-            // Values that may be in the caller's memory count for nothing, and so are no gain.
+            // Values that may be in the caller's memory do not count, and so give no gain.
             let sizes = pairs.iter().filter(|&&(input, _)| self.is_dead(model, input));
             let sizes = sizes.map(|&(input, _)| model.size(input));
             if let Some(size) = sizes.min_by_key(|&size| (size == 0, size)) {
@@ -432,8 +432,8 @@ impl OrderState {
         self.reads[at(input)] == 0 && self.covers[atoms].iter().all(|&covers| covers == 0)
     }
 
-    /// Returns the bytes of outputs that take over dying inputs, where several outputs may take
-    /// over one input.
+    /// Returns the bytes of outputs that take over dying inputs, if several outputs may take over
+    /// the same input.
     fn matched_credit(&self, model: &OrderModel, node: &NodeModel) -> u64 {
         let sizes: Vec<u64> = node.writes.iter().map(|&output| model.size(output)).collect();
         let inputs = |output: u32| {

@@ -13,11 +13,11 @@ use crate::base::NodeId;
 
 /// Work between two looks at whether to stop.
 const PATIENCE: usize = 1 << 14;
-/// Work of storing a set of executed nodes: two allocations and a look into a hash table.
+/// Work of storing a set of executed nodes: two allocations and a hash table lookup.
 const STORE_WORK: usize = 16;
-/// If more nodes are ready, those that do no harm are not looked for.
+/// With more ready nodes, harmless nodes are not searched for.
 const MOST_READY_TO_CLOSE: usize = 64;
-/// Ratio of the sets that a beam collects, before it drops the worst, to those that it keeps.
+/// Ratio of the sets collected by a beam, before dropping the worst, to the kept sets.
 const SURPLUS: usize = 8;
 
 /// Returns the best order that the limits let us find.
@@ -46,7 +46,7 @@ pub(super) fn best_order(
         is_optimal = complete;
         best = found.unwrap_or(best);
     }
-    // A beam makes about as many states as it keeps sets.
+    // A beam creates about as many states as it keeps sets.
     let sets = (limits.work - search.work.min(limits.work)) / (2 * model.copy_work());
     let mut width = limits.width.min(sets.div_ceil(model.nodes.len().max(1)));
     while !is_optimal && width > 0 && search.work < limits.work && !stop() {
@@ -63,7 +63,7 @@ pub(super) fn best_order(
     FoundOrder { order, peak: best.0, given, floor, is_optimal, work: search.work }
 }
 
-/// Returns the highest number of bytes live while nodes run in this order.
+/// Returns the most live bytes in an order.
 fn peak_of(model: &OrderModel, order: &[u32]) -> u64 {
     let mut state = OrderState::after(model, &Executed::none(model));
     let mut highest = 0;
@@ -74,8 +74,8 @@ fn peak_of(model: &OrderModel, order: &[u32]) -> u64 {
     highest.max(state.live)
 }
 
-/// Returns the bytes that some node needs by itself, in any order, if it can do with fewer by
-/// `saved`, or by the bytes that its outputs can take over.
+/// Returns the most bytes that a node needs by itself, in any order, minus `saved`, or minus the
+/// bytes that outputs can take over.
 pub(super) fn floor_of(model: &OrderModel, saved: impl Fn(&NodeModel) -> u64) -> u64 {
     let mut floor = 0;
     for node in &model.nodes {
@@ -110,20 +110,20 @@ struct BestOrderSearch<'a> {
     stopped: bool,
 }
 
-/// A node that ran, and where it was among those that were ready.
+/// An executed node, and the node's position among the ready nodes.
 #[derive(Clone, Copy)]
 struct Move {
     node: u32,
     position: usize,
 }
 
-/// The predecessor of a state, and the nodes that ran since.
+/// A state's predecessor, and the nodes executed since.
 struct Step {
     parent: Option<usize>,
     nodes: Vec<u32>,
 }
 
-/// A set of nodes that the beam came to.
+/// A set of nodes reached by the beam.
 struct Reached {
     peak: u64,
     live: u64,
@@ -132,11 +132,11 @@ struct Reached {
 }
 
 impl BestOrderSearch<'_> {
-    /// Runs the nodes that cannot raise the peak: a node that leaves no more bytes live than
-    /// before, and needs no more than `allowed` while it runs. Adds them to `path`.
+    /// Runs the nodes that cannot raise the peak: nodes that leave no more bytes live than before,
+    /// and need at most `allowed` while they run. Adds these nodes to `path`.
     ///
-    /// In any order of the other nodes, such a node can move to the front and no step rises: its
-    /// inputs die earlier, and its outputs are no larger than those inputs.
+    /// In any order of the other nodes, such a node can move to the front without raising a step:
+    /// the inputs die earlier, and the outputs are not larger than these inputs.
     fn close(&mut self, state: &mut OrderState, allowed: u64, path: &mut Vec<Move>) {
         if state.count == 0 && self.model.unread > 0 {
             return; // Which node comes first matters.
@@ -156,9 +156,9 @@ impl BestOrderSearch<'_> {
         }
     }
 
-    /// Runs the node at a position of the ready ones, and then the nodes that cannot raise the
-    /// peak. Returns the highest peak on the way, or `None` if it is not below `known`. `path`
-    /// lists the nodes that ran.
+    /// Runs the ready node at a position, and then the nodes that cannot raise the peak. Returns
+    /// the highest peak on the way, or `None` if not below `known`. `path` lists the executed
+    /// nodes.
     fn advance(
         &mut self,
         state: &mut OrderState,
@@ -179,7 +179,7 @@ impl BestOrderSearch<'_> {
         Some(peak)
     }
 
-    /// Undoes one call of [`advance`](Self::advance).
+    /// Undoes a call of [`advance`](Self::advance).
     fn retreat(&self, state: &mut OrderState, path: &[Move]) {
         for step in path.iter().rev() {
             state.undo(self.model, step.node, step.position);
@@ -197,8 +197,8 @@ impl BestOrderSearch<'_> {
         }
     }
 
-    /// Visits sets of executed nodes, those with the lowest peak first, until all nodes have
-    /// run; returns the order if its peak is below `known`, and whether nothing lower exists.
+    /// Visits sets of executed nodes, lowest peak first, until all nodes have run; returns the
+    /// order if the peak is below `known`, and whether no lower peak exists.
     fn complete(&mut self, known: u64, most: usize) -> (Option<(u64, Vec<u32>)>, bool) {
         self.stopped = false;
         let total = u32::try_from(self.model.nodes.len()).expect("ids have 32 bits");
@@ -250,8 +250,8 @@ impl BestOrderSearch<'_> {
         (None, !self.stopped)
     }
 
-    /// Keeps the `width` most promising sets for each number of executed nodes; returns an
-    /// order with a peak below `known`, if it finds one.
+    /// Keeps the `width` most promising sets for each number of executed nodes; returns an order
+    /// with a peak below `known`, if found.
     fn beam(&mut self, known: u64, width: usize) -> Option<(u64, Vec<u32>)> {
         self.stopped = false;
         let total = self.model.nodes.len();

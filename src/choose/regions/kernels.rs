@@ -1,4 +1,4 @@
-//! Kernels: nodes that one call performs on some rows, and the memory and the time of such a call.
+//! Kernels: nodes that one call performs on some rows, with the call's memory and time.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{format, vec, vec::Vec};
@@ -12,45 +12,45 @@ use crate::graph::{Graph, ValueKind};
 pub struct Way {
     /// Bytes.
     pub bytes: u64,
-    /// Time in any unit that is the same everywhere in one search.
+    /// Time, in a unit common to a search.
     pub time: u64,
 }
 
-/// The ways to make some rows of the result of a kernel in one call.
+/// The ways to make some result rows in one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowCost {
-    /// Rows of the result.
+    /// Result rows.
     pub rows: u64,
-    /// Scratch memory and time, per size of scratch memory that is tried: as many as for all other
-    /// kernels of a search, or none if the kernel cannot make so many rows.
+    /// Scratch memory and time, per tried scratch size: as many entries as for all other kernels in
+    /// a search, or none if the kernel cannot make so many rows.
     pub ways: Vec<Way>,
 }
 
-/// Nodes that one call performs, on any rows of the result of the last one.
+/// Nodes that one call performs, on any rows of the last node's result.
 ///
-/// Every node but the first makes its result in the rows of the node before it.
+/// Every node except the first makes its result in the previous node's rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowKernel {
     /// The nodes, in order.
     pub nodes: Vec<NodeId>,
-    /// The operand of the first node in whose rows that node makes its result, if it does.
+    /// The first node's operand in whose rows the node makes its result, if any.
     pub takes: Option<ValueId>,
-    /// The costs of some numbers of rows, ascending. Numbers between two of them cost as much as a
-    /// line between these, and more rows than the last as much as the last.
+    /// The costs of some row counts, ascending. Costs are interpolated linearly between row counts;
+    /// more rows than the last count cost as much as the last count.
     pub costs: Vec<RowCost>,
 }
 
-/// The time of moving rows that a later strip needs to the front of their line buffer.
+/// The time of moving rows needed by a later strip to the front of their line buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowMoveCost {
-    /// Time of each call, which moves as many rows as are new.
+    /// Time per call, which moves as many rows as are new.
     pub call: u64,
-    /// Time of a thousand bytes.
+    /// Time per thousand bytes.
     pub thousand_bytes: u64,
 }
 
 impl RowKernel {
-    /// Returns the ways to make so many rows; none if it cannot.
+    /// Returns the ways to make so many rows; empty if impossible.
     pub(super) fn ways(&self, rows: u64) -> Vec<Way> {
         let after = self.costs.partition_point(|cost| cost.rows < rows);
         let Some(high) = self.costs.get(after).or(self.costs.last()) else { return Vec::new() };
@@ -77,19 +77,19 @@ impl RowKernel {
 pub(crate) struct Kernels {
     /// By node.
     stages: Vec<Option<Stage>>,
-    /// By value: the nodes that name it; `None` if somebody else needs the value, too.
+    /// By value: the nodes that name the value; `None` if the value is also needed elsewhere.
     users: Vec<Option<Vec<NodeId>>>,
-    /// By node: the position of its kernel.
+    /// By node: the kernel's position.
     of_node: Vec<Option<usize>>,
     all: Vec<RowKernel>,
     pub(super) moves: RowMoveCost,
-    /// Sizes of scratch memory that are tried.
+    /// Number of tried scratch sizes.
     pub(super) sizes: usize,
 }
 
 impl Kernels {
     /// Returns a kernel without scratch memory for every node that makes rows from rows; each call
-    /// takes one unit of time.
+    /// takes one time unit.
     pub(super) fn of_each_node(graph: &Graph) -> Self {
         let mut found = Self::without(graph, RowMoveCost::default(), 1);
         for (index, stage) in found.stages.iter().enumerate() {
@@ -126,7 +126,7 @@ impl Kernels {
     /// # Errors
     ///
     /// [`InvalidOption`](Error::InvalidOption) if a kernel cannot make its result some rows at a
-    /// time, or its costs are in no order.
+    /// time, or its costs are not ascending.
     pub(crate) fn new(graph: &Graph, kernels: Vec<RowKernel>, moves: RowMoveCost) -> Result<Self> {
         let refused = |at: usize, reason: &str| {
             let reason = format!("kernel {at} {reason}");
@@ -174,7 +174,7 @@ impl Kernels {
         self.all.get(kernel?)
     }
 
-    /// Returns the value in whose rows a node makes its result, if it does.
+    /// Returns the value in whose rows a node makes its result, if any.
     fn taken_by(&self, node: NodeId) -> Option<ValueId> {
         let kernel = self.of(node)?;
         match kernel.nodes.iter().position(|&id| id == node)? {
@@ -183,7 +183,8 @@ impl Kernels {
         }
     }
 
-    /// Returns, by value that nodes make in the rows of another, the node that takes the rows over.
+    /// Returns, by value that nodes make in another value's rows, the node that takes the rows
+    /// over.
     pub(super) fn takers(&self, nodes: &[NodeId]) -> BTreeMap<ValueId, NodeId> {
         let made: BTreeSet<ValueId> =
             nodes.iter().filter_map(|&id| self.stage(id)).map(|stage| stage.value).collect();
@@ -191,8 +192,8 @@ impl Kernels {
         taken.filter(|(value, _)| made.contains(value)).collect()
     }
 
-    /// Returns nodes in an order in which those of each kernel follow each other, with their
-    /// kernels; `None` if a kernel is not there as a whole.
+    /// Returns nodes in an order in which each kernel's nodes are adjacent, with the kernels;
+    /// `None` if a kernel is incomplete.
     pub(super) fn in_order(&self, nodes: &[NodeId]) -> Option<Vec<&RowKernel>> {
         let mut found: Vec<&RowKernel> = Vec::new();
         for &id in nodes {
@@ -208,7 +209,7 @@ impl Kernels {
     }
 }
 
-/// The nodes of a region, which are added from the last one back.
+/// The nodes of a region, added from the last node backward.
 #[derive(Debug, Default)]
 pub(super) struct Inside<'k> {
     pub(super) nodes: BTreeSet<NodeId>,
@@ -216,14 +217,14 @@ pub(super) struct Inside<'k> {
 }
 
 impl<'k> Inside<'k> {
-    /// Adds a kernel before those that are there; returns whether its results are needed inside
-    /// alone, and by rows. The very last result may be needed anywhere.
+    /// Adds a kernel before the present kernels; returns whether its results are needed only
+    /// inside, and by rows. The last result may be needed anywhere.
     pub(super) fn add(&mut self, kernels: &'k Kernels, kernel: &RowKernel) -> bool {
         for &id in kernel.nodes.iter().rev() {
             let is_last = self.nodes.is_empty();
             let Some(stage) = kernels.stage(id) else { return false };
             if !self.nodes.insert(id) {
-                return false; // It runs in several steps.
+                return false; // The node runs in several steps.
             }
             let users = kernels.users[stage.value.index()].as_ref();
             let stays = users.is_some_and(|users| {

@@ -1,14 +1,13 @@
-//! Which steps run strip by strip, for the fewest bytes.
+//! Chooses the steps that run strip by strip, for the fewest bytes.
 //!
-//! A *region* is a run of steps of which the last one's result is made some rows at a time, through
-//! all of them. The bytes between its steps shrink to line buffers; its operands and its result stay
-//! whole. A choice of regions is a path through the steps in their order, each edge of which is a
-//! step as it is or a region (the graph of fusion choices of msf-CNN, Huang and Baccelli 2025). The
-//! smallest size with a path that is fast enough is found by bisection, and of the paths in that
-//! size the fastest one is taken.
+//! A *region* is a run of steps whose last result is made some rows at a time, through all steps.
+//! The bytes between the steps shrink to line buffers; operands and result stay whole. A choice of
+//! regions is a path through the steps in order; each edge is an unchanged step or a region (the
+//! fusion graph of msf-CNN, Huang and Baccelli 2025). Bisection finds the smallest size with a path
+//! that is fast enough, and the fastest path in that size is taken.
 //!
-//! A runner with kernels says which nodes one call performs, and what calls on some rows cost.
-//! Without kernels, every call takes one unit of time.
+//! A runner with kernels gives the nodes performed by one call, and the cost of calls on some rows.
+//! Without kernels, every call takes one time unit.
 
 mod kernels;
 mod rows;
@@ -28,35 +27,35 @@ use kernels::Inside;
 pub(crate) use kernels::Kernels;
 use rows::{Growth, InStrips, strips_of};
 
-/// Most steps of a region.
+/// Most steps in a region.
 const LONGEST: usize = 64;
-/// Steps that are tried as the ends of regions, at most.
+/// Most steps that are tried as the ends of regions.
 const MOST_ENDINGS: usize = 400;
-/// Rows of a strip that are tried.
+/// Tried numbers of rows per strip.
 const HEIGHTS: [u64; 9] = [1, 2, 3, 4, 6, 8, 12, 16, 32];
 
-/// A value that has a place, in the bytes that it shares with other ones.
+/// A placed value, in the bytes shared with other values.
 #[derive(Clone, Debug)]
 pub(crate) struct PlacedPiece {
-    /// Its bytes, rounded outward to the alignment.
+    /// The bytes, rounded outward to the alignment.
     pub(crate) bytes: Range<u64>,
-    /// The first step at which it is live, and the step after the last.
+    /// The first live step, and the step after the last.
     pub(crate) live: (usize, usize),
-    /// The step that makes it, if it is not there before the first one.
+    /// The step that makes the value, if the value is not supplied.
     pub(crate) made: Option<usize>,
 }
 
-/// Steps, of which some run strip by strip.
+/// Steps, some of which run strip by strip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StripChoice {
-    /// The nodes of each step.
+    /// Each step's nodes.
     pub steps: Vec<Vec<NodeId>>,
     /// The steps in strips, by last node.
     pub strips: Vec<(NodeId, Strips)>,
     /// Bytes that are needed at once, as far as regions tell.
     pub bytes: u64,
-    /// Time of all steps, likewise.
+    /// Time of all steps, in the same unit.
     pub time: u64,
 }
 
@@ -65,30 +64,30 @@ pub struct StripChoice {
 struct StripRegion {
     first: usize,
     last: usize,
-    /// Rows of the result that are made at once.
+    /// Result rows made at once.
     rows: u64,
-    /// Bytes that are live while it runs, and time.
+    /// Live bytes during the region, and time.
     way: Way,
 }
 
-/// Limits of a choice of steps in strips.
+/// Limits for a choice of steps in strips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StripLimits {
-    /// It needs more bytes than these.
+    /// The choice needs more bytes than this.
     pub above: u64,
-    /// It needs fewer bytes than these.
+    /// The choice needs fewer bytes than this.
     pub below: u64,
-    /// It takes no more time than this.
+    /// The choice takes at most this time.
     pub time: u64,
 }
 
-/// Returns how `nodes` run in strips of so many rows by row kernels, in the order in which they do;
-/// `None` if they cannot.
+/// Returns how `nodes` run in strips of so many rows by row kernels, in execution order; `None` if
+/// impossible.
 ///
 /// # Errors
 ///
 /// [`InvalidOption`](crate::Error::InvalidOption) if a kernel cannot make its result some rows at a
-/// time. Those of packing line buffers.
+/// time. Errors of packing line buffers.
 pub fn nodes_in_strips(
     graph: &Graph,
     kernels: Vec<RowKernel>,
@@ -101,14 +100,14 @@ pub fn nodes_in_strips(
     Ok(found.map(|InStrips { nodes, strips }| (nodes, strips)))
 }
 
-/// Steps as they run without strips.
+/// Steps without strips.
 #[derive(Debug)]
 pub(crate) struct WholeSteps<'a> {
-    /// The nodes of each step.
+    /// Each step's nodes.
     pub(crate) steps: Vec<Vec<NodeId>>,
     /// Bytes that are live at each step.
     pub(crate) live: &'a [u64],
-    /// The values in these bytes: those that share bytes together.
+    /// The values in these bytes, grouped by shared bytes.
     pub(crate) held: &'a [Vec<PlacedPiece>],
 }
 
@@ -116,17 +115,17 @@ pub(crate) struct WholeSteps<'a> {
 #[derive(Debug)]
 pub(crate) struct StripRegions {
     steps: Vec<Vec<NodeId>>,
-    /// Per step the ways to run it.
+    /// Per step, the ways to run the step.
     ways: Vec<Vec<Way>>,
     kernels: Kernels,
     found: Vec<StripRegion>,
-    /// Those of the choice that was returned last.
+    /// The regions in the last returned choice.
     chosen: Vec<StripRegion>,
 }
 
 impl StripRegions {
     /// Returns the regions of steps whose kernels are single nodes; each run of a node or a step
-    /// takes one unit of time.
+    /// takes one time unit.
     pub(crate) fn of_nodes(
         graph: &Graph,
         whole: WholeSteps<'_>,
@@ -137,8 +136,8 @@ impl StripRegions {
         Self::of_kernels(graph, Kernels::of_each_node(graph), whole, ways, limits, budget)
     }
 
-    /// Returns the regions of steps with these kernels and ways to run each step. Regions that do
-    /// not keep to the limits by themselves are left out.
+    /// Returns the regions of steps with these kernels and ways to run each step. Regions that
+    /// exceed the limits by themselves are left out.
     pub(crate) fn of_kernels(
         graph: &Graph,
         kernels: Kernels,
@@ -151,12 +150,12 @@ impl StripRegions {
         Self { steps: whole.steps, ways, kernels, found, chosen: Vec::new() }
     }
 
-    /// Returns the steps that need the fewest bytes of those within the limits; `None` if none run
-    /// strip by strip.
+    /// Returns the steps with the fewest bytes within the limits; `None` if no step runs strip by
+    /// strip.
     ///
     /// # Errors
     ///
-    /// Those of packing line buffers.
+    /// Errors of packing line buffers.
     pub(crate) fn least(
         &mut self,
         limits: StripLimits,
@@ -190,8 +189,7 @@ impl StripRegions {
         Ok(None)
     }
 
-    /// Forgets a run of steps in strips of the choice that was returned last, by position: no later
-    /// choice has it.
+    /// Excludes a run of steps in the last returned choice, by position, from all later choices.
     pub(crate) fn refuse_chosen(&mut self, position: usize) {
         if let Some(&region) = self.chosen.get(position) {
             self.refuse(region);
@@ -257,8 +255,8 @@ fn regions(
     found
 }
 
-/// Returns the steps that regions are to make smaller: those that need more than what is there
-/// whole, whatever is in strips.
+/// Returns the steps that regions should make smaller: steps that need more bytes than the whole
+/// values, whatever is in strips.
 fn hot(graph: &Graph, live: &[u64]) -> Vec<usize> {
     let bytes = |values: &mut dyn Iterator<Item = ValueId>| -> u64 {
         values.fold(0, |sum, value| sum.saturating_add(graph.value(value).bytes()))
@@ -269,7 +267,7 @@ fn hot(graph: &Graph, live: &[u64]) -> Vec<usize> {
     (0..live.len()).filter(|&at| live[at] > least).collect()
 }
 
-/// Returns the nodes that can be in a region with one of some steps that are to become smaller.
+/// Returns the nodes that can be in a region with a step that should become smaller.
 pub(crate) fn nodes_in_reach(
     graph: &Graph,
     steps: &[Vec<NodeId>],
@@ -314,7 +312,7 @@ fn around(held: &[&[PlacedPiece]], first: usize, last: usize) -> u64 {
 }
 
 /// Calls `each` with the first step of every region that ends with the step `last`, and its kernels
-/// by height; heights that `each` removes are tried no further.
+/// by height; heights removed by `each` are not tried further.
 fn ending(
     kernels: &Kernels,
     steps: &[Vec<NodeId>],
@@ -334,7 +332,7 @@ fn ending(
         heights.filter_map(|&rows| Growth::new(kernels, exit, rows)).collect();
     let takers = kernels.takers(&nodes);
     let mut inside = Inside::default();
-    // The first step of which some node is inside.
+    // The first step with a node inside.
     let mut lowest = last;
     for at in (first..=last).rev() {
         for id in steps[at].iter().rev() {
@@ -343,7 +341,7 @@ fn ending(
                 if inside.nodes.contains(id) {
                     continue;
                 }
-                return; // The kernel performs nodes behind the last one, too.
+                return; // The kernel also performs nodes after the last node.
             }
             if !inside.add(kernels, kernel) {
                 return;
@@ -366,13 +364,12 @@ fn ending(
 /// A path through all steps.
 #[derive(Debug, PartialEq, Eq)]
 struct Path {
-    /// The most bytes that a step or region of it needs, or more, and the time of all.
+    /// The most bytes of a step or region on the path, or more, and the total time.
     way: Way,
     regions: Vec<StripRegion>,
 }
 
-/// Returns the path that needs the fewest bytes of those within the limits; of such paths, the
-/// fastest one.
+/// Returns the path with the fewest bytes within the limits; for equal bytes, the fastest path.
 fn least_path(steps: &[Vec<Way>], regions: &[StripRegion], limits: StripLimits) -> Option<Path> {
     let mut by_first: Vec<Vec<&StripRegion>> = vec![Vec::new(); steps.len()];
     for region in regions {
@@ -395,7 +392,7 @@ fn least_path(steps: &[Vec<Way>], regions: &[StripRegion], limits: StripLimits) 
     best
 }
 
-/// Returns the path of the least time in an arena of `room` bytes.
+/// Returns the fastest path in an arena of `room` bytes.
 fn fastest(steps: &[Vec<Way>], by_first: &[Vec<&StripRegion>], room: u64) -> Option<Path> {
     let count = steps.len();
     let mut times: Vec<Option<u64>> = vec![None; count + 1];

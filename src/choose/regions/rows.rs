@@ -1,8 +1,8 @@
-//! Rows over time: what a run of nodes makes for each strip, and the line buffers that it needs.
+//! Rows over time: the rows that a run of nodes makes for each strip, and the needed line buffers.
 //!
-//! For each strip of the last result, every node makes the rows that its readers need and that are
-//! not there yet. Rows that a later strip needs stay, so no row is made twice (`StreamNet`, Zheng et
-//! al., `NeurIPS` 2023).
+//! For each strip of the last result, every node makes the rows that the readers need and that are
+//! not yet present. Rows needed by a later strip stay, so no row is made twice (`StreamNet`, Zheng
+//! et al., `NeurIPS` 2023).
 
 use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
@@ -13,20 +13,20 @@ use crate::base::{LiveRange, NodeId, Result, ValueId};
 use crate::pack::{Budget, Buffer, Problem, Space, solve};
 use crate::plan::{LineBuffer, RowsInPlace, Strips};
 
-/// Line buffers begin at multiples of this many bytes, so that kernels find aligned rows.
+/// Line buffers begin at multiples of this byte count, so that kernels find aligned rows.
 const ALIGNMENT: u64 = 64;
-/// Strips of one result, at most.
+/// Most strips of a result.
 const MOST_STRIPS: u64 = 4096;
 
-/// The rows of a value that its readers need, by strip: from `low` up to `high`, which is 0 where
-/// none is needed.
+/// The rows of a value that the readers need, by strip: from `low` up to `high`, which is 0 if no
+/// row is needed.
 #[derive(Clone, Debug)]
 struct RowNeeds {
     low: Vec<u64>,
     high: Vec<u64>,
 }
 
-/// The memory for rows of one value.
+/// The memory for a value's rows.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     value: ValueId,
@@ -34,31 +34,31 @@ struct Line {
     bytes: u64,
     /// Whether rows stay from strip to strip.
     is_kept: bool,
-    /// Positions, counted from the last node, of the first node that uses the memory and of the
-    /// last one.
+    /// Positions, counted from the last node, of the first and last nodes that use the memory.
     made: usize,
     read: usize,
 }
 
-/// Kernels that end with one value, in strips of some height: added from the last one back, since
-/// rows depend on later nodes only.
+/// Kernels that end with a value, in strips of a given height: added from the last kernel backward,
+/// because rows depend only on later nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Growth {
-    /// Rows of a strip.
+    /// Rows per strip.
     pub(super) rows: u64,
     needs: BTreeMap<ValueId, RowNeeds>,
-    /// By value, the position of the last node that reads it.
+    /// By value, the position of the last reader.
     read: BTreeMap<ValueId, usize>,
     lines: Vec<Line>,
     at: usize,
-    /// Scratch memory and time of all calls, per size of scratch memory.
+    /// Scratch memory and time of all calls, per scratch size.
     ways: Vec<Way>,
     /// Time of moves.
     moves: u64,
 }
 
 impl Growth {
-    /// Returns no kernel yet, for the last value; `None` if its strips were too many, or have no rows.
+    /// Returns an empty list of kernels for the last value; `None` if there were too many strips,
+    /// or there are no rows.
     pub(super) fn new(kernels: &Kernels, last: &Stage, rows: u64) -> Option<Self> {
         let strips = last.rows.checked_add(rows.checked_sub(1)?)? / rows;
         if strips > MOST_STRIPS {
@@ -77,8 +77,8 @@ impl Growth {
         })
     }
 
-    /// Adds the kernel before those that are there; returns whether they can run so. Results are
-    /// in line buffers unless they are in the rows of another value, or the last one.
+    /// Adds the kernel before the present kernels; returns whether the kernels can run so. Results
+    /// are in line buffers, except the last result and results in another value's rows.
     pub(super) fn add(
         &mut self,
         kernels: &Kernels,
@@ -128,7 +128,7 @@ impl Growth {
         true
     }
 
-    /// Adds the calls of a kernel; returns whether it can make the rows.
+    /// Adds a kernel's calls; returns whether the kernel can make the rows.
     fn add_calls(&mut self, kernel: &RowKernel, RowNeeds { low, high }: &RowNeeds) -> bool {
         let (mut done, mut known, mut ways) = (0, 0, Vec::new());
         for (&low, &high) in low.iter().zip(high) {
@@ -151,7 +151,7 @@ impl Growth {
         true
     }
 
-    /// Adds the memory for rows of a result, unless another value has it.
+    /// Adds the memory for a result's rows, unless another value has the memory.
     fn add_line(
         &mut self,
         kernels: &Kernels,
@@ -164,7 +164,7 @@ impl Growth {
             home = kernels.stage(taker).map_or(home, |stage| stage.value);
         }
         if home != stage.value {
-            // The memory is in use from the first value that is made in it.
+            // The memory is in use from the first value made in it.
             if let Some(line) = self.lines.iter_mut().find(|line| line.value == home) {
                 line.made = self.at;
             }
@@ -196,8 +196,8 @@ impl Growth {
         }
     }
 
-    /// Iterates over the bytes of line buffers and scratch memory that are needed at once, and the
-    /// time, per size of scratch memory.
+    /// Iterates over the needed bytes of line buffers and scratch memory, and the time, per scratch
+    /// size.
     pub(super) fn ways(&self) -> impl Iterator<Item = Way> + '_ {
         let mut brief = vec![0_u64; self.at];
         let mut kept = 0_u64;
@@ -219,14 +219,14 @@ impl Growth {
     }
 }
 
-/// Nodes in the order in which they run, and how they do.
+/// Nodes in execution order, and how the nodes run.
 pub(super) struct InStrips {
     pub(super) nodes: Vec<NodeId>,
     pub(super) strips: Strips,
 }
 
-/// Returns the strips in which `nodes` run, the last of which makes `rows` rows at once, with places
-/// for all line buffers; `None` if they cannot run so.
+/// Returns the strips in which `nodes` run, with `rows` rows of the last node at once and places
+/// for all line buffers; `None` if impossible.
 pub(super) fn strips_of(
     kernels: &Kernels,
     nodes: &[NodeId],

@@ -1,26 +1,26 @@
-//! Stages: nodes that make rows of a result from rows of operands.
+//! Stages: nodes that make result rows from operand rows.
 
 use alloc::vec::Vec;
 
 use crate::base::{NodeId, ValueId};
 use crate::graph::{Graph, Node, ValueKind, Window};
 
-/// A node that makes some rows of its only result from some rows of its operands.
+/// A node that makes some rows of its only result from some operand rows.
 #[derive(Debug)]
 pub(super) struct Stage {
     /// The result.
     pub(super) value: ValueId,
-    /// Rows of the result.
+    /// Result rows.
     pub(super) rows: u64,
-    /// Bytes of one row in all planes of the result.
+    /// Bytes per row in all planes of the result.
     pub(super) row_bytes: u64,
-    /// The dimension of the rows, in operands, too.
+    /// The row dimension, also in operands.
     axis: usize,
     /// Operands that are read row by row.
     pub(super) reads: Vec<RowRead>,
     /// Operands that are read whole.
     wholes: Vec<ValueId>,
-    /// Operands in whose rows the result can be made, since the node alone reads them.
+    /// Operands in whose rows the result can be made, because only this node reads the operands.
     pub(super) may_take: Vec<ValueId>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Stage {
 pub(super) struct RowRead {
     pub(super) value: ValueId,
     pub(super) window: Window,
-    /// Rows of the value.
+    /// The value's rows.
     pub(super) rows: u64,
 }
 
@@ -77,12 +77,12 @@ impl Stage {
         Some(Self { value, rows, row_bytes, axis, reads, wholes, may_take })
     }
 
-    /// Iterates over the values that it reads.
+    /// Iterates over the values read.
     pub(super) fn operands(&self) -> impl Iterator<Item = ValueId> + '_ {
         self.reads.iter().map(|read| read.value).chain(self.wholes.iter().copied())
     }
 
-    /// Returns whether the stage can read what another one makes, as far as it reads that.
+    /// Returns whether the stage can read the values made by another stage, if it reads any.
     pub(super) fn can_follow(&self, other: &Self) -> bool {
         let is_read = self.reads.iter().any(|read| read.value == other.value);
         (!is_read || self.axis == other.axis) && !self.wholes.contains(&other.value)

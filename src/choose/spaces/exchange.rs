@@ -14,14 +14,14 @@ use crate::base::MAX_BYTES;
 #[derive(Clone)]
 pub(super) struct Layout<'a> {
     model: &'a SpaceModel<'a>,
-    /// By item: items that are live together with it.
+    /// By item: items that are live together with the item.
     neighbors: &'a [Vec<u32>],
     pub(super) picks: Picks,
-    /// By item; `None` while it has no place.
+    /// By item; `None` for an item without a place.
     offsets: Vec<Option<u64>>,
 }
 
-/// Returns, by item, the items that are live together with it.
+/// Returns, by item, the items that are live together with the item.
 pub(super) fn neighbors(model: &SpaceModel<'_>) -> Vec<Vec<u32>> {
     let mut neighbors = vec![Vec::new(); model.items.len()];
     let mut alive: Vec<usize> = Vec::new();
@@ -37,8 +37,7 @@ pub(super) fn neighbors(model: &SpaceModel<'_>) -> Vec<Vec<u32>> {
     neighbors
 }
 
-/// Returns the cheapest layout that several orders of first fit and exchanges lead to, if
-/// one is found.
+/// Returns the cheapest layout reached by several first-fit orders and exchanges, if any.
 pub(super) fn best<'a>(
     model: &'a SpaceModel<'a>,
     neighbors: &'a [Vec<u32>],
@@ -46,13 +45,13 @@ pub(super) fn best<'a>(
 ) -> Option<Layout<'a>> {
     let built =
         orders(model).into_iter().filter_map(|order| Layout::build(model, neighbors, &order));
-    // The first of the cheapest, so that equal ones do not depend on the number of orders.
+    // The first of the cheapest layouts, so that ties do not depend on the number of orders.
     let mut best = built.min_by_key(Layout::cost)?;
     best.improve(work);
     Some(best)
 }
 
-/// Returns orders in which to place items: the ones first that gain most by a fast space.
+/// Returns orders in which to place items: items that gain most from a fast space first.
 fn orders(model: &SpaceModel<'_>) -> Vec<Vec<usize>> {
     let count = model.items.len();
     let gain = |item: usize| {
@@ -90,7 +89,7 @@ impl<'a> Layout<'a> {
         self.model.cost_of(&self.picks)
     }
 
-    /// Returns the offsets of the items in `space`, by buffer of the problem.
+    /// Returns the item offsets in `space`, by buffer of the problem.
     pub(super) fn offsets_in(&self, space: usize) -> Vec<(usize, u64)> {
         let inside = (0..self.picks.len()).filter(|&item| self.space_of(item) == space);
         let mut offsets: Vec<_> = inside
@@ -100,8 +99,7 @@ impl<'a> Layout<'a> {
         offsets
     }
 
-    /// Places items in an order, each in its cheapest space with room; those that are fixed
-    /// first.
+    /// Places items in an order, each in its cheapest space with room; fixed items first.
     fn build(
         model: &'a SpaceModel<'a>,
         neighbors: &'a [Vec<u32>],
@@ -124,7 +122,7 @@ impl<'a> Layout<'a> {
         self.model.picked(item, self.picks[item]).space
     }
 
-    /// Returns the bytes of `space` that are taken while `item` is live, in order.
+    /// Returns the occupied bytes in `space` while `item` is live, in order.
     fn taken(&self, item: usize, space: usize) -> Vec<(u64, u64, usize)> {
         let others = self.neighbors[item].iter().filter_map(|&other| {
             let other = usize::try_from(other).ok()?;
@@ -137,7 +135,7 @@ impl<'a> Layout<'a> {
         taken
     }
 
-    /// Puts an item that has no place into the cheapest space that has room for it.
+    /// Puts an unplaced item into the cheapest space with room.
     fn insert(&mut self, item: usize) -> bool {
         for pick in 0..self.model.options(item) {
             let space = self.model.picked(item, pick).space;
@@ -163,8 +161,8 @@ impl<'a> Layout<'a> {
         false
     }
 
-    /// Moves items to cheaper spaces as long as that makes the whole cheaper, even if others
-    /// have to leave for them.
+    /// Moves items to cheaper spaces as long as the total cost falls, even if other items have to
+    /// leave.
     fn improve(&mut self, limits: SpaceWork<'_>) {
         let mut looks = 0;
         let mut better = true;

@@ -36,8 +36,8 @@ impl Memories {
     ///
     /// # Errors
     ///
-    /// - [`Error::InvalidName`] if one has no name.
-    /// - [`Error::DuplicateName`] if two have the same.
+    /// - [`Error::InvalidName`] if a memory has no name.
+    /// - [`Error::DuplicateName`] if two memories have the same name.
     pub fn new(spaces: Vec<Space>) -> Result<Self> {
         for (index, space) in spaces.iter().enumerate() {
             if space.name().is_empty() {
@@ -50,7 +50,7 @@ impl Memories {
         Ok(Self { spaces, homes: Vec::new() })
     }
 
-    /// Says that `value` may be in `space` only; of several, the last counts.
+    /// Restricts `value` to `space`; for repeated calls, the last counts.
     #[must_use]
     pub fn pin(mut self, value: ValueId, space: SpaceId) -> Self {
         self.homes.push((value, space));
@@ -62,7 +62,7 @@ impl Memories {
         &self.spaces
     }
 
-    /// Returns which values may be in one memory only.
+    /// Returns the values that are restricted to one memory.
     pub fn homes(&self) -> &[(ValueId, SpaceId)] {
         &self.homes
     }

@@ -1,17 +1,17 @@
-//! Assignment of buffers to memories: from buffers that may be in several spaces to a [`Problem`]
-//! in which each buffer is in one space, and its packing.
+//! Assigns buffers to memories: from buffers that may be in several spaces to a [`Problem`] with
+//! one space per buffer, and a packing.
 //!
-//! A byte moved costs more in one memory than in another. The result is the cheapest assignment of
-//! buffers to spaces in which every space can be packed within its capacity.
+//! A moved byte costs more in one memory than in another. The result is the cheapest assignment in
+//! which every space can be packed within its capacity.
 //!
-//! - `sweep` walks through time once. Its states are the spaces of the live items. It finds the
+//! - `sweep` walks through time once, with the spaces of the live items as states, and finds the
 //!   cheapest assignment whose *loads* fit, and the remaining cost of each state. Exact, unless
 //!   there are too many states.
 //! - `search` lists assignments by ascending cost (best-first, with the remaining costs as
-//!   heuristic). The first one whose spaces can be packed is optimal.
-//! - `layout` and `improve` serve larger problems. The first builds assignments together with
-//!   their offsets, and exchanges buffers for others. The second asks the packing solvers: it
-//!   pushes out buffers until everything fits, and pulls others in.
+//!   heuristic). The first assignment whose spaces can be packed is optimal.
+//! - `layout` and `improve` serve larger problems. `layout` builds assignments together with
+//!   offsets, and exchanges buffers. `improve` calls the packing solvers, pushes out buffers until
+//!   everything fits, and pulls others in.
 
 mod exchange;
 mod memories;
@@ -40,15 +40,15 @@ const MOST_SPACES: usize = 64;
 /// A buffer that has no space yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Size and live range; its space is ignored.
+    /// Size and live range; the space is ignored.
     pub buffer: Buffer,
-    /// Bytes of it that are read and written in one run.
+    /// Bytes of the buffer read and written in a run.
     pub traffic: u64,
-    /// The only space that it may be in; `None` for any.
+    /// The only permitted space; `None` for any.
     pub home: Option<SpaceId>,
 }
 
-/// Buffers to be given a space and an offset, so that moving their bytes costs least.
+/// Buffers to be given a space and an offset, at the least move cost.
 ///
 /// ```
 /// use arenaplan::base::LiveRange;
@@ -81,8 +81,8 @@ impl AssignmentProblem {
     ///
     /// - [`Error::InvalidOption`] if there is no space, or more than 64.
     /// - [`Error::InvalidBuffer`] if a home is not among the spaces.
-    /// - [`Error::SizeOverflow`] if a buffer is larger than [`MAX_BYTES`], or the cost of
-    ///   moving all bytes is.
+    /// - [`Error::SizeOverflow`] if a buffer's size, or the cost of moving all bytes, exceeds
+    ///   [`MAX_BYTES`].
     pub fn new(candidates: Vec<Candidate>, spaces: Vec<Space>) -> Result<Self> {
         if spaces.is_empty() || spaces.len() > MOST_SPACES {
             let reason = format!("{} spaces, and there can be 1 to {MOST_SPACES}", spaces.len());
@@ -121,7 +121,7 @@ impl AssignmentProblem {
         self.candidates[candidate].traffic * self.spaces[space].cost()
     }
 
-    /// Returns the problem with every buffer in the space that `assignment` gives it.
+    /// Returns the problem with every buffer in the space given by `assignment`.
     fn assigned(&self, assignment: &[usize]) -> Result<Problem> {
         let buffers =
             self.candidates.iter().zip(assignment).map(|(candidate, &space)| {
@@ -147,11 +147,11 @@ pub enum Assigned {
 pub struct SpaceAssignment {
     /// The buffers, in their spaces.
     pub problem: Problem,
-    /// Offsets of the buffers; the bounds are those of this assignment.
+    /// Offsets of the buffers; the bounds hold for this assignment.
     pub packing: Packing,
     /// Cost of moving all bytes.
     pub cost: u64,
-    /// Proven minimum of the cost, under any assignment.
+    /// Proven minimum of the cost, for any assignment.
     pub lower_bound: u64,
 }
 
@@ -167,11 +167,11 @@ impl SpaceAssignment {
 pub struct NoRoom {
     /// A conflict: buffers without room.
     pub floor: Floor,
-    /// Step at which it is needed.
+    /// Step with the conflict.
     pub step: Step,
     /// Buffers that are live then.
     pub buffers: Vec<BufferId>,
-    /// Whether it is proven that there is no assignment; otherwise none was found.
+    /// Whether it is proven that no assignment exists; otherwise none was found.
     pub proven: bool,
 }
 
@@ -179,35 +179,35 @@ pub struct NoRoom {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Floor {
-    /// One buffer that is larger than each space that it may be in.
+    /// A buffer that is larger than each permitted space.
     Buffer,
-    /// The buffers that are live at one step and may be in this space only: those whose home is
-    /// the space, and those that are too large for every other space.
+    /// The buffers that are live at a step and may be only in this space: buffers whose home is the
+    /// space, and buffers too large for every other space.
     Home(SpaceId),
-    /// Buffers that are live at one step.
+    /// Buffers that are live at a step.
     Step,
-    /// Buffers that are live at one step, since some of them had to be elsewhere before.
+    /// Buffers that are live at a step, because some had to be elsewhere before.
     History,
-    /// The buffers of a space, at offsets: at each step by itself there is room.
+    /// The buffers in a space, because of offsets: each step by itself has room.
     Offsets,
 }
 
-/// Returns the cheapest assignment of buffers to spaces that is found within `budget`.
+/// Returns the cheapest assignment of buffers to spaces found within `budget`.
 ///
-/// Never dearer than all buffers in one space, if that fits. Of each space the packing is
-/// the smallest that [`solve`](crate::solve()) finds.
+/// Never more expensive than all buffers in one space, if these fit. Each space has the smallest
+/// packing found by [`solve`](crate::solve()).
 ///
 /// # Errors
 ///
 /// - [`Error::Interrupted`] if `budget` ends before any assignment is found.
-/// - [`Error::PinConflict`], if offsets that buffers are pinned to contradict each other.
+/// - [`Error::PinConflict`], if pinned offsets contradict each other.
 /// - [`Error::SizeOverflow`], [`Error::OutOfMemory`] as [`solve`](crate::solve()).
 pub fn assign_spaces(problem: &AssignmentProblem, budget: &Budget<'_>) -> Result<Assigned> {
     assign_within(problem, SpaceWork { budget: *budget, depth: Depth::FULL })
 }
 
-/// Returns the cheapest assignment that is found within `work`; the packing of each space is
-/// the smallest that is found with the nodes of one packing, unless the depth is full.
+/// Returns the cheapest assignment found within `work`; each space has the smallest packing found
+/// with the nodes of one packing, unless the depth is full.
 pub(crate) fn assign_within(problem: &AssignmentProblem, work: SpaceWork<'_>) -> Result<Assigned> {
     let model = match SpaceModel::new(problem) {
         Ok(model) => model,
@@ -238,7 +238,7 @@ pub(crate) fn assign_within(problem: &AssignmentProblem, work: SpaceWork<'_>) ->
     }
 }
 
-/// Returns the cheapest picks that are found, and their proof.
+/// Returns the cheapest picks found, and their proof.
 fn best_picks(model: &SpaceModel<'_>, packer: &mut Packer<'_>) -> Result<FoundAssignment> {
     let cheapest = vec![0; model.items.len()];
     if packer.fits(model, &cheapest)? {
@@ -269,7 +269,7 @@ fn best_picks(model: &SpaceModel<'_>, packer: &mut Packer<'_>) -> Result<FoundAs
     if is_exact || work.depth.states == 0 || work.is_over() {
         return Ok(found);
     }
-    // Wider, since the bound of the cost is known now.
+    // Wider, because the cost bound is known now.
     let below = found.best.as_ref().map_or(u64::MAX, |best| model.cost_of(best));
     let limits = SweepLimits { widest: usize::MAX, states: work.depth.states, below };
     let cheaper = match sweep::run(model, work, limits) {
@@ -286,7 +286,7 @@ fn best_picks(model: &SpaceModel<'_>, packer: &mut Packer<'_>) -> Result<FoundAs
     Ok(found)
 }
 
-/// Returns the reason why there is no assignment: buffers that are live at one step.
+/// Returns the reason why there is no assignment: buffers that are live at a step.
 fn no_room(floor: Floor, crowd: Crowd, proven: bool) -> NoRoom {
     let buffers = crowd.members.into_iter().map(BufferId::new).collect();
     NoRoom { floor, step: crowd.step, buffers, proven }

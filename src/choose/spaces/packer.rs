@@ -1,4 +1,4 @@
-//! Packs the buffers of one space, and caches results.
+//! Packs the buffers of a space, and caches results.
 
 use alloc::{vec, vec::Vec};
 
@@ -21,7 +21,7 @@ pub(super) enum FitVerdict {
     Unknown,
 }
 
-/// Packs buffers into spaces, never the same ones twice.
+/// Packs buffers into spaces, never the same buffers twice.
 pub(super) struct Packer<'a> {
     problem: &'a AssignmentProblem,
     pub(super) work: SpaceWork<'a>,
@@ -29,7 +29,7 @@ pub(super) struct Packer<'a> {
     known: HashMap<(usize, Vec<usize>), FitVerdict>,
     /// Offsets that were found without a solver.
     offsets: HashMap<(usize, Vec<usize>), Vec<u64>>,
-    /// Number of searches for a packing.
+    /// Number of packing searches.
     pub(super) calls: usize,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Packer<'a> {
         Ok(verdict)
     }
 
-    /// Returns whether all spaces hold the items that `picks` puts into them.
+    /// Returns whether all spaces hold the items assigned by `picks`.
     pub(super) fn fits(&mut self, model: &SpaceModel<'_>, picks: &Picks) -> Result<bool> {
         for space in 0..model.capacities.len() {
             if self.verdict(space, &model.members_of(picks, space))? != FitVerdict::Fits {
@@ -91,7 +91,7 @@ impl<'a> Packer<'a> {
         Ok(solve(&problem, &self.few_nodes())?)
     }
 
-    /// Returns the budget of one packing that only has to fit.
+    /// Returns the budget for a packing that only has to fit.
     fn few_nodes(&self) -> Budget<'a> {
         let most = self.work.depth.packing_nodes;
         let nodes = Some(self.work.budget.nodes.unwrap_or(most).min(most));

@@ -12,8 +12,8 @@ use crate::base::Result;
 /// Buffers that are packed in all for large problems.
 const MOST_PACKED: usize = 40_000;
 
-/// Returns an assignment that fits, if one is found: the best of a layout by exchanges, and of two
-/// local searches, from `start` and from everything in one space.
+/// Returns an assignment that fits, if found: the best of a layout by exchanges, and of two local
+/// searches, from `start` and from everything in one space.
 pub(super) fn improved(
     model: &SpaceModel<'_>,
     start: Option<&Picks>,
@@ -76,7 +76,7 @@ impl<'a> AssignmentDraft<'a> {
         self.model.picked(item, self.picks[item]).space
     }
 
-    /// Returns the change of the cost if an item takes another option.
+    /// Returns the cost change if an item takes another option.
     fn extra(&self, item: usize, pick: u8) -> u64 {
         let now = self.model.picked(item, self.picks[item]).cost;
         self.model.picked(item, pick).cost.saturating_sub(now)
@@ -118,7 +118,7 @@ impl<'a> AssignmentDraft<'a> {
         })
     }
 
-    /// Returns the first space that cannot be packed, and the items in it.
+    /// Returns the first space that cannot be packed, and the space's items.
     fn first_overfull(&self, packer: &mut Packer<'_>) -> Result<Option<(usize, Vec<usize>)>> {
         for space in 0..self.loads.len() {
             let members = self.model.members_of(&self.picks, space);
@@ -145,10 +145,10 @@ impl<'a> AssignmentDraft<'a> {
         Ok(true)
     }
 
-    /// Returns the item of `space` that costs least to move elsewhere, among the buffers
-    /// `above` its capacity and those that are live together with them.
+    /// Returns the item in `space` that costs least to move elsewhere, among the buffers `above`
+    /// the capacity and the buffers live together with these.
     ///
-    /// Items only ever move to dearer options, so that this comes to an end.
+    /// Items only move to more expensive options, so the search terminates.
     fn cheapest_to_push(&self, space: usize, above: &[usize]) -> Option<(usize, u8)> {
         let items = &self.model.items;
         let high: Vec<_> = items.iter().filter(|item| above.contains(&item.buffer)).collect();
@@ -192,7 +192,7 @@ impl<'a> AssignmentDraft<'a> {
         Ok(())
     }
 
-    /// Returns the draft with `item` at `pick`, and with the cheapest others moved on where
+    /// Returns the draft with `item` at `pick`, and with the cheapest other items moved on where
     /// the space would hold too much; `None` if they have nowhere to go.
     fn exchanged(&self, item: usize, pick: u8) -> Option<Self> {
         let mut changed = self.clone();

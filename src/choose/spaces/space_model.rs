@@ -1,4 +1,4 @@
-//! The problem in the order of time: items by birth, and the moments at which loads grow.
+//! The problem in time order: items by birth, and the moments at which loads grow.
 
 use alloc::{vec, vec::Vec};
 
@@ -6,10 +6,10 @@ use super::work::SpaceWork;
 use super::{AssignmentProblem, Floor, NoRoom};
 use crate::base::{Alignment, BufferId, LiveRange, Step};
 
-/// Largest number of states in the test of one moment.
+/// Most states in the test of a moment.
 const MOMENT_STATES: usize = 20_000;
 
-/// One space that an item may be in.
+/// A permitted space of an item.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpaceChoice {
     pub(super) space: usize,
@@ -23,11 +23,11 @@ pub(super) struct Item {
     pub(super) buffer: usize,
     pub(super) live: LiveRange,
     pub(super) bytes: u64,
-    /// Offset at which it is fixed.
+    /// Fixed offset.
     pub(super) pin: Option<u64>,
-    /// By option: alignment of its offset.
+    /// By option: the offset's alignment.
     pub(super) alignments: Vec<Alignment>,
-    /// Bytes and when they are needed; one rectangle for nearly every item.
+    /// Bytes and live ranges; a single rectangle for nearly every item.
     rectangles: Vec<(u64, LiveRange)>,
     /// Spaces that are large enough, from cheap to dear.
     pub(super) options: Vec<SpaceChoice>,
@@ -46,18 +46,18 @@ impl Item {
     }
 }
 
-/// Items that are live at one step.
+/// Items that are live at a step.
 #[derive(Clone, Debug)]
 pub(super) struct Crowd {
     pub(super) step: Step,
-    /// Positions of buffers in the problem.
+    /// Buffer positions in the problem.
     pub(super) members: Vec<usize>,
 }
 
-/// An assignment of items: a position among the options of each.
+/// An assignment of items: each item's option, by position.
 pub(super) type Picks = Vec<u8>;
 
-/// The buffers of a problem that have bytes, by birth.
+/// The problem's buffers with bytes, by birth.
 #[derive(Debug)]
 pub(super) struct SpaceModel<'a> {
     problem: &'a AssignmentProblem,
@@ -66,12 +66,12 @@ pub(super) struct SpaceModel<'a> {
     pub(super) capacities: Vec<u64>,
     /// Steps at which something is born, ascending.
     pub(super) moments: Vec<Step>,
-    /// By buffer without bytes: where it costs least.
+    /// By buffer without bytes: the cheapest space.
     empty: Vec<(usize, SpaceChoice)>,
 }
 
 impl<'a> SpaceModel<'a> {
-    /// Puts the buffers of `problem` in order, unless one is too large for every space.
+    /// Orders the buffers of `problem`, unless a buffer is too large for every space.
     pub(super) fn new(problem: &'a AssignmentProblem) -> Result<Self, NoRoom> {
         let capacities: Vec<u64> =
             problem.spaces.iter().map(|space| space.capacity().unwrap_or(u64::MAX)).collect();
@@ -123,7 +123,7 @@ impl<'a> SpaceModel<'a> {
         u8::try_from(self.items[item].options.len()).expect("there are at most 64 spaces")
     }
 
-    /// Returns the position of an item's option that is `space`, if it is one.
+    /// Returns the position of `space` among an item's options, if any.
     pub(super) fn option_in(&self, item: usize, space: usize) -> Option<u8> {
         let position = self.items[item].options.iter().position(|option| option.space == space);
         position.and_then(|position| u8::try_from(position).ok())
@@ -141,7 +141,7 @@ impl<'a> SpaceModel<'a> {
         items + self.empty.iter().map(|(_, option)| option.cost).sum::<u64>()
     }
 
-    /// Returns the space of every buffer of the problem.
+    /// Returns each buffer's space.
     pub(super) fn spaces_of(&self, picks: &Picks) -> Vec<usize> {
         let mut spaces = vec![0; self.problem.candidates.len()];
         for &(buffer, option) in &self.empty {
@@ -153,7 +153,7 @@ impl<'a> SpaceModel<'a> {
         spaces
     }
 
-    /// Returns the buffers of the problem that `picks` puts into `space`.
+    /// Returns the problem's buffers in `space` according to `picks`.
     pub(super) fn members_of(&self, picks: &Picks, space: usize) -> Vec<usize> {
         let mut members: Vec<_> = picks
             .iter()
@@ -165,7 +165,7 @@ impl<'a> SpaceModel<'a> {
         members
     }
 
-    /// Returns the live items at `step`, by position, with their bytes.
+    /// Returns the live items at `step`, by position, with bytes.
     pub(super) fn live_at(&self, step: Step) -> Vec<(usize, u64)> {
         let born = self.items.partition_point(|item| item.live.start() <= step);
         (0..born)
@@ -174,8 +174,8 @@ impl<'a> SpaceModel<'a> {
             .collect()
     }
 
-    /// Calls `visit` with every moment and its live items, in order of time, until it returns
-    /// something.
+    /// Calls `visit` with every moment and its live items, in time order, until a call returns a
+    /// result.
     fn visit_moments<T>(
         &self,
         mut visit: impl FnMut(Step, &[(usize, u64)]) -> Option<T>,
@@ -197,7 +197,7 @@ impl<'a> SpaceModel<'a> {
         None
     }
 
-    /// Returns the crowd of items as buffers of the problem, the largest first.
+    /// Returns the items as buffers of the problem, largest first.
     pub(super) fn crowd(&self, step: Step, live: &[(usize, u64)]) -> Crowd {
         let mut members: Vec<_> = live.iter().filter(|(_, bytes)| *bytes > 0).copied().collect();
         members.sort_by_key(|&(item, bytes)| (core::cmp::Reverse(bytes), item));
@@ -218,8 +218,8 @@ impl<'a> SpaceModel<'a> {
         largest.1
     }
 
-    /// Returns the first moment at which the items that may be in one space only exceed it, if
-    /// there are several spaces, with the space and those items.
+    /// Returns the first moment at which the items restricted to one space exceed the space, if
+    /// there are several spaces, with the space and these items.
     pub(super) fn first_at_home(&self) -> Option<(usize, Crowd)> {
         if self.capacities.len() < 2 {
             return None;
@@ -243,8 +243,8 @@ impl<'a> SpaceModel<'a> {
         })
     }
 
-    /// Returns a moment whose live items fit the spaces in no way, for any past: the one that
-    /// exceeds all spaces together by most, or else the first one.
+    /// Returns a moment whose live items cannot fit the spaces, for any past: the moment that
+    /// exceeds all spaces together by most, or else the first moment.
     pub(super) fn first_crowd(&self) -> Option<Crowd> {
         let room = self.capacities.iter().map(|&bytes| u128::from(bytes)).sum::<u128>();
         let mut largest = (room, None);
@@ -282,17 +282,17 @@ impl<'a> SpaceModel<'a> {
         true
     }
 
-    /// Returns a cost that no assignment can go below.
+    /// Returns a lower bound of the cost of all assignments.
     ///
-    /// The live items of one moment may exceed the space where each is cheapest. Then some of them
-    /// are elsewhere, and cost at least the difference to their second choice. Fractions of items
-    /// are allowed, so taking the cheapest bytes first is a lower bound. Bounds of several moments
-    /// add up if items of the earlier moment are free to be elsewhere later: dynamic programming
-    /// finds the best chain of moments from front to back.
+    /// The live items at a moment may exceed the space where each is cheapest. Then some items are
+    /// elsewhere, and cost at least the difference to their second choice. Fractions of items are
+    /// allowed, so taking the cheapest bytes first is a lower bound. Bounds of several moments add
+    /// up if the earlier moment's items are free to be elsewhere later: dynamic programming finds
+    /// the best chain of moments from front to back.
     pub(super) fn overflow_bound(&self, work: SpaceWork<'_>) -> u64 {
         let base: u64 = self.items.iter().map(|item| item.options[0].cost).sum();
         let empty: u64 = self.empty.iter().map(|(_, option)| option.cost).sum();
-        // By moment: the most that all chains up to it prove.
+        // By moment: the most that all chains up to the moment prove.
         let mut proven: Vec<(Step, u64)> = Vec::with_capacity(self.moments.len());
         self.visit_moments(|step, live| {
             let first = proven.len().saturating_sub(work.depth.chain);
@@ -311,14 +311,14 @@ impl<'a> SpaceModel<'a> {
         base + empty + proven.last().map_or(0, |&(_, most)| most)
     }
 
-    /// Returns a lower bound of the extra cost of `live` beyond the cheapest spaces, where items
-    /// that were live at the step `before` may leave those spaces for nothing.
+    /// Returns a lower bound of the extra cost of `live` beyond the cheapest spaces, if items that
+    /// were live at the step `before` may leave their spaces for free.
     fn overflow_at(&self, live: &[(usize, u64)], before: Option<Step>) -> u64 {
         let overflows = self.capacities.iter().enumerate();
         overflows.map(|(space, &capacity)| self.overflow_of(space, capacity, live, before)).sum()
     }
 
-    /// Returns the part of [`overflow_at`](Self::overflow_at) that is due to one space.
+    /// Returns one space's part of [`overflow_at`](Self::overflow_at).
     fn overflow_of(
         &self,
         space: usize,

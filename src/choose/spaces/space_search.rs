@@ -1,4 +1,4 @@
-//! Assignments from cheap to dear, until one can be packed.
+//! Assignments by ascending cost, until an assignment can be packed.
 //!
 //! The table of the sweep contains the exact remaining cost of each state, so a best-first search
 //! (A*) meets assignments in ascending order of cost. A set of items that cannot be packed is
@@ -14,23 +14,23 @@ use super::space_model::{Crowd, Picks, SpaceModel};
 use super::sweep::SweepTable;
 use crate::base::Result;
 
-/// Largest number of buffers in a conflict that is reduced.
+/// Most buffers in a conflict that is reduced.
 const LARGEST_CONFLICT: usize = 48;
 
-/// Result of the search.
+/// The search's result.
 #[derive(Debug, Default)]
 pub(super) struct FoundAssignment {
     pub(super) best: Option<Picks>,
     /// No assignment costs less: proven.
     pub(super) lower_bound: u64,
-    /// Whether it is proven that there is no assignment.
+    /// Whether it is proven that no assignment exists.
     pub(super) exhausted: bool,
     /// Items that no state had room for.
     pub(super) dead: Option<(Floor, Crowd)>,
 }
 
 impl FoundAssignment {
-    /// Nothing: no state had room for `crowd`.
+    /// Returns an empty result: no state had room for `crowd`.
     pub(super) fn dead(crowd: Crowd) -> Self {
         Self { exhausted: true, dead: Some((Floor::History, crowd)), ..Self::default() }
     }
@@ -45,14 +45,14 @@ struct SearchNode {
     cost: u64,
 }
 
-/// Items that cannot all be in one space.
+/// Items that cannot all be in the same space.
 struct SpaceConflict {
     space: usize,
     /// By birth.
     items: Vec<usize>,
 }
 
-/// Returns the cheapest assignment of which every space can be packed.
+/// Returns the cheapest assignment for which every space can be packed.
 pub(super) fn cheapest(
     model: &SpaceModel<'_>,
     table: &SweepTable,
@@ -65,7 +65,7 @@ pub(super) fn cheapest(
         BinaryHeap::from([(Reverse(base + table.ahead(0, 0)), 0_usize, Reverse(0_usize))]);
     let mut conflicts: Vec<Vec<SpaceConflict>> = (0..count).map(|_| Vec::new()).collect();
     let mut found = FoundAssignment::default();
-    // Once something is left out without proof, costs beyond it prove nothing.
+    // Once an assignment is skipped without proof, higher costs prove nothing.
     let mut proven = true;
     let calls = packer.calls;
     while let Some((Reverse(total), depth, Reverse(id))) = open.pop() {
@@ -125,8 +125,8 @@ fn path(nodes: &[SearchNode], mut id: usize) -> Picks {
     picks
 }
 
-/// Returns whether the way to a node puts all but the last of a conflict's items into its
-/// space.
+/// Returns whether the path to a node puts all but the last of a conflict's items into the
+/// conflict's space.
 fn meets(
     model: &SpaceModel<'_>,
     nodes: &[SearchNode],
@@ -142,8 +142,7 @@ fn meets(
     })
 }
 
-/// Returns items that do not fit the space that they were picked to be in together, and
-/// whether that is proven.
+/// Returns items that do not fit their picked space together, and whether this is proven.
 fn first_conflict(
     model: &SpaceModel<'_>,
     picks: &Picks,

@@ -1,7 +1,7 @@
-//! One walk through time over all assignments at once, merged by the spaces of live items.
+//! A walk through time over all assignments at once, merged by the spaces of live items.
 //!
-//! The future depends only on the spaces of the live items. So all assignments of the items born
-//! so far that agree on those spaces are one *state*, and only the cheapest of them counts: a
+//! The future depends only on the spaces of the live items. So all assignments of the items born so
+//! far that agree on these spaces form a *state*, and only the cheapest assignment counts: a
 //! shortest path.
 
 use alloc::{boxed::Box, vec, vec::Vec};
@@ -15,65 +15,65 @@ use crate::base::Step;
 /// Marks an option that does not fit.
 const NONE: u32 = u32::MAX;
 
-/// Result of the walk.
+/// The walk's result.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// States reach to the end.
     Done(SweepTable),
-    /// There is none: the live items of some step have no room.
+    /// No assignment: the live items at some step have no room.
     Dead { crowd: Crowd, exact: bool },
     /// There were too many states.
     GaveUp,
 }
 
-/// All states, item by item, with the remaining cost of each.
+/// All states, item by item, with each state's remaining cost.
 #[derive(Debug)]
 pub(super) struct SweepTable {
     /// Whether no state was dropped.
     pub(super) exact: bool,
-    /// By item, state and option: the state after it.
+    /// By item, state and option: the next state.
     next: Vec<Vec<u32>>,
-    /// By item and state: the least cost of this item and all later ones; `u64::MAX` if
-    /// there is no way on. One more entry for the end.
+    /// By item and state: the least cost of this and all later items; `u64::MAX` if there is no way
+    /// on. An additional entry for the end.
     ahead: Vec<Vec<u64>>,
-    /// By item: how many options it has.
+    /// By item: the number of options.
     widths: Vec<usize>,
     picks: Picks,
 }
 
 impl SweepTable {
-    /// Returns the state after `item` is put into one of its options, if that fits.
+    /// Returns the state after putting `item` into an option, if the item fits.
     pub(super) fn after(&self, item: usize, state: u32, pick: u8) -> Option<u32> {
         let next = self.next[item][index(state) * self.widths[item] + usize::from(pick)];
         (next != NONE && self.ahead[item + 1][index(next)] != u64::MAX).then_some(next)
     }
 
-    /// Returns the least cost of `item` and all later ones.
+    /// Returns the least cost of `item` and all later items.
     pub(super) fn ahead(&self, item: usize, state: u32) -> u64 {
         self.ahead[item][index(state)]
     }
 
-    /// Returns the cheapest assignment of which the loads fit.
+    /// Returns the cheapest assignment whose loads fit.
     pub(super) fn cheapest(&self) -> &Picks {
         &self.picks
     }
 }
 
-/// States between two items: the picks of live items, with the least cost up to here.
+/// States between two items: the picks of live items, with the least cost so far.
 struct Front {
     /// Items that are live, by birth.
     alive: Vec<usize>,
     states: Vec<(Box<[u8]>, u64)>,
 }
 
-/// Limits of a walk.
+/// A walk's limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SweepLimits {
-    /// Largest number of states next to each other; beyond it, the cheapest are kept.
+    /// Most states side by side; above, only the cheapest are kept.
     pub(super) widest: usize,
-    /// Largest number of states in all; beyond it, the walk ends.
+    /// Most states in total; above, the walk ends.
     pub(super) states: usize,
-    /// Strict upper bound of the cost of an assignment.
+    /// Strict upper bound of an assignment's cost.
     pub(super) below: u64,
 }
 
@@ -87,7 +87,7 @@ pub(super) fn run(model: &SpaceModel<'_>, work: SpaceWork<'_>, limits: SweepLimi
         widths: model.items.iter().map(|item| item.options.len()).collect(),
         picks: Vec::new(),
     };
-    // Least cost of all later items; it bounds the cost of the earlier ones.
+    // Least cost of all later items, which bounds the cost of the earlier items.
     let mut least: u64 = model.items.iter().map(|item| item.options[0].cost).sum();
     let below = limits.below.saturating_sub(model.cost_of(&Picks::new()));
     let mut front = Front { alive: Vec::new(), states: vec![(Box::default(), 0)] };
@@ -122,8 +122,7 @@ pub(super) fn run(model: &SpaceModel<'_>, work: SpaceWork<'_>, limits: SweepLimi
     Outcome::Done(table)
 }
 
-/// Puts `item` into each of its options, from each state, as long as that costs less than
-/// `below`.
+/// Puts `item` into each option, from each state, as long as the cost is below `below`.
 fn extend(model: &SpaceModel<'_>, item: usize, front: &Front, below: u64) -> (Vec<u32>, Front) {
     let about = &model.items[item];
     let step = about.live.start();
@@ -175,8 +174,8 @@ fn drop_dearest(front: &mut Front, next: &mut [u32], widest: usize) {
         order.into_iter().map(|state| core::mem::take(&mut front.states[state])).collect();
 }
 
-/// Lets time pass from `step` to `until`: dead items are forgotten, and parts that are born must
-/// fit. Returns the step at which no state is left, if there is one.
+/// Advances time from `step` to `until`: dead items are forgotten, and newborn parts must fit.
+/// Returns the step at which no state is left, if any.
 fn advance(
     model: &SpaceModel<'_>,
     front: &mut Front,
@@ -244,7 +243,7 @@ fn rename(next: &mut [u32], renamed: &[u32]) {
 }
 
 impl SweepTable {
-    /// Computes the remaining cost of each state, from the end.
+    /// Computes each state's remaining cost, from the end.
     fn look_back(&mut self, model: &SpaceModel<'_>, last: usize) {
         let count = self.next.len();
         self.ahead = vec![Vec::new(); count + 1];
@@ -278,7 +277,7 @@ impl SweepTable {
     }
 }
 
-/// Returns the position of a state.
+/// Returns a state's position.
 fn index(state: u32) -> usize {
     usize::try_from(state).expect("pointers have at least 32 bits")
 }

@@ -3,7 +3,7 @@
 
 use crate::pack::{Allowance, Budget};
 
-/// Limits of one search.
+/// Limits of a search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
     /// States that may stand next to each other in the first walk through time.
@@ -16,11 +16,11 @@ pub(crate) struct Depth {
     pub(super) packings: usize,
     /// Packings that push-out and pull-in ask for.
     pub(super) improvements: usize,
-    /// Search nodes of one packing that only has to fit.
+    /// Search nodes for a packing that only has to fit.
     pub(super) packing_nodes: u64,
     /// Neighbors that exchanges in a layout look at.
     pub(super) looks: usize,
-    /// Earlier moments that a chain of the overflow bound may go on from.
+    /// Earlier moments from which a chain of the overflow bound may continue.
     pub(super) chain: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The estimated time of the steps of a plan.
+//! The estimated time of a plan's steps.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,18 +10,18 @@ use crate::choose::Way;
 use crate::graph::Graph;
 use crate::plan::{Plan, PlanStep, ShareRule};
 
-/// The part of the time, one in so many, that a step takes whose output is where its input is.
+/// The divisor for the part of the time that a step takes if the output is in the input's place.
 const CALL_PART: u64 = 50;
 
-/// Returns the estimated nanoseconds of each step of `plan`, which is one of `graph`, by the costs of
-/// a runner.
+/// Returns the estimated nanoseconds of each step in `plan`, a plan of `graph`, by a runner's
+/// costs.
 ///
-/// The estimate covers the decisions of the plan: nodes that run as one, sizes of scratch buffers,
-/// outputs that overlap inputs, and copies that sharing spares.
+/// The estimate covers the plan's decisions: fused nodes, scratch sizes, outputs that overlap
+/// inputs, and copies avoided by sharing.
 ///
 /// # Errors
 ///
-/// [`PlanMismatch`](crate::Error::PlanMismatch) if the plan is of another graph,
+/// [`PlanMismatch`](crate::Error::PlanMismatch) if the plan is for another graph,
 /// [`InvalidAlignment`](crate::Error::InvalidAlignment) if the plan has no alignment.
 pub fn step_times(graph: &Graph, plan: &Plan, costs: &dyn Costs) -> Result<Vec<u64>> {
     if plan.steps().iter().flat_map(PlanStep::nodes).any(|node| node.index() >= graph.nodes().len())
@@ -61,7 +61,7 @@ pub(super) fn fastest_within(ways: &[Way], room: u64) -> u64 {
     fitting.or(ways.first().map(|way| way.time)).unwrap_or(0)
 }
 
-/// Returns the bytes of scratch memory by node.
+/// Returns the scratch bytes by node.
 pub(super) fn scratch_by_node(plan: &Plan, alignment: Alignment) -> BTreeMap<u32, u64> {
     let mut scratch: BTreeMap<u32, u64> = BTreeMap::new();
     for work in plan.workspaces() {
@@ -71,8 +71,8 @@ pub(super) fn scratch_by_node(plan: &Plan, alignment: Alignment) -> BTreeMap<u32
     scratch
 }
 
-/// Returns the part of the time of a step that is left if some of the result is not copied, since
-/// the bytes are where an input has them already.
+/// Returns a step's time reduced by the part of the result that is not copied, because an input
+/// already has the bytes.
 fn moved(graph: &Graph, step: &PlanStep, time: u64) -> u64 {
     let node = graph.nodes().get(NodeId::from(step.node).index());
     let Some(node) = node.filter(|node| step.fused.is_empty() && !node.effects().views.is_empty())

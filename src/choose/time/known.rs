@@ -1,4 +1,4 @@
-//! Costs of steps, each asked for once.
+//! Costs of steps, each queried once.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{rc::Rc, vec, vec::Vec};
@@ -10,12 +10,12 @@ use crate::choose::Way;
 use crate::graph::{Graph, Workspace};
 use crate::plan::{Plan, Strips};
 
-/// Nodes of a step, how they run strip by strip, and the cost.
+/// A step's nodes, how they run strip by strip, and the cost.
 type CostInStrips = (Vec<NodeId>, Strips, Option<Rc<StepCost>>);
-/// Nodes of a step, and whether the output is staged.
+/// A step's nodes, and whether the output is staged.
 type Key = (Vec<NodeId>, bool);
 
-/// The costs of a runner, with the answers so far.
+/// A runner's costs, with the answers so far.
 #[derive(Debug)]
 pub(crate) struct KnownCosts<'a> {
     pub(crate) runner: &'a dyn Costs,
@@ -67,8 +67,8 @@ impl<'a> KnownCosts<'a> {
         rounded(self.strips(nodes, strips).as_deref(), alignment)
     }
 
-    /// Returns `graph` with the scratch memory of steps. The steps that end with a node of
-    /// `staged` may have an output over an input at a distance.
+    /// Returns `graph` with the steps' scratch memory. The steps that end with a node in `staged`
+    /// may have an output over an input at a distance.
     pub(crate) fn declared(
         &self,
         graph: &Graph,
@@ -103,7 +103,7 @@ impl<'a> KnownCosts<'a> {
         graph.with_scratch_of(workspaces, staging)
     }
 
-    /// Returns the graph that `plan`, whose steps are those of `graph`, is to be checked against.
+    /// Returns the graph for checking `plan`, whose steps are those of `graph`.
     pub(crate) fn declared_for(&self, graph: &Graph, plan: &Plan) -> Result<Graph> {
         let steps: Vec<Vec<NodeId>> =
             plan.steps().iter().map(|step| step.nodes().collect()).collect();
@@ -111,11 +111,11 @@ impl<'a> KnownCosts<'a> {
     }
 }
 
-/// Returns `graph` with the scratch memory that a runner declares for `steps`: the graph that a plan
-/// with these steps is [checked](Plan::check) against.
+/// Returns `graph` with the scratch memory that a runner declares for `steps`: the graph for
+/// [checking](Plan::check) a plan with these steps.
 ///
-/// `staged` are the last nodes of the steps whose output may be over an input at a distance, and
-/// `strips` say how steps run strip by strip, by last node.
+/// `staged` has the last nodes of steps whose output may be over an input at a distance, and
+/// `strips` the strips of steps, by last node.
 ///
 /// # Errors
 ///
@@ -130,14 +130,14 @@ pub fn declared(
     KnownCosts::new(costs).declared(graph, steps, staged, strips)
 }
 
-/// Returns the ways of a step, scratch memory rounded up; a step without kernels takes no time.
+/// Returns a step's ways with rounded scratch memory; a step without kernels takes no time.
 fn rounded(cost: Option<&StepCost>, alignment: Alignment) -> Vec<Way> {
     let round = |way: &Way| Way { bytes: padded(way.bytes, alignment), time: way.time };
     let ways: Vec<Way> = cost.map_or_else(Vec::new, |cost| cost.ways.iter().map(round).collect());
     if ways.is_empty() { vec![Way { bytes: 0, time: 0 }] } else { ways }
 }
 
-/// Returns a size that is rounded up to a multiple of the alignment.
+/// Returns a size rounded up to a multiple of the alignment.
 pub(super) fn padded(bytes: u64, alignment: Alignment) -> u64 {
     alignment.round_up(bytes).unwrap_or(u64::MAX)
 }

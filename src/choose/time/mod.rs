@@ -1,8 +1,8 @@
-//! Time beside bytes: the costs that a runner states of its steps.
+//! Time beside bytes: the costs that a runner declares for steps.
 //!
-//! A runner knows kernels, and the planner knows none. So a runner states the costs of steps as
-//! data ([`StepCost`]): the scratch buffers, and the ways to run the step, each with bytes and
-//! time. The planner asks for a step when a plan with that step is considered.
+//! Only the runner knows kernels, not the planner. So a runner declares the costs of steps as data
+//! ([`StepCost`]): the scratch buffers, and the ways to run the step, each with bytes and time. The
+//! planner queries a step when considering a plan with that step.
 
 mod estimate;
 mod known;
@@ -21,11 +21,11 @@ pub(crate) use known::KnownCosts;
 pub use known::declared;
 pub(crate) use ways::{StepWays, step_ways};
 
-/// The form in which the nodes of a step run as one.
+/// The form in which fused nodes run.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum StepForm<'a> {
-    /// Piece by piece, with the output in bytes of its own or exactly over an input.
+    /// Piece by piece, with the output in separate bytes or exactly over an input.
     Whole,
     /// Piece by piece, with the output over an input at a distance: each piece waits in scratch
     /// memory.
@@ -34,13 +34,13 @@ pub enum StepForm<'a> {
     Strips(&'a Strips),
 }
 
-/// Scratch memory and time of one step.
+/// A step's scratch memory and time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepCost {
     /// Scratch buffers, each with the sizes to choose from.
     pub workspaces: Vec<Workspace>,
-    /// The ways to run the step: bytes of all scratch buffers together, and nanoseconds. At least
-    /// one, ascending bytes.
+    /// The ways to run the step: total scratch bytes, and nanoseconds. At least one way, ascending
+    /// bytes.
     pub ways: Vec<Way>,
 }
 
@@ -52,10 +52,10 @@ impl StepCost {
     }
 }
 
-/// The costs that a runner states of the steps of one graph.
+/// The costs that a runner declares for the steps of a graph.
 ///
-/// Equal questions must have equal answers, or plans are not deterministic. Only
-/// [`step`](Self::step) has to be given; a runner without row kernels leaves the rest out.
+/// Equal queries must have equal answers, or plans are not deterministic. Only [`step`](Self::step)
+/// is required; a runner without row kernels omits the rest.
 ///
 /// # Examples
 ///
@@ -94,20 +94,19 @@ impl StepCost {
 /// # Ok::<(), arenaplan::Error>(())
 /// ```
 pub trait Costs: fmt::Debug {
-    /// Returns the cost of running `nodes` as one step, in this order; `None` if the runner has no
+    /// Returns the cost of running `nodes` as a step, in this order; `None` if the runner has no
     /// kernel for the nodes in this form.
     ///
     /// A step without a kernel counts as a step without scratch memory that takes no time; the
     /// runner refuses the plan.
     fn step(&self, nodes: &[NodeId], form: StepForm<'_>) -> Option<StepCost>;
 
-    /// Returns whole sequences of steps, by their nodes, that the planner should compare with the
-    /// steps of its own search.
+    /// Returns whole sequences of steps, by nodes, for the planner to compare with its own steps.
     fn groupings(&self) -> Vec<Vec<Vec<NodeId>>> {
         Vec::new()
     }
 
-    /// Returns the time of moving rows inside of a line buffer; `None` if no step of the graph runs
+    /// Returns the time of moving rows inside a line buffer; `None` if no step of the graph runs
     /// strip by strip.
     fn row_moves(&self) -> Option<RowMoveCost> {
         None

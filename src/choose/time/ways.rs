@@ -1,7 +1,7 @@
-//! Ways to run a step of a plan: bytes that are live meanwhile, and time.
+//! Ways to run a plan's step: live bytes during the step, and time.
 //!
-//! A step can have other scratch memory, an output beside an input in place of over the input,
-//! or can be taken apart: node by node, or in two where the first part makes a narrow value.
+//! A step can have other scratch memory, an output beside instead of over an input, or can be taken
+//! apart: node by node, or into two parts, the first of which makes a narrow value.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{vec, vec::Vec};
@@ -14,13 +14,13 @@ use crate::choose::Way;
 use crate::graph::{Graph, Node};
 use crate::plan::{Plan, PlanStep, ShareRule};
 
-/// A way to run a step of a plan.
+/// A way to run a plan's step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StepWay {
     /// Live at the step.
     pub(crate) bytes: u64,
     pub(crate) time: u64,
-    /// The steps in the place of the step, if it is taken apart.
+    /// The steps that replace the step, if taken apart.
     pub(crate) parts: Vec<Vec<NodeId>>,
     /// Whether the output overlaps an input at a distance.
     pub(crate) staged: bool,
@@ -46,20 +46,20 @@ impl StepWays {
     }
 }
 
-/// The present way of a step.
+/// A step's present way.
 struct Present<'a> {
     nodes: &'a [NodeId],
-    /// Bytes that are live without the scratch memory of the step.
+    /// Live bytes without the step's scratch memory.
     held: u64,
     scratch: u64,
     time: u64,
     /// Bytes that the output shares with an input at a distance; `None` without such an overlap.
     overlap: Option<u64>,
-    /// Nodes that run in other steps, too. With any, the nodes cannot run one by one.
+    /// Nodes that also run in other steps. With such nodes, the step cannot run node by node.
     repeated: BTreeSet<NodeId>,
 }
 
-/// Returns all steps of `plan` with the ways to run them; `times` are those of its steps.
+/// Returns all steps of `plan` with the ways to run them; `times` has the steps' times.
 pub(crate) fn step_ways(
     graph: &Graph,
     plan: &Plan,
@@ -98,7 +98,7 @@ pub(crate) fn step_ways(
     found
 }
 
-/// Returns the ways that no other way beats; of equal ways the first, which changes least.
+/// Returns the ways not beaten by any other way; of equal ways the first, which changes least.
 fn best_of(mut ways: Vec<StepWay>) -> Vec<StepWay> {
     ways.sort_by_key(|way| (way.bytes, way.time));
     let mut least = u64::MAX;
@@ -110,7 +110,7 @@ fn best_of(mut ways: Vec<StepWay>) -> Vec<StepWay> {
     ways
 }
 
-/// Returns the bytes that the output of a step shares with an input at a distance.
+/// Returns the bytes that a step's output shares with an input at a distance.
 fn overlapping_bytes(plan: &Plan, step: &PlanStep) -> u64 {
     let place = |operands: &[Option<u32>], position: u32| {
         let value = operands.get(usize::try_from(position).ok()?).copied().flatten()?;
@@ -126,7 +126,7 @@ fn overlapping_bytes(plan: &Plan, step: &PlanStep) -> u64 {
     common.fold(0, u64::saturating_add)
 }
 
-/// Finds the ways of steps.
+/// Finds ways to run steps.
 struct Finder<'a, 'c> {
     graph: &'a Graph,
     alignment: Alignment,
@@ -139,7 +139,7 @@ impl Finder<'_, '_> {
         let Present { nodes, held, time, overlap, .. } = *present;
         let staged = overlap.is_some();
         let declared = self.costs.ways(nodes, staged, self.alignment);
-        // The estimate of the plan knows more: copies that sharing spares.
+        // The plan's estimate knows more: copies avoided by sharing.
         let own = fastest_within(&declared, present.scratch);
         let known = |other: u64| time.saturating_add(other).saturating_sub(own);
         let beside = |extra: u64, staged: bool| {
@@ -177,12 +177,12 @@ impl Finder<'_, '_> {
         ways
     }
 
-    /// Returns the ways to run nodes one by one: bytes besides the live ones, and time.
+    /// Returns the ways to run nodes one by one: bytes besides the live bytes, and time.
     fn apart(&self, nodes: &[NodeId]) -> Vec<Way> {
         let inner = self.inner_bytes(nodes);
         let member = |(&node, &held): (&NodeId, &u64)| {
             if !self.graph.node(node).effects().views.is_empty() {
-                // Such a node may have nothing to do: the results show other values.
+                // Such a node may do nothing: the results show other values.
                 return vec![Way { bytes: held, time: 0 }];
             }
             let mut ways = self.costs.ways(&[node], false, self.alignment);
@@ -195,7 +195,7 @@ impl Finder<'_, '_> {
         in_turn(&members)
     }
 
-    /// Returns the bytes of the values inside of a group that are live at each of the nodes.
+    /// Returns the bytes of a group's inner values that are live at each node.
     fn inner_bytes(&self, nodes: &[NodeId]) -> Vec<u64> {
         let mut last: BTreeMap<ValueId, usize> = BTreeMap::new();
         for (at, &node) in nodes.iter().enumerate() {
@@ -224,8 +224,8 @@ impl Finder<'_, '_> {
         found
     }
 
-    /// Returns a step as two steps, of which the first makes a narrow value for the second, and the
-    /// bytes of that value. Such a value has fewer bytes than an operand inside of the step, as in a
+    /// Returns a step as two steps, the first of which makes a narrow value for the second, and the
+    /// value's bytes. The narrow value has fewer bytes than an operand inside the step, as in a
     /// quantized model.
     fn halves(
         &self,
@@ -281,7 +281,7 @@ fn taken(node: &Node) -> BTreeSet<ValueId> {
     positions.filter_map(|position| node.input(position)).collect()
 }
 
-/// Returns the ways to run steps one after the other: the most bytes of a step, and the time of all.
+/// Returns the ways to run steps one after the other: the most bytes of a step, and the total time.
 fn in_turn(steps: &[Vec<Way>]) -> Vec<Way> {
     let smallest = |ways: &Vec<Way>| ways.iter().map(|way| way.bytes).min().unwrap_or(0);
     let least = steps.iter().map(smallest).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Blocks of bytes from allocators, which may be the caller's.
+//! Byte blocks from allocators, possibly the caller's.
 
 use alloc::boxed::Box;
 use core::fmt::Debug;
@@ -13,23 +13,23 @@ pub trait ArenaBlock: AsRef<[u8]> + AsMut<[u8]> + Debug + Send + Sync {}
 
 impl<B: AsRef<[u8]> + AsMut<[u8]> + Debug + Send + Sync> ArenaBlock for B {}
 
-/// The source of the bytes of arenas: of an incremental one, of a pool, or of
+/// The source of bytes for arenas: an incremental arena, a pool, or
 /// [`Plan::commit_in`](crate::Plan::commit_in).
 ///
 /// An arena refuses a faulty implementation: every block is measured before its first use.
 pub trait ArenaAllocator: Debug + Send + Sync {
-    /// Returns a block of at least `bytes` bytes at a multiple of `alignment`.
+    /// Returns a block with at least `bytes` bytes at a multiple of `alignment`.
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaCommit`] if there is no such block.
+    /// [`Error::ArenaCommit`] if no such block is available.
     fn allocate(&mut self, bytes: u64, alignment: Alignment) -> Result<Box<dyn ArenaBlock>>;
 
     /// Returns a block that begins with the content of `block`, and frees `block`.
     ///
     /// # Errors
     ///
-    /// The same `block` as before, and the reason why it could not grow.
+    /// The same `block` as before, and the reason why the block could not grow.
     fn reallocate(
         &mut self,
         block: Box<dyn ArenaBlock>,
@@ -68,7 +68,7 @@ impl ArenaAllocator for SystemAllocator {
     }
 }
 
-/// A block that was measured when it was made.
+/// A block that was measured on creation.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Measured {
@@ -78,8 +78,8 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Returns the block, or the block and an error if it has too few bytes or a less aligned
-    /// address.
+    /// Returns the block, or the block and an error if the block has too few bytes or a less
+    /// aligned address.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Measured {
     ///
     /// # Errors
     ///
-    /// This block, and the reason why it could not grow.
+    /// This block, and the reason why the block could not grow.
     pub fn reallocate(
         self,
         allocator: &mut dyn ArenaAllocator,
@@ -137,7 +137,7 @@ impl Measured {
         grown.map_err(|(block, error)| (Self { block, bytes, address }, error))
     }
 
-    /// Returns the block for its allocator.
+    /// Returns the block to its allocator.
     pub fn into_inner(self) -> Box<dyn ArenaBlock> {
         self.block
     }

@@ -5,7 +5,7 @@ use core::any::type_name;
 
 use bytemuck::{Pod, PodCastError, try_cast_slice, try_cast_slice_mut};
 
-/// Returns bytes as elements of `T`, or why they are none.
+/// Casts bytes to `&[T]`; fails if length or address does not fit `T`.
 pub(crate) fn cast<T: Pod>(bytes: &[u8]) -> Result<&[T], String> {
     // Zero bytes are zero elements, at any address.
     if bytes.is_empty() {
@@ -14,7 +14,7 @@ pub(crate) fn cast<T: Pod>(bytes: &[u8]) -> Result<&[T], String> {
     try_cast_slice(bytes).map_err(|error| reason::<T>(bytes.len(), error))
 }
 
-/// Returns bytes to write as elements of `T`, or why they are none.
+/// Casts bytes to `&mut [T]`; fails if length or address does not fit `T`.
 pub(crate) fn cast_mut<T: Pod>(bytes: &mut [u8]) -> Result<&mut [T], String> {
     if bytes.is_empty() {
         return Ok(&mut []);
@@ -23,7 +23,7 @@ pub(crate) fn cast_mut<T: Pod>(bytes: &mut [u8]) -> Result<&mut [T], String> {
     try_cast_slice_mut(bytes).map_err(|error| reason::<T>(count, error))
 }
 
-/// Returns the number of elements of `T` that `bytes` bytes are, or why they are none.
+/// Returns the number of elements of `T` in `bytes` bytes; fails if the length does not fit `T`.
 pub(crate) fn count<T>(bytes: usize) -> Result<usize, String> {
     match bytes.checked_rem(size_of::<T>()) {
         Some(0) => Ok(bytes / size_of::<T>()),

@@ -1,4 +1,4 @@
-//! Lending a step its operands, without `unsafe`: the arena is cut into disjoint slices.
+//! Lends a step its operands, without `unsafe`: the arena is cut into disjoint slices.
 
 use alloc::vec::Vec;
 use core::fmt::Debug;
@@ -7,15 +7,15 @@ use crate::run::arena::Region;
 use crate::run::arena::raw::LentRest;
 use crate::run::arena::spans::{Holder, Reading, StepSpans, Stretch, Writing};
 
-/// The memory of one node: shared slices of its inputs, exclusive slices of its outputs.
+/// The memory of a node: shared slices of inputs, exclusive slices of outputs.
 ///
-/// No byte that is lent to be written is lent a second time.
+/// No byte lent for writing is lent twice.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NodeMemory<'a> {
-    /// Inputs of the node, by position.
+    /// Inputs, by position.
     pub inputs: Vec<Input<'a>>,
-    /// Outputs of the node, by position.
+    /// Outputs, by position.
     pub outputs: Vec<Output<'a>>,
     /// Scratch bytes, by slot.
     pub workspaces: Vec<&'a mut [u8]>,
@@ -29,7 +29,7 @@ impl<'a> NodeMemory<'a> {
     }
 }
 
-/// Memory of an operand that a step reads: bytes, or elements of type `T`.
+/// Memory for an operand that a step reads: bytes, or elements of type `T`.
 #[derive(Debug, Default)]
 pub enum Input<'a, T = u8> {
     /// The operand is left out, or its bytes are never read.
@@ -39,9 +39,9 @@ pub enum Input<'a, T = u8> {
     External,
     /// Elements of the input.
     Shared(&'a [T]),
-    /// Its elements are part of an output: the step works in place, or the output is a
-    /// concatenation that already holds them, or both overlap. In the last case the step must
-    /// make the output in order, and read each element before it writes there: see
+    /// The elements are part of an output: the step works in place, or the output is a
+    /// concatenation that already holds the elements, or both overlap. If both overlap, the step
+    /// must make the output in order, and read each element before writing there: see
     /// [`Graph::overlaps`](crate::Graph::overlaps).
     Within {
         /// Position of the output.
@@ -49,10 +49,10 @@ pub enum Input<'a, T = u8> {
         /// First element of the operand in the output.
         offset: usize,
     },
-    /// Elements of the input, to read and to write: it is a state that the step
+    /// Elements of the input, to read and write: a state that the step
     /// [mutates](crate::Effects::mutates).
     State(&'a mut [T]),
-    /// Its elements are part of a state that the step mutates.
+    /// The elements are part of a state that the step mutates.
     WithinState {
         /// Position of the state among the inputs.
         input: usize,
@@ -61,17 +61,16 @@ pub enum Input<'a, T = u8> {
     },
 }
 
-/// Memory of an operand that a step writes: bytes, or elements of type `T`.
+/// Memory for an operand that a step writes: bytes, or elements of type `T`.
 #[derive(Debug, Default)]
 pub enum Output<'a, T = u8> {
     /// The operand is left out.
     #[default]
     Absent,
-    /// Elements of the output. If the step works in place they hold the input, and may be more
-    /// than
-    /// the output needs where the input is larger; so they are, too, where both overlap.
+    /// Elements of the output. If the step works in place, they hold the input, and may be more
+    /// than the output needs if the input is larger; the same holds if both overlap.
     Exclusive(&'a mut [T]),
-    /// Its elements are part of an input and already have their final content.
+    /// The elements are part of an input and already have their final content.
     Within {
         /// Position of the input.
         input: usize,
@@ -88,36 +87,35 @@ pub(crate) struct Slots<'s, 'm> {
     pub(crate) workspaces: &'s mut [&'m mut [u8]],
 }
 
-/// One stretch of bytes to write, and others to read.
+/// A stretch of bytes to write, and other bytes to read.
 #[derive(Debug)]
 pub(crate) struct Around<'m> {
     pub(crate) bytes: &'m mut [u8],
     pub(crate) rest: Rest<'m>,
 }
 
-/// The bytes beside one stretch that is lent for writing.
+/// The bytes beside a stretch that is lent for writing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rest<'m> {
     /// All bytes of the arena.
     Arena {
         /// The stretch that is lent for writing.
         written: Stretch,
-        /// The regions before that of the stretch.
+        /// The regions before the stretch's region.
         left: &'m [Region<'m>],
         /// The bytes before the stretch.
         before: &'m [u8],
         /// The bytes behind the stretch.
         after: &'m [u8],
-        /// The regions behind that of the stretch.
+        /// The regions after the stretch's region.
         right: &'m [Region<'m>],
     },
-    /// The bytes of one step.
+    /// The bytes of a step.
     Step(LentRest<'m>),
 }
 
 impl<'m> Rest<'m> {
-    /// Returns bytes outside of those that are lent for writing, or `None` if there are no such
-    /// bytes.
+    /// Returns bytes outside the stretch lent for writing, or `None` if there are no such bytes.
     pub(crate) fn bytes(&self, place: Stretch) -> Option<&'m [u8]> {
         if place.is_empty() {
             return Some(&[]);
@@ -140,7 +138,7 @@ impl<'m> Rest<'m> {
     }
 }
 
-/// A source of disjoint slices, which are asked for in ascending order.
+/// A source of disjoint slices, requested in ascending order.
 pub(super) trait Cut<'m> {
     /// Returns bytes to write, or `None` if there are no such bytes.
     fn to_write(&mut self, place: Stretch) -> Option<&'m mut [u8]>;
@@ -149,7 +147,7 @@ pub(super) trait Cut<'m> {
     fn to_read(&mut self, place: Stretch) -> Option<&'m [u8]>;
 }
 
-/// Fills those slots that there are with the pieces of a step; `None` if the arena is too small.
+/// Fills the present slots with a step's pieces; `None` if the arena is too small.
 pub(super) fn fill<'m>(
     spans: &StepSpans,
     slots: Slots<'_, 'm>,
@@ -206,14 +204,14 @@ pub(super) fn fill<'m>(
     Some(())
 }
 
-/// Regions that are cut from their start to their end.
+/// Regions that are cut from start to end.
 struct Regions<'m, 'r> {
     rest: core::slice::IterMut<'m, Region<'r>>,
-    /// Number of regions that were begun.
+    /// Number of begun regions.
     begun: usize,
-    /// The bytes of the last of these behind the last piece.
+    /// The bytes of the last begun region after the last piece.
     bytes: &'m mut [u8],
-    /// Position of the first of those bytes.
+    /// Position of the first of these bytes.
     at: usize,
 }
 
@@ -224,7 +222,7 @@ impl<'m> Cut<'m> for Regions<'m, '_> {
             (self.begun, self.at) = (self.begun + 1, 0);
         }
         let rest = core::mem::take(&mut self.bytes);
-        // The pieces are disjoint and sorted, so none begins before the last one ended.
+        // The pieces are disjoint and sorted, so no piece begins before the previous piece's end.
         let (_, rest) = rest.split_at_mut_checked(place.start.checked_sub(self.at)?)?;
         let (bytes, rest) = rest.split_at_mut_checked(place.len())?;
         (self.bytes, self.at) = (rest, place.end);
@@ -236,7 +234,7 @@ impl<'m> Cut<'m> for Regions<'m, '_> {
     }
 }
 
-/// The bytes of an arena, owned or borrowed. Hides the lifetime of the caller's bytes.
+/// An arena's bytes, owned or borrowed. Hides the lifetime of the caller's bytes.
 pub(crate) trait Memory: Debug + Send + Sync {
     /// Returns bytes to read, or `None` if there are no such bytes.
     fn bytes(&self, place: Stretch) -> Option<&[u8]>;
@@ -244,11 +242,11 @@ pub(crate) trait Memory: Debug + Send + Sync {
     /// Returns bytes to write, or `None` if there are no such bytes.
     fn bytes_mut(&mut self, place: Stretch) -> Option<&mut [u8]>;
 
-    /// Cuts the arena along the pieces of a step, and fills those slots that there are; `None`
-    /// if the arena is too small.
+    /// Cuts the arena along a step's pieces, and fills the present slots; `None` if the arena is
+    /// too small.
     fn lend<'m>(&'m mut self, spans: &StepSpans, slots: Slots<'_, 'm>) -> Option<()>;
 
-    /// Returns one stretch to write and the rest to read, or `None` if there is no such stretch.
+    /// Returns a stretch to write and the rest to read, or `None` if there is no such stretch.
     fn around(&mut self, place: Stretch) -> Option<Around<'_>>;
 }
 

@@ -14,22 +14,22 @@ use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, flock};
 use crate::base::{Error, Result};
 use crate::run::arena::raw::SharedMap;
 
-/// Most attachments of one memory at a time.
+/// Most attachments to a memory at a time.
 const MOST_ATTACHED: i64 = 1024;
 
 /// The position in the file, far behind its end, at which attachments hold their locks.
 const SLOTS: i64 = 1 << 62;
 
-/// Bytes that several processes map: arenas that one process fills and another one reads.
+/// Bytes that several processes map: arenas that one process fills and another process reads.
 ///
-/// The memory has no name. A process hands it on as a file descriptor, by inheritance, over a
-/// socket, or as `/proc/PID/fd/NUMBER`. The memory is freed when the last process has let go of
-/// the memory, in whatever way.
+/// The memory has no name. A process passes the memory on as a file descriptor, by inheritance,
+/// over a socket, or as `/proc/PID/fd/NUMBER`. The memory is freed when the last process releases
+/// the memory, in any way.
 ///
-/// Who reads or writes the bytes holds the [lock](Self::lock). The kernel counts attachments and
-/// holds the lock by locks of open file descriptions (`fcntl(2)`, `flock(2)`), which end with the
-/// process: after `kill -9` the count is right and nothing stays locked. The content is then what
-/// the process has written so far.
+/// Readers and writers hold the [lock](Self::lock). The kernel counts attachments and holds the
+/// lock by locks on open file descriptions (`fcntl(2)`, `flock(2)`), which end with the process:
+/// after `kill -9` the count is right and no lock stays. The content is then as far as the process
+/// has written.
 ///
 /// With the feature `shared`, on Linux.
 ///
@@ -58,7 +58,7 @@ pub struct SharedMemory {
     map: SharedMap,
 }
 
-/// The bytes of a [`SharedMemory`], until the lock is given up.
+/// The bytes of a [`SharedMemory`], until the lock is released.
 #[derive(Debug)]
 pub struct SharedGuard<'a> {
     memory: &'a mut SharedMemory,
@@ -71,7 +71,7 @@ impl SharedMemory {
         self.map.len()
     }
 
-    /// Waits until nobody else holds the lock, and returns the bytes.
+    /// Waits for the lock, and returns the bytes.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl SharedMemory {
         }
     }
 
-    /// Returns the bytes if nobody else holds the lock.
+    /// Returns the bytes if the lock is free.
     ///
     /// # Errors
     ///
@@ -99,10 +99,11 @@ impl SharedMemory {
         }
     }
 
-    /// Returns how many attachments there are now, in all processes, with this one.
+    /// Returns the current number of attachments in all processes, including this attachment.
     ///
-    /// An attachment that is dropped while this process starts another one counts until the new process
-    /// runs its program: between `fork` and `exec` it has all open files of this one.
+    /// An attachment that is dropped while this process starts another process counts until the new
+    /// process runs its program: between `fork` and `exec`, the new process has all open files of
+    /// this process.
     ///
     /// # Errors
     ///
@@ -113,13 +114,13 @@ impl SharedMemory {
             let mut found = slot_lock(slot);
             let asked = fcntl(&self.file, FcntlArg::F_OFD_GETLK(&mut found));
             asked.map_err(|error| refused("cannot be counted", error))?;
-            // A lock of this attachment is in nobody's way here.
+            // This attachment's own lock does not conflict here.
             count += usize::from(i32::from(found.l_type) != libc::F_UNLCK);
         }
         Ok(count)
     }
 
-    /// Returns a new file of some bytes, without a name.
+    /// Returns a new file with the given size, without a name.
     pub(super) fn create_file(bytes: u64) -> Result<File> {
         if bytes == 0 || usize::try_from(bytes).is_err() {
             return Err(Error::ArenaCommit { bytes });
@@ -136,7 +137,7 @@ impl SharedMemory {
         made().map_err(|_: io::Error| Error::ArenaCommit { bytes })
     }
 
-    /// Returns the file of a descriptor, opened anew: locks belong to who opens.
+    /// Returns the descriptor's file, reopened, because locks belong to the open file description.
     pub(super) fn open_file(descriptor: BorrowedFd<'_>) -> Result<File> {
         let unusable = |error: io::Error| refused("cannot be opened", &error);
         let seals = rustix::fs::fcntl_get_seals(descriptor).map_err(|e| unusable(e.into()))?;
@@ -190,7 +191,7 @@ impl Drop for SharedGuard<'_> {
     }
 }
 
-/// Returns the description of the lock of an attachment.
+/// Returns the description of an attachment's lock.
 fn slot_lock(slot: i64) -> libc::flock {
     let [kind, whence] = [libc::F_WRLCK, libc::SEEK_SET].map(|it| i16::try_from(it).unwrap_or(0));
     libc::flock { l_type: kind, l_whence: whence, l_start: SLOTS + slot, l_len: 1, l_pid: 0 }

@@ -1,4 +1,4 @@
-//! Committed arenas: the bytes that a plan speaks of, lent step by step.
+//! Committed arenas: a plan's bytes, lent step by step.
 
 mod backing;
 mod cast;
@@ -40,7 +40,7 @@ use crate::plan::{Placement, Plan};
 use raw::AlignedBytes;
 pub(crate) use raw::{LentStep, SharedRegions};
 
-/// The bytes of one space.
+/// The bytes of a space.
 #[derive(Debug)]
 pub(crate) enum Region<'a> {
     Owned(AlignedBytes),
@@ -71,13 +71,13 @@ impl Region<'_> {
     }
 }
 
-/// Memory that a plan was committed to: one stretch of bytes per space.
+/// The memory of a committed plan: a stretch of bytes per space.
 ///
 /// [`Plan::commit`] allocates the memory, [`Plan::bind`] takes the caller's. An arena lends slices
-/// of its bytes; two lent slices overlap only if both are shared. An arena knows its plan, and
-/// refuses another one, unless digest, spaces and offsets are the same.
+/// of bytes; two lent slices overlap only if both are shared. An arena knows its plan, and refuses
+/// any plan with different digest, spaces or offsets.
 ///
-/// A [`Program`](crate::Program) runs in it: see [`step`](Self::step).
+/// A [`Program`](crate::Program) runs in an arena: see [`step`](Self::step).
 ///
 /// ```
 /// use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
@@ -102,13 +102,13 @@ impl Region<'_> {
 #[derive(Debug)]
 pub struct Arena<'a> {
     pub(crate) regions: Vec<Region<'a>>,
-    /// Fingerprint of the plan that the arena was made for.
+    /// Fingerprint of the arena's plan.
     plan: Option<u64>,
 }
 
 impl Plan {
-    /// Allocates the arena of every space, zeroed and aligned, and the buffers that the caller
-    /// would otherwise have to bring.
+    /// Allocates every space's arena, zeroed and aligned, and the buffers that the caller would
+    /// otherwise have to bring.
     ///
     /// # Errors
     ///
@@ -125,8 +125,7 @@ impl Plan {
         Ok(Arena { regions, plan: Some(self.layout()) })
     }
 
-    /// Takes the arena of every space from an allocator, such as one of huge pages or of memory
-    /// that processes share.
+    /// Takes every space's arena from an allocator, for example for huge pages or shared memory.
     ///
     /// ```
     /// use arenaplan::arena::SystemAllocator;
@@ -161,8 +160,8 @@ impl Plan {
         Ok(arena)
     }
 
-    /// Returns a number that differs, as far as 64 bits can, where two plans are of other
-    /// graphs, or put something elsewhere.
+    /// Returns a 64-bit fingerprint that differs if two plans belong to different graphs or have
+    /// different layouts.
     pub(crate) fn layout(&self) -> u64 {
         self.fingerprint.get_or_compute(|| {
             let mut hash = Hasher::new();
@@ -190,8 +189,8 @@ impl Plan {
         })
     }
 
-    /// Returns where each [arena](Self::arenas) begins in one block that holds them side by
-    /// side, and the bytes of that block: for machines with one memory only.
+    /// Returns where each [arena](Self::arenas) begins in a block that holds all arenas side by
+    /// side, and the block's bytes: for machines with a single memory.
     ///
     /// # Errors
     ///
@@ -208,12 +207,12 @@ impl Plan {
         if end > MAX_BYTES { Err(overflow()) } else { Ok((bases, end)) }
     }
 
-    /// Uses the caller's bytes as the arena of a plan with one space.
+    /// Uses the caller's bytes as the arena of a single-space plan.
     ///
     /// # Errors
     ///
     /// - [`Error::BufferTooSmall`] if there are fewer bytes than the plan needs.
-    /// - [`Error::MisalignedBuffer`] if they start at a less aligned address.
+    /// - [`Error::MisalignedBuffer`] if the bytes start at a less aligned address.
     /// - [`Error::SpaceCount`] if the plan has several spaces.
     pub fn bind<'a>(&self, bytes: &'a mut [u8]) -> Result<Arena<'a>> {
         self.bind_all(core::iter::once(bytes))
@@ -237,9 +236,9 @@ impl Plan {
 }
 
 impl Arena<'static> {
-    /// Allocates one stretch of zeroed, aligned bytes for any content.
+    /// Allocates a stretch of zeroed, aligned bytes for any content.
     ///
-    /// The memory belongs to no plan until [`rebind`](Self::rebind) gives it to one.
+    /// The memory belongs to no plan until a call of [`rebind`](Self::rebind).
     ///
     /// # Errors
     ///
@@ -249,7 +248,7 @@ impl Arena<'static> {
         Ok(Arena { regions, plan: None })
     }
 
-    /// Returns the arena of a plan in regions that were made for it.
+    /// Returns a plan's arena in regions made for the plan.
     pub(crate) fn of(plan: &Plan, regions: Vec<Region<'static>>) -> Self {
         Arena { regions, plan: Some(plan.layout()) }
     }
@@ -266,8 +265,8 @@ impl Arena<'_> {
         self.regions.get_mut(space.index()).map(Region::bytes_mut)
     }
 
-    /// Returns the address of a space's first byte, for foreign code that is handed the
-    /// whole arena; `None` if there is no such space, or its bytes are the caller's own: those have
+    /// Returns the address of a space's first byte, for foreign code that gets the whole arena;
+    /// `None` if there is no such space, or the bytes are the caller's own: for these, use
     /// [`as_mut_ptr`](Self::as_mut_ptr).
     pub fn address(&self, space: SpaceId) -> Option<NonNull<u8>> {
         match self.regions.get(space.index())? {
@@ -282,8 +281,8 @@ impl Arena<'_> {
         NonNull::new(self.bytes_mut(space)?.as_mut_ptr())
     }
 
-    /// Makes this the arena of `plan`, which may be another one than before: of the same graph
-    /// with other sizes, or of another graph that shares the memory. The bytes stay as they are.
+    /// Makes this the arena of `plan`, which may be a new plan: for the same graph with other
+    /// sizes, or for another graph that shares the memory. The bytes do not change.
     ///
     /// ```
     /// use arenaplan::base::Alignment;
@@ -323,7 +322,7 @@ impl Arena<'_> {
         Ok(())
     }
 
-    /// Returns whether this is the arena of a plan with that [layout](Plan::layout).
+    /// Returns whether this arena's plan has the [layout](Plan::layout).
     pub(crate) fn belongs_to(&self, layout: u64) -> bool {
         self.plan == Some(layout)
     }
@@ -337,7 +336,7 @@ impl Arena<'_> {
     ///
     /// # Errors
     ///
-    /// - [`Error::ArenaMismatch`] if the plan is not the one the arena was made for.
+    /// - [`Error::ArenaMismatch`] if the plan is not the arena's plan.
     /// - [`Error::UndefinedValue`] if the plan does not place the value.
     pub fn value(&self, plan: &Plan, value: ValueId) -> Result<&[u8]> {
         self.check_plan(plan)?;
@@ -367,8 +366,8 @@ impl Arena<'_> {
     ///
     /// # Errors
     ///
-    /// As [`value`](Self::value), and [`Error::InvalidCast`] if the value's size is no multiple
-    /// of that of an element, or its address none of an element's alignment.
+    /// As [`value`](Self::value), and [`Error::InvalidCast`] if size or address of the value does
+    /// not fit the element type.
     pub fn value_as<T: Pod>(&self, plan: &Plan, value: ValueId) -> Result<&[T]> {
         cast(self.value(plan, value)?).map_err(|reason| invalid_cast(plan, value, reason))
     }
@@ -382,19 +381,18 @@ impl Arena<'_> {
         cast_mut(self.value_mut(plan, value)?).map_err(|reason| invalid_cast(plan, value, reason))
     }
 
-    /// Lends the memory of one node that is a step by itself: see [`NodeMemory`].
+    /// Lends the memory of a node that is a step by itself: see [`NodeMemory`].
     ///
-    /// Works out where that is, and allocates, in each call: [`step`](Self::step) does not. A
-    /// plan does not say which states a node mutates, so they are lent to be read.
+    /// Each call computes the layout and allocates, unlike [`step`](Self::step). A plan does not
+    /// say which states a node mutates, so states are lent for reading.
     ///
     /// # Errors
     ///
-    /// - [`Error::ArenaMismatch`] if the plan is not the one the arena was made for.
+    /// - [`Error::ArenaMismatch`] if the plan is not the arena's plan.
     /// - [`Error::UndefinedValue`] if the plan has no such node.
-    /// - [`Error::FusedNode`] if it runs as one with others: only the step as a whole has
-    ///   memory.
-    /// - [`Error::PlanOverlap`] if the node would write bytes that it reads or writes as
-    ///   something else; a plan that was checked has no such node.
+    /// - [`Error::FusedNode`] if the node is fused: only the step as a whole has memory.
+    /// - [`Error::PlanOverlap`] if the node would write bytes that the node also uses otherwise; a
+    ///   checked plan has no such node.
     pub fn node(&mut self, plan: &Plan, node: NodeId) -> Result<NodeMemory<'_>> {
         self.check_plan(plan)?;
         let step = plan.step_of(node).ok_or_else(|| Error::UndefinedValue {
@@ -411,7 +409,7 @@ impl Arena<'_> {
     }
 }
 
-/// Returns the error that an arena is not that of a plan.
+/// Returns the error for an arena that does not belong to a plan.
 pub(crate) fn mismatch(plan: &Plan) -> Error {
     Error::ArenaMismatch { model: quoted(plan.model()) }
 }

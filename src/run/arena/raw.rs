@@ -1,5 +1,5 @@
-//! The only `unsafe` of the crate: bytes with an alignment chosen at run time, and the lending of
-//! disjoint bytes of one arena to several threads.
+//! The crate's only `unsafe`: bytes with an alignment chosen at run time, and lending disjoint
+//! arena bytes to several threads.
 
 #![allow(
     unsafe_code,
@@ -121,7 +121,7 @@ unsafe impl Send for AlignedBytes {}
 // users answer for what they do with it (invariant 3).
 unsafe impl Sync for AlignedBytes {}
 
-/// One region of a shared arena.
+/// A region of a shared arena.
 #[derive(Debug)]
 struct RawRegion {
     start: NonNull<u8>,
@@ -181,7 +181,7 @@ impl<'a> SharedRegions<'a> {
         }
     }
 
-    /// Lends a step, if those that it waits for were given back, and it was not lent before.
+    /// Lends a step, if all required steps were given back, and the step was not lent before.
     pub(crate) fn lend(&self, step: usize) -> Result<LentStep<'_>, Refusal> {
         let spans = self.spans.get(step).ok_or(Refusal::Missing)?;
         let before = self.hazards.of(step).iter().map(|edge| edge.before);
@@ -198,13 +198,13 @@ impl<'a> SharedRegions<'a> {
 
     /// Begins another run.
     pub(crate) fn restart(&mut self) {
-        // A step that was leaked is lent no more: its borrow of `self` has ended.
+        // A leaked step is not lent any more: its borrow of `self` has ended.
         #[cfg(all(debug_assertions, feature = "std"))]
         self.lent.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         self.turns.restart();
     }
 
-    /// Asserts that a step shares no byte with those that are lent, unless both read it.
+    /// Asserts that a step shares no byte with the lent steps, unless both only read the byte.
     #[cfg(all(debug_assertions, feature = "std"))]
     fn note(&self, step: usize) {
         let mut lent = self.lent.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -225,7 +225,7 @@ impl<'a> SharedRegions<'a> {
         lent.push(step);
     }
 
-    /// Returns the address of bytes of a region, or `None` if there are no such bytes.
+    /// Returns the address of bytes in a region, or `None` if there are no such bytes.
     fn address(&self, place: Stretch) -> Option<NonNull<u8>> {
         let region = self.regions.get(place.region)?;
         if place.start > place.end || place.end > region.bytes {
@@ -246,7 +246,7 @@ unsafe impl Send for SharedRegions<'_> {}
 // since `u8` may.
 unsafe impl Sync for SharedRegions<'_> {}
 
-/// The bytes of one step, until this value is dropped.
+/// The bytes of a step, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct LentStep<'r> {
     shared: &'r SharedRegions<'r>,
@@ -267,8 +267,8 @@ impl Drop for LentStep<'_> {
 }
 
 impl LentStep<'_> {
-    /// Returns whether bytes are part of one piece of the step; with `to_write`, of one that the
-    /// step may write.
+    /// Returns whether bytes belong to a piece of the step; with `to_write`, to a piece for
+    /// writing.
     fn has(&self, place: Stretch, to_write: bool) -> bool {
         let holds = |piece: &&crate::run::arena::spans::Piece| {
             piece.place.region == place.region
@@ -321,7 +321,7 @@ impl Memory for LentStep<'_> {
     }
 
     fn lend<'m>(&'m mut self, spans: &StepSpans, slots: Slots<'_, 'm>) -> Option<()> {
-        // The pieces of this step, and of no other.
+        // Only this step's own pieces.
         if !core::ptr::eq(spans, self.spans) {
             return None;
         }
@@ -343,7 +343,7 @@ impl Memory for LentStep<'_> {
     }
 }
 
-/// The bytes of a step beside a stretch that is lent for writing.
+/// The bytes of a step beside a stretch lent for writing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LentRest<'m> {
     step: &'m LentStep<'m>,
@@ -351,19 +351,19 @@ pub(crate) struct LentRest<'m> {
 }
 
 impl<'m> LentRest<'m> {
-    /// Returns bytes of the step to read, or `None` if the step has no such bytes, or some of them
-    /// are lent for writing.
+    /// Returns bytes of the step to read, or `None` if the step has no such bytes, or some are lent
+    /// for writing.
     pub(super) fn bytes(self, place: Stretch) -> Option<&'m [u8]> {
         let written = self.written;
         let apart = place.region != written.region
             || place.end <= written.start
             || written.end <= place.start;
-        // Whoever made this value borrows the step mutably for `'m`.
+        // The creator of this value borrows the step mutably for `'m`.
         if apart { self.step.read(place) } else { None }
     }
 }
 
-/// The pieces of a step, asked for in ascending order.
+/// The pieces of a step, requested in ascending order.
 struct Pieces<'m> {
     step: &'m LentStep<'m>,
     /// Region and end of the last piece.
@@ -372,7 +372,7 @@ struct Pieces<'m> {
 }
 
 impl Pieces<'_> {
-    /// Returns whether a piece comes behind the last one.
+    /// Returns whether a piece comes after the last piece.
     fn comes_next(&mut self, place: Stretch) -> bool {
         let is_next = (self.region, self.end) <= (place.region, place.start);
         (self.region, self.end) = (place.region, place.end);
@@ -460,7 +460,7 @@ impl crate::run::arena::SharedMemory {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaCommit`] if there is not enough memory, or no bytes are asked for.
+    /// [`Error::ArenaCommit`] if there is not enough memory, or `bytes` is 0.
     pub unsafe fn create(bytes: u64) -> Result<Self> {
         let file = Self::create_file(bytes)?;
         let map = SharedMap::new(&file)?;
@@ -475,7 +475,7 @@ impl crate::run::arena::SharedMemory {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaState`] if the descriptor is not that of such a memory, or there are 1,024
+    /// [`Error::ArenaState`] if the descriptor does not belong to such a memory, or there are 1,024
     /// attachments.
     pub unsafe fn open(descriptor: impl std::os::fd::AsFd) -> Result<Self> {
         let file = Self::open_file(descriptor.as_fd())?;
@@ -512,7 +512,7 @@ mod tests {
     #[test]
     fn more_than_any_machine_has_is_an_error_and_no_abort() {
         for bytes in [u64::MAX, crate::base::MAX_BYTES, 1 << 62] {
-            // A compiler may leave out an allocation that nothing looks at, and then none fails.
+            // A compiler may remove an unused allocation, which then cannot fail.
             let refused = std::hint::black_box(AlignedBytes::zeroed(bytes, Alignment::BYTE));
             assert_eq!(refused.map(|_| ()), Err(Error::ArenaCommit { bytes }));
         }

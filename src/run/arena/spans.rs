@@ -1,5 +1,5 @@
-//! The spans of the operands of one step, settled once. Invariant: a byte that is lent for writing
-//! is lent to one operand only.
+//! The spans of a step's operands, settled once. Invariant: a byte that is lent for writing is lent
+//! to only one operand.
 
 use alloc::{boxed::Box, format, string::String, vec::Vec};
 use core::ops::Range;
@@ -8,10 +8,10 @@ use crate::base::{Error, NodeId, Result, ValueId, quoted};
 use crate::plan::{Placement, Plan, PlanStep, ShareRule};
 use crate::run::arena::span;
 
-/// Bytes of one region.
+/// Bytes in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
-    /// Position of the space among the plan's spaces.
+    /// The space's position in the plan.
     pub(crate) region: usize,
     /// First byte.
     pub(crate) start: usize,
@@ -52,11 +52,11 @@ pub(crate) enum Reading {
     External,
     /// To be read.
     Shared,
-    /// In the bytes of an output.
+    /// In an output's bytes.
     Within { output: usize, offset: usize },
     /// To be read and written.
     State,
-    /// In the bytes of a state that is lent to be written.
+    /// In the bytes of a state that is lent for writing.
     WithinState { input: usize, offset: usize },
 }
 
@@ -67,18 +67,18 @@ pub(crate) enum Writing {
     Absent,
     /// To be written.
     Exclusive,
-    /// In the bytes of an input that has the right content.
+    /// In the bytes of an input with the right content.
     Within { input: usize, offset: usize },
 }
 
-/// One operand of a step.
+/// An operand of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operand<A> {
-    /// The value; `None` if it is left out.
+    /// The value; `None` if left out.
     pub(crate) value: Option<ValueId>,
-    /// Its bytes, if the value has a place.
+    /// The bytes, if the value has a place.
     pub(crate) place: Option<Stretch>,
-    /// The way in which it is lent.
+    /// How the operand is lent.
     pub(crate) access: A,
 }
 
@@ -87,22 +87,22 @@ pub(crate) struct Operand<A> {
 pub(crate) struct Scratch {
     /// The node that declares the workspace.
     pub(crate) node: NodeId,
-    /// Position among the workspaces of the node.
+    /// Position among the node's workspaces.
     pub(crate) slot: usize,
-    /// Bytes of the workspace.
+    /// The workspace's bytes.
     pub(crate) place: Stretch,
 }
 
 /// Bytes that are cut off a region as a whole.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// The bytes of the piece.
+    /// The piece's bytes.
     pub(crate) place: Stretch,
     /// The operands that receive the piece.
     pub(crate) holder: Holder,
 }
 
-/// The operand that receives the bytes of a piece.
+/// The operand that receives a piece's bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum Holder {
     /// The output at this position.
@@ -111,14 +111,14 @@ pub(crate) enum Holder {
     Workspace(usize),
     /// The state that is the input at this position.
     State(usize),
-    /// These of the readers.
+    /// A range of readers.
     Readers(Range<usize>),
 }
 
 /// An input that lies in a piece with others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader {
-    /// Position of the input.
+    /// The input's position.
     pub(crate) input: usize,
     /// First byte in the piece.
     pub(crate) start: usize,
@@ -126,14 +126,14 @@ pub(crate) struct Reader {
     pub(crate) end: usize,
 }
 
-/// The memory of one step.
+/// The memory of a step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StepSpans {
-    /// Inputs of the step, by position.
+    /// Inputs, by position.
     pub(crate) inputs: Box<[Operand<Reading>]>,
-    /// Outputs of the step, by position.
+    /// Outputs, by position.
     pub(crate) outputs: Box<[Operand<Writing>]>,
-    /// Workspaces of the nodes of the step, in order.
+    /// Workspaces of the step's nodes, in order.
     pub(crate) workspaces: Box<[Scratch]>,
     /// Disjoint pieces, ascending by region and first byte; none is empty.
     pub(crate) pieces: Box<[Piece]>,
@@ -149,16 +149,15 @@ impl StepSpans {
     }
 }
 
-/// Settles where the operands of a step are.
+/// Settles the places of a step's operands.
 ///
 /// `states` are the inputs that the step writes, by position.
 ///
 /// # Errors
 ///
 /// - [`Error::UndefinedValue`] if an output has no place.
-/// - [`Error::PlanOutOfBounds`] if an operand ends behind its space.
-/// - [`Error::PlanOverlap`] if the step would write bytes that it reads or writes as something
-///   else.
+/// - [`Error::PlanOutOfBounds`] if an operand ends after its space.
+/// - [`Error::PlanOverlap`] if the step would write bytes that the step also uses otherwise.
 pub(crate) fn settle(
     plan: &Plan,
     step: &PlanStep,
@@ -193,7 +192,7 @@ pub(crate) fn settle(
     })
 }
 
-/// Returns the inputs of a step, as if the step wrote nothing.
+/// Returns a step's inputs, as if the step wrote nothing.
 fn read(
     plan: &Plan,
     step: &PlanStep,
@@ -202,7 +201,7 @@ fn read(
     let state_at = |position| states.iter().find(|(at, _)| *at == position).map(|found| found.1);
     let mut inputs = Vec::with_capacity(step.inputs.len());
     for (position, operand) in step.inputs.iter().enumerate() {
-        // A state that is written may be one that is not read.
+        // A written state may be a state that is not read.
         let state = state_at(position);
         let value = operand.map(ValueId::from).or(state);
         let place = value.and_then(|value| plan.placement(value));
@@ -218,7 +217,7 @@ fn read(
     Ok(inputs)
 }
 
-/// Returns the outputs of a step, as if the step shared nothing.
+/// Returns a step's outputs, as if the step shared nothing.
 fn written(plan: &Plan, step: &PlanStep) -> Result<Vec<Operand<Writing>>> {
     let mut outputs = Vec::with_capacity(step.outputs.len());
     for operand in &step.outputs {
@@ -230,7 +229,7 @@ fn written(plan: &Plan, step: &PlanStep) -> Result<Vec<Operand<Writing>>> {
     Ok(outputs)
 }
 
-/// Returns where the nodes of a step work besides.
+/// Returns the scratch memory of the step's nodes.
 fn scratch(plan: &Plan, step: &PlanStep) -> Result<Vec<Scratch>> {
     let mut found = Vec::new();
     for workspace in plan.workspaces_in(step) {
@@ -244,7 +243,7 @@ fn scratch(plan: &Plan, step: &PlanStep) -> Result<Vec<Scratch>> {
     Ok(found)
 }
 
-/// Returns the bytes of a value, which its space has.
+/// Returns a value's bytes, within the value's space.
 fn locate(plan: &Plan, placement: &Placement) -> Result<Stretch> {
     let what = || format!("value {}", quoted(&placement.name));
     inside(plan, placement.space, placement.offset, placement.bytes, what)
@@ -266,7 +265,7 @@ fn inside(
         .ok_or_else(|| Error::PlanOutOfBounds { what: what(), start: offset, end, arena })
 }
 
-/// Returns the error that a step's operands share bytes although nothing permits it.
+/// Returns the error for operands that share bytes without permission.
 fn overlap(plan: &Plan, step: &PlanStep, byte: usize) -> Error {
     let position = plan.steps().iter().position(|other| other.node == step.node);
     Error::PlanOverlap {
@@ -294,7 +293,7 @@ impl Settling<'_> {
         }
     }
 
-    /// Claims the exclusive bytes of the outputs.
+    /// Claims the outputs' exclusive bytes.
     fn claim_outputs(&mut self) {
         for position in 0..self.outputs.len() {
             let Some(mut place) = self.outputs[position].place else { continue };
@@ -311,11 +310,12 @@ impl Settling<'_> {
                         let offset = place.start - from.start;
                         self.outputs[position].access = Writing::Within { input, offset };
                     }
-                    // The input's bytes are lent whole, for a kernel reads them all.
+                    // The input's bytes are lent whole, because a kernel reads all of them.
                     ShareRule::InPlace if from.contains(&place) && from.start == place.start => {
                         place = self.with_inputs(from);
                     }
-                    // So are those of an input that the output only overlaps, behind its start.
+                    // The same holds for an input that the output only overlaps, behind the input's
+                    // start.
                     ShareRule::Overlap
                         if from.region == place.region && place.range().contains(&from.start) =>
                     {
@@ -330,8 +330,8 @@ impl Settling<'_> {
         }
     }
 
-    /// Returns a place with the rest of every input that begins in it: slices of one value may have
-    /// a part in common.
+    /// Extends a place by the rest of every input that begins in the place: slices of a value may
+    /// overlap.
     fn with_inputs(&self, mut place: Stretch) -> Stretch {
         let places = || self.inputs.iter().filter_map(|input| input.place);
         let begins = |input: &Stretch, place: &Stretch| {
@@ -369,7 +369,7 @@ impl Settling<'_> {
         }
     }
 
-    /// Finds the way to read each input, and claims the bytes that inputs have for themselves.
+    /// Finds the way to read each input, and claims the inputs' own bytes.
     ///
     /// The pieces so far are disjoint and sorted.
     fn claim_inputs(&mut self) -> Result<Box<[Reader]>> {
@@ -401,7 +401,7 @@ impl Settling<'_> {
         Ok(self.claim_readers(shared))
     }
 
-    /// Claims the union of the inputs that share bytes with each other.
+    /// Claims the union of inputs that share bytes.
     fn claim_readers(&mut self, mut shared: Vec<(Stretch, usize)>) -> Box<[Reader]> {
         shared.sort_unstable_by_key(|&(place, position)| (place.key(), position));
         let mut readers: Vec<Reader> = Vec::with_capacity(shared.len());

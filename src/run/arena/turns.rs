@@ -1,9 +1,9 @@
-//! Turns: the protocol by which steps of a run are lent to several threads.
+//! Turns: the protocol for lending a run's steps to several threads.
 //!
-//! A step is *waiting*, then *lent*, then *done*. It is lent once, and only after all steps that
-//! it waits for are done. So of two steps between which a path of such dependencies leads, the
-//! later one is lent after the earlier one was given back, and sees what was written there: giving
-//! back releases, and lending acquires.
+//! A step is *waiting*, then *lent*, then *done*. A step is lent once, and only after all required
+//! steps are done. So if a path of dependencies leads between two steps, the later step is lent
+//! after the earlier step was given back, and sees the earlier step's writes: giving back releases,
+//! and lending acquires.
 //!
 //! This file has no `unsafe`. `engine/tests/turns.rs` includes it with the atomics of `loom`, which
 //! tries every interleaving of small runs.
@@ -21,20 +21,20 @@ const DONE: u8 = 2;
 pub(crate) enum Refusal {
     /// There is no such step.
     Missing,
-    /// The step waits for this one.
+    /// The step waits for the given step.
     Waits(usize),
     /// The step was lent before.
     Lent,
 }
 
-/// The state of each step of a run.
+/// Each step's state in a run.
 #[derive(Debug)]
 pub(crate) struct Turns {
     states: Box<[AtomicU8]>,
 }
 
 impl Turns {
-    /// Returns the turns of a run in which every step is waiting.
+    /// Returns the turns of a run with all steps waiting.
     pub(crate) fn new(steps: usize) -> Self {
         Self { states: (0..steps).map(|_| AtomicU8::new(WAITING)).collect() }
     }
@@ -60,7 +60,7 @@ impl Turns {
     /// Takes back a step that was lent.
     pub(crate) fn give_back(&self, step: usize) {
         if let Some(state) = self.states.get(step) {
-            // Release: the borrows of the step ended before.
+            // Release: the step's borrows ended before.
             state.store(DONE, Ordering::Release);
         }
     }
@@ -70,7 +70,7 @@ impl Turns {
         self.states.iter().all(|state| state.load(Ordering::Acquire) == DONE)
     }
 
-    /// Makes every step wait again. No step is lent, since nobody else borrows the turns.
+    /// Makes every step wait again. No step is lent, because the turns are borrowed mutably.
     pub(crate) fn restart(&mut self) {
         for state in &*self.states {
             state.store(WAITING, Ordering::Relaxed);

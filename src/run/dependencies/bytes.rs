@@ -1,4 +1,4 @@
-//! Conflicts: steps that use the same bytes, one of them to write.
+//! Conflicts: steps that use the same bytes, at least one for writing.
 
 use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
@@ -6,7 +6,7 @@ use alloc::{vec, vec::Vec};
 use crate::plan::{Hazard, HazardKind, Plan};
 use crate::run::arena::{Holder, StepSpans, Stretch};
 
-/// The last users of a stretch of bytes.
+/// The last users of a byte stretch.
 #[derive(Clone, Debug)]
 struct Users {
     /// Byte after the last.
@@ -17,19 +17,19 @@ struct Users {
     readers: Vec<u32>,
 }
 
-/// Stretches of one space by their first byte. Bytes that no step used yet are in none.
+/// Stretches of a space by first byte. Unused bytes are in no stretch.
 type Uses = BTreeMap<usize, Users>;
 
-/// Returns the conflicts between steps. Left out are conflicts that follow from others by the same
-/// bytes: of the writers before a read, all but the last; of the users before a write, those
-/// before the last write, and that write if its bytes were read since.
+/// Returns the conflicts between steps. Conflicts that follow from other conflicts on the same
+/// bytes are left out: before a read, all writers except the last; before a write, all users before
+/// the last write, and the last write if the bytes were read since.
 ///
-/// A write joins the stretches that it covers, so a step meets few stretches as a rule.
+/// A write joins the covered stretches, so a step usually meets few stretches.
 pub(super) fn conflicts(plan: &Plan, steps: &[StepSpans]) -> Vec<Hazard> {
     let mut spaces: Vec<Uses> = plan.spaces().iter().map(|_| Uses::new()).collect();
     let mut edges = Vec::new();
     for (after, (row, step)) in (0_u32..).zip(plan.steps().iter().zip(steps)) {
-        // A state that is written without being read is an operand of the step, too.
+        // A state that is written without being read is also an operand.
         let read_places = row.inputs.iter().zip(&step.inputs).filter(|(value, _)| value.is_some());
         for place in read_places.filter_map(|(_, input)| input.place) {
             read(&mut spaces[place.region], place, after, &mut edges);
@@ -45,7 +45,7 @@ pub(super) fn conflicts(plan: &Plan, steps: &[StepSpans]) -> Vec<Hazard> {
     edges
 }
 
-/// Notes that a step reads bytes: it waits for those who wrote them.
+/// Records that a step reads bytes: the step waits for the writers.
 fn read(memory: &mut Uses, place: Stretch, after: u32, edges: &mut Vec<Hazard>) {
     if place.is_empty() {
         return;
@@ -75,7 +75,7 @@ fn read(memory: &mut Uses, place: Stretch, after: u32, edges: &mut Vec<Hazard>) 
     }
 }
 
-/// Notes that a step writes bytes: it waits for those who read them since the last write, or for
+/// Records that a step writes bytes: the step waits for the readers since the last write, or for
 /// that write.
 fn write(memory: &mut Uses, place: Stretch, after: u32, edges: &mut Vec<Hazard>) {
     cut(memory, place.start);

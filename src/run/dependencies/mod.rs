@@ -1,12 +1,12 @@
-//! Hazards: the steps that a step of a plan must wait for.
+//! Hazards: the steps that each plan step must wait for.
 //!
-//! A step uses the bytes that it is lent: its inputs to read; outputs, states and workspaces to
-//! write. An input that an output takes over is lent for writing as a whole. Two steps *conflict*
-//! if they use a byte that one of them writes. A step also depends on the producers of its
-//! operands and on its control dependencies. The order of two such steps is that of the plan.
+//! A step uses the lent bytes: inputs for reading; outputs, states and workspaces for writing. An
+//! input that an output takes over is lent whole for writing. Two steps *conflict* if both use a
+//! byte that at least one step writes. A step also depends on its operands' producers and on
+//! control dependencies. Such steps keep the plan's order.
 //!
-//! The pairs are found by one sweep over the steps (`bytes.rs`) that leaves out most pairs that
-//! follow from others; `reduce.rs` removes the rest.
+//! A sweep over the steps (`bytes.rs`) finds the pairs, leaving out most pairs that follow from
+//! others; `reduce.rs` removes the rest.
 
 mod bytes;
 mod reduce;
@@ -19,12 +19,12 @@ use crate::plan::{Hazard, HazardKind, Hazards, Plan, PlanStep};
 use crate::run::arena::{StepSpans, settle};
 
 impl Plan {
-    /// Checks the plan against its graph, and returns the dependencies between its steps, without
-    /// those that follow from others.
+    /// Checks the plan against its graph, and returns the dependencies between steps, without
+    /// dependencies that follow from others.
     ///
-    /// A runner that starts each step after those that it waits for may run the others in any
-    /// order and at the same time, however long each takes: every step finds the bytes that it
-    /// finds in the order of the plan. The time is nearly linear in the number of operands.
+    /// A runner that starts each step after the required steps may run all other steps in any order
+    /// and concurrently: every step finds the same bytes as in the plan's order. The time is nearly
+    /// linear in the number of operands.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl Plan {
     }
 }
 
-/// Returns the memory of every step of a plan.
+/// Returns the memory of every plan step.
 ///
 /// # Errors
 ///
@@ -45,8 +45,8 @@ pub(crate) fn settled(plan: &Plan, graph: &Graph) -> Result<Vec<StepSpans>> {
     plan.steps().iter().map(settled).collect()
 }
 
-/// Returns the states that a step writes, by position among its inputs, except for states
-/// whose bytes are written as a result of the step.
+/// Returns the states that a step writes, by input position, except states whose bytes are written
+/// as a result of the step.
 fn states(plan: &Plan, graph: &Graph, step: &PlanStep) -> Vec<(usize, ValueId)> {
     let id = NodeId::from(step.node);
     let place = |value| {
@@ -61,12 +61,12 @@ fn states(plan: &Plan, graph: &Graph, step: &PlanStep) -> Vec<(usize, ValueId)> 
     states.filter(|(_, value)| assigned.is_none_or(|it| it.state != *value)).collect()
 }
 
-/// Returns the reduced dependencies between steps with the given memory, of which `ordered` are
-/// those of the graph.
+/// Returns the reduced dependencies between steps with the given memory; `ordered` has the graph's
+/// own dependencies.
 pub(crate) fn hazards_of(plan: &Plan, ordered: &[Hazard], spans: &[StepSpans]) -> Hazards {
     let mut edges = bytes::conflicts(plan, spans);
     edges.extend_from_slice(ordered);
-    // Of several reasons for one pair, the first kind stays.
+    // Of several reasons for a pair, the first kind stays.
     edges.sort_unstable();
     edges.dedup_by_key(|edge| (edge.after, edge.before));
     let reduced = reduce::reduced(spans.len(), &edges);
@@ -81,7 +81,7 @@ pub(crate) fn ordered(plan: &Plan, graph: &Graph) -> Vec<Hazard> {
         for id in step.nodes() {
             let mut note = |node: NodeId, kind| {
                 if step.fused.contains(&node.into()) {
-                    return; // It runs in this step, too.
+                    return; // The node also runs in this step.
                 }
                 let before = plan.step_of.get(node.index()).copied().unwrap_or(after);
                 if before < after {

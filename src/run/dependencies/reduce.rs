@@ -1,10 +1,10 @@
-//! Transitive reduction: an edge is removed if another path leads from its step to the same step.
+//! Transitive reduction: an edge is removed if another path connects the same steps.
 //!
 //! The reduction of a directed acyclic graph is unique (Aho, Garey and Ullman 1972). Most edges are
-//! decided by their neighbors. Paths for the others are searched for 64 sources at a time, in the
-//! steps between source and target only; edges of similar length are searched together, so short
-//! edges look at few steps. The time is `O(n + m + Σ length / 64)` for edges of similar steps, and
-//! at worst `O(n · m / 64)`.
+//! decided by their neighbors. Paths for the other edges are searched for 64 sources at a time,
+//! only in the steps between source and target; edges of similar length are searched together, so
+//! short edges visit few steps. The time is `O(n + m + Σ length / 64)` for edges of similar steps,
+//! and at worst `O(n · m / 64)`.
 
 use alloc::{vec, vec::Vec};
 
@@ -29,7 +29,7 @@ pub(super) fn reduced(steps: usize, edges: &[Hazard]) -> Vec<Hazard> {
     let mut classes: Vec<Vec<OpenEdge>> = Vec::new();
     for after in 0..steps {
         let (start, before) = into.of(after);
-        // The last one before a step cannot come before another one before the step.
+        // The last predecessor of a step cannot come before another predecessor.
         for (at, &first) in before.iter().enumerate().rev().skip(1) {
             let others = &before[at + 1..];
             if others.iter().all(|&other| depth[other] <= depth[first]) {
@@ -86,7 +86,7 @@ fn search(
     for step in first..=last {
         let before = into.of(step).1;
         let before = &before[before.partition_point(|&before| before < first)..];
-        // A source counts as seen by itself, so that its successors see it.
+        // A source counts as seen by itself, so that successors see the source.
         let mut reached = before.iter().fold(0, |reached, &before| reached | seen[before]);
         if let Some((bit, _)) = next.next_if(|&(_, &source)| source == step) {
             reached |= 1 << bit;
@@ -123,7 +123,7 @@ impl Incoming {
         (start, &self.before[start..end])
     }
 
-    /// Returns, by step, the number of edges of the longest path to the step.
+    /// Returns, by step, the length of the longest path to the step, in edges.
     fn depths(&self, steps: usize) -> Vec<u32> {
         let mut depths: Vec<u32> = Vec::with_capacity(steps);
         for step in 0..steps {
@@ -139,8 +139,7 @@ mod tests {
     use super::*;
     use crate::plan::HazardKind;
 
-    /// Against the definition: an edge stays if no path of several edges leads from its one end to
-    /// the other.
+    /// Against the definition: an edge stays if no path with several edges connects its ends.
     #[test]
     fn the_edges_that_stay_are_the_unique_reduction() {
         let mut seed = 7_u64;
@@ -149,7 +148,7 @@ mod tests {
             usize::try_from(seed >> 33).unwrap_or(0) % limit
         };
         for round in 0..200 {
-            // The last rounds have more sources than one search takes.
+            // The last rounds have more sources than a search takes.
             let steps = if round < 190 { 2 + below(30) } else { 300 };
             let density = 1 + below(8);
             let mut edges = Vec::new();

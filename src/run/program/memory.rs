@@ -1,4 +1,4 @@
-//! The memory of one step, lent without allocating.
+//! The memory of a step, lent without allocating.
 
 use alloc::{
     format,
@@ -16,12 +16,12 @@ use crate::run::program::operands::{Inputs, Operands, OutputAndInputs, whole};
 use crate::run::program::{Program, ProgramStep};
 
 impl Arena<'_> {
-    /// Lends the memory of one step, and allocates nothing: see [`StepMemory`].
+    /// Lends the memory of a step without allocating: see [`StepMemory`].
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaMismatch`] if the arena was made for another plan than the program, or the
-    /// step is one of another program.
+    /// [`Error::ArenaMismatch`] if the arena and the program have different plans, or the step
+    /// belongs to another program.
     pub fn step<'a>(
         &'a mut self,
         program: &Program,
@@ -36,7 +36,7 @@ impl Arena<'_> {
         Ok(StepMemory { memory: &mut self.regions, step })
     }
 
-    /// Runs a program: calls `kernel` with every step and its memory, in order.
+    /// Runs a program: calls `kernel` with every step and the step's memory, in order.
     ///
     /// # Errors
     ///
@@ -53,20 +53,21 @@ impl Arena<'_> {
     }
 }
 
-/// The memory of one step, for as long as the arena is borrowed.
+/// The memory of a step, while the arena is borrowed.
 ///
-/// There are several ways to it, from the simplest to the most general; none allocates.
+/// There are several ways to access the memory, from the simplest to the most general; none
+/// allocates.
 ///
-/// - [`elementwise`](Self::elementwise) computes one output from inputs of its size, wherever
-///   they are.
-/// - [`input`](Self::input), [`output`](Self::output) and [`workspace`](Self::workspace) lend
-///   one operand.
-/// - [`split`](Self::split) lends all operands at once, where their numbers are known when
-///   the kernel is compiled.
-/// - [`output_and_inputs`](Self::output_and_inputs) lends one output with any number of inputs.
-/// - [`lend`](Self::lend) fills slots of the caller's, any number of them.
+/// - [`elementwise`](Self::elementwise) computes an output from inputs of equal size, wherever they
+///   are.
+/// - [`input`](Self::input), [`output`](Self::output) and [`workspace`](Self::workspace) lend an
+///   operand.
+/// - [`split`](Self::split) lends all operands at once, if the kernel knows their numbers at
+///   compile time.
+/// - [`output_and_inputs`](Self::output_and_inputs) lends an output with any number of inputs.
+/// - [`lend`](Self::lend) fills any number of the caller's slots.
 ///
-/// All but the first return typed slices, too: [`input_as`](Self::input_as),
+/// All except the first also return typed slices: [`input_as`](Self::input_as),
 /// [`split_as`](Self::split_as).
 #[derive(Debug)]
 pub struct StepMemory<'a> {
@@ -74,7 +75,7 @@ pub struct StepMemory<'a> {
     pub(super) step: ProgramStep<'a>,
 }
 
-/// The kind of operand that an error is about.
+/// The operand kind in an error.
 #[derive(Clone, Copy)]
 enum Kind {
     Input,
@@ -83,7 +84,7 @@ enum Kind {
 }
 
 impl<'a> StepMemory<'a> {
-    /// Returns the step whose memory it is.
+    /// Returns the memory's step.
     pub const fn step(&self) -> ProgramStep<'a> {
         self.step
     }
@@ -92,31 +93,31 @@ impl<'a> StepMemory<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOperand`] if there is no such input, or it is not in the arena.
+    /// [`Error::InvalidOperand`] if there is no such input, or the input is not in the arena.
     pub fn input(&self, position: usize) -> Result<&[u8]> {
         let place = self.step.spans.inputs.get(position).and_then(|input| input.place);
         let bytes = place.and_then(|place| self.memory.bytes(place));
         bytes.ok_or_else(|| self.missing(Kind::Input, position))
     }
 
-    /// Returns the input at `position` as elements of type `T`: `memory.input_as::<f32>(0)`.
+    /// Returns the input at `position` with element type `T`: `memory.input_as::<f32>(0)`.
     ///
     /// # Errors
     ///
-    /// As [`input`](Self::input), and if its size is no multiple of that of an element, or its
-    /// address none of an element's alignment.
+    /// As [`input`](Self::input), and if size or address of the input does not fit the element
+    /// type.
     pub fn input_as<T: Pod>(&self, position: usize) -> Result<&[T]> {
         cast(self.input(position)?).map_err(|reason| self.refuse(Kind::Input, position, reason))
     }
 
-    /// Returns the bytes of the output at `position`: those of its value, no more.
+    /// Returns the bytes of the output at `position`, exactly the value's bytes.
     ///
-    /// If the step works in place they hold an input: see [`split`](Self::split).
+    /// If the step works in place, the bytes hold an input: see [`split`](Self::split).
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOperand`] if there is no such output, or it is a
-    /// [view](ProgramStep::is_view) of an input, and not to be written.
+    /// [`Error::InvalidOperand`] if there is no such output, or the output is a
+    /// [view](ProgramStep::is_view) of an input, which must not be written.
     pub fn output(&mut self, position: usize) -> Result<&mut [u8]> {
         let step = self.step;
         let output = step.spans.outputs.get(position);
@@ -125,20 +126,19 @@ impl<'a> StepMemory<'a> {
         bytes.ok_or_else(|| missing(step, Kind::Output, position))
     }
 
-    /// Returns the output at `position` as elements of type `T`.
+    /// Returns the output at `position` with element type `T`.
     ///
     /// # Errors
     ///
-    /// As [`output`](Self::output), and if its size is no multiple of that of an element, or
-    /// its address none of an element's alignment.
+    /// As [`output`](Self::output), and if size or address of the output does not fit the element
+    /// type.
     pub fn output_as<T: Pod>(&mut self, position: usize) -> Result<&mut [T]> {
         let step = self.step;
         cast_mut(self.output(position)?)
             .map_err(|reason| invalid(step, Kind::Output, position, reason))
     }
 
-    /// Returns the scratch bytes at `position`; the workspaces of nodes that run as one follow
-    /// each other.
+    /// Returns the scratch bytes at `position`; the workspaces of fused nodes follow each other.
     ///
     /// # Errors
     ///
@@ -150,12 +150,12 @@ impl<'a> StepMemory<'a> {
         bytes.ok_or_else(|| missing(step, Kind::Workspace, position))
     }
 
-    /// Returns the scratch memory at `position` as elements of type `T`.
+    /// Returns the scratch memory at `position` with element type `T`.
     ///
     /// # Errors
     ///
-    /// As [`workspace`](Self::workspace), and if its size is no multiple of that of an element,
-    /// or its address none of an element's alignment.
+    /// As [`workspace`](Self::workspace), and if size or address of the workspace does not fit the
+    /// element type.
     pub fn workspace_as<T: Pod>(&mut self, position: usize) -> Result<&mut [T]> {
         let step = self.step;
         cast_mut(self.workspace(position)?)
@@ -209,13 +209,13 @@ impl<'a> StepMemory<'a> {
     /// Lends all operands as elements of type `T`, and workspaces as bytes:
     /// `memory.split_as::<f32, 2, 1, 0>()`.
     ///
-    /// Of bytes that an output and an input share, and that are more than either needs, those
-    /// at the end that are no whole element are left out.
+    /// If an output and an input share more bytes than either needs, trailing bytes that are not a
+    /// whole element are left out.
     ///
     /// # Errors
     ///
-    /// As [`split`](Self::split), and if an operand's size is no multiple of that of an
-    /// element, or its address none of an element's alignment.
+    /// As [`split`](Self::split), and if size or address of an operand does not fit the element
+    /// type.
     pub fn split_as<T: Pod, const I: usize, const O: usize, const W: usize>(
         &mut self,
     ) -> Result<Operands<'_, I, O, W, T>> {
@@ -252,9 +252,9 @@ impl<'a> StepMemory<'a> {
         }
     }
 
-    /// Lends one output together with all inputs, of which there may be any number.
+    /// Lends an output together with all inputs, any number of inputs.
     ///
-    /// States that the step mutates are lent to be read.
+    /// States that the step mutates are lent for reading.
     ///
     /// ```
     /// use arenaplan::arena::{Input, Output};
@@ -286,7 +286,7 @@ impl<'a> StepMemory<'a> {
         let Some(output) = step.spans.outputs.get(position) else {
             return Err(missing(step, Kind::Output, position));
         };
-        // An operand that is not written takes nothing away.
+        // An operand that is not written takes no bytes away.
         let nothing = Stretch { region: 0, start: 0, end: 0 };
         let written = step.spans.written(position).unwrap_or(nothing);
         let access = output.access;
@@ -303,8 +303,7 @@ impl<'a> StepMemory<'a> {
         }
     }
 
-    /// Lends all operands into slots of the caller's, by position; there may be more slots
-    /// than operands, and those are left as they are.
+    /// Lends all operands into the caller's slots, by position; surplus slots do not change.
     ///
     /// ```
     /// use arenaplan::arena::{Input, Output};
@@ -343,8 +342,8 @@ impl<'a> StepMemory<'a> {
     }
 
     /// Computes each element of the only output from the elements at the same place of all `I`
-    /// inputs, in order: whether the step works in place, or the output overlaps an input, makes
-    /// no difference. An output that is a view of an input is left as it is.
+    /// inputs, in order: whether the step works in place, or the output overlaps an input, makes no
+    /// difference. An output that is a view of an input does not change.
     ///
     /// ```
     /// # use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
@@ -371,9 +370,9 @@ impl<'a> StepMemory<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOperand`] if the step has not one output and `I` inputs, one of them is
-    /// not in the arena, or has another size, or an address that is no multiple of an element's
-    /// alignment.
+    /// [`Error::InvalidOperand`] if the step does not have one output and `I` inputs, or an operand
+    /// is not in the arena, or has another size, or an address that is not a multiple of an
+    /// element's alignment.
     pub fn elementwise<T: Pod, const I: usize>(
         &mut self,
         mut compute: impl FnMut([T; I]) -> T,
@@ -439,14 +438,14 @@ impl<'a> StepMemory<'a> {
     }
 }
 
-/// The place of the elements of an operand.
+/// The place of an operand's elements.
 enum Source<'m, T> {
     Apart(&'m [T]),
     /// In the output, so many elements behind its start.
     Behind(usize),
 }
 
-/// Refuses an operand that is no whole number of elements of `T`.
+/// Refuses an operand without a whole number of elements of `T`.
 fn check_size<T>(
     step: ProgramStep<'_>,
     kind: Kind,

@@ -1,4 +1,4 @@
-//! Programs: plans that are ready to run. The spans of the operands of each step are settled once.
+//! Programs: plans that are ready to run. The operand spans of each step are settled once.
 
 mod memory;
 mod operands;
@@ -21,12 +21,11 @@ use crate::plan::{Hazard, Hazards, Plan};
 use crate::run::arena::StepSpans;
 use crate::run::dependencies::{hazards_of, ordered, settled};
 
-/// A plan that was checked, and the spans that each of its steps works on.
+/// A checked plan, and the spans used by each step.
 ///
-/// A program is made once, by [`Plan::program`]; [`Arena::step`](crate::Arena::step) then lends
-/// the
-/// memory of a step without allocating. Nodes that run as one are one step, with the operands
-/// of the whole group.
+/// A program is made once, by [`Plan::program`]; [`Arena::step`](crate::Arena::step) then lends a
+/// step's memory without allocating. Fused nodes are a single step, with the operands of the whole
+/// group.
 ///
 /// ```
 /// use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
@@ -58,7 +57,7 @@ use crate::run::dependencies::{hazards_of, ordered, settled};
 #[derive(Clone, Debug)]
 pub struct Program {
     plan: Plan,
-    /// Fingerprint of the plan.
+    /// The plan's fingerprint.
     layout: u64,
     /// By step.
     spans: Vec<StepSpans>,
@@ -68,7 +67,7 @@ pub struct Program {
 }
 
 impl Plan {
-    /// Checks the plan against its graph, and settles for every step where its operands are.
+    /// Checks the plan against its graph, and settles the places of every step's operands.
     ///
     /// # Errors
     ///
@@ -116,7 +115,7 @@ impl Program {
         self.spans.len()
     }
 
-    /// Returns whether there is nothing to run.
+    /// Returns whether there is no step.
     pub const fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }

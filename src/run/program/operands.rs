@@ -1,4 +1,4 @@
-//! Operands that are lent at once: all operands of a step, or one output and all inputs.
+//! Operands that are lent at once: all operands of a step, or an output and all inputs.
 
 use alloc::string::String;
 
@@ -10,28 +10,28 @@ use crate::run::program::ProgramStep;
 /// All operands of a step: bytes, or elements of type `T`.
 #[derive(Debug)]
 pub struct Operands<'m, const I: usize, const O: usize, const W: usize, T = u8> {
-    /// Inputs of the step, by position.
+    /// Inputs, by position.
     pub inputs: [Input<'m, T>; I],
-    /// Outputs of the step, by position.
+    /// Outputs, by position.
     pub outputs: [Output<'m, T>; O],
-    /// Scratch bytes: the workspaces of its nodes, in order.
+    /// Scratch bytes: the nodes' workspaces, in order.
     pub workspaces: [&'m mut [u8]; W],
 }
 
-/// One output to write, and all inputs to read.
+/// An output to write, and all inputs to read.
 #[derive(Debug)]
 pub struct OutputAndInputs<'m> {
-    /// Bytes of the output.
+    /// The output's bytes.
     pub output: Output<'m>,
-    /// Inputs of the step.
+    /// The step's inputs.
     pub inputs: Inputs<'m>,
 }
 
-/// Inputs of a step, while one of its outputs is lent for writing.
+/// A step's inputs, while an output of the step is lent for writing.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'m> {
     pub(super) step: ProgramStep<'m>,
-    /// Position of the output.
+    /// The output's position.
     pub(super) output: usize,
     /// The bytes that are not lent to be written.
     pub(super) rest: Rest<'m>,
@@ -43,7 +43,7 @@ impl<'m> Inputs<'m> {
         self.step.spans.inputs.len()
     }
 
-    /// Returns whether nothing is read.
+    /// Returns whether there is no input.
     pub const fn is_empty(&self) -> bool {
         self.step.spans.inputs.is_empty()
     }
@@ -68,7 +68,7 @@ impl<'m> Inputs<'m> {
 }
 
 impl<'m> Input<'m> {
-    /// Returns the operand as elements of type `T`, or why it has none.
+    /// Casts the operand to elements of type `T`; fails if length or address does not fit `T`.
     pub(super) fn elements<T: Pod>(self) -> Result<Input<'m, T>, String> {
         Ok(match self {
             Self::Absent => Input::Absent,
@@ -86,7 +86,7 @@ impl<'m> Input<'m> {
 }
 
 impl<'m> Output<'m> {
-    /// Returns the operand as elements of type `T`, or why it has none.
+    /// Casts the operand to elements of type `T`; fails if length or address does not fit `T`.
     pub(super) fn elements<T: Pod>(self) -> Result<Output<'m, T>, String> {
         Ok(match self {
             Self::Absent => Output::Absent,
@@ -96,7 +96,7 @@ impl<'m> Output<'m> {
     }
 }
 
-/// Returns as many whole elements of `T` as there are in bytes that an input may share.
+/// Returns the whole elements of `T` in bytes that an input may share.
 pub(super) fn whole<T: Pod>(bytes: &mut [u8]) -> Result<&mut [T], String> {
     let rest = bytes.len().checked_rem(size_of::<T>()).unwrap_or(0);
     let end = bytes.len() - rest;

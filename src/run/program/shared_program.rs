@@ -8,7 +8,7 @@ use crate::run::arena::{Arena, LentStep, Refusal, SharedRegions, mismatch};
 use crate::run::program::{Program, ProgramStep, StepMemory};
 
 impl Arena<'_> {
-    /// Borrows the arena for runs in which several threads run steps of a program at once.
+    /// Borrows the arena for runs in which several threads run a program's steps concurrently.
     ///
     /// ```
     /// use std::thread;
@@ -48,7 +48,7 @@ impl Arena<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaMismatch`] if the arena was made for another plan than the program.
+    /// [`Error::ArenaMismatch`] if the arena and the program have different plans.
     pub fn share<'a>(&'a mut self, program: &'a Program) -> Result<SharedArena<'a>> {
         if !self.belongs_to(program.layout) {
             return Err(mismatch(&program.plan));
@@ -58,11 +58,11 @@ impl Arena<'_> {
     }
 }
 
-/// An arena in which several threads run steps of one program at once.
+/// An arena in which several threads run a program's steps concurrently.
 ///
-/// A step is [lent](Self::step) once, and only after all steps that it
-/// [waits for](Program::hazards) were given back; then no byte that it writes is lent to another
-/// step. Steps may move to other threads.
+/// A step is [lent](Self::step) once, and only after all [required steps](Program::hazards) were
+/// given back; then no byte that the step writes is lent to another step. Steps may move to other
+/// threads.
 #[derive(Debug)]
 pub struct SharedArena<'a> {
     memory: SharedRegions<'a>,
@@ -80,12 +80,12 @@ impl SharedArena<'_> {
         self.program.hazards()
     }
 
-    /// Lends the step at a position, until the result is dropped, and allocates nothing.
+    /// Lends the step at a position until the result is dropped, without allocating.
     ///
     /// # Errors
     ///
-    /// - [`Error::ArenaState`] if the step was lent before in this run, or waits for a step that
-    ///   was not given back.
+    /// - [`Error::ArenaState`] if the step was already lent in this run, or a required step was not
+    ///   given back.
     /// - [`Error::UndefinedValue`] if there is no such step.
     pub fn step(&self, index: usize) -> Result<SharedStep<'_>> {
         let lent = self.memory.lend(index).map_err(|reason| self.refused(index, reason))?;
@@ -124,7 +124,7 @@ impl SharedArena<'_> {
     }
 }
 
-/// A step that is lent to one thread.
+/// A step that is lent to a thread.
 #[derive(Debug)]
 pub struct SharedStep<'r> {
     lent: LentStep<'r>,
@@ -137,7 +137,7 @@ impl<'r> SharedStep<'r> {
         self.step
     }
 
-    /// Returns the memory of the step.
+    /// Returns the step's memory.
     pub fn memory(&mut self) -> StepMemory<'_> {
         StepMemory { memory: &mut self.lent, step: self.step }
     }

@@ -1,11 +1,11 @@
-//! One step of a program: its nodes, and the places of its operands.
+//! A program's step: nodes, and the places of operands.
 
 use crate::base::{NodeId, SpaceId, ValueId};
 use crate::plan::{PlanStep, Share};
 use crate::run::arena::{Stretch, Writing};
 use crate::run::program::{Program, StepSpans};
 
-/// One step of a [`Program`]: a node, or several that run as one.
+/// A step of a [`Program`]: a node, or several fused nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramStep<'p> {
     pub(super) program: &'p Program,
@@ -14,7 +14,7 @@ pub struct ProgramStep<'p> {
     pub(super) spans: &'p StepSpans,
 }
 
-/// Bytes of one space.
+/// Bytes in a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SpaceSpan {
     /// The space.
@@ -25,25 +25,25 @@ pub struct SpaceSpan {
     pub bytes: u64,
 }
 
-/// An operand of a step, and where it is.
+/// A step's operand, and the operand's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct StepOperand {
     /// The value; `None` if the operand is left out, or neither read nor written.
     pub value: Option<ValueId>,
-    /// Bytes of the operand; `None` if it is not in the arena.
+    /// The operand's bytes; `None` if not in the arena.
     pub span: Option<SpaceSpan>,
 }
 
-/// Scratch memory of a step, and where it is.
+/// A step's scratch memory, and the memory's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct StepWorkspace {
-    /// The node of the step that works in it.
+    /// The node that uses the scratch memory.
     pub node: NodeId,
-    /// Position among the workspaces of that node.
+    /// Position among the node's workspaces.
     pub slot: usize,
-    /// Bytes of the workspace.
+    /// The workspace's bytes.
     pub span: SpaceSpan,
 }
 
@@ -61,17 +61,17 @@ impl<'p> ProgramStep<'p> {
         self.index
     }
 
-    /// Returns the name: that of the last node.
+    /// Returns the name of the last node.
     pub fn name(self) -> &'p str {
         &self.row.name
     }
 
-    /// Returns the node that runs; the last of several that run as one.
+    /// Returns the step's node; for a fused group, the last node.
     pub fn node(self) -> NodeId {
         NodeId::from(self.row.node)
     }
 
-    /// Iterates over the nodes that run as one, in order; mostly it is one node.
+    /// Iterates over the step's nodes, in order; mostly a single node.
     pub fn nodes(self) -> impl Iterator<Item = NodeId> + 'p {
         self.row.nodes()
     }
@@ -82,7 +82,7 @@ impl<'p> ProgramStep<'p> {
         !self.row.fused.is_empty()
     }
 
-    /// Iterates over the inputs, by position: those of the node, or the values that a fused group
+    /// Iterates over the inputs, by position: the node's inputs, or the values that a fused group
     /// reads from outside, each value once.
     pub fn inputs(self) -> impl ExactSizeIterator<Item = StepOperand> + 'p {
         let inputs = self.spans.inputs.iter();
@@ -95,7 +95,7 @@ impl<'p> ProgramStep<'p> {
         outputs.map(|it| StepOperand { value: it.value, span: it.place.map(SpaceSpan::from) })
     }
 
-    /// Iterates over the workspaces of its nodes, in order.
+    /// Iterates over the workspaces of the step's nodes, in order.
     pub fn workspaces(self) -> impl ExactSizeIterator<Item = StepWorkspace> + 'p {
         let workspaces = self.spans.workspaces.iter();
         workspaces.map(|it| StepWorkspace { node: it.node, slot: it.slot, span: it.place.into() })
@@ -106,12 +106,12 @@ impl<'p> ProgramStep<'p> {
         &self.row.shares
     }
 
-    /// Returns the first position at which `value` is read, if it is.
+    /// Returns the first position at which `value` is read, if any.
     pub fn input_of(self, value: ValueId) -> Option<usize> {
         self.spans.inputs.iter().position(|input| input.value == Some(value))
     }
 
-    /// Returns whether the output at a position is part of an input, and so already has its final
+    /// Returns whether the output at a position is part of an input, and so already has the final
     /// content.
     pub fn is_view(self, output: usize) -> bool {
         let access = self.spans.outputs.get(output).map(|output| output.access);

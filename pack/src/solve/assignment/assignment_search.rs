@@ -12,21 +12,21 @@ use crate::problem::{Problem, check_in};
 use crate::solve::budget::Budget;
 use crate::space::Space;
 
-/// Nodes of the passes that only look for a good answer, beyond two per buffer.
+/// Nodes of passes that only look for a good answer, beyond two per buffer.
 const SHORT_PASS: usize = 2_000;
-/// Nodes without any answer that are visited after all limits, beyond one per buffer.
+/// Nodes visited after all limits while there is no answer, beyond one per buffer.
 const GRACE: usize = 10_000;
-/// Memory accesses of a node, by space and rectangle of a buffer.
+/// Memory accesses per node, by space and rectangle of a buffer.
 const EFFORT: usize = 64;
 
-/// One space for a buffer, with the least cost of what follows.
+/// A space for a buffer, with the least cost of the rest.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     least: Cost,
     space: usize,
 }
 
-/// The spaces that are tried for one buffer.
+/// The spaces that are tried for a buffer.
 #[derive(Debug)]
 struct Frame {
     buffer: usize,
@@ -34,13 +34,13 @@ struct Frame {
     next: usize,
     /// Space that the buffer is in now.
     chosen: Option<usize>,
-    /// Length of the trail before.
+    /// The trail's length before.
     trail: usize,
-    /// Position in the order of buffers up to which all have a space.
+    /// Position in the buffer order up to which all buffers have a space.
     position: usize,
 }
 
-/// A buffer for which no space was left, and those that take its spaces.
+/// A buffer without a remaining space, and the buffers that take its spaces.
 #[derive(Debug)]
 struct DeadEnd {
     depth: usize,
@@ -48,33 +48,33 @@ struct DeadEnd {
     others: Vec<usize>,
 }
 
-/// A search for the space of every buffer.
+/// A search for every buffer's space.
 pub(super) struct SpaceSearch<'a> {
     problem: &'a Problem,
     leaves: Leaves<'a>,
     /// By buffer: the spaces that are left, as bits.
     domains: Vec<u64>,
-    /// By buffer: its space, if it is decided.
+    /// By buffer: the space, if decided.
     places: Vec<Option<usize>>,
-    /// By buffer: sections and bytes of its rectangles.
+    /// By buffer: sections and bytes of the rectangles.
     rectangles: Vec<Vec<(usize, usize, u128)>>,
-    /// By buffer: those that are in other spaces.
+    /// By buffer: the buffers that must be in other spaces.
     exclusive: Vec<Vec<usize>>,
     /// Buffers with a choice that are in pairs.
     paired: Vec<usize>,
     loads: Vec<SpaceLoad>,
-    /// By space: how many buffers are in it.
+    /// By space: the number of buffers.
     members: Vec<usize>,
-    /// By space: an earlier one that is the same for every buffer.
+    /// By space: an earlier space that is equal for every buffer.
     twins: Vec<Option<usize>>,
-    /// Buffers and the bits that their domains lost.
+    /// Buffers, with the bits that the domains lost.
     trail: Vec<(usize, u64)>,
     /// Bytes that all spaces together need under any choice.
     root: u128,
     best: Option<Answer>,
     /// The least cost that complete assignments may have which are not decided.
     open: Option<Cost>,
-    /// Whether assignments were refused, and whether one without a proof.
+    /// Whether assignments were refused, and whether any without a proof.
     refused: (bool, bool),
     dead_end: Option<DeadEnd>,
 }
@@ -112,7 +112,8 @@ impl<'a> SpaceSearch<'a> {
             let possible = buffer.spaces().iter().filter(|it| {
                 !buffer.has_choice() || check_in(index, buffer, &spaces[it.index()]).is_ok()
             });
-            // Spaces past the 64th are those of buffers without a choice only, which are decided at once.
+            // Spaces past the 64th belong only to buffers without a choice, which are decided at
+            // once.
             possible.fold(0, |bits, it| bits | bit(it.index()))
         };
         let domains: Vec<u64> = buffers.iter().enumerate().map(domain).collect();
@@ -170,7 +171,7 @@ impl<'a> SpaceSearch<'a> {
         self.finish(is_exhausted)
     }
 
-    /// Returns whether no answer can be better than the best one.
+    /// Returns whether no answer can improve on the best answer.
     fn is_done(&self) -> bool {
         let fits = |best: &Answer| best.cost.0 == 0;
         self.best
@@ -216,7 +217,7 @@ impl<'a> SpaceSearch<'a> {
         Ok(is_exhausted)
     }
 
-    /// Moves to the next choice that is not excluded; returns whether there is one.
+    /// Moves to the next choice that is not excluded; returns whether there is such a choice.
     fn advance(&mut self, frames: &mut Vec<Frame>) -> bool {
         while let Some(frame) = frames.last_mut() {
             self.retract(frame);
@@ -238,7 +239,7 @@ impl<'a> SpaceSearch<'a> {
         false
     }
 
-    /// Returns the open buffer of a pair with the fewest spaces, of these the largest.
+    /// Returns the open buffer of a pair with the fewest spaces; among equals, the largest.
     fn most_constrained(&self) -> Option<usize> {
         let open = self.paired.iter().copied().filter(|&it| self.places[it].is_none());
         open.min_by_key(|&it| {
@@ -247,11 +248,11 @@ impl<'a> SpaceSearch<'a> {
         })
     }
 
-    /// Returns the spaces for a buffer, those of the least cost first.
+    /// Returns a buffer's spaces, least cost first.
     fn frame(&mut self, buffer: usize, depth: usize, position: usize) -> Frame {
         let domain = self.domains[buffer];
         let is_new = |search: &Self, space: usize| {
-            // Two spaces that are empty and alike are one choice.
+            // Two equal, empty spaces are a single choice.
             let mut twins = core::iter::successors(search.twins[space], |&it| search.twins[it]);
             search.members[space] > 0
                 || !twins.any(|it| search.members[it] == 0 && domain & bit(it) != 0)
@@ -275,7 +276,7 @@ impl<'a> SpaceSearch<'a> {
         Frame { buffer, choices, next: 0, chosen: None, trail: self.trail.len(), position }
     }
 
-    /// Returns the cost that all assignments have at least which contain the current one.
+    /// Returns a lower bound of the cost of all assignments that contain the current assignment.
     fn least_cost(&self) -> Cost {
         let spaces = self.loads.iter().zip(self.problem.spaces());
         let (over, sum) = spaces.fold((0, 0), |(over, sum), (load, space)| {
@@ -286,7 +287,7 @@ impl<'a> SpaceSearch<'a> {
         (over, sum.max(self.root))
     }
 
-    /// Adds the bytes of a buffer to a space, or takes them away.
+    /// Adds a buffer's bytes to a space, or removes them.
     fn load(&mut self, buffer: usize, space: usize, is_more: bool) {
         for &(start, end, bytes) in &self.rectangles[buffer] {
             let load = &mut self.loads[space];
@@ -307,7 +308,7 @@ impl<'a> SpaceSearch<'a> {
         }
     }
 
-    /// Takes back the choice of a frame, if it has made one.
+    /// Takes back a frame's choice, if made.
     fn retract(&mut self, frame: &Frame) {
         let Some(space) = frame.chosen else { return };
         self.load(frame.buffer, space, false);
@@ -386,12 +387,13 @@ impl<'a> SpaceSearch<'a> {
     }
 }
 
-/// Returns the bit of a space; none past the 64th, in which no buffer with a choice can be.
+/// Returns a space's bit; 0 past the 64th space, which no buffer with a choice can use.
 const fn bit(space: usize) -> u64 {
     if space < 64 { 1 << space } else { 0 }
 }
 
-/// Returns by space an earlier one that differs in its name and cost at most, and is open to the same buffers.
+/// Returns, by space, an earlier space that differs at most in name and cost, and is open to the
+/// same buffers.
 fn twins(spaces: &[Space], domains: &[u64]) -> Vec<Option<usize>> {
     let is_same = |one: usize, other: usize| {
         let plain = |space: &Space| space.clone().renamed("").with_cost(0);

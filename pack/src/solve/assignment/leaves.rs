@@ -11,26 +11,26 @@ use crate::solve::budget::Budget;
 use crate::solve::options::SolveOptions;
 use crate::solve::portfolio::ruled::no_offsets;
 
-/// Packings of the default effort that a search without limits may take, at most.
+/// Most packings of the default effort in a search without limits.
 const PACKINGS: usize = 8;
-/// Options of a caller that has none.
+/// Options for a caller without options.
 static DEFAULT: SolveOptions = SolveOptions::DEFAULT;
 
-/// The packing of one space.
+/// The packing of a space.
 #[derive(Clone, Debug)]
 pub(in crate::solve) struct Packed {
     pub(in crate::solve) about: SpacePacking,
-    /// Offsets of its buffers.
+    /// Offsets of the space's buffers.
     pub(in crate::solve) offsets: Vec<u64>,
     pub(in crate::solve) nodes: u64,
     pub(in crate::solve) effort: usize,
 }
 
-/// Packs some buffers of one space within a budget.
+/// Packs some buffers of a space within a budget.
 pub(in crate::solve) type PackSpace<'a> =
     &'a mut dyn FnMut(&Problem, SpaceId, &[BufferId], &Budget<'_>) -> Result<Packed>;
 
-/// Bytes past the capacities, and then the bytes of all spaces: smaller is better.
+/// Bytes past the capacities, followed by the bytes of all spaces: smaller is better.
 pub(super) type Cost = (u128, u128);
 
 /// The packing of an assignment.
@@ -44,16 +44,16 @@ pub(super) struct Answer {
 
 /// The outcome for an assignment.
 pub(super) enum Leaf {
-    /// A packing; `least` is the cost that packings of this assignment have at least.
+    /// A packing; `least` is a lower bound of the cost of this assignment's packings.
     Packed { answer: Answer, least: Cost },
     /// No offsets obey the rules, or none were found.
     Refused { proven: bool },
 }
 
-/// Result for some buffers in one space, or whether it is proven that there is none.
+/// Result for some buffers in a space, or whether it is proven that no packing exists.
 type Known = core::result::Result<Packed, bool>;
 
-/// Packs assignments, the same buffers of a space never twice.
+/// Packs assignments, never the same buffers of a space twice.
 pub(super) struct Leaves<'a> {
     problem: &'a Problem,
     budget: &'a Budget<'a>,
@@ -71,7 +71,7 @@ impl<'a> Leaves<'a> {
         Self { problem, budget, pack, known: HashMap::new(), is_limited, nodes: 0, effort: 0 }
     }
 
-    /// Counts nodes of the search for assignments, and their effort in about as many memory accesses.
+    /// Counts nodes of the assignment search, and their effort in approximate memory accesses.
     pub(super) fn spend(&mut self, nodes: u64, effort: usize) {
         self.nodes = self.nodes.saturating_add(nodes);
         self.effort = self.effort.saturating_add(effort);
@@ -82,7 +82,7 @@ impl<'a> Leaves<'a> {
         self.effort
     }
 
-    /// Returns whether the limits of the caller, or else that of effort, are reached.
+    /// Returns whether the caller's limits, or else the effort limit, are reached.
     pub(super) fn are_over(&self) -> bool {
         let Budget { deadline, nodes, options, .. } = *self.budget;
         let limits = &options.unwrap_or(&DEFAULT).tuning.limits;
@@ -133,8 +133,8 @@ impl<'a> Leaves<'a> {
         Ok(Leaf::Packed { answer, least })
     }
 
-    /// Packs the buffers of one space: to the least peak if there are spaces without a capacity, and else
-    /// until they fit.
+    /// Packs the buffers of a space: to the least peak if any space has no capacity, else until the
+    /// buffers fit.
     fn space(
         &mut self,
         problem: &Problem,
@@ -150,7 +150,7 @@ impl<'a> Leaves<'a> {
         let mut found = self.ask(open.unwrap_or(problem), space, members)?;
         if let (Ok(packed), Some(_), Some(bytes)) = (&mut found, open, capacity) {
             if packed.about.lower_bound <= bytes && bytes < packed.about.peak {
-                // A search that has a capacity tries to meet it first.
+                // If there is a capacity, the search first tries to meet it.
                 if let Ok(fitting) = self.ask(problem, space, members)?
                     && fitting.about.peak < packed.about.peak
                 {
@@ -166,7 +166,7 @@ impl<'a> Leaves<'a> {
         Ok(found)
     }
 
-    /// Packs the buffers of one space with half of what is left of the budget.
+    /// Packs the buffers of a space with half of the remaining budget.
     fn ask(&mut self, problem: &Problem, space: SpaceId, members: &[BufferId]) -> Result<Known> {
         let now = Instant::now();
         let half = |limit: u64| limit.saturating_sub(self.nodes).div_ceil(2);

@@ -1,15 +1,15 @@
-//! The pairs of buffers that cannot be in one space.
+//! The pairs of buffers that cannot be in the same space.
 
 use alloc::vec::Vec;
 
 use crate::base::BufferId;
 use crate::problem::{Buffer, Problem};
 
-/// Buffers of one group that are compared with each other, at most; packing refuses larger contradictions.
+/// Most buffers in a group that are compared pairwise; packing refuses larger contradictions.
 const MOST_OF_GROUP: usize = 1_000;
 
-/// Returns by buffer, ascending, those that cannot be in the same space: the pairs of
-/// [`Rules::separate`](crate::Rules), and pairs of which pins or a group demand the same bytes.
+/// Returns by buffer, ascending, the buffers that cannot be in the same space: the pairs in
+/// [`Rules::separate`](crate::Rules), and pairs for which pins or a group demand the same bytes.
 pub(super) fn exclusive(problem: &Problem) -> Vec<Vec<usize>> {
     let mut others = alloc::vec![Vec::new(); problem.buffers().len()];
     let mut add = |one: usize, other: usize| {
@@ -56,12 +56,13 @@ pub(super) fn exclusive(problem: &Problem) -> Vec<Vec<usize>> {
     others
 }
 
-/// Returns whether two buffers need not be in the spaces that they would be in without a choice.
+/// Returns whether two buffers may be outside their spaces without a choice.
 fn may_choose(one: &Buffer, other: &Buffer) -> bool {
     one.has_choice() || other.has_choice()
 }
 
-/// Returns whether two buffers share bytes at some step, if they are at these offsets of one space.
+/// Returns whether two buffers share bytes at some step, if placed at these offsets in the same
+/// space.
 fn clash(problem: &Problem, pair: [usize; 2], ats: [u64; 2]) -> bool {
     let [one, other] = pair.map(BufferId::new);
     if problem.rules().permits(one, other) {

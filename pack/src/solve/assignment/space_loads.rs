@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 use crate::base::{LiveRange, Result, Step};
 use crate::solve::model::memory;
 
-/// The bytes that are live in one space, by section of time, with their maximum.
+/// The live bytes in a space, by time section, with the maximum.
 ///
 /// A segment tree of sums: adding a live range takes `O(log n)`, reading the maximum `O(1)`.
 #[derive(Debug)]
 pub(super) struct SpaceLoad {
     /// Bytes added to all sections under a node.
     added: Vec<u128>,
-    /// Largest load of a section under a node, of what was added at it and below.
+    /// Largest section load below a node, counting only additions at the node and below.
     most: Vec<u128>,
     /// Number of leaves, a power of two.
     leaves: usize,
@@ -65,7 +65,7 @@ impl SpaceLoad {
     }
 }
 
-/// The sections of time between the births and deaths of a problem.
+/// The time sections between a problem's births and deaths.
 #[derive(Debug)]
 pub(super) struct SpaceSections {
     steps: Vec<Step>,
@@ -83,7 +83,7 @@ impl SpaceSections {
         self.steps.len().saturating_sub(1)
     }
 
-    /// Returns the first section of a live range, and the one behind its last.
+    /// Returns a live range's first section, and the section after the last.
     pub(super) fn of(&self, live: LiveRange) -> (usize, usize) {
         let place = |step| self.steps.partition_point(|&it| it < step);
         (place(live.start()), place(live.end()))

@@ -1,15 +1,15 @@
-//! Blocks: items that fill a rectangle of time and offsets together are one item.
+//! Blocks: items that together fill a rectangle of time and offsets become a single item.
 //!
-//! Suppose that a rectangle is cut in two at a moment: what ends there has filled it before, what
-//! begins there fills it after, and both are about as high. Each side is an item, or several with the
-//! same span that are stacked. Then both sides are one *block* as high as the higher one. Blocks
-//! join in the same way, so the cuts of a rectangle are undone from the smallest to the largest.
-//! A packing of blocks is one of the items.
+//! Suppose that a rectangle is cut in two at a moment: the dying side fills the rectangle before,
+//! the born side after, and both sides have about the same height. Each side is an item, or several
+//! stacked items with the same span. Then both sides form a *block* with the height of the higher
+//! side. Blocks join in the same way, so a rectangle's cuts are undone from the smallest to the
+//! largest. A packing of blocks is a packing of the items.
 //!
-//! Which sides belong together is a guess. The surest guess is made first: of few sides at a
-//! moment, two of nearly equal heights hardly meet by chance. A height is estimated from all items of
-//! a block, so guesses become surer as blocks grow. Where sides are left over at a moment, some guess
-//! near it was wrong: a few blocks are taken apart and joined again with some noise, and the result
+//! Which sides belong together is a guess. The surest guess is made first: among few sides at a
+//! moment, two nearly equal heights hardly meet by chance. A height is estimated from all items in
+//! a block, so guesses become surer as blocks grow. If sides are left over at a moment, some guess
+//! nearby was wrong: a few blocks are taken apart and joined again with some noise, and the result
 //! stays if no more blocks are left than before.
 //!
 //! # References
@@ -30,31 +30,32 @@ use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::random::Random;
 
-/// Standard deviations by which the estimates of two sides may differ.
+/// Standard deviations by which the two sides' estimates may differ.
 const MOST_DEVIATIONS: f64 = 3.0;
-/// Stacked blocks of one side whose subsets are all tried; of more, single ones, pairs and all.
+/// Most stacked blocks in a side whose subsets are all tried; above, only single blocks, pairs and
+/// all blocks.
 const SUBSET_BLOCKS: usize = 6;
-/// Blocks of the same span above which none of them joins.
+/// If more blocks have the same span, none of these blocks joins.
 const MOST_TWINS: usize = 64;
-/// Pairs of sides that are looked at for one moment.
+/// Most pairs of sides examined for a moment.
 const MOST_PAIRS: usize = 4096;
 /// Blocks that are taken apart at once, at most.
 const TAKEN_APART: usize = 3;
 /// Attempts without fewer blocks before all begins anew.
 const PATIENCE: usize = 3000;
 
-/// An item, or two sides that fill one rectangle one after the other.
+/// An item, or two sides that fill a rectangle one after the other.
 #[derive(Clone, Debug)]
 struct Block {
     /// Sections.
     span: Range<u32>,
-    /// Grains that its items need.
+    /// Grains that the block's items need.
     size: u64,
-    /// The height of its rectangle, in grains: the highest possible one, estimate and variance.
+    /// The rectangle's height, in grains: the highest possible height, estimate and variance.
     most: f64,
     height: f64,
     variance: f64,
-    /// The blocks that fill it before and after the moment of its cut, from bottom to top; none for
+    /// The blocks that fill the rectangle before and after the cut, from bottom to top; empty for
     /// an item.
     sides: [Vec<u32>; 2],
 }
@@ -65,16 +66,16 @@ impl Block {
     }
 }
 
-/// Blocks with the same span, some of all those with it at a moment.
+/// Some of the blocks with the same span at a moment.
 #[derive(Clone, Copy, Debug)]
 struct BlockSide {
     size: u64,
     most: f64,
     height: f64,
     variance: f64,
-    /// The chance that these blocks are the right ones of their span.
+    /// The chance that these are the right blocks for their span.
     chance: f64,
-    /// Where the blocks of its span are in the sorted blocks of the moment, and which are chosen.
+    /// The position of the span's blocks in the moment's sorted blocks, and the chosen blocks.
     first: usize,
     chosen: u64,
 }
@@ -90,25 +91,25 @@ impl BlockSide {
     }
 }
 
-/// Two sides that may be one block.
+/// Two sides that may form a block.
 #[derive(Clone, Debug)]
 struct Join {
-    /// How likely they meet by chance, and how much better they are than the next best ones; low
-    /// is good.
+    /// How likely the sides meet by chance, and how much better they are than the next best sides;
+    /// low is good.
     doubt: f64,
     sides: [Vec<u32>; 2],
 }
 
-/// Blocks that are part of no other one, and where in them the items are.
+/// Blocks that are not part of another block, and the places of items in these blocks.
 #[derive(Debug)]
 pub(crate) struct Stacks {
     pub(crate) model: Model,
-    /// By item, its block in the model, and the grains below it in that block.
+    /// By item: its block in the model, and the grains below the item in the block.
     places: Vec<(usize, u64)>,
 }
 
 impl Stacks {
-    /// Returns the offsets of all items, in grains, from those of the blocks.
+    /// Returns the offsets of all items, in grains, from the blocks' offsets.
     pub(crate) fn offsets(&self, blocks: &[u64]) -> Vec<u64> {
         self.places.iter().map(|&(block, low)| blocks[block] + low).collect()
     }
@@ -118,19 +119,19 @@ impl Stacks {
 #[derive(Debug)]
 pub(crate) struct Blocks {
     all: Vec<Block>,
-    /// By block, whether it is part of no other one.
+    /// By block: whether the block is not part of another block.
     is_free: Vec<bool>,
-    /// By moment, the free blocks that begin and those that end there.
+    /// By moment: the free blocks that begin, and the free blocks that end.
     begin: Vec<Vec<u32>>,
     end: Vec<Vec<u32>>,
     free: usize,
     items: usize,
-    /// Blocks that have become free or part of another one since the last attempt began.
+    /// Blocks that became free or part of another block since the last attempt began.
     changes: Vec<u32>,
-    /// By moment, whether its best join is to be found again.
+    /// By moment: whether to find the best join again.
     is_stale: Vec<bool>,
     stale: Vec<u32>,
-    /// By moment, how often its best join was found, and that join.
+    /// By moment: how often the best join was found, and the join.
     versions: Vec<u32>,
     joins: Vec<Option<Join>>,
     open: BinaryHeap<Reverse<(u64, u32, u32)>>,
@@ -141,14 +142,14 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Returns the items of a plain model as blocks, if each fills its rectangle but for at most
-    /// `slack` of its height; no two have joined.
+    /// Returns the items of a plain model as unjoined blocks, if each item fills its rectangle
+    /// except at most `slack` of the height.
     pub(crate) fn new(model: &Model, slack: f64, seed: u64) -> Result<Self> {
         let (items, moments) = (model.items.len(), model.loads.len() + 1);
         let mut blocks = with_capacity(2 * items, "blocks")?;
         for item in &model.items {
             let size = real(item.size);
-            // As if all slacks up to the largest one were as likely.
+            // All slacks up to the largest are assumed equally likely.
             let deviation = (size * slack / libm::sqrt(12.0)).max(0.3);
             blocks.push(Block {
                 span: item.span.clone(),
@@ -182,7 +183,7 @@ impl Blocks {
         Ok(made)
     }
 
-    /// Returns how many blocks are part of no other one.
+    /// Returns the number of blocks that are not part of another block.
     pub(crate) const fn count(&self) -> usize {
         self.free
     }
@@ -202,7 +203,7 @@ impl Blocks {
         false
     }
 
-    /// Takes all blocks apart. The noise makes the next ones others.
+    /// Takes all blocks apart. Noise makes the next blocks different.
     pub(crate) fn begin_anew(&mut self) {
         let free: Vec<u32> = self.end.iter().flatten().copied().collect();
         for block in free {
@@ -217,7 +218,7 @@ impl Blocks {
         self.failures = 0;
     }
 
-    /// Returns the blocks that are part of no other one; nothing if they are too large.
+    /// Returns the blocks that are not part of another block; nothing if the blocks are too large.
     pub(crate) fn stacks(&self, items: &Model) -> Result<Option<Stacks>> {
         let mut free: Vec<u32> = self.end.iter().flatten().copied().collect();
         free.sort_unstable_by_key(|&block| {
@@ -250,7 +251,7 @@ impl Blocks {
         Ok(Some(Stacks { model, places }))
     }
 
-    /// Makes a block free, or part of another one.
+    /// Makes a block free, or part of another block.
     fn toggle(&mut self, block: u32) {
         let Range { start, end } = self.all[index(block)].span;
         let is_free = &mut self.is_free[index(block)];
@@ -269,14 +270,14 @@ impl Blocks {
         self.forget(end);
     }
 
-    /// Notes that the best join of a moment is to be found again.
+    /// Marks a moment's best join as outdated.
     fn forget(&mut self, moment: u32) {
         if !core::mem::replace(&mut self.is_stale[index(moment)], true) {
             self.stale.push(moment);
         }
     }
 
-    /// Joins blocks until no sides are left that may be one.
+    /// Joins blocks until no two sides may form a block.
     fn join_all(&mut self, clock: &Clock<'_>) {
         loop {
             while let Some(moment) = self.stale.pop() {
@@ -286,7 +287,7 @@ impl Blocks {
                 let version = *version;
                 let join = self.best_join(moment, clock);
                 if let Some(join) = &join {
-                    // Doubts are positive, so their bits are in the order of their values.
+                    // Doubts are positive, so bit order is value order.
                     self.open.push(Reverse((join.doubt.to_bits(), moment, version)));
                 }
                 self.joins[index(moment)] = join;
@@ -305,7 +306,7 @@ impl Blocks {
         }
     }
 
-    /// Makes two sides one block.
+    /// Joins two sides into a block.
     fn join(&mut self, join: Join) {
         for &block in join.sides.iter().flatten() {
             self.toggle(block);
@@ -333,7 +334,7 @@ impl Blocks {
         self.toggle(number(self.all.len() - 1));
     }
 
-    /// Returns the sides of some blocks, which are sorted by the moment `other` of each.
+    /// Returns the sides of some blocks, which are sorted by each block's moment `other`.
     fn sides(&self, sorted: &[u32], other: impl Fn(&Block) -> u32) -> (Vec<BlockSide>, usize) {
         let (mut sides, mut spans, mut first) = (Vec::new(), 0, 0);
         let end_of = |block: u32| other(&self.all[index(block)]);
@@ -367,7 +368,7 @@ impl Blocks {
                 }
                 add(all);
             }
-            // All of them are as likely as some of them.
+            // All subsets are equally likely.
             let made = &mut sides[begin..];
             if made.len() > 1 {
                 let of_others = 0.5 * fraction(1, made.len() - 1);
@@ -381,7 +382,7 @@ impl Blocks {
         (sides, spans)
     }
 
-    /// Returns the join of a moment with the least doubt.
+    /// Returns the join with the least doubt at a moment.
     fn best_join(&mut self, moment: u32, clock: &Clock<'_>) -> Option<Join> {
         let (mut ending, mut born) =
             (self.end[index(moment)].clone(), self.begin[index(moment)].clone());
@@ -406,7 +407,7 @@ impl Blocks {
                 if real(one.size) > other.most
                     || real(other.size) > one.most
                     || deviations > MOST_DEVIATIONS * MOST_DEVIATIONS
-                    // What is left at the moment must have two sides, too.
+                    // The remaining blocks at the moment must have two sides, too.
                     || is_all(one, &ending) != is_all(other, &born)
                 {
                     continue;
@@ -435,7 +436,7 @@ impl Blocks {
         Some(Join { doubt, sides: [one.blocks(&ending), other.blocks(&born)] })
     }
 
-    /// Returns a moment at which sides are left over, near a random one.
+    /// Returns a moment with leftover sides, near a random moment.
     fn open_moment(&mut self) -> Option<u32> {
         let last = self.begin.len().checked_sub(1).filter(|&last| last > 1)?;
         let start = self.random.below(last - 1);
@@ -455,7 +456,7 @@ impl Blocks {
                 near.push(block);
             }
         }
-        // Lists of moments are read in order.
+        // The moments' lists are read in order.
         clock.tick((self.end.len() + free) / 16 + 1);
         for _ in 0..=self.random.below(TAKEN_APART) {
             if near.is_empty() {
@@ -474,7 +475,7 @@ impl Blocks {
             }
             self.all.truncate(made);
             self.is_free.truncate(made);
-            // As before, no sides are left that may be one.
+            // As before, no two sides may form a block.
             for moment in self.stale.drain(..) {
                 self.is_stale[index(moment)] = false;
             }
@@ -482,7 +483,7 @@ impl Blocks {
         self.changes.clear();
     }
 
-    /// Makes the parts of a block free, and with an even chance the parts of each of those.
+    /// Frees a block's parts, and recursively the parts' parts with an even chance.
     fn take_apart(&mut self, block: u32) {
         let mut open = Vec::from([block]);
         while let Some(block) = open.pop() {
@@ -508,7 +509,7 @@ mod tests {
     use crate::solve::greedy::sweep;
     use crate::solve::testing::{assert_packed, model_of, random_buffers};
 
-    /// Joins the items of a model, with so many attempts or fewer, and returns the blocks.
+    /// Joins a model's items with at most so many attempts, and returns the blocks.
     fn joined(model: &Model, slack: f64, effort: usize) -> (Blocks, bool) {
         let budget = Budget::default();
         let mut blocks = Blocks::new(model, slack, 1).unwrap();
@@ -516,7 +517,8 @@ mod tests {
         (blocks, is_over)
     }
 
-    /// Packs the blocks, asserts that the items in them are disjoint, and returns the peak in grains.
+    /// Packs the blocks, asserts that the items inside are disjoint, and returns the peak in
+    /// grains.
     fn peak(model: &Model, blocks: &Blocks) -> u64 {
         let budget = Budget::default();
         let stacks = blocks.stacks(model).unwrap().unwrap();
@@ -536,8 +538,8 @@ mod tests {
 
     #[test]
     fn sides_of_a_cut_are_one_block() {
-        // At 2, 100 gives way to 60 and 39, and, elsewhere, 31 to 30. The items of 60 and 39 are twins of
-        // one of 17, which is on the ground all the time up to 3.
+        // At 2, 100 gives way to 60 and 39, and, elsewhere, 31 to 30. The items of 60 and 39 are
+        // twins of an item of 17, which is on the ground all the time up to 3.
         let cuts =
             [(0, 2, 100), (2, 4, 60), (2, 4, 39), (1, 2, 31), (2, 3, 30), (0, 1, 30), (3, 4, 31)];
         let model = rows(&cuts);
@@ -559,7 +561,8 @@ mod tests {
         assert_eq!(peak(&model, &blocks), 107);
     }
 
-    /// Returns the pieces of a rectangle of 64 steps, cut across at random, each a little shorter.
+    /// Returns the pieces of a rectangle with 64 steps, randomly cut across, each slightly
+    /// shortened.
     fn cut_rectangle(random: &mut Random, pieces: usize) -> Vec<Buffer> {
         let mut whole = Vec::from([(0, 64, 1_u64 << 20)]);
         while whole.len() < pieces {

@@ -1,12 +1,12 @@
 //! Grown sizes: items grow a little, so that cuts with nearly equal sums become tight.
 //!
-//! A packing of grown items is a packing of the items themselves. What joins and chains items at
-//! tight cuts then works where sizes do not add up to the grain.
+//! A packing of grown items is also a packing of the items. Methods that join and chain items at
+//! tight cuts then work for sizes that do not add up exactly.
 //!
 //! # References
 //!
-//! The least growth is a transshipment problem: cuts are nodes, and each item is an edge from the cut
-//! of its birth to that of its death. Successive shortest paths with potentials solve it (Edmonds and
+//! The least growth is a transshipment problem: cuts are nodes, and each item is an edge from its
+//! birth cut to its death cut. Successive shortest paths with potentials solve it (Edmonds and
 //! Karp, "Theoretical improvements in algorithmic efficiency for network flow problems", Journal of
 //! the ACM 19, 1972).
 
@@ -37,7 +37,7 @@ pub(crate) struct NearCuts {
 pub(crate) fn grown(model: &Model, near: NearCuts, clock: &Clock<'_>) -> Result<Option<Model>> {
     let mut network = Network::new(model, near)?;
     let is_balanced = network.needs.iter().all(|&need| need == 0);
-    // Without a cut of several parts, the network is that of whole cuts.
+    // Without a cut with several parts, the network equals the network of whole cuts.
     if is_balanced || near.parts && !network.has_parts || !network.balance(clock) {
         return Ok(None);
     }
@@ -54,8 +54,7 @@ pub(crate) fn grown(model: &Model, near: NearCuts, clock: &Clock<'_>) -> Result<
 }
 
 impl NearCuts {
-    /// Appends the nodes of one moment: those of its parts, or that of all of its items, if the sums
-    /// are near.
+    /// Appends a moment's nodes: a node per part, or a node for all items, if the sums are near.
     fn divide(self, items: &[Item], mut cut: Sides, nodes: &mut Vec<Sides>) {
         if self.parts && cut.dying.len() > 1 && cut.born.len() > 1 {
             while let Some(part) = self.nearest_part(items, &cut) {
@@ -74,8 +73,8 @@ impl NearCuts {
         one.abs_diff(other) <= one.max(other) / self.tolerance.max(1)
     }
 
-    /// Returns the part whose sums differ least for their size: one item on a side, and one, two or
-    /// three on the other.
+    /// Returns the part whose sums differ least relative to their size: one item on a side, and up
+    /// to three items on the other.
     fn nearest_part(self, items: &[Item], cut: &Sides) -> Option<Sides> {
         let mut best: Option<(u64, Sides)> = None;
         let mut offer = |one: u32, others: &[u32], is_born: bool| {
@@ -109,24 +108,24 @@ impl NearCuts {
     }
 }
 
-/// Resolution of the difference of two sums.
+/// Resolution of the difference between two sums.
 const PARTS_PER_SIZE: u64 = 1 << 20;
-/// Pairs of a dying and a born item above which a cut is not divided.
+/// Most pairs of a dying and a born item for dividing a cut.
 const MOST_PAIRS: usize = 144;
 
-/// Returns the sum of the sizes of some items.
+/// Returns the total size of some items.
 fn sum(items: &[Item], side: &[u32]) -> u64 {
     side.iter().map(|&item| items[index(item)].size).sum()
 }
 
-/// An item on a path, and whether the path shrinks it.
+/// An item on a path, and whether the path shrinks the item.
 #[derive(Clone, Copy, Debug, Default)]
 struct PathEdge {
     item: u32,
     shrinks: bool,
 }
 
-/// The direction of a search for the shortest path.
+/// The direction of a shortest path search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PathDirection {
     /// From a cut at which too much dies.
@@ -135,7 +134,7 @@ enum PathDirection {
     Backward,
 }
 
-/// The state of a node in a search.
+/// A node's state in a search.
 #[derive(Clone, Copy, Debug)]
 struct Reached {
     distance: i64,
@@ -145,14 +144,14 @@ struct Reached {
     is_settled: bool,
 }
 
-/// A shortest path between two nodes, without its start.
+/// A shortest path between two nodes, without the start.
 #[derive(Debug)]
 struct Path {
     end: usize,
     edges: Vec<PathEdge>,
 }
 
-/// The items that die at a node, and those that are born there.
+/// The items that die at a node, and the items born there.
 #[derive(Clone, Debug, Default)]
 struct Sides {
     dying: Vec<u32>,
@@ -161,23 +160,23 @@ struct Sides {
 
 /// Cuts, and the items between them.
 ///
-/// The cuts that are to be tight, or their parts, are nodes. All other births and deaths are at one
-/// node, the *ground*, which takes and gives any amount.
+/// The cuts to be made tight, or their parts, are nodes. All other births and deaths are at a
+/// single node, the *ground*, which takes and gives any amount.
 #[derive(Debug)]
 struct Network<'m> {
     items: &'m [Item],
-    /// By item, the nodes of its birth and of its death.
+    /// By item: the nodes of birth and death.
     births: Vec<u32>,
     deaths: Vec<u32>,
-    /// By node; empty at the ground, which is the last one.
+    /// By node; empty at the ground, the last node.
     sides: Vec<Sides>,
-    /// By node, the grains that die there beyond those that are born; 0 at the ground.
+    /// By node: the dying grains minus the born grains; 0 at the ground.
     needs: Vec<i64>,
     /// By item, in grains.
     growths: Vec<u64>,
-    /// By node; the length of each edge, less the difference of potentials, is not negative.
+    /// By node; each edge's length minus the potential difference is not negative.
     potentials: Vec<i64>,
-    /// By node; none outside of a search.
+    /// By node; none outside a search.
     reached: Vec<Option<Reached>>,
     /// Whether some moment has several nodes.
     has_parts: bool,
@@ -229,7 +228,7 @@ impl<'m> Network<'m> {
         self.sides.len() - 1
     }
 
-    /// Makes the cuts of all nodes tight; false if that takes too long.
+    /// Makes the cuts of all nodes tight; false if this takes too long.
     fn balance(&mut self, clock: &Clock<'_>) -> bool {
         let most = clock.tuning().assume.growth_effort;
         let before = clock.effort();
@@ -307,8 +306,7 @@ impl<'m> Network<'m> {
             }
     }
 
-    /// Calls `visit` with the nodes next to one, the lengths of the edges less potentials, and the
-    /// edges.
+    /// Calls `visit` with a node's neighbors, the edge lengths minus potentials, and the edges.
     fn each_edge(
         &self,
         node: usize,
@@ -348,12 +346,12 @@ impl<'m> Network<'m> {
         self.far_end(PathEdge { shrinks: !edge.shrinks, ..edge }, direction)
     }
 
-    /// Changes potentials so that the edges of the shortest path have no length, and none is negative.
+    /// Changes potentials so that the shortest path's edges have length 0, and no edge is negative.
     fn raise_potentials(&mut self, touched: &[usize], distance: i64, direction: PathDirection) {
         for &node in touched {
             let Some(reached) = &mut self.reached[node] else { continue };
             if !core::mem::take(&mut reached.is_settled) {
-                continue; // It is far, or was touched before.
+                continue; // The node is far, or was touched before.
             }
             let nearer = distance - reached.distance;
             self.potentials[node] +=
@@ -361,7 +359,7 @@ impl<'m> Network<'m> {
         }
     }
 
-    /// Returns the edges from the start of a search to its end.
+    /// Returns the edges from a search's start to its end.
     fn followed(&self, start: usize, end: usize, direction: PathDirection) -> Vec<PathEdge> {
         let mut edges = Vec::new();
         let mut node = end;
@@ -374,7 +372,7 @@ impl<'m> Network<'m> {
         edges
     }
 
-    /// Grows and shrinks the items of a path as far as the needs of its ends go.
+    /// Grows and shrinks a path's items as far as the needs of the ends go.
     fn push(&mut self, start: usize, path: &Path, direction: PathDirection) {
         let mut amount = self.needs[start].unsigned_abs();
         if path.end != self.ground() {
@@ -444,7 +442,7 @@ mod tests {
 
     #[test]
     fn the_shortest_items_grow() {
-        // At 2, 7 grains are missing: of those born, the one that dies soon grows.
+        // At 2, 7 grains are missing: the born item that dies soon grows.
         let rows = [(0, 2, 107), (2, 3, 50), (2, 9, 50), (3, 4, 20), (4, 9, 33)];
         assert_eq!(sizes(&rows, 8), Some(vec![107, 57, 50, 20, 33]));
     }
@@ -476,7 +474,7 @@ mod tests {
                 let items = model.items.iter().zip(growths);
                 items.map(|(item, growth)| u64::from(item.length()) * growth).sum()
             };
-            // No other growth of at most as many grains each is cheaper.
+            // No other growth with at most as many grains per item is cheaper.
             let most = growths.iter().copied().max().unwrap_or(0);
             let least = cost(&growths);
             each_growth(model.items.len(), most, &mut |other| {
@@ -514,7 +512,7 @@ mod tests {
 
     fn each_growth(count: usize, most: u64, visit: &mut impl FnMut(&[u64])) {
         let mut growths = vec![0; count];
-        // At most 4^6 of them.
+        // At most 4^6 growths.
         let most = most.min(3);
         loop {
             visit(&growths);

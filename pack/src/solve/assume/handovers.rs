@@ -1,9 +1,9 @@
-//! Handovers: at each moment, the items that are born take over the room of those that die.
+//! Handovers: at each moment, the born items take over the room of the dying items.
 //!
-//! If that room is always in one piece, the orders of items above each other follow from births and
-//! deaths alone, whatever the sizes are. They are found without a search, and the least offsets in
-//! one of these orders are longest paths. Where the sizes of both sides add up, or nearly do, that
-//! packing is at the bound, or near it. The assumption is wrong where no order permits all handovers.
+//! If this room is always in one piece, the vertical orders of items follow from births and deaths
+//! alone, whatever the sizes. The orders are found without a search, and the least offsets in an
+//! order are longest paths. If the sizes of both sides add up, exactly or nearly, the packing is at
+//! or near the bound. The assumption is wrong if no order permits all handovers.
 
 use alloc::vec::Vec;
 
@@ -14,17 +14,17 @@ use crate::solve::model::arith::{index, number};
 use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::{filled, with_capacity};
 
-/// The items that die and those that are born at a moment, the start of a section.
+/// The items that die and the items born at a moment, the start of a section.
 #[derive(Clone, Debug, Default)]
 struct Handover {
     dying: Vec<u32>,
     born: Vec<u32>,
 }
 
-/// Returns the offsets of solid items, in grains, if at each moment those born can take over the room
-/// of those that die; nothing if they cannot, or if time is up.
+/// Returns the offsets of solid items, in grains, if at each moment the born items can take over
+/// the room of the dying items; nothing if impossible, or if time is up.
 ///
-/// That takes no effort of the searches that follow: they are the same if nothing is found.
+/// The method takes no effort from later searches, which are unchanged if nothing is found.
 pub(crate) fn packed(model: &Model, clock: &Clock<'_>) -> Result<Option<Vec<u64>>> {
     let handovers = handovers(model)?;
     let [first, later @ .., _] = &handovers[..] else { return Ok(None) };
@@ -56,8 +56,8 @@ fn handovers(model: &Model) -> Result<Vec<Handover>> {
     Ok(handovers)
 }
 
-/// Returns the items that are directly above each one at some moment, from the last order of items
-/// back to the first one; nothing if time is up.
+/// Returns the items that are directly above each item at some moment, from the last item order
+/// back to the first; nothing if time is up.
 fn neighbors(
     mut order: Vec<u32>,
     handovers: &[Handover],
@@ -94,7 +94,7 @@ fn neighbors(
     Ok(Some(above))
 }
 
-/// Returns the least offsets of items above each other; nothing if some item is above itself.
+/// Returns the least offsets of stacked items; nothing if an item is above itself.
 fn offsets(model: &Model, above: &[Vec<u32>]) -> Result<Option<Vec<u64>>> {
     let items = model.items.len();
     let mut offsets: Vec<u64> = filled(0, items, "offsets")?;
@@ -135,7 +135,7 @@ mod tests {
         Buffer::new(size, LiveRange::new(number(start), number(end)).unwrap())
     }
 
-    /// Returns the peak of the packing by handovers, in grains, after a check of its offsets.
+    /// Returns the peak of the handover packing, in grains, after a check of the offsets.
     fn peak(buffers: Vec<Buffer>) -> Option<u64> {
         let (budget, model) = (Budget::default(), model_of(buffers));
         let offsets = packed(&model, &Clock::new(&budget)).unwrap()?;
@@ -159,12 +159,13 @@ mod tests {
 
     #[test]
     fn items_without_a_common_order_are_not_packed() {
-        // At 3, the items of size 3, 4, 5 and 6 are above each other in this order, or its reverse, and
-        // 6 with 7 gives way to 13. So 5 is in the middle at 4, while 8 is above or below all of them.
+        // At 3, the items of size 3, 4, 5 and 6 are stacked in this order, or its reverse, and 6
+        // with 7 gives way to 13. So 5 is in the middle at 4, while 8 is above or below all of
+        // them.
         let rows = [(0, 1, 1), (0, 1, 2), (0, 2, 9), (0, 3, 7), (0, 4, 8)];
         let later = [(1, 2, 1), (1, 5, 2), (2, 3, 6), (2, 4, 4), (3, 5, 13), (4, 5, 12)];
         assert_eq!(peak_of(&[&rows[..], &later[..]].concat()), None);
-        // Were it 2 that ends at 4, rather than 4, there would be an order.
+        // If 2 ended at 4 instead of 4, there would be an order.
         let later = [(1, 2, 1), (1, 4, 2), (2, 3, 6), (2, 5, 4), (3, 5, 13), (4, 5, 10)];
         assert_eq!(peak_of(&[&rows[..], &later[..]].concat()), Some(27));
     }
@@ -173,7 +174,7 @@ mod tests {
     fn planted_packings_are_found() {
         let mut random = Random::new(8);
         for round in 0..200 {
-            // A column of pieces; at each step the room of some neighbors is cut anew.
+            // A column of pieces; at each step the room of some neighbors is divided anew.
             let mut column = vec![(0, 1000)];
             let mut buffers = Vec::new();
             for step in 0..40 {

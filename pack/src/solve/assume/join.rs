@@ -1,4 +1,4 @@
-//! Joins items at tight cuts: they have one offset in every packing, or by assumption.
+//! Joins items at tight cuts: joined items have the same offset in every packing, or by assumption.
 
 use alloc::{vec, vec::Vec};
 
@@ -14,31 +14,31 @@ use crate::solve::tuning::AssumeTuning;
 pub(crate) enum Cuts {
     /// Cuts that are tight in every packing.
     Certain,
-    /// Also cuts at which the items that die and those that are born have equal sums.
+    /// Also cuts at which the dying items and the born items have equal sums.
     Whole,
-    /// Also cuts of some of the items, of equal sums on both sides.
+    /// Also cuts between some of the items, with equal sums on both sides.
     Parts,
 }
 
-/// A model in which some items stand for several of another model.
+/// A model in which some items represent several items of another model.
 #[derive(Debug)]
 pub(crate) struct Joined {
     model: Model,
-    /// The items that each one stands for, with their offsets inside it.
+    /// The represented items, with their offsets inside each item.
     members: Vec<Vec<(u32, u64)>>,
 }
 
 /// Joins the items at tight cuts of a model in which all items end at byte `target` or before.
 ///
 /// If the loads of two consecutive sections equal the target, both sections are full. The items
-/// that die between them leave exactly the grains that the items born there occupy: a *tight cut*.
-/// One item on either side makes one longer item. Several items make one longer item if those that
-/// die were born together, those that are born die together, and their room is one piece; they fill
-/// it in any order. Joined items are longer, and sections are fewer, so the rule repeats to a fixed
-/// point.
+/// that die between the sections leave exactly the grains that the items born there occupy: a
+/// *tight cut*. One item on either side makes a longer item. Several items make a longer item if
+/// the dying items were born together, the born items die together, and their room is one piece,
+/// which the items fill in any order. Joined items are longer, and sections are fewer, so the rule
+/// repeats to a fixed point.
 ///
-/// Where there is slack, a cut of equal sums is only assumed to be tight. A packing of the joined
-/// model is still a packing of `model`. Infeasibility of the joined model proves nothing then.
+/// With slack, a cut with equal sums is only assumed to be tight. A packing of the joined model is
+/// still a packing of `model`. Infeasibility of the joined model proves nothing then.
 ///
 /// Returns nothing if no cut is joined, or if alignments, pins or pads matter.
 pub(crate) fn join(
@@ -77,21 +77,21 @@ struct JoinBlock {
     end: u32,
     size: u64,
     members: Vec<(u32, u64)>,
-    /// Whether it has become part of another one.
+    /// Whether the block has become part of another block.
     gone: bool,
 }
 
-/// Blocks, and at each moment, the start of a section, those that die and are born there.
+/// Blocks, and at each moment, the start of a section, the dying and the born blocks.
 ///
-/// Joining changes neither the load of a section nor the other items that die at its end.
+/// Joining changes neither a section's load nor the other items that die at the section's end.
 #[derive(Debug)]
 struct JoinBlocks {
     list: Vec<JoinBlock>,
     dying: Vec<Vec<usize>>,
     born: Vec<Vec<usize>>,
-    /// Whether the lists of a moment have changed since the last look.
+    /// Whether a moment's lists have changed since the last look.
     changed: Vec<bool>,
-    /// Load of each section, and the capacity of all of them, in grains.
+    /// Each section's load, and the common capacity, in grains.
     loads: Vec<u64>,
     roof: u64,
     tuning: AssumeTuning,
@@ -120,7 +120,7 @@ impl JoinBlocks {
         Ok(blocks)
     }
 
-    /// Adds a block, and returns its number.
+    /// Adds a block, and returns the block's number.
     fn add(&mut self, block: JoinBlock) {
         self.born[index(block.start)].push(self.list.len());
         self.dying[index(block.end)].push(self.list.len());
@@ -169,7 +169,7 @@ impl JoinBlocks {
         self.add(JoinBlock { start, end, size: before.size, members, gone: false });
     }
 
-    /// Takes blocks out, and returns them on top of each other.
+    /// Takes blocks out, and returns them stacked.
     fn stack(&mut self, taken: &[usize]) -> JoinBlock {
         let mut whole = JoinBlock { members: Vec::new(), size: 0, ..self.list[taken[0]] };
         for &it in taken {
@@ -182,7 +182,7 @@ impl JoinBlocks {
         whole
     }
 
-    /// Returns the model of the blocks that there are now.
+    /// Returns the model of the present blocks.
     fn into_joined(mut self, model: &Model) -> Result<Joined> {
         let mut order = with_capacity(self.list.len(), "joined items")?;
         order.extend((0..self.list.len()).filter(|&it| !self.list[it].gone));
@@ -207,7 +207,7 @@ impl Joined {
         &self.model
     }
 
-    /// Returns the offset of each item, given those of the items that stand for them.
+    /// Returns each item's offset, given the offsets of the representing items.
     pub(crate) fn offsets(&self, joined: &[u64]) -> Result<Vec<u64>> {
         let count = self.members.iter().map(Vec::len).sum();
         let mut offsets = filled(0, count, "offsets")?;
@@ -238,10 +238,10 @@ mod tests {
 
     #[test]
     fn what_takes_the_place_of_one_item_is_joined_to_it() {
-        // One gives way to two, which live as long as each other, and those to the third.
+        // One item gives way to two items with the same lifetime, and those to the third.
         let (one, two, three) = ((0, 2, 5), [(2, 4, 2), (2, 4, 3)], (4, 6, 5));
         let others = [(0, 1, 1), (0, 6, 4), (1, 3, 1), (3, 5, 1), (5, 6, 1)];
-        // In the order of a model's items: by birth, death and size.
+        // In a model's item order: by birth, death and size.
         let mut rows = [&[one, three], &two[..], &others].concat();
         rows.sort_unstable();
         let joined = joined(&rows, 10, Cuts::Certain).unwrap();
@@ -266,7 +266,7 @@ mod tests {
         assert!(joined(&one, 10, Cuts::Certain).is_none());
         assert!(joined(&one, 9, Cuts::Certain).is_some());
         assert_eq!(joined(&one, 10, Cuts::Whole).unwrap().model.items.len(), 2);
-        // 5 takes the place of 5, and 1 comes besides.
+        // 5 takes the place of 5, and 1 is added.
         let part = [(0, 2, 5), (2, 4, 5), (2, 4, 1), (0, 4, 4)];
         assert!(joined(&part, 10, Cuts::Whole).is_none());
         assert_eq!(joined(&part, 10, Cuts::Parts).unwrap().model.items.len(), 3);

@@ -1,5 +1,4 @@
-//! Restricted models: tight cuts join items, and the searches of a core take turns in several
-//! models.
+//! Restricted models: tight cuts join items, and a core's searches take turns in several models.
 
 pub(super) mod blocks;
 pub(super) mod grow;

@@ -1,13 +1,13 @@
-//! Orders of items that permit given sets to be neighbors: a PQ-tree.
+//! Orders of items in which given sets are neighbors: a PQ-tree.
 //!
-//! The leaves are items. The children of a *P-node* may be in any order, those of a *Q-node* in one order
-//! or its reverse. So a tree stands for all orders of its leaves in which the sets of leaves so far were
-//! neighbors.
+//! The leaves are items. The children of a *P-node* may be in any order, the children of a *Q-node*
+//! in one order or its reverse. So a tree represents all orders of its leaves in which the sets of
+//! leaves so far were neighbors.
 //!
 //! # References
 //!
-//! Booth and Lueker, "Testing for the consecutive ones property, interval graphs, and graph planarity
-//! using PQ-tree algorithms", Journal of Computer and System Sciences 13, 1976.
+//! Booth and Lueker, "Testing for the consecutive ones property, interval graphs, and graph
+//! planarity using PQ-tree algorithms", Journal of Computer and System Sciences 13, 1976.
 
 use alloc::vec::Vec;
 
@@ -15,24 +15,24 @@ use crate::base::Result;
 use crate::solve::model::arith::{index, number};
 use crate::solve::model::memory::filled;
 
-/// Position of a node.
+/// A node's position.
 type Place = u32;
-/// No node: the parent of the root.
+/// No node: the root's parent.
 const NONE: Place = Place::MAX;
 
 /// All permitted orders of some items.
 #[derive(Debug)]
 pub(super) struct Orders {
-    /// Nodes of the tree, and those that were in it.
+    /// Present and former nodes of the tree.
     nodes: Vec<OrderNode>,
     root: Place,
-    /// By item, its leaf.
+    /// By item: the leaf.
     leaves: Vec<Place>,
-    /// The number of the current replacement, for the counts of nodes.
+    /// The current replacement's number, for the node counts.
     replacement: u32,
 }
 
-/// A node of the tree.
+/// A tree node.
 #[derive(Clone, Debug)]
 struct OrderNode {
     kind: NodeKind,
@@ -40,11 +40,11 @@ struct OrderNode {
     children: Vec<Place>,
     /// Leaves below the node, or 1 for a leaf.
     leaves: usize,
-    /// Leaves below the node that are replaced, in the replacement of that number.
+    /// Replaced leaves below the node, in the replacement with that number.
     replaced: (u32, usize),
 }
 
-/// What a node permits.
+/// The orders that a node permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NodeKind {
     Leaf { item: u32 },
@@ -52,7 +52,7 @@ enum NodeKind {
     OneOrder,
 }
 
-/// How many of the leaves of a node are replaced. The order is that in one half of a Q-node.
+/// The share of a node's leaves that are replaced, in the order within half of a Q-node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Share {
     None,
@@ -60,13 +60,13 @@ enum Share {
     All,
 }
 
-/// Items that were neighbors until others replaced them.
+/// Items that were neighbors until replaced.
 #[derive(Debug)]
 pub(super) struct Replaced {
     /// The items in a permitted order.
     pub(super) order: Vec<u32>,
-    /// If the reverse order is permitted in reverse orders only: an item that stays, and is below
-    /// the first one in this order, or above the last one.
+    /// Set if the reverse order is permitted only in reverse orders: an unreplaced item below the
+    /// first item in this order, or above the last.
     pub(super) beside: Option<Beside>,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Beside {
     pub(super) is_below: bool,
 }
 
-/// Children of a node, of which none is replaced, and others beside them, of which all are.
+/// Children of a node: unreplaced children, and completely replaced children beside them.
 #[derive(Debug, Default)]
 struct Halves {
     kept: Vec<Place>,
@@ -85,7 +85,7 @@ struct Halves {
 }
 
 impl Orders {
-    /// Returns all orders of the first items, of `items` in all.
+    /// Returns all orders of the first items, out of `items` items.
     pub(super) fn new(first: &[u32], items: usize) -> Result<Self> {
         let leaves = filled(NONE, items, "orders of items")?;
         let mut orders = Self { nodes: Vec::new(), root: NONE, leaves, replacement: 0 };
@@ -98,8 +98,8 @@ impl Orders {
         self.items(&[self.root])
     }
 
-    /// Puts the items `born` where the items `dying` are, in any order, if these can be neighbors in an
-    /// order; the tree is no longer of use if they cannot. No set is empty.
+    /// Puts the items `born` in place of the items `dying`, in any order, if the dying items can be
+    /// neighbors in an order; otherwise the tree must not be used further. No set is empty.
     pub(super) fn replace(&mut self, dying: &[u32], born: &[u32]) -> Option<Replaced> {
         let top = self.mark(dying)?;
         if self.share(top) == Share::All {
@@ -116,7 +116,7 @@ impl Orders {
         }
     }
 
-    /// Counts the leaves of the items in all nodes above, and returns the lowest node above all of them.
+    /// Counts the items' leaves in all nodes above, and returns the lowest node above all leaves.
     fn mark(&mut self, items: &[u32]) -> Option<Place> {
         self.replacement += 1;
         for &item in items {
@@ -187,7 +187,7 @@ impl Orders {
         Some(Replaced { order, beside })
     }
 
-    /// Returns an item in the node below some neighbors, or in the one above them.
+    /// Returns an item in the node below some neighbors, or in the node above them.
     fn beside(&self, below: &[Place], above: &[Place]) -> Option<Beside> {
         let (place, is_below) = match (below.last(), above.first()) {
             (Some(&place), _) => (place, true),
@@ -197,8 +197,8 @@ impl Orders {
         self.items(&[place]).first().map(|&item| Beside { item, is_below })
     }
 
-    /// Returns nodes below one: those that stay, then those that are replaced; nothing if the tree permits
-    /// no such order.
+    /// Returns the nodes below a node: unreplaced nodes, followed by replaced nodes; nothing if the
+    /// tree permits no such order.
     fn halves(&mut self, mut place: Place) -> Option<Halves> {
         let mut halves = Halves::default();
         if self.share(place) == Share::All {
@@ -235,7 +235,7 @@ impl Orders {
         Some(halves)
     }
 
-    /// Returns nodes by how many of their leaves are replaced: none, some, all.
+    /// Returns nodes by share of replaced leaves: none, some, all.
     fn by_share(&self, places: &[Place]) -> [Vec<Place>; 3] {
         let of = |share| places.iter().copied().filter(|&it| self.share(it) == share).collect();
         [of(Share::None), of(Share::Some), of(Share::All)]
@@ -279,7 +279,7 @@ impl Orders {
         self.inner(NodeKind::AnyOrder, places)
     }
 
-    /// Returns a new node above others, or the only one.
+    /// Returns a new node above the given nodes, or the only node.
     fn inner(&mut self, kind: NodeKind, children: Vec<Place>) -> Place {
         if let [only] = children[..] {
             self.node_mut(only).parent = NONE;
@@ -311,7 +311,7 @@ impl Orders {
         node.children = children;
     }
 
-    /// Puts a new node at the place of another one.
+    /// Puts a new node in place of another node.
     fn substitute(&mut self, old: Place, new: Place) {
         let parent = self.node(old).parent;
         self.node_mut(new).parent = parent;
@@ -325,7 +325,7 @@ impl Orders {
         self.change_leaves(parent, before, after);
     }
 
-    /// Counts leaves anew in a node and all above it.
+    /// Updates the leaf counts in a node and all nodes above.
     fn change_leaves(&mut self, mut place: Place, before: usize, after: usize) {
         while place != NONE {
             let node = self.node_mut(place);
@@ -378,7 +378,7 @@ mod tests {
         }
     }
 
-    /// Returns the orders in which a set of neighbors of each old order has given way to others.
+    /// Returns the orders in which a set of neighbors in each old order is replaced.
     fn replaced(old: &BTreeSet<Vec<u32>>, dying: &[u32], born: &[u32]) -> BTreeSet<Vec<u32>> {
         let mut new = BTreeSet::new();
         for order in old {
@@ -453,7 +453,7 @@ mod tests {
                 let Some(found) = found else { break };
                 assert_eq!(permitted(&orders, orders.root), expected, "round {round}");
                 assert!(expected.contains(&orders.first()));
-                // Each new order comes from an old one, with the neighbors in this order.
+                // Each new order comes from an old order, with the neighbors in this order.
                 for order in &expected {
                     let at = order.iter().position(|it| born.contains(it)).unwrap();
                     let mut run = found.order.clone();

@@ -1,14 +1,14 @@
-//! Exact searches of one core for one target, under one assumption after the other.
+//! Exact searches in a core for a target, under one assumption after the other.
 //!
-//! A *restricted model* is a core in which tight cuts are assumed. It has fewer and longer items, so
-//! a search of it is shorter. A packing found under any assumption is a packing of the core.
-//! Infeasibility is proven only by the last model, which assumes nothing.
+//! A *restricted model* is a core with assumed tight cuts. Restricted models have fewer and longer
+//! items, so searches are shorter. A packing found under any assumption is a packing of the core.
+//! Only the last model, which assumes nothing, can prove infeasibility.
 //!
 //! # References
 //!
-//! Restriction of a search by structure that a solution is likely to have is a matheuristic; Fischetti
-//! and Lodi, "Local branching", Mathematical Programming 98, 2003, restrict integer programs that
-//! way. The assumption of equal-sum cuts is new, as far as known.
+//! Restricting a search to a likely solution structure is a matheuristic; Fischetti and Lodi,
+//! "Local branching", Mathematical Programming 98, 2003, restrict integer programs in this way. The
+//! assumption of equal-sum cuts is new, as far as known.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -21,22 +21,22 @@ use crate::solve::model::Model;
 use crate::solve::model::clock::Clock;
 use crate::solve::options::Methods;
 
-/// The cuts that each restricted model takes for tight; the last one assumes nothing.
+/// The cuts that each restricted model assumes to be tight; the last model assumes nothing.
 const ASSUMPTIONS: [Cuts; 3] = [Cuts::Whole, Cuts::Parts, Cuts::Certain];
 /// The model that assumes nothing.
 const CERTAIN: usize = ASSUMPTIONS.len() - 1;
 
-/// Restricted models of one core that take turns in the search for one target.
+/// Restricted models of a core that take turns in the search for a target.
 #[derive(Debug)]
 pub(crate) struct Restrictions {
-    /// Peak in bytes of the packings that are searched for.
+    /// Target peak in bytes.
     target: u64,
-    /// The number of the thread.
+    /// The thread's number.
     turn: usize,
     slots: [RestrictedSlot; ASSUMPTIONS.len()],
 }
 
-/// State of one restricted model.
+/// A restricted model's state.
 #[derive(Debug, Default)]
 enum RestrictedSlot {
     /// The model has not had a turn.
@@ -44,21 +44,21 @@ enum RestrictedSlot {
     New,
     /// The model is searched.
     Open(Box<Restriction>),
-    /// The model is equal to another one, infeasible, too large, or switched off.
+    /// The model is equal to another model, infeasible, too large, or switched off.
     Closed,
 }
 
 /// A restricted model and its searches.
 #[derive(Debug)]
 struct Restriction {
-    /// The model with joined items; none if the core is searched as it is.
+    /// The model with joined items; none if the core itself is searched.
     joined: Option<Joined>,
     search: Restarts,
     turns: Turns,
 }
 
 impl Restrictions {
-    /// Returns the restricted models of a core for packings that end at byte `target` or before.
+    /// Returns a core's restricted models for packings that end at byte `target` or before.
     pub(crate) fn new(target: u64) -> Self {
         Self { target, turn: 0, slots: Default::default() }
     }
@@ -77,8 +77,8 @@ impl Restrictions {
 
     /// Returns the model that is searched next.
     ///
-    /// Models take turns in their order. After `turns_each` turns of each, every second turn goes to
-    /// the model in which a search has left the least area open.
+    /// Models take turns in order. After `turns_each` turns per model, every second turn goes to
+    /// the model with the least open area after a search.
     fn next(&mut self, turns_each: usize) -> usize {
         self.turn += 1;
         let turn = self.turn - 1;
@@ -93,7 +93,7 @@ impl Restrictions {
         all.min_by(|a, b| open(a).total_cmp(&open(b))).unwrap_or(CERTAIN)
     }
 
-    /// Runs one search of the next model, and returns the offsets if a packing is found.
+    /// Runs a search in the next model, and returns the offsets if a packing is found.
     pub(crate) fn step(&mut self, core: &Model, clock: &Clock<'_>) -> Result<(Outcome, Vec<u64>)> {
         for _ in 0..2 * ASSUMPTIONS.len() {
             let number = self.next(clock.tuning().assume.turns_each);
@@ -118,7 +118,7 @@ impl Restrictions {
 }
 
 impl RestrictedSlot {
-    /// Returns the least part of the area of the core that a search of the model has left open.
+    /// Returns the least fraction of the core's area left open by a search in the model.
     fn least_open(&self) -> f64 {
         match self {
             Self::Open(restriction) => restriction.search.least_open(),
@@ -127,7 +127,7 @@ impl RestrictedSlot {
     }
 }
 
-/// Returns the cuts of a model, if the methods for them are switched on.
+/// Returns a model's cuts, if the methods for these cuts are switched on.
 fn permitted(number: usize, on: &Methods) -> Option<Cuts> {
     let cuts = ASSUMPTIONS[number];
     let is_on = match cuts {
@@ -138,7 +138,7 @@ fn permitted(number: usize, on: &Methods) -> Option<Cuts> {
     (is_on && on.tight_cuts).then_some(cuts)
 }
 
-/// Returns a restricted model of a core; nothing if it is equal to the core, or too large.
+/// Returns a restricted model of a core; nothing if equal to the core, or too large.
 fn restricted(
     core: &Model,
     target: u64,
@@ -156,10 +156,11 @@ fn restricted(
 }
 
 impl Restriction {
-    /// Returns the searches of a model, or nothing if the model is too large.
+    /// Returns a model's searches; nothing if the model is too large.
     fn new(core: &Model, joined: Option<Joined>, clock: &Clock<'_>) -> Result<Option<Self>> {
         let model = joined.as_ref().map_or(core, Joined::model);
-        // A search of so many items hardly ever ends. Joined items may be few where items are many.
+        // A search with so many items hardly ever ends. Joined items may be few even for many
+        // items.
         if model.items.len() > clock.tuning().portfolio.small_core {
             return Ok(None);
         }
@@ -168,7 +169,7 @@ impl Restriction {
         Ok(search.map(|search| Self { joined, search, turns }))
     }
 
-    /// Runs one search, and returns the offsets if a packing is found.
+    /// Runs a search, and returns the offsets if a packing is found.
     fn step(
         &mut self,
         core: &Model,

@@ -1,4 +1,4 @@
-//! Tight cuts: sets of dying and born items of equal sums, with no equal-sum subsets.
+//! Tight cuts: sets of dying and born items with equal sums, without equal-sum subsets.
 
 use alloc::{vec, vec::Vec};
 use core::cmp::Ordering;
@@ -9,7 +9,7 @@ use crate::solve::tuning::AssumeTuning;
 /// Size and number of an item that dies or is born at the cut.
 pub(crate) type CutSide = (u64, usize);
 
-/// A tight cut: the born items occupy exactly the room of the dying ones.
+/// A tight cut: the born items occupy exactly the dying items' room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TightCut {
     pub(crate) dying: Vec<usize>,
@@ -22,10 +22,10 @@ impl TightCut {
     }
 }
 
-/// Returns the cut of all items, if both sides have equal sums and no proper subsets of them do.
+/// Returns the cut of all items, if both sides have equal sums and no proper subsets do.
 ///
-/// If the dying items leave no other room, their room is in one piece. If it were in several
-/// pieces, some of the born items would fill each piece, and there would be equal-sum subsets.
+/// If the dying items leave no other room, their room is one piece. In several pieces, some born
+/// items would fill each piece, and there would be equal-sum subsets.
 pub(crate) fn whole(
     dying: &[CutSide],
     born: &[CutSide],
@@ -54,7 +54,7 @@ pub(crate) fn whole(
     Some(cut)
 }
 
-/// Returns the sums of some of `sides`, in ascending order; the last is that of all.
+/// Returns the subset sums of `sides`, in ascending order; the last is the total.
 fn all_sums(sides: &[CutSide]) -> Vec<u64> {
     let mut sums = vec![0];
     for &(size, _) in sides {
@@ -69,7 +69,7 @@ fn all_sums(sides: &[CutSide]) -> Vec<u64> {
 
 /// Returns the cuts at a moment that share no item with another candidate.
 ///
-/// A candidate is one item on one side, and a few items of the same sum on the other. Sums of
+/// A candidate is one item on one side, and a few items with the same sum on the other. Sums of
 /// unrelated sizes are rarely equal, so a unique candidate is most likely tight. The remaining
 /// items may form a cut as well.
 pub(crate) fn parts(
@@ -97,7 +97,7 @@ pub(crate) fn parts(
     cuts
 }
 
-/// Returns the parts of one item on one side that share no item with other parts.
+/// Returns the parts with one item on one side that share no item with other parts.
 fn unique(dying: &[CutSide], born: &[CutSide], tuning: &AssumeTuning) -> Vec<TightCut> {
     let mut steps = tuning.part_steps;
     let mut found = Vec::new();
@@ -107,7 +107,7 @@ fn unique(dying: &[CutSide], born: &[CutSide], tuning: &AssumeTuning) -> Vec<Tig
         });
     }
     for &(size, one) in born {
-        // One that takes the room of one was found above.
+        // Single items that take a single item's room were found above.
         sums(dying, size, 2..=tuning.part_items, &mut steps, &mut |many| {
             found.push(TightCut { dying: numbers(many), born: vec![one] });
         });
@@ -129,8 +129,8 @@ fn numbers(sides: &[CutSide]) -> Vec<usize> {
     sides.iter().map(|&(_, number)| number).collect()
 }
 
-/// Calls `found` with all choices of `counts` of `parts`, in descending order,
-/// that are `size` together, unless that takes more than `steps`.
+/// Calls `found` with all choices of `counts` of `parts`, in descending order, with total `size`,
+/// unless this takes more than `steps`.
 fn sums(
     parts: &[CutSide],
     size: u64,
@@ -139,7 +139,7 @@ fn sums(
     found: &mut impl FnMut(&[CutSide]),
 ) {
     let mut chosen = Vec::new();
-    // Where the next part is looked for, for each one chosen and for one more.
+    // Where to look for the next part, for each chosen part and for one more.
     let mut from = vec![0];
     let mut left = size;
     while let Some(next) = from.last_mut() {
@@ -179,7 +179,7 @@ mod tests {
 
     const TUNING: AssumeTuning = Tuning::DEFAULT.assume;
 
-    /// Returns sides of these sizes, numbered from `first` on.
+    /// Returns sides with these sizes, numbered from `first` on.
     fn sides(sizes: &[u64], first: usize) -> Vec<CutSide> {
         sizes.iter().enumerate().map(|(at, &size)| (size, first + at)).collect()
     }
@@ -204,12 +204,12 @@ mod tests {
         let takes = |dying: &[u64], born: &[u64]| parts(sides(dying, 0), sides(born, 10), &TUNING);
         // 20 occupies the room of 9 and 11; 50 and 60 are in no cut.
         assert_eq!(takes(&[9, 11, 50], &[20, 60]), [cut(&[1, 0], &[10])]);
-        // 5 equals 2 and 3, and 5: two candidates share it.
+        // 5 equals 2 and 3, and 5: two candidates share 5.
         assert_eq!(takes(&[5], &[2, 3, 5]), []);
         // Without the cut of 30 and 30, the remaining sides have equal sums.
         let both = [cut(&[1], &[11]), cut(&[2, 0], &[12, 10])];
         assert_eq!(takes(&[5, 30, 7], &[3, 30, 9]), both);
-        // Of very many that are alike, each may take the room of each.
+        // Among very many equal items, each may take each other's room.
         assert_eq!(takes(&[4; 60], &[4; 60]), []);
     }
 }

@@ -1,4 +1,4 @@
-//! Learned clauses, of which two literals are watched each.
+//! Learned clauses, each with two watched literals.
 
 use alloc::vec::Vec;
 
@@ -6,8 +6,7 @@ use super::trail::Literal;
 use crate::base::Result;
 use crate::solve::model::memory::filled;
 
-/// A clause: at least one of its literals is true in each packing below the target for which it was
-/// learned.
+/// A clause: at least one literal is true in each packing below the clause's target.
 #[derive(Clone, Debug)]
 struct Clause {
     /// The first two are watched.
@@ -25,16 +24,16 @@ pub(super) struct Clauses {
     increment: f64,
 }
 
-/// What a clause demands after one of its literals has become false.
+/// A clause's demand after one of its literals became false.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Demand {
-    /// The literal must be true; the number of the clause.
+    /// The literal must be true; the clause's number.
     Literal(Literal, usize),
     /// All literals are false.
     Conflict(usize),
 }
 
-/// Factor by which the weight of later conflicts grows.
+/// Growth factor for the weights of later conflicts.
 const GROWTH: f64 = 1.0 / 0.999;
 
 impl Clauses {
@@ -43,12 +42,12 @@ impl Clauses {
         Ok(Self { all: Vec::new(), watches, increment: 1.0 })
     }
 
-    /// Returns the literals of a clause.
+    /// Returns a clause's literals.
     pub(super) fn literals(&self, clause: usize) -> &[Literal] {
         &self.all[clause].literals
     }
 
-    /// Returns the clauses of one literal.
+    /// Returns the single-literal clauses.
     pub(super) fn units(&self) -> impl Iterator<Item = (usize, Literal)> + '_ {
         let one = |(at, clause): (usize, &Clause)| match clause.literals[..] {
             [literal] => Some((at, literal)),
@@ -57,7 +56,7 @@ impl Clauses {
         self.all.iter().enumerate().filter_map(one)
     }
 
-    /// Adds a clause, whose first two literals are watched, and returns its number.
+    /// Adds a clause, whose first two literals are watched, and returns the clause's number.
     pub(super) fn add(&mut self, literals: Vec<Literal>, target: u64) -> usize {
         let number = self.all.len();
         if literals.len() > 1 {
@@ -83,8 +82,8 @@ impl Clauses {
         }
     }
 
-    /// Visits the clauses that watch `literal`, which has become false, until one has all literals
-    /// false; returns the effort.
+    /// Visits the clauses that watch `literal`, which became false, until all literals of a clause
+    /// are false; returns the effort.
     pub(super) fn visit(
         &mut self,
         literal: Literal,
@@ -126,8 +125,8 @@ impl Clauses {
         effort
     }
 
-    /// Forgets the clauses that do not hold for `target`, and if there are more than `most` the less
-    /// active half of the others. No clause may be the reason of a literal.
+    /// Forgets the clauses that do not hold for `target`, and if more than `most` remain, the less
+    /// active half of these. No clause may be a literal's reason.
     pub(super) fn forget(&mut self, target: u64, most: usize) {
         self.all.retain(|clause| clause.target >= target);
         if self.all.len() > most {

@@ -1,8 +1,8 @@
-//! Propagation over cliques: parts that are all apart need the sum of their sizes.
+//! Propagation over cliques: pairwise disjoint parts need the sum of their sizes.
 //!
 //! # References
 //!
-//! The overload rule and edge finding of disjunctive scheduling (Carlier and Pinson, Management
+//! The overload rule and edge finding in disjunctive scheduling (Carlier and Pinson, Management
 //! Science 35, 1989). Offsets are times, sizes are durations.
 
 use alloc::vec::Vec;
@@ -17,11 +17,11 @@ struct DirectedTask {
     /// The least begin and the largest end.
     begin: i64,
     end: i64,
-    /// The size, rounded up to the step of the clique.
+    /// The size, rounded up to the clique's step.
     size: i64,
 }
 
-/// A bound that follows, and the bounds from which it does.
+/// A derived bound, and the bounds from which it follows.
 #[derive(Clone, Debug)]
 pub(super) struct Implied {
     pub(super) need: Need,
@@ -39,7 +39,7 @@ pub(super) struct Overload {
 }
 
 impl Overload {
-    /// Finds bounds that follow from the sizes of the tasks of a clique, or a conflict.
+    /// Finds bounds that follow from the task sizes in a clique, or a conflict.
     pub(super) fn check(&mut self, clique: &Clique, trail: &Trail) -> Result<(), ClauseConflict> {
         self.implied.clear();
         for upwards in [true, false] {
@@ -51,7 +51,7 @@ impl Overload {
         Ok(())
     }
 
-    /// Fills the tables for one direction: tasks by descending begin, and all ends.
+    /// Fills the tables for a direction: tasks by descending begin, and all ends.
     fn place(&mut self, clique: &Clique, trail: &Trail, upwards: bool) {
         self.placed.clear();
         self.placed.extend(clique.tasks.iter().map(|&task| {
@@ -89,8 +89,8 @@ impl Overload {
                 let needs = self.inside(count, end, it.begin - (excess - 1), step, upwards);
                 return Err(ClauseConflict::Set(needs));
             }
-            // The other task begins no lower than all these, and there is no room for all of them
-            // and the task: the task is behind them.
+            // The other task begins no lower than all these, and there is not enough room for all
+            // of them and the task: the task is behind them.
             let Some(behind) = other else { continue };
             let excess = it.begin + sum + behind.size - end;
             let value = it.begin + sum;
@@ -104,8 +104,8 @@ impl Overload {
         Ok(())
     }
 
-    /// Returns that the tasks up to place `last` begin at `begin` or later, and end at `end` or
-    /// before, of those that do.
+    /// Returns the needs that the tasks up to place `last` begin at `begin` or later, and end at
+    /// `end` or before, for tasks that do.
     fn inside(&self, last: usize, end: i64, begin: i64, step: i64, upwards: bool) -> Vec<Need> {
         let inside = self.placed[..=last].iter().filter(|it| it.end <= end);
         let needs = |it: &DirectedTask| {
@@ -116,13 +116,13 @@ impl Overload {
     }
 }
 
-/// Returns the units after a task that no other one can use.
+/// Returns the units after a task that no other task can use.
 fn pad(task: Task, step: i64) -> i64 {
     let size = task.end - task.start;
     (step - size.rem_euclid(step)).rem_euclid(step)
 }
 
-/// Returns that a task begins at `begin` or later, in its direction.
+/// Returns the need that a task begins at `begin` or later, in its direction.
 fn begins(task: Task, begin: i64, step: i64, upwards: bool) -> Need {
     if upwards {
         Need { bound: 2 * task.item, value: begin - task.start }
@@ -131,7 +131,7 @@ fn begins(task: Task, begin: i64, step: i64, upwards: bool) -> Need {
     }
 }
 
-/// Returns that a task ends at `end` or before, in its direction.
+/// Returns the need that a task ends at `end` or before, in its direction.
 fn ends(task: Task, end: i64, step: i64, upwards: bool) -> Need {
     if upwards {
         Need { bound: 2 * task.item + 1, value: task.end + pad(task, step) - end }

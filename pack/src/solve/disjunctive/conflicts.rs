@@ -1,5 +1,5 @@
-//! The model of the disjunctive search: items, the distances that two of them may not have, and
-//! cliques of items that are apart from each other.
+//! The disjunctive search's model: items, forbidden distances between two items, and cliques of
+//! pairwise disjoint items.
 
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
@@ -10,23 +10,23 @@ use crate::solve::model::Model;
 use crate::solve::model::arith::{index, signed};
 use crate::solve::model::memory::{filled, with_capacity};
 
-/// A part of an item: units from its start, live in some sections.
+/// A part of an item: units from the start, live in some sections.
 #[derive(Clone, Debug)]
 pub(super) struct ItemPart {
     pub(super) item: usize,
-    /// The buffer of the part.
+    /// The part's buffer.
     pub(super) owner: usize,
     pub(super) span: Range<usize>,
     pub(super) units: Range<i64>,
 }
 
-/// Two items and an open range: distances of the second from the first at which they meet.
+/// Two items and an open range: distances from the first to the second at which they meet.
 pub(super) type Meeting = (usize, usize, i64, i64);
 
-/// Two items of which one is above the other: `upper ≥ lower + above`, or `lower ≥ upper + below`.
+/// Two items, one of which is above the other: `upper ≥ lower + above`, or `lower ≥ upper + below`.
 ///
-/// Two items with windows may have several disjunctions, one for each range of distances at which
-/// some of their parts meet.
+/// Two items with windows may have several disjunctions, one for each distance range at which parts
+/// meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Disjunction {
     pub(crate) lower: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Disjunction {
     pub(crate) below: i64,
 }
 
-/// Units of an item that a clique needs, from the start of the item.
+/// Units of an item that a clique needs, from the item's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
     pub(crate) item: usize,
@@ -43,20 +43,20 @@ pub(crate) struct Task {
     pub(crate) end: i64,
 }
 
-/// Parts of items that are all apart from each other.
+/// Pairwise disjoint parts of items.
 #[derive(Clone, Debug)]
 pub(crate) struct Clique {
     pub(crate) tasks: Vec<Task>,
-    /// A number that divides the first unit of each task at every offset.
+    /// A divisor of each task's first unit at every offset.
     pub(crate) step: i64,
 }
 
-/// Items, the pairs of them that may not overlap, and how far each may be from its neighbors.
+/// Items, the pairs that may not overlap, and the allowed distances to neighbors.
 #[derive(Clone, Debug)]
 pub(crate) struct Conflicts {
     pub(crate) domains: Vec<Domain>,
     sizes: Vec<i64>,
-    /// Bytes by which the units of an item exceed its bytes.
+    /// Bytes by which an item's units exceed its bytes.
     pads: Vec<u64>,
     /// Bytes per unit.
     unit: u64,
@@ -65,8 +65,8 @@ pub(crate) struct Conflicts {
 }
 
 impl Conflicts {
-    /// Returns the conflicts of a model, or nothing if they are more than `most`, or numbers are so
-    /// large that sums of them may wrap.
+    /// Returns a model's conflicts; nothing if there are more than `most`, or sums of the numbers
+    /// may wrap.
     pub(crate) fn of_model(model: &Model, most: usize) -> Result<Option<Self>> {
         let count = model.items.len();
         let total = model.items.iter().map(|it| u128::from(it.size) + u128::from(it.mask()));
@@ -100,8 +100,8 @@ impl Conflicts {
         Ok(Some(Self { domains, sizes, pads, unit: model.grain, disjunctions, cliques }))
     }
 
-    /// Returns the conflicts of items counted in bytes: those of parts that may not overlap, and
-    /// further ones. Nothing if they are more than `most`.
+    /// Returns the conflicts of items counted in bytes: conflicts of parts that may not overlap,
+    /// and further conflicts. Nothing if there are more than `most`.
     pub(super) fn of_parts(
         domains: Vec<Domain>,
         sizes: Vec<i64>,
@@ -119,12 +119,12 @@ impl Conflicts {
         Ok(Some(Self { domains, sizes, pads, unit: 1, disjunctions, cliques }))
     }
 
-    /// Returns the byte after the last one of an item at an offset.
+    /// Returns the byte after an item's end at an offset.
     pub(crate) fn end_in_bytes(&self, item: usize, offset: i64) -> u64 {
         (offset + self.sizes[item]).unsigned_abs() * self.unit - self.pads[item]
     }
 
-    /// Returns the largest offset at which an item ends at byte `target` or before; it may be less
+    /// Returns the largest offset at which an item ends at byte `target` or before; may be less
     /// than all offsets of the item.
     pub(crate) fn ceiling(&self, item: usize, target: u64) -> i64 {
         let units = target.saturating_add(self.pads[item]) / self.unit;
@@ -133,8 +133,8 @@ impl Conflicts {
     }
 }
 
-/// Returns the disjunctions of `more` and of all parts that are live together, but for owners that
-/// may overlap; nothing if they are more than `most`.
+/// Returns the disjunctions in `more` and of all parts that are live together, except for owners
+/// that may overlap; nothing if there are more than `most`.
 fn disjunctions(
     parts: &[ItemPart],
     more: Vec<Meeting>,
@@ -159,7 +159,7 @@ fn disjunctions(
                 (*item, other.item, units.start - other.units.end, units.end - other.units.start)
             });
         }
-        // Ranges of one pair may merge: each item has few parts.
+        // A pair's ranges may merge: each item has few parts.
         if ranges.len() > most.saturating_mul(4) {
             return Ok(None);
         }
@@ -185,10 +185,10 @@ fn disjunctions(
     Ok(Some(all))
 }
 
-/// Most cliques of one section in which some parts may overlap.
+/// Most cliques for a section in which some parts may overlap.
 const CLIQUES_PER_SECTION: usize = 8;
 
-/// Returns the parts of each section, and sets of parts that are all apart where some may overlap.
+/// Returns each section's parts, and pairwise disjoint sets of parts where some may overlap.
 fn cliques(
     parts: &[ItemPart],
     sections: usize,
@@ -201,7 +201,8 @@ fn cliques(
     }
     let mut cliques = Vec::new();
     for mut section in members {
-        // Largest first: each set begins with another part, and takes what is apart from all others.
+        // Largest first: each set begins with a new part, and takes parts that are disjoint from
+        // all others.
         section.sort_unstable_by_key(|&it| {
             let Range { start, end } = parts[it].units;
             (start - end, it)
@@ -235,7 +236,7 @@ fn cliques(
     Ok(cliques)
 }
 
-/// Returns the greatest common divisor; of a number and 0, the number.
+/// Returns the greatest common divisor; for a number and 0, the number.
 pub(super) const fn divisor(mut a: i64, mut b: i64) -> i64 {
     while b != 0 {
         (a, b) = (b, a % b);

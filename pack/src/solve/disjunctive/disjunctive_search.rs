@@ -13,10 +13,10 @@ use crate::solve::model::memory::filled;
 use crate::solve::model::waiting::Waiting;
 use crate::solve::tuning::DisjunctiveTuning;
 
-/// A search for packings of one set of conflicts, for one target after the other.
+/// A search for packings of a set of conflicts, for one target after the other.
 ///
-/// The clauses that are learned for a target hold for all lower ones; they are forgotten when the
-/// target rises.
+/// Clauses learned for a target hold for all lower targets, and are forgotten when the target
+/// rises.
 #[derive(Debug)]
 pub(crate) struct Disjunctive {
     trail: Trail,
@@ -24,16 +24,16 @@ pub(crate) struct Disjunctive {
     /// Per item: the literals that raise other items above the item, and the item above others.
     outgoing: Vec<Vec<Literal>>,
     incoming: Vec<Vec<Literal>>,
-    /// Per item: its cliques.
+    /// Per item: the cliques.
     cliques: Vec<Vec<usize>>,
     /// Bounds, and cliques, that are to be looked at again.
     bounds: Waiting,
     waiting: Waiting,
     overload: Overload,
-    /// Per disjunction: how often it was part of late conflicts.
+    /// Per disjunction: the number of recent conflicts with the disjunction.
     activity: Vec<f64>,
     increment: f64,
-    /// Per disjunction: whether it had its first literal when it was last decided.
+    /// Per disjunction: whether the first literal was true at the last decision.
     phase: Vec<Option<bool>>,
     target: u64,
     limit: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Disjunctive {
 }
 
 impl Disjunctive {
-    /// Returns a search that has learned nothing.
+    /// Returns a search without learned clauses.
     pub(crate) fn new(conflicts: &Conflicts, clock: &Clock<'_>) -> Result<Self> {
         let (items, pairs) = (conflicts.domains.len(), conflicts.disjunctions.len());
         let trail = Trail::new(conflicts)?;
@@ -120,13 +120,13 @@ impl Disjunctive {
         }
     }
 
-    /// Returns the offset of each item after a packing was found.
+    /// Returns each item's offset after a packing was found.
     pub(crate) fn offsets(&self) -> Vec<u64> {
         let items = 0..self.cliques.len();
         items.map(|item| self.trail.low(item).unsigned_abs()).collect()
     }
 
-    /// Goes back to the state in which nothing is decided; false if no packing is possible.
+    /// Goes back to the undecided state; false if no packing is possible.
     fn begin(&mut self, conflicts: &Conflicts, target: u64) -> bool {
         self.bounds.clear();
         self.waiting.clear();
@@ -144,7 +144,7 @@ impl Disjunctive {
         possible
     }
 
-    /// Propagates until nothing follows any more.
+    /// Propagates to a fixed point.
     fn propagate(&mut self, conflicts: &Conflicts) -> Result<(), ClauseConflict> {
         loop {
             if let Some(&event) = self.trail.events.get(self.trail.done) {
@@ -163,7 +163,7 @@ impl Disjunctive {
         }
     }
 
-    /// Propagates a literal through clauses and to the bounds of its two items.
+    /// Propagates a literal through clauses and to its items' bounds.
     fn literal_is_true(
         &mut self,
         conflicts: &Conflicts,
@@ -194,7 +194,7 @@ impl Disjunctive {
         self.lower_below(conflicts, literal)
     }
 
-    /// Raises the item that a true literal puts above another one.
+    /// Raises the item that a true literal puts above another item.
     fn raise_above(
         &mut self,
         conflicts: &Conflicts,
@@ -205,7 +205,7 @@ impl Disjunctive {
         self.trail.raise(conflicts, 2 * to, value, |_| Reason::Edge(literal))
     }
 
-    /// Lowers the largest offset of the item that a true literal puts below another one.
+    /// Lowers the largest offset of the item that a true literal puts below another item.
     fn lower_below(
         &mut self,
         conflicts: &Conflicts,
@@ -216,7 +216,7 @@ impl Disjunctive {
         self.trail.raise(conflicts, 2 * from + 1, value, |_| Reason::Edge(literal))
     }
 
-    /// Propagates a bound to the neighbors of its item, and excludes literals.
+    /// Propagates a bound to its item's neighbors, and excludes literals.
     fn bound_rose(&mut self, conflicts: &Conflicts, bound: Bound) -> Result<(), ClauseConflict> {
         let (item, is_low) = (bound / 2, bound.is_multiple_of(2));
         let literals = if is_low { &self.outgoing[item] } else { &self.incoming[item] };
@@ -254,8 +254,8 @@ impl Disjunctive {
         Ok(())
     }
 
-    /// Returns the literal to decide next, of a pair that overlaps at the least offsets; nothing if
-    /// no pair does, for then these offsets are a packing.
+    /// Returns the next literal to decide, for a pair that overlaps at the least offsets; nothing
+    /// if no pair overlaps, because the least offsets are then a packing.
     fn choose(&mut self) -> Option<Literal> {
         self.work += self.activity.len();
         let mut best: Option<(f64, i64, usize)> = None;
@@ -289,8 +289,8 @@ impl Disjunctive {
         self.trail.high(to) - self.trail.low(from) - distance
     }
 
-    /// Learns the clause of the first unique implication point of a conflict, and goes back to the
-    /// level at which the clause demands a literal; false if there is no packing.
+    /// Learns the clause at a conflict's first unique implication point, and goes back to the level
+    /// at which the clause demands a literal; false if there is no packing.
     ///
     /// # References
     ///
@@ -308,7 +308,7 @@ impl Disjunctive {
         let Some(level) = level.filter(|&level| level > 0) else { return false };
         self.remember_phases(level);
         self.trail.back_to(level);
-        // Literals of the level that are not yet replaced by their reasons, and the others.
+        // Literals of the level that are not yet replaced by their reasons, and other literals.
         let (mut open, mut learned): (Vec<Literal>, Vec<Literal>) = (Vec::new(), Vec::new());
         let mut seen = alloc::collections::BTreeSet::new();
         let mut fresh = literals;
@@ -344,8 +344,8 @@ impl Disjunctive {
         true
     }
 
-    /// Adds a clause that demands the negation of one of `true_literals`, of which the first is to be
-    /// negated now.
+    /// Adds a clause that demands the negation of one of `true_literals`, the first of which is to
+    /// be negated now.
     fn add_clause(&mut self, true_literals: &[Literal]) {
         let mut clause: Vec<Literal> = true_literals.iter().map(|&literal| literal ^ 1).collect();
         let mut back = 0;
@@ -362,12 +362,12 @@ impl Disjunctive {
         self.trail.assign(literal, Reason::Clause(number));
     }
 
-    /// Counts a literal of a conflict.
+    /// Counts a literal in a conflict.
     fn bump(&mut self, literal: Literal) {
         self.activity[literal / 2] += self.increment;
     }
 
-    /// Remembers the literals of the levels from `level` on, which are undone.
+    /// Remembers the literals of the undone levels, from `level` on.
     fn remember_phases(&mut self, level: usize) {
         for event in self.trail.events_from(level) {
             if let Event::True { literal, .. } = event {

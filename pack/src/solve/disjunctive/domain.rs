@@ -1,4 +1,4 @@
-//! The offsets that one item may have.
+//! The allowed offsets of an item.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -6,16 +6,16 @@ use core::ops::Range;
 /// An offset past all others; sums of four such numbers do not wrap.
 pub(crate) const FAR: i64 = i64::MAX / 8;
 
-/// Multiples of a step from a least to a largest one, without some ranges.
+/// Multiples of a step between a least and a largest offset, without some ranges.
 ///
-/// Rounding up to the next such offset, and down, are monotone functions. So the least offsets that
-/// satisfy a set of minimum distances are found by propagation.
+/// Rounding up or down to such an offset is monotone. So the least offsets that satisfy a set of
+/// minimum distances are found by propagation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Domain {
     low: i64,
     high: i64,
     step: i64,
-    /// Ranges of offsets that are not allowed, in order and without overlap.
+    /// Forbidden offset ranges, in order and without overlap.
     holes: Vec<Range<i64>>,
 }
 
@@ -25,7 +25,7 @@ impl Domain {
         Self { low, high, step: step.max(1), holes: Vec::new() }
     }
 
-    /// Takes away the offsets of some ranges.
+    /// Removes the offsets in some ranges.
     pub(crate) fn without(mut self, mut holes: Vec<Range<i64>>) -> Self {
         holes.retain(|hole| hole.start < hole.end);
         holes.sort_unstable_by_key(|hole| hole.start);
@@ -38,7 +38,7 @@ impl Domain {
         self
     }
 
-    /// Returns the least offset; it may be larger than the largest one, if there is none.
+    /// Returns the least offset, which is larger than the largest offset if the domain is empty.
     pub(crate) fn least(&self) -> i64 {
         self.raise(self.low)
     }
@@ -53,7 +53,7 @@ impl Domain {
         self.step
     }
 
-    /// Returns the least multiple of the step from `offset` on that is in no hole.
+    /// Returns the least allowed multiple of the step from `offset` on.
     pub(crate) fn raise(&self, offset: i64) -> i64 {
         let mut at = self.round_up(offset);
         let first = self.holes.partition_point(|hole| hole.end <= at);
@@ -68,7 +68,7 @@ impl Domain {
         at
     }
 
-    /// Returns the largest multiple of the step up to `offset` that is in no hole.
+    /// Returns the largest allowed multiple of the step up to `offset`.
     pub(crate) fn lower(&self, offset: i64) -> i64 {
         let mut at = self.round_down(offset);
         let last = self.holes.partition_point(|hole| hole.start <= at);

@@ -1,16 +1,16 @@
-//! Disjunctive search: of each two items that are live together, one is above the other.
+//! Disjunctive search: for each two items that are live together, one is above the other.
 //!
 //! Exact search for items with windows, gaps, alignments and other rules. A packing is a decision
-//! for each such pair, and the least offsets that obey the decisions: rounding offsets up to those
-//! that an item may have is monotone, so propagation finds them. The search decides pairs, propagates
-//! bounds of offsets, and learns a clause from each conflict.
+//! for each such pair, with the least offsets that obey the decisions: rounding up to allowed
+//! offsets is monotone, so propagation finds the least offsets. The search decides pairs,
+//! propagates offset bounds, and learns a clause from each conflict.
 //!
 //! # References
 //!
 //! The disjunctive graph of job shop scheduling (Roy and Sussmann 1964), searched with lazy clause
 //! generation (Ohrimenko, Stuckey and Codish, "Propagation via lazy clause generation", Constraints
-//! 14, 2009). Clauses have literals of pairs only: each bound is explained by the pairs from which it
-//! follows. Windows as several disjunctions of one pair are new, as far as known.
+//! 14, 2009). Clauses have only literals for pairs: each bound is explained by the pairs that imply
+//! it. Windows as several disjunctions per pair are new, as far as known.
 
 mod clauses;
 mod cliques;

@@ -11,22 +11,22 @@ use crate::solve::model::arith::{index, signed};
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::sections::Sections;
 
-/// Buffers of one space, of which those of a group are one item.
+/// A space's buffers, with a group's buffers as a single item.
 #[derive(Debug)]
 pub(crate) struct Ruled {
     pub(crate) conflicts: Conflicts,
-    /// The buffers of each item.
+    /// Each item's buffers.
     pub(crate) buffers: Vec<Vec<BufferId>>,
-    /// The offset that is tried first, of each item; none if no item has one.
+    /// Each item's first offset to try; empty if no item has such an offset.
     pub(crate) hints: Vec<Option<i64>>,
 }
 
 impl Ruled {
-    /// Returns the conflicts of the buffers `members` of one space.
+    /// Returns the conflicts between the buffers `members` in a space.
     ///
     /// # Errors
     ///
-    /// - [`Error::PinConflict`] if no offset obeys the rules of one buffer or group.
+    /// - [`Error::PinConflict`] if no offset obeys the rules for a buffer or group.
     /// - [`Error::SizeOverflow`] if sizes and offsets are larger than 2^58 bytes together.
     /// - [`Error::OutOfMemory`] if more than `most` pairs of buffers conflict.
     pub(crate) fn new(
@@ -113,7 +113,7 @@ impl Ruled {
     }
 }
 
-/// Returns the offsets that all buffers of one item may have.
+/// Returns the allowed offsets for all buffers in an item.
 fn domain(problem: &Problem, space: SpaceId, item: &[BufferId]) -> Result<Domain> {
     let far = FAR.unsigned_abs() / 4;
     let (mut low, mut high, mut step, mut pin) = (0, far, 1_u64, None);
@@ -157,13 +157,12 @@ fn domain(problem: &Problem, space: SpaceId, item: &[BufferId]) -> Result<Domain
     }
 }
 
-/// The other items that each item may not overlap, with the open ranges of distances at which the two
-/// meet.
+/// The items that each item may not overlap, with the open distance ranges at which both meet.
 #[derive(Debug)]
 pub(crate) struct RuledNeighbors(Vec<Vec<(usize, i64, i64)>>);
 
 impl RuledNeighbors {
-    /// Returns the neighbors of all items.
+    /// Returns all items' neighbors.
     pub(crate) fn new(conflicts: &Conflicts) -> Result<Self> {
         let mut near = filled(Vec::new(), conflicts.domains.len(), "neighbors")?;
         for it in &conflicts.disjunctions {
@@ -175,8 +174,9 @@ impl RuledNeighbors {
         Ok(Self(near))
     }
 
-    /// Places items in an order, each at its hint if that is free, or else at its lowest offset beside those
-    /// placed before; nothing if one has none, or would end above byte `limit`. Returns the effort, too.
+    /// Places items in an order, each at its hint if free, else at the lowest offset beside the
+    /// items placed before; nothing if an item has no such offset, or would end above byte `limit`.
+    /// Also returns the effort.
     pub(crate) fn first_fit(
         &self,
         conflicts: &Conflicts,

@@ -1,4 +1,4 @@
-//! Lower bounds from single cliques: the least height of a stack of parts.
+//! Lower bounds from single cliques: the least height of stacked parts.
 
 use alloc::vec::Vec;
 
@@ -8,10 +8,10 @@ use crate::base::Result;
 use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::filled;
 
-/// Returns bytes below which no packing ends: those of the clique whose tasks need most, with the
-/// room that alignments and forbidden offsets waste in the best order of the tasks.
+/// Returns a lower bound in bytes: the largest need of a clique, with the room wasted by alignments
+/// and forbidden offsets in the best task order.
 ///
-/// Cliques of more than `most_tasks` tasks are left out. Takes `O(2^n n)` for n tasks.
+/// Cliques with more than `most_tasks` tasks are left out. Takes `O(2^n n)` for n tasks.
 ///
 /// # References
 ///
@@ -33,7 +33,7 @@ pub(crate) fn least_stack(
     Ok(bound)
 }
 
-/// Returns the bytes that the tasks of one clique need.
+/// Returns the bytes that a clique's tasks need.
 fn stack(conflicts: &Conflicts, clique: &Clique, heights: &mut Vec<i64>) -> Result<u64> {
     let tasks = &clique.tasks;
     let all = (1_usize << tasks.len()) - 1;

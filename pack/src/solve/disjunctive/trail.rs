@@ -1,5 +1,5 @@
-//! The state of the disjunctive search: bounds of offsets, decided disjunctions, and the trail of
-//! changes with the reason of each.
+//! The disjunctive search's state: offset bounds, decided disjunctions, and the trail of changes
+//! with reasons.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,12 +11,12 @@ use crate::solve::model::memory::{filled, with_capacity};
 /// No event, and no clause.
 pub(super) const NONE: usize = usize::MAX;
 
-/// The number of a bound: that of the item, times two, for the least offset; plus one for the
-/// largest offset, which is stored negated. So every bound only rises.
+/// A bound's number: twice the item's number for the least offset; plus one for the largest offset,
+/// which is stored negated. So every bound only rises.
 pub(super) type Bound = usize;
 
-/// The number of a literal: that of the disjunction, times two, if the upper item is above; plus one
-/// if it is below. The two literals of a disjunction are the negations of each other.
+/// A literal's number: twice the disjunction's number if the upper item is above; plus one if
+/// below. The two literals of a disjunction are negations of each other.
 pub(super) type Literal = usize;
 
 /// The distance that a literal demands: `to ≥ from + distance`.
@@ -39,31 +39,31 @@ pub(super) struct Need {
 pub(super) enum Reason {
     /// A literal that the search has chosen.
     Decision,
-    /// The other literals of a clause are false.
+    /// The clause's other literals are false.
     Clause(usize),
-    /// A literal: bounds exclude its negation.
+    /// For a literal: bounds exclude the negation.
     Bounds,
-    /// A bound: it follows from another one by the distance of a literal.
+    /// For a bound: implied by another bound through a literal's distance.
     Edge(Literal),
-    /// A bound: it follows from the bounds of this set.
+    /// For a bound: implied by the bounds in this set.
     Set(usize),
 }
 
-/// One change.
+/// A change.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     /// A literal has become true.
     True { literal: Literal, reason: Reason },
-    /// A bound rose to `value`; `previous` is the event before of the same bound.
+    /// A bound rose to `value`; `previous` is the bound's previous event.
     Raised { bound: Bound, value: i64, previous: usize, reason: Reason },
 }
 
 /// Proof that no packing follows from this state.
 #[derive(Clone, Debug)]
 pub(super) enum ClauseConflict {
-    /// The least offset of an item is above its largest one.
+    /// An item's least offset is above its largest offset.
     Empty(usize),
-    /// All literals of a clause are false.
+    /// All literals of the clause are false.
     Clause(usize),
     /// These bounds contradict each other.
     Set(Vec<Need>),
@@ -76,16 +76,16 @@ pub(super) struct Trail {
     bounds: Vec<i64>,
     /// The bounds before the first event.
     base: Vec<i64>,
-    /// The last event of each bound.
+    /// Each bound's last event.
     latest: Vec<usize>,
     pub(super) events: Vec<Event>,
     sets: Vec<Vec<Need>>,
-    /// Per disjunction: the event of its literal, or [`NONE`], and the level.
+    /// Per disjunction: the event of the literal, or [`NONE`], and the level.
     place: Vec<usize>,
     level: Vec<usize>,
-    /// Whether the first literal of a disjunction is the true one.
+    /// Whether the disjunction's first literal is true.
     first: Vec<bool>,
-    /// The number of events and of sets at the begin of each level.
+    /// The numbers of events and sets at the start of each level.
     levels: Vec<(usize, usize)>,
     /// Events that were propagated.
     pub(super) done: usize,
@@ -127,22 +127,22 @@ impl Trail {
         self.base.chunks_exact(2).all(|pair| pair[0] + pair[1] <= 0)
     }
 
-    /// Returns the value of a bound.
+    /// Returns a bound's value.
     pub(super) fn bound(&self, bound: Bound) -> i64 {
         self.bounds[bound]
     }
 
-    /// Returns the least offset of an item.
+    /// Returns an item's least offset.
     pub(super) fn low(&self, item: usize) -> i64 {
         self.bounds[2 * item]
     }
 
-    /// Returns the largest offset of an item.
+    /// Returns an item's largest offset.
     pub(super) fn high(&self, item: usize) -> i64 {
         -self.bounds[2 * item + 1]
     }
 
-    /// Returns whether a literal is true or false, if it is decided.
+    /// Returns a literal's truth, if decided.
     pub(super) fn truth(&self, literal: Literal) -> Option<bool> {
         let at = literal / 2;
         (self.place[at] != NONE).then(|| self.first[at] == literal.is_multiple_of(2))
@@ -158,7 +158,7 @@ impl Trail {
         self.place[literal / 2]
     }
 
-    /// Returns the clause that made a literal true, if one did.
+    /// Returns the clause that made a literal true, if any.
     pub(super) fn clause_of(&self, literal: Literal) -> Option<usize> {
         match self.events[self.place[literal / 2]] {
             Event::True { reason: Reason::Clause(clause), .. } => Some(clause),
@@ -186,7 +186,7 @@ impl Trail {
         self.events.push(Event::True { literal, reason });
     }
 
-    /// Raises a bound to the next offset of its item from `value` on.
+    /// Raises a bound to its item's next offset from `value` on.
     pub(super) fn raise(
         &mut self,
         conflicts: &Conflicts,
@@ -244,7 +244,7 @@ impl Trail {
         }
     }
 
-    /// Returns the event that gave a bound the value that it had before event `before`.
+    /// Returns the event that gave a bound its value before event `before`.
     fn last_before(&self, bound: Bound, before: usize) -> usize {
         let mut at = self.latest[bound];
         while at != NONE && at >= before {
@@ -311,13 +311,13 @@ impl Trail {
         }
     }
 
-    /// Returns the literals from which it follows that bounds had these values before an event.
+    /// Returns literals that imply the given bound values before an event.
     ///
-    /// Of each bound only the value that is needed is explained, which takes fewer literals than
-    /// the value that the bound had.
+    /// Only the needed value of each bound is explained, which takes fewer literals than the
+    /// bound's actual value.
     fn explain(&self, conflicts: &Conflicts, needs: &[Need], before: usize) -> Vec<Literal> {
         let mut literals = Vec::new();
-        // What an event was explained for: paths through sets meet again.
+        // Values already explained per event: paths through sets meet again.
         let mut explained: BTreeMap<usize, i64> = BTreeMap::new();
         let mut open: Vec<(Need, usize)> = needs.iter().map(|&need| (need, before)).collect();
         while let Some((Need { bound, value }, before)) = open.pop() {

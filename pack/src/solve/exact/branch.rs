@@ -1,4 +1,4 @@
-//! Branching: the choice of a point of the skyline, and the order of its children.
+//! Branching: the choice of a skyline point, and the order of the children.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -13,11 +13,11 @@ use crate::solve::tuning::ExactTuning;
 pub(super) enum Child {
     /// An item of the kind covers the point.
     Cover(u32),
-    /// Nothing covers the point: the section is given up to the floor.
+    /// No item covers the point: the section is given up to the floor.
     GiveUp { section: u32, floor: u64 },
 }
 
-/// Score of a section; the section with the least score is branched on.
+/// A section's score; the section with the least score is branched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SectionRule {
     /// Few children, often stuck, and much to place.
@@ -34,42 +34,42 @@ pub(crate) enum SectionRule {
     Tight,
 }
 
-/// Weights of the score of a child, beside the room that the child loses.
+/// Weights for a child's score, beside the room that the child loses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BranchWeights {
-    /// Candidates whose consequences are tried before one is chosen.
+    /// Candidates whose consequences are tried before the choice.
     pub(super) tried: usize,
     /// How much the place in a fixed order counts.
     pub(super) rank: f64,
-    /// How much each step of the skyline counts that it makes or levels.
+    /// Weight of each skyline step that the child creates or levels.
     pub(super) fit: f64,
-    /// Weight of a saved phase of the same offset.
+    /// Weight of a saved phase with the same offset.
     pub(super) phase: f64,
 }
 
 impl BranchWeights {
-    /// Returns the weights of a search that wants no others.
+    /// Returns the standard weights.
     pub(super) const fn standard(tuning: &ExactTuning) -> Self {
         Self { tried: tuning.candidates, rank: tuning.rank, fit: 0.0, phase: 0.0 }
     }
 }
 
-/// Chooses the point and orders its children.
+/// Chooses the point and orders the children.
 #[derive(Debug)]
 pub(super) struct Chooser {
     pub(super) preferences: BranchWeights,
     tried: Vec<(f64, u32)>,
     tuning: ExactTuning,
-    /// Whether children are tried before one is chosen.
+    /// Whether children are tried before the choice.
     looks_ahead: bool,
 }
 
-/// Preferences that are fixed during one search.
+/// Preferences that are fixed during a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guide<'a> {
-    /// The place of each kind in a fixed order, from 0 to 1.
+    /// Each kind's rank in a fixed order, from 0 to 1.
     pub(super) ranks: &'a [f64],
-    /// The offsets of the kinds where an earlier search came far; may be empty.
+    /// The kinds' offsets where an earlier search came far; may be empty.
     pub(super) offsets: &'a [u64],
 }
 
@@ -87,14 +87,14 @@ impl Chooser {
         Self { preferences, tried: Vec::new(), tuning, looks_ahead: methods.look_ahead }
     }
 
-    /// Appends the children of a component to `children`, the best ones first.
+    /// Appends a component's children to `children`, best first.
     ///
-    /// The point is on a *local minimum* of the skyline: a run of equal floors between higher ones.
-    /// An item that covers the point lies on the run with all its sections, so no room below the
-    /// item is lost. Hence, if there is a packing below this node, there is one below one of its
-    /// children. If an item covers the point, the item starts on the floor. If no item covers the
-    /// point, the lowest item of the section above the floor starts at its low, or on top of an
-    /// item that is not live in the section.
+    /// The point is on a *local minimum* of the skyline: a run of equal floors between higher
+    /// floors. An item that covers the point lies on the run with all its sections, so no room
+    /// below the item is lost. Hence, if there is a packing below this node, there is a packing
+    /// below one of its children. If an item covers the point, the item starts on the floor. If no
+    /// item covers the point, the lowest item of the section above the floor starts at its low, or
+    /// on top of an item that is not live in the section.
     pub(super) fn choose(
         &mut self,
         state: &mut SkylineState,
@@ -123,8 +123,8 @@ impl Chooser {
         children.extend(give_up.map(|floor| Child::GiveUp { section: number(section), floor }));
     }
 
-    /// Places the first children on trial. Children that fail at once are dropped. The others are
-    /// sorted by the lost room, the steps of the skyline, and their initial score.
+    /// Tries the first children. Children that fail at once are dropped. The others are sorted by
+    /// lost room, skyline steps, and initial score.
     fn look_ahead(
         &mut self,
         state: &mut SkylineState,
@@ -208,8 +208,8 @@ fn score(
     }
 }
 
-/// Returns the lowest floor above the present one at which an item of the section can start if no
-/// item covers the point, unless that leaves too little room.
+/// Returns the lowest floor above the present floor at which an item of the section can start if no
+/// item covers the point, unless too little room is left.
 fn next_floor(state: &SkylineState, sections: Range<usize>, section: usize) -> Option<u64> {
     let (floor, slack) = (state.floor[section], state.slack(section));
     if slack == 0 {

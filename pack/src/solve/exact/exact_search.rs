@@ -1,14 +1,15 @@
-//! Exact search by depth-first branching: finds a packing below a target, or proves that there is
-//! none.
+//! Exact search by depth-first branching: finds a packing below a target, or proves that none
+//! exists.
 //!
 //! # References
 //!
-//! Branching on the items of a point of the skyline is the bottom-left principle of strip packing
+//! Branching on the items at a skyline point is the bottom-left principle of strip packing
 //! (Martello, Monaci and Vigo, "An exact approach to the strip-packing problem", INFORMS Journal on
-//! Computing 15, 2003) and of `MiniMalloc` (ASPLOS 2023). Jumping back over independent components is
-//! backjumping (Gaschnig, 1979; Prosser 1993). Weights of failures are those of dom/wdeg
+//! Computing 15, 2003) and of `MiniMalloc` (ASPLOS 2023). Jumping back over independent components
+//! is backjumping (Gaschnig, 1979; Prosser 1993). Weights of failures are those of dom/wdeg
 //! (Boussemart, Hemery, Lecoutre and Sais, ECAI 2004), on sections rather than on constraints. New,
-//! as far as known: the branch at a local minimum, and the proof that it is complete (`docs/design/exact_search.md`).
+//! as far as known: the branch at a local minimum, and the proof that it is complete
+//! (`docs/design/exact_search.md`).
 
 use alloc::vec::Vec;
 
@@ -37,7 +38,7 @@ struct Component {
     next: usize,
 }
 
-/// A decision in a component: the ways to go on, and the one to try next.
+/// A decision in a component: the alternatives, and the next alternative to try.
 #[derive(Debug)]
 struct Decision {
     component: Component,
@@ -48,14 +49,14 @@ struct Decision {
     next_child: usize,
 }
 
-/// Rules, weights and node limit of one search.
+/// A search's rules, weights and node limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strategy {
     pub(super) rule: SectionRule,
     pub(super) preferences: BranchWeights,
     /// Whether subset-sum pruning is on.
     pub(super) sums: bool,
-    /// Decisions after which it ends.
+    /// Most decisions.
     pub(super) nodes: u64,
 }
 
@@ -116,7 +117,7 @@ impl DepthSearch {
 
     /// Searches for a packing whose items end at byte `target` or before.
     ///
-    /// Saves its phases if less area is open than in the searches before.
+    /// Saves the phases if less area is open than in earlier searches.
     pub(super) fn run(
         &mut self,
         model: &Model,
@@ -131,7 +132,7 @@ impl DepthSearch {
         self.components.clear();
         self.children.clear();
         self.next = NONE;
-        // A nogood holds for all targets of equal distance between floor and roof, unless
+        // A nogood holds for all targets with equal distance between floor and roof, unless
         // alignments, pins or pads make absolute heights matter.
         self.salt = if self.state.plain { 0 } else { mix(usize::MAX, target) };
         let ready = self.state.restart(model, target);
@@ -190,7 +191,7 @@ impl DepthSearch {
         });
     }
 
-    /// Takes the next child of the last decision that has one; false if none has.
+    /// Takes the next child of the last decision with a remaining child; false if there is none.
     fn advance(&mut self) -> bool {
         loop {
             let Some(decision) = self.decisions.last_mut() else { return false };
@@ -221,8 +222,8 @@ impl DepthSearch {
 
     /// Goes back to decision number `decision`, whose present child has failed.
     ///
-    /// Decisions after it, even in components that were packed, have nothing to do
-    /// with the failure: other children of theirs would fail just so.
+    /// Later decisions, even in packed components, are unrelated to the failure: their other
+    /// children would fail in the same way.
     fn back_to(&mut self, decision: usize) -> bool {
         if decision == NONE {
             return false;
@@ -265,7 +266,7 @@ impl DepthSearch {
                 from = to;
             }
         }
-        // The tightest one first: it is the likeliest to fail.
+        // The tightest component first, as the most likely to fail.
         self.pieces.sort_unstable();
         for &(_, start, end) in self.pieces.iter().rev() {
             self.components.push(Component { start, end, parent, next: self.next });

@@ -1,4 +1,4 @@
-//! Kinds of items: identical items are one kind with several copies.
+//! Kinds of items: identical items form a kind with several copies.
 
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
@@ -8,21 +8,21 @@ use crate::solve::model::Model;
 use crate::solve::model::arith::{index, number};
 use crate::solve::model::memory::with_capacity;
 
-/// Identical items: of the same size, alignment, pad and sections. Symmetry breaking: only the
-/// number of placed copies is a decision, and no permutation of copies is searched.
+/// Identical items: equal size, alignment, pad and sections. Symmetry breaking: only the number of
+/// placed copies is a decision, and permutations of copies are not searched.
 #[derive(Clone, Debug)]
 pub(super) struct ItemKind {
     pub(super) left: u32,
     pub(super) right: u32,
     pub(super) size: u64,
     pub(super) mask: u64,
-    /// The highest offset, and for pinned items the lowest one, too.
+    /// The highest offset; for pinned items also the lowest offset.
     pub(super) ceiling: u64,
     pinned: bool,
     pad: u64,
     /// The items.
     pub(super) copies: Vec<u32>,
-    /// Where its positions start in the positions of the search state.
+    /// The kind's first position in the search state's positions.
     pub(super) first_position: usize,
 }
 
@@ -42,18 +42,18 @@ impl ItemKind {
         u128::from(self.size) * u128::from(self.length())
     }
 
-    /// Returns grains × sections of all its items.
+    /// Returns the total grains × sections of the items.
     pub(super) fn whole_area(&self) -> u128 {
         self.area() * u128::from(number(self.copies.len()))
     }
 
-    /// Returns whether its items are live in a section.
+    /// Returns whether the items are live in a section.
     pub(super) const fn is_live(&self, section: u32) -> bool {
         self.left <= section && section < self.right
     }
 }
 
-/// Returns the kinds of the items of a model.
+/// Returns the kinds of a model's items.
 pub(super) fn kinds(model: &Model, merge: bool) -> Result<Vec<ItemKind>> {
     let mut kinds: Vec<ItemKind> = with_capacity(model.items.len(), "open items")?;
     for (item, it) in model.items.iter().enumerate() {

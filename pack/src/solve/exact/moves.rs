@@ -1,4 +1,4 @@
-//! The moves of the search: each changes the state and propagates.
+//! The search's moves: each changes the state and propagates.
 
 use super::state::{Conflict, SkylineState};
 use crate::base::Result;
@@ -7,7 +7,7 @@ use crate::solve::model::arith::index;
 impl SkylineState {
     /// Places an item of `kind` at its low, which must be the floor of all its sections.
     ///
-    /// Returns how much room was given up: for each section, the part of its slack.
+    /// Returns how much room was given up: for each section, the fraction of the slack.
     pub(super) fn place(&mut self, kind: u32) -> Result<f64, Conflict> {
         let it = &self.kinds[index(kind)];
         let (sections, size) = (it.sections(), it.size);

@@ -11,9 +11,9 @@ use crate::base::Result;
 use crate::solve::model::arith::low_bits;
 use crate::solve::model::memory::filled;
 
-/// A set of hashes that forgets.
+/// A forgetful set of hashes.
 ///
-/// A direct-mapped table: a hash replaces the hash that was at its place.
+/// A direct-mapped table: a hash replaces the previous hash at its place.
 #[derive(Debug)]
 pub(super) struct Nogoods {
     places: Vec<u64>,
@@ -43,7 +43,7 @@ impl Nogoods {
         self.places[place] = hash;
     }
 
-    /// Moves to four times as many places; stays as it is if there is no memory.
+    /// Grows to four times as many places; unchanged if there is not enough memory.
     fn grow(&mut self) {
         let Ok(mut places) = filled(0, self.places.len() * 4, "failed states") else {
             self.largest = self.places.len();

@@ -1,4 +1,4 @@
-//! The result of one search.
+//! A search's result.
 
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Phase saving: the offsets of the search that left the least area open.
+//! Phase saving: the offsets of the search with the least open area.
 //!
 //! # References
 //!
@@ -11,26 +11,26 @@ use alloc::vec::Vec;
 use super::state::SkylineState;
 use crate::base::Result;
 
-/// The offsets of the search for one target that left the least area open.
+/// The offsets of the search with the least open area, for a target.
 #[derive(Debug, Default)]
 pub(super) struct SavedPhases {
     /// Whether phases are saved.
     pub(super) wanted: bool,
     /// Grains × sections that were still open.
     left: u128,
-    /// The offset of each kind at that time, if there was any such search.
+    /// Each kind's offset at that time, if there was such a search.
     offsets: Vec<u64>,
     /// Searches since then.
     pub(super) age: u32,
 }
 
 impl SavedPhases {
-    /// Returns that nothing is saved yet.
+    /// Returns an empty store.
     pub(super) fn new(wanted: bool) -> Self {
         Self { wanted, ..Self::default() }
     }
 
-    /// Saves a state if it has less open area than the saved one, or if none is saved.
+    /// Saves a state if less area is open than in the saved state, or if no state is saved.
     pub(super) fn update(&mut self, state: &SkylineState) -> Result<()> {
         if self.wanted && (self.offsets.is_empty() || state.left < self.left) {
             state.record(&mut self.offsets)?;
@@ -40,7 +40,7 @@ impl SavedPhases {
         Ok(())
     }
 
-    /// Returns the offset of each kind, of which `u64::MAX` is none, or nothing.
+    /// Returns each kind's offset, with `u64::MAX` for none; empty if no state is saved.
     pub(super) fn offsets(&self) -> &[u64] {
         &self.offsets
     }

@@ -4,8 +4,8 @@
 //!
 //! Gomes, Selman and Kautz, "Boosting combinatorial search through randomization", AAAI 1998; Luby,
 //! Sinclair and Zuckerman, "Optimal speedup of Las Vegas algorithms", Information Processing
-//! Letters 47, 1993. Here the lengths grow geometrically, and later stay short with a growing
-//! search between.
+//! Letters 47, 1993. Here the lengths grow geometrically; later, short searches alternate with a
+//! growing search.
 
 use alloc::vec::Vec;
 
@@ -22,21 +22,21 @@ use crate::solve::model::loads::most_loaded;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::random::Random;
 
-/// Searches of one model, one after the other.
+/// Searches in a model, one after the other.
 ///
-/// Times of searches vary by orders of magnitude with early choices. So each search gets few nodes,
-/// the next one a few more, with other rules. Nogoods and weights of failures are kept.
+/// Search times vary by orders of magnitude with early choices. So each search gets few nodes, and
+/// the next search a few more, with other rules. Nogoods and failure weights are kept.
 #[derive(Debug)]
 pub(crate) struct Restarts {
     search: DepthSearch,
     ranks: [Vec<f64>; 2],
     random: Random,
-    /// Grains × sections of all items.
+    /// Total grains × sections of all items.
     area: u128,
 }
 
 impl Restarts {
-    /// Returns searches of `model`, or nothing if it is too large to be searched.
+    /// Returns searches in `model`; nothing if the model is too large to be searched.
     pub(crate) fn new(model: &Model, clock: &Clock<'_>) -> Result<Option<Self>> {
         let Some(state) = SkylineState::new(model, clock)? else { return Ok(None) };
         let loads = most_loaded(model)?;
@@ -79,7 +79,7 @@ impl Restarts {
         self.search.run(model, target, strategy, &mut turns.phases, clock)
     }
 
-    /// Returns the least share of all grains × sections that any search has left open.
+    /// Returns the least fraction of all grains × sections left open by any search.
     pub(crate) fn least_open(&self) -> f64 {
         share(self.search.least_left, self.area)
     }
@@ -90,7 +90,7 @@ impl Restarts {
     }
 }
 
-/// Returns the place of each kind from 0 for the largest key to 1 for the smallest.
+/// Returns each kind's rank, from 0 for the largest key to 1 for the smallest.
 fn ranks<K: Ord>(kinds: &[ItemKind], key: impl Fn(&ItemKind) -> K) -> Result<Vec<f64>> {
     let mut order = with_capacity(kinds.len(), "ranks")?;
     order.extend(0..kinds.len());

@@ -1,4 +1,4 @@
-//! State of the search: the skyline of decided grains, and the bounds of open items.
+//! The search state: the skyline of decided grains, and bounds of open items.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -41,11 +41,11 @@ pub(super) struct Conflict {
 
 /// The skyline of a partial packing, with a trail of changes for backtracking.
 ///
-/// All grains of a section below its *floor* are decided: taken or left empty. An *open* item is
-/// not placed yet. Its *low* is a lower bound of its offset. Invariants:
+/// All grains below a section's *floor* are decided: taken or left empty. An *open* item is not
+/// placed yet. An item's *low* is a lower bound of the offset. Invariants:
 ///
-/// - the low of an item is at least the floor of each of its sections;
-/// - a floor is at least the least low of the open items of its section, since lower grains can no
+/// - an item's low is at least the floor of each of its sections;
+/// - a floor is at least the least low of the section's open items, because lower grains can no
 ///   longer be used;
 /// - `count` is the number of open kinds whose low is the floor;
 /// - floor and total, the sizes of the open items, do not exceed the roof.
@@ -57,34 +57,34 @@ pub(super) struct Conflict {
 #[derive(Debug)]
 pub(super) struct SkylineState {
     pub(super) kinds: Vec<ItemKind>,
-    /// Copies of each kind that are not placed yet.
+    /// Unplaced copies of each kind.
     pub(super) left_over: Vec<u32>,
     pub(super) low: Vec<u64>,
     pub(super) floor: Vec<u64>,
     pub(super) total: Vec<u64>,
-    /// The grain at which items of the section must end.
+    /// The grain at which the section's items must end.
     pub(super) roof: Vec<u64>,
-    /// How many open kinds have the floor as their low.
+    /// The number of open kinds with the floor as low.
     pub(super) count: Vec<u32>,
-    /// How many open kinds are live in the section and in the next one.
+    /// The number of open kinds that are live in the section and in the next section.
     pub(super) crossing: Vec<u32>,
-    /// Open kinds of each section, followed by its closed ones.
+    /// Each section's open kinds, followed by its closed kinds.
     pub(super) members: Vec<u32>,
     pub(super) first_member: Vec<usize>,
     /// The first kind that is born in each section, or later.
     first_born: Vec<usize>,
     pub(super) open: Vec<u32>,
-    /// Where in its sections' members each kind is.
+    /// Each kind's positions in its sections' members.
     positions: Vec<u32>,
-    /// Hash of the open items that are born in each section.
+    /// Hash of the open items born in each section.
     born_hash: Vec<u64>,
-    /// Items placed so far, with their offsets.
+    /// Placed items with their offsets.
     placed: Vec<(u32, u64)>,
     pub(super) trail: Vec<Change>,
     pub(super) uncovered: Vec<u32>,
     raised: Vec<(u32, u64)>,
-    /// For [`SkylineState::settle`]: by how many more or less kinds stand on the floor of each section
-    /// than on that of the one before.
+    /// For [`SkylineState::settle`]: the difference in kinds standing on the floor between each
+    /// section and the section before.
     standing: Vec<u32>,
     pub(super) sums: SubsetSums,
     /// Area of all open items, grains × sections.
@@ -97,8 +97,8 @@ pub(super) struct SkylineState {
 }
 
 impl SkylineState {
-    /// Returns the state in which nothing is placed, or nothing if it would have more
-    /// than `largest` entries.
+    /// Returns the state without placed items; nothing if the state would have more than `largest`
+    /// entries.
     pub(super) fn new(model: &Model, clock: &Clock<'_>) -> Result<Option<Self>> {
         let sections = model.loads.len();
         let tuning = clock.tuning().exact;
@@ -119,7 +119,7 @@ impl SkylineState {
         for section in 0..sections {
             first_member[section + 1] += first_member[section];
         }
-        // Kinds are in the order of their births.
+        // Kinds are in birth order.
         let mut first_born = with_capacity(sections + 1, "sections")?;
         first_born.extend(
             (0..=sections).map(|section| kinds.partition_point(|it| index(it.left) < section)),
@@ -199,7 +199,7 @@ impl SkylineState {
         Ok(())
     }
 
-    /// Returns the open kinds of a section.
+    /// Returns a section's open kinds.
     pub(super) fn open_in(&self, section: usize) -> &[u32] {
         let first = self.first_member[section];
         &self.members[first..first + index(self.open[section])]
@@ -210,12 +210,12 @@ impl SkylineState {
         self.open[section] > 0
     }
 
-    /// Returns the grains of a section that may still be given up.
+    /// Returns the grains in a section that may still be given up.
     pub(super) fn slack(&self, section: usize) -> u64 {
         self.roof[section] - self.floor[section] - self.total[section]
     }
 
-    /// Returns where the search stands, to come back to it.
+    /// Returns the present position, for backtracking.
     pub(super) fn mark(&self) -> Mark {
         Mark { trail: self.trail.len(), placed: self.placed.len() }
     }
@@ -235,8 +235,8 @@ impl SkylineState {
         self.placed.truncate(mark.placed);
     }
 
-    /// Returns at how many sections the floor is not that of the section before, while some
-    /// open item is live in both.
+    /// Returns the number of sections whose floor differs from the section before, while some open
+    /// item is live in both.
     pub(super) fn steps(&self, sections: Range<usize>) -> u32 {
         let floors = self.floor[sections.clone()].windows(2);
         let steps = floors.zip(&self.crossing[sections]);
@@ -252,7 +252,7 @@ impl SkylineState {
         Ok(())
     }
 
-    /// Returns the offset of every item once all are placed.
+    /// Returns every item's offset once all items are placed.
     pub(super) fn offsets(&self, items: usize) -> Result<Vec<u64>> {
         let mut offsets = filled(0, items, "offsets")?;
         let mut used = filled(0_usize, self.kinds.len(), "open items")?;
@@ -264,7 +264,7 @@ impl SkylineState {
         Ok(offsets)
     }
 
-    /// Takes one copy of a kind out of those left.
+    /// Removes a copy of a kind from the unplaced copies.
     pub(super) fn close(&mut self, kind: u32, at_roof: bool) {
         let at = index(kind);
         let it = &self.kinds[at];
@@ -279,7 +279,7 @@ impl SkylineState {
             return;
         }
         for (step, section) in it.sections().enumerate() {
-            // Swap it with the last open one: undoing just counts it in again.
+            // Swap with the last open kind: undoing just increments the count.
             let first = self.first_member[section];
             let last = self.open[section] - 1;
             self.open[section] = last;
@@ -328,11 +328,11 @@ impl SkylineState {
         self.floor[section] = floor;
     }
 
-    /// Restores the invariants after the floors of `sections` were raised to `floor`.
+    /// Restores the invariants after the floors of `sections` rose to `floor`.
     pub(super) fn settle(&mut self, sections: Range<usize>, floor: u64) -> Result<f64, Conflict> {
         self.uncovered.clear();
         self.raised.clear();
-        // A kind of these sections is live in the first one, or born in a later one.
+        // A kind in these sections is live in the first section, or born in a later section.
         for position in 0..index(self.open[sections.start]) {
             let kind = self.members[self.first_member[sections.start] + position];
             self.stand_on(kind, &sections, floor);
@@ -354,7 +354,7 @@ impl SkylineState {
             }
         }
         self.standing[sections.end] = 0;
-        // Where a raised item could have been on the floor, it no longer can.
+        // A raised item can no longer be on its former floor.
         for position in 0..self.raised.len() {
             let (kind, low) = self.raised[position];
             let it = &self.kinds[index(kind)];
@@ -371,8 +371,8 @@ impl SkylineState {
         self.cover()
     }
 
-    /// Raises the low of an open kind to the floor of some of its sections, and notes where among
-    /// these it stands on the floor.
+    /// Raises an open kind's low to the floor of some sections, and records where among these the
+    /// kind stands on the floor.
     fn stand_on(&mut self, kind: u32, sections: &Range<usize>, floor: u64) {
         self.work += 1;
         let it = &self.kinds[index(kind)];
@@ -383,7 +383,7 @@ impl SkylineState {
             self.low[index(kind)] = align_up(floor, it.mask);
         }
         if self.low[index(kind)] == floor {
-            // The count of a section is the sum of all entries up to its own.
+            // A section's count is the sum of all entries up to the section's own.
             let start = sections.start.max(index(it.left));
             let end = sections.end.min(index(it.right));
             self.standing[start] = self.standing[start].wrapping_add(1);
@@ -391,21 +391,21 @@ impl SkylineState {
         }
     }
 
-    /// Returns the highest offset of an item.
+    /// Returns an item's highest offset.
     pub(super) fn ceiling(&self, kind: &ItemKind) -> u64 {
         if self.plain {
-            // All sections of a component have one roof, which the dominance rule lowers.
+            // All sections of a component have the same roof, which the dominance rule lowers.
             self.roof[index(kind.left)].saturating_sub(kind.size)
         } else {
             kind.ceiling
         }
     }
 
-    /// Counts one kind less on the floor of a section.
+    /// Decrements the number of kinds on a section's floor.
     pub(super) fn drop_count(&mut self, section: usize) {
         let (count, floor) = (self.count[section], self.floor[section]);
         if count == 0 {
-            return; // It is waiting to be covered already.
+            return; // The section already waits to be covered.
         }
         self.trail.push(Change::Section { section: number(section), count, floor });
         self.count[section] = count - 1;
@@ -430,7 +430,7 @@ impl SkylineState {
         Ok(loss)
     }
 
-    /// Lifts the floor of a section to the least low, and counts the kinds that have it.
+    /// Lifts a section's floor to the least low, and counts the kinds with this low.
     fn count_again(&mut self, section: usize) -> Result<(), Conflict> {
         let (mut least, mut count) = (u64::MAX, 0);
         for &kind in self.open_in(section) {
@@ -452,9 +452,9 @@ impl SkylineState {
         Ok(())
     }
 
-    /// Returns the hash of the sections and open items of a component.
+    /// Returns the hash of a component's sections and open items.
     ///
-    /// Only the distance between floor and roof of a section matters.
+    /// Only the distance between a section's floor and roof matters.
     pub(super) fn component_hash(&self, sections: Range<usize>) -> u64 {
         let mut hash = 0;
         for section in sections {
@@ -465,7 +465,8 @@ impl SkylineState {
     }
 }
 
-/// Returns the hash of one open item of a kind: all together are the hash of how many.
+/// Returns the hash of an open item of a kind; the hashes of all copies together encode the number
+/// of copies.
 fn copy_hash(kind: u32, copy: u32) -> u64 {
     mix(!index(kind), copy.into())
 }

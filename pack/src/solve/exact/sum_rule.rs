@@ -1,12 +1,11 @@
-//! Subset-sum pruning: the height of an item above a floor is a subset sum of the items that stand
-//! there.
+//! Subset-sum pruning: an item's height above a floor is a subset sum of the items standing there.
 //!
 //! # References
 //!
 //! Subset sums as reachable heights are the "normal patterns" of Herz (IBM Journal, 1972) and
 //! Christofides and Whitlock, "An algorithm for two-dimensional cutting problems", Operations
-//! Research 25, 1977. New, as far as known: the sums are formed per section, of the items on its
-//! floor, plus its slack.
+//! Research 25, 1977. New, as far as known: the sums are formed per section, over the items on the
+//! floor, plus the slack.
 
 use super::state::{Change, Conflict, SkylineState};
 use crate::base::Result;
@@ -29,13 +28,12 @@ impl SkylineState {
         done
     }
 
-    /// Raises the lows of the items of a section that cannot start directly above its standing
-    /// items.
+    /// Raises the lows of a section's items that cannot start directly above the standing items.
     ///
-    /// Some items of the section have their low on its floor. The lows of the others are at least
-    /// `next`. Below the lowest of the others there are only standing items, and empty room of at
-    /// most the slack. So its height above the floor is a subset sum of their sizes, plus at most
-    /// the slack.
+    /// Some of the section's items have their low on the floor. The other items' lows are at least
+    /// `next`. Below the lowest other item there are only standing items, and empty room of at most
+    /// the slack. So this item's height above the floor is a subset sum of the standing sizes, plus
+    /// at most the slack.
     fn prune_section(&mut self, section: usize) -> Result<f64, Conflict> {
         let (floor, slack) = (self.floor[section], self.slack(section));
         let (standing, few) = (self.count[section], self.tuning.sum_items);
@@ -82,7 +80,7 @@ impl SkylineState {
         self.lift(section, floor + least)
     }
 
-    /// Raises the lows of the items of a section that are above its floor to `to` at least.
+    /// Raises the lows of a section's items above the floor to at least `to`.
     fn lift(&mut self, section: usize, to: u64) -> Result<f64, Conflict> {
         let floor = self.floor[section];
         self.uncovered.clear();

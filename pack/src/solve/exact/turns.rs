@@ -1,4 +1,4 @@
-//! The restart schedule of one target: rules, lengths and weights of each search.
+//! The restart schedule for a target: rules, lengths and weights of each search.
 
 use super::branch::{BranchWeights, SectionRule};
 use super::exact_search::Strategy;
@@ -19,7 +19,7 @@ pub(crate) enum Rank {
     Load,
 }
 
-/// Rules of the searches, in turn. No rule is best on all problems.
+/// The searches' rules, in turn. No rule is best on all problems.
 const TURNS: [(SectionRule, Rank); 8] = [
     (SectionRule::FewLoaded, Rank::Length),
     (SectionRule::FewLoaded, Rank::Load),
@@ -31,16 +31,16 @@ const TURNS: [(SectionRule, Rank); 8] = [
     (SectionRule::Tight, Rank::Load),
 ];
 
-/// The searches for one target so far: each target has its own turns.
+/// The searches for a target so far: each target has separate turns.
 #[derive(Debug)]
 pub(crate) struct Turns {
     turn: usize,
-    /// Decisions of the next search, or of the next long one.
+    /// Decisions in the next search, or in the next long search.
     nodes: f64,
-    /// Decisions of short searches, and of those since the last long one.
+    /// Decisions in short searches, and in the searches since the last long search.
     short: f64,
     since: f64,
-    /// How often every pair of rules has a turn before short searches begin.
+    /// Turns for every pair of rules before short searches begin.
     rounds: usize,
     pub(super) phases: SavedPhases,
     methods: Methods,
@@ -82,12 +82,12 @@ impl Turns {
         self.turn >= TURNS.len()
     }
 
-    /// Returns whether short searches have begun, with a long one now and then.
+    /// Returns whether short searches have begun, with occasional long searches.
     pub(crate) const fn are_short(&self) -> bool {
         self.methods.short_searches && self.turn >= self.rounds * TURNS.len()
     }
 
-    /// Returns whether weights of failures are reset before the next search.
+    /// Returns whether failure weights are reset before the next search.
     pub(crate) fn forgets_failures(&self) -> bool {
         let searches =
             if self.are_short() { self.tuning.reset_short } else { self.tuning.reset_long };
@@ -122,7 +122,7 @@ impl Turns {
         (strategy, rank)
     }
 
-    /// Returns the random weights of a short search.
+    /// Returns random weights for a short search.
     fn some_taste(&mut self, random: &mut Random) -> BranchWeights {
         self.phases.age += 1;
         if self.phases.age > self.tuning.stale {

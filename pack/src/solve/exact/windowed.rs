@@ -1,9 +1,9 @@
 //! Exact search for items with windows and gaps.
 //!
 //! A part of such an item may be above grains that are still open, so a placed item does not raise
-//! floors. Items are *fixed* at an offset, and floors rise past fixed items when they reach them.
-//! The branching is that of the search for solid items. The search is slower, since each decision
-//! copies the state.
+//! floors. Items are *fixed* at an offset, and floors rise past fixed items on reaching them. The
+//! branching is the same as for solid items. The search is slower, because each decision copies the
+//! state.
 //!
 //! The rigid groups of parts, and this search, are new, as far as known.
 
@@ -27,7 +27,7 @@ struct WindowedPart {
     grains: Range<u64>,
 }
 
-/// Returns the parts of other items that each part meets, or nothing if they are too many.
+/// Returns the parts of other items that each part meets; nothing if there are too many.
 fn neighbors(parts: &[WindowedPart], most_pairs: usize) -> Result<Option<Vec<Vec<usize>>>> {
     let mut by_birth = with_capacity(parts.len(), "parts")?;
     by_birth.extend(0..parts.len());
@@ -58,12 +58,12 @@ fn neighbors(parts: &[WindowedPart], most_pairs: usize) -> Result<Option<Vec<Vec
 struct WindowedState {
     /// Grains below are decided, by section.
     floor: Vec<u64>,
-    /// The lowest offset of each item, or the one at which it is fixed.
+    /// Each item's lowest offset, or fixed offset.
     low: Vec<u64>,
     fixed: Vec<bool>,
 }
 
-/// One way to go on.
+/// An alternative.
 #[derive(Clone, Copy, Debug)]
 enum WindowedChild {
     /// The item is fixed at its low.
@@ -76,15 +76,15 @@ enum WindowedChild {
 #[derive(Clone, Copy, Debug)]
 struct WindowedConflict;
 
-/// A search for packings of one model.
+/// A search for packings of a model.
 #[derive(Debug)]
 pub(crate) struct Windowed {
     parts: Vec<WindowedPart>,
-    /// First part of each item, and the end.
+    /// Each item's first part, and the end.
     first_part: Vec<usize>,
     /// Parts of other items that each part meets.
     neighbors: Vec<Vec<usize>>,
-    /// Parts of each section.
+    /// Each section's parts.
     members: Vec<Vec<usize>>,
     ceiling: Vec<u64>,
     roof: Vec<u64>,
@@ -100,7 +100,7 @@ pub(crate) struct Windowed {
 }
 
 impl Windowed {
-    /// Returns a search of a model, or nothing if the model is too large.
+    /// Returns a search in a model; nothing if the model is too large.
     pub(crate) fn new(model: &Model, clock: &Clock<'_>) -> Result<Option<Self>> {
         let tuning = clock.tuning().windowed;
         let mut parts = Vec::new();
@@ -253,8 +253,8 @@ impl Windowed {
         }
     }
 
-    /// Records that the low of an item rose or that the item was fixed. Floors of its sections may
-    /// rise, and so may the lows of items that overlap a fixed item.
+    /// Records that an item's low rose or that the item was fixed. Floors of the item's sections
+    /// may rise, and so may the lows of items that overlap a fixed item.
     fn item_changed(&mut self, item: usize, fixed: bool) {
         for number in self.first_part[item]..self.first_part[item + 1] {
             let part = &self.parts[number];
@@ -268,15 +268,15 @@ impl Windowed {
         self.items.add(item);
     }
 
-    /// Records that the floor of a section rose: the lows of its items may rise.
+    /// Records that a section's floor rose: the lows of the section's items may rise.
     fn floor_changed(&mut self, section: usize) {
         for &number in &self.members[section] {
             self.items.add(self.parts[number].item);
         }
     }
 
-    /// Returns the lowest offset from its low on at which an item is above all floors and
-    /// meets nothing that is fixed.
+    /// Returns the lowest offset, from the low on, at which an item is above all floors and meets
+    /// no fixed item.
     fn lowest(&mut self, model: &Model, state: &WindowedState, item: usize) -> u64 {
         let mask = model.items[item].mask();
         let mut low = state.low[item];
@@ -308,7 +308,7 @@ impl Windowed {
         }
     }
 
-    /// Returns the floor of a section, raised past grains that no item can use.
+    /// Returns a section's floor, raised past grains that no item can use.
     fn covered_floor(
         &mut self,
         state: &WindowedState,
@@ -352,13 +352,13 @@ impl Windowed {
         }
     }
 
-    /// Returns the ways to go on at the point above the floor of the section with the
-    /// fewest of them, the first to try as the last.
+    /// Returns the alternatives at the point above a floor, for the section with the fewest
+    /// alternatives; the first to try is the last.
     ///
-    /// Take the packing from here with the least sum of offsets. If a part covers the
-    /// point, it starts there, at its item's low. If none does, the lowest part above
-    /// starts at the low of its item, where something is fixed, or where an item would
-    /// rest on another one: lower it could not be, and higher the sum is not the least.
+    /// Take the packing from here with the least sum of offsets. If a part covers the point, the
+    /// part starts there, at its item's low. If no part does, the lowest part above starts at its
+    /// item's low, at a fixed item, or where an item would rest on another item: lower is
+    /// impossible, and higher would not be the least sum.
     fn children(&mut self, model: &Model, state: &WindowedState) -> Vec<WindowedChild> {
         let mut best: Option<(usize, u64, u64, usize)> = None;
         for section in 0..self.members.len() {
@@ -414,7 +414,7 @@ impl Windowed {
         children
     }
 
-    /// Returns the lowest offset above its low at which an item may rest on something.
+    /// Returns the lowest offset above an item's low at which the item may rest on another item.
     fn next_low(&self, model: &Model, state: &WindowedState, item: usize) -> u64 {
         let low = state.low[item];
         let mut next = u64::MAX;

@@ -1,4 +1,4 @@
-//! Finds items that live within a range of sections, the best ones first.
+//! Finds items that live within a section range, best first.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -12,11 +12,11 @@ use crate::solve::tuning::layout::CONTAINED_BUCKET as BUCKET;
 /// The items as points (birth, death) in a k-d tree (Bentley, "Multidimensional binary search
 /// trees", CACM 18, 1975).
 ///
-/// Items within a range are the points of a quadrant, so a query reads about √*n* nodes besides
-/// those of its result. Items can be removed.
+/// Items within a range are the points in a quadrant, so a query reads about √*n* nodes besides the
+/// result's nodes. Items can be removed.
 #[derive(Debug)]
 pub(crate) struct Contained {
-    /// Items in the order of the leaves.
+    /// Items in leaf order.
     order: Vec<u32>,
     /// Where in `order` each item is.
     places: Vec<u32>,
@@ -24,7 +24,7 @@ pub(crate) struct Contained {
     deaths: Vec<u32>,
     merits: Vec<f64>,
     is_left: Vec<bool>,
-    /// Summary of each subtree; the children of node *k* are 2*k* and 2*k* + 1.
+    /// A summary of each subtree; the children of node *k* are 2*k* and 2*k* + 1.
     nodes: Vec<SubtreeNode>,
     leaves: usize,
     pending: Vec<usize>,
@@ -32,7 +32,7 @@ pub(crate) struct Contained {
     work: usize,
 }
 
-/// Summary of the remaining items of a subtree.
+/// A summary of a subtree's remaining items.
 #[derive(Clone, Copy, Debug)]
 struct SubtreeNode {
     latest_birth: u32,
@@ -51,14 +51,14 @@ impl SubtreeNode {
         }
     }
 
-    /// Returns whether some item below it might live within `span`.
+    /// Returns whether some item below the node might live within `span`.
     fn may_be_within(&self, span: &Range<u32>) -> bool {
         self.latest_birth >= span.start && self.earliest_death <= span.end
     }
 }
 
 impl Contained {
-    /// Returns a tree of the items of a model, all of which are removed.
+    /// Returns a tree of a model's items, all removed.
     pub(crate) fn new(model: &Model) -> Result<Self> {
         let count = model.items.len();
         let mut order = with_capacity(count, "an order")?;
@@ -120,7 +120,7 @@ impl Contained {
         left.map(of_item).fold(SubtreeNode::EMPTY, SubtreeNode::join)
     }
 
-    /// Returns the places of the items of a leaf.
+    /// Returns the places of a leaf's items.
     fn places_of(&self, leaf: usize) -> Range<usize> {
         (leaf * BUCKET).min(self.order.len())..((leaf + 1) * BUCKET).min(self.order.len())
     }
@@ -138,7 +138,7 @@ impl Contained {
         self.work += index(self.leaves.trailing_zeros()) + BUCKET;
     }
 
-    /// Lists the items that live within `span`; returns false if they are more than `most`.
+    /// Lists the items that live within `span`; returns false if there are more than `most`.
     pub(crate) fn list(&mut self, span: &Range<u32>, most: usize, found: &mut Vec<u32>) -> bool {
         found.clear();
         self.pending.clear();
@@ -165,7 +165,7 @@ impl Contained {
         true
     }
 
-    /// Lists the `most` items of the greatest merit that live within `span`, the best one first.
+    /// Lists the `most` items with the greatest merit that live within `span`, best first.
     pub(crate) fn best(&mut self, span: &Range<u32>, most: usize, found: &mut Vec<(f64, u32)>) {
         found.clear();
         self.pending.clear();
@@ -236,7 +236,7 @@ mod tests {
                 found.sort_unstable();
                 assert_eq!(found, expected);
                 if let Some(fewer) = expected.len().checked_sub(1) {
-                    // It may look at a whole leaf before it counts.
+                    // The query may read a whole leaf before counting.
                     let all = contained.list(&span, fewer, &mut found);
                     assert!(!all && found.len() > fewer);
                 }

@@ -4,9 +4,9 @@
 //!
 //! First fit and best fit for dynamic storage allocation: Robson, "Worst case fragmentation of
 //! first fit and best fit storage allocation strategies", The Computer Journal 20, 1977. The order
-//! by size is that of TensorFlow Lite (Pisarchyk and Lee, "Efficient memory management for deep
-//! neural net inference", 2020). The order by classes of lengths resembles the boxing of Buchsbaum
-//! et al., STOC 2003.
+//! by size comes from TensorFlow Lite (Pisarchyk and Lee, "Efficient memory management for deep
+//! neural net inference", 2020). The order by length class resembles the boxing of Buchsbaum et
+//! al., STOC 2003.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -34,14 +34,14 @@ pub(crate) enum Order {
     Length,
     /// Largest area, bytes × sections.
     Area,
-    /// In the order of birth.
+    /// In birth order.
     Birth,
-    /// Longest within a factor of two, then in the order of birth. Items of similar lengths that
-    /// are placed side by side die one after the other, so they leave room in one piece.
+    /// Longest within a factor of two, then in birth order. Adjacent items with similar lengths die
+    /// one after the other, and so leave room in one piece.
     Class,
 }
 
-/// All orders, the most useful ones first.
+/// All orders, most useful first.
 pub(crate) const ORDERS: [Order; 7] = [
     Order::Load,
     Order::Class,
@@ -52,17 +52,17 @@ pub(crate) const ORDERS: [Order; 7] = [
     Order::Birth,
 ];
 
-/// Which of the free offsets an item gets.
+/// The choice among an item's free offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// The lowest.
     First,
-    /// The one with the smallest gap; items that are not solid get the lowest.
+    /// The smallest gap; items that are not solid get the lowest offset.
     Best,
 }
 
-/// Returns the items in `order`, those with pins before all others; nothing if the caller
-/// wants an answer before the end.
+/// Returns the items in `order`, items with pins first; nothing if the caller wants an answer
+/// before the end.
 pub(crate) fn sorted(model: &Model, order: Order, clock: &Clock<'_>) -> Result<Option<Vec<u32>>> {
     let loads = if order == Order::Load { most_loaded(model)? } else { Vec::new() };
     let mut keyed = with_capacity(model.items.len(), "an order")?;
@@ -97,17 +97,17 @@ pub(crate) fn sorted(model: &Model, order: Order, clock: &Clock<'_>) -> Result<O
     Ok(Some(order))
 }
 
-/// Returns now and then as `count` grows whether a pass is to stop, because time is up or because
-/// it is not worth its time.
+/// Returns from time to time, as `count` grows, whether a pass must stop, because time is up or the
+/// pass is not worth its time.
 pub(crate) fn is_up_at(count: usize, space: &Occupancy, clock: &Clock<'_>) -> bool {
     count % PLACED_PER_LOOK == PLACED_PER_LOOK - 1
         && (clock.is_up() || space.work() > clock.tuning().greedy.pass_work)
 }
 
-/// Places the items in `order`, each at the offset that `choose` returns, and returns all offsets.
+/// Places the items in `order`, each at the offset returned by `choose`, and returns all offsets.
 ///
-/// `choose` gets the number of items placed so far, the next item, and the taken grains. Returns
-/// nothing if `choose` does, or if an item would end above grain `limit`.
+/// `choose` gets the number of placed items, the next item, and the taken grains. Returns nothing
+/// if `choose` does, or if an item would end above grain `limit`.
 fn place_each(
     model: &Model,
     order: &[u32],
@@ -130,8 +130,8 @@ fn place_each(
 
 /// Places the items in `order` by first fit or best fit, and returns their offsets.
 ///
-/// Returns nothing if an item would end above grain `limit`, or if `stop`, which is asked before
-/// each item, returns true.
+/// Returns nothing if an item would end above grain `limit`, or if `stop`, called before each item,
+/// returns true.
 pub(crate) fn place(
     model: &Model,
     order: &[u32],
@@ -153,9 +153,9 @@ pub(crate) fn place(
     })
 }
 
-/// Places the items in `order` by first fit until `is_over`, and stacks the others above these.
+/// Places the items in `order` by first fit until `is_over`, and stacks the other items above.
 ///
-/// Returns nothing if an item would end above grain `limit`. `is_over` is asked before each item.
+/// Returns nothing if an item would end above grain `limit`. `is_over` is called before each item.
 pub(crate) fn place_or_stack(
     model: &Model,
     order: &[u32],
@@ -180,7 +180,7 @@ pub(crate) fn place_or_stack(
 /// The packing that [`place_around`] completes.
 #[derive(Debug)]
 pub(crate) struct Fixed<'a> {
-    /// The offset of each item that is fixed.
+    /// The offset of each fixed item.
     pub(crate) offsets: &'a [Option<u64>],
     /// Byte at which all items are to end, or before.
     pub(crate) target: u64,
@@ -188,11 +188,11 @@ pub(crate) struct Fixed<'a> {
     pub(crate) most_crowded: usize,
 }
 
-/// Places the `fixed` items at their offsets, and the others by first fit, all in `order`.
+/// Places the `fixed` items at their offsets, and the other items by first fit, all in `order`.
 ///
-/// Items that end above the target are appended to `crowded`. Returns nothing if they are too many,
-/// or an item ends past any memory, or `stop`, which is asked before each item,
-/// returns true.
+/// Items that end above the target are appended to `crowded`. Returns nothing if there are too many
+/// crowded items, or an item ends past any memory, or `stop`, called before each item, returns
+/// true.
 pub(crate) fn place_around(
     model: &Model,
     order: &[u32],
@@ -217,8 +217,8 @@ pub(crate) fn place_around(
     })
 }
 
-/// Places items with a hint at their hint where it is free, from the lowest hint up, and all
-/// others by first fit.
+/// Places items with a free hint at the hint, from the lowest hint up, and all other items by first
+/// fit.
 ///
 /// Returns nothing if an item would end above grain `limit`, or if the caller wants an answer
 /// before the end.

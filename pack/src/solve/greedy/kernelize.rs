@@ -17,12 +17,12 @@ use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::sections::Sections;
 
-/// Items divided into those that matter and those that can wait.
+/// Items divided into relevant items and items that can wait.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     /// Items that must be packed first, in ascending order.
     pub(crate) core: Vec<u32>,
-    /// The others, in the order in which they can be put back.
+    /// The other items, in the order in which they can be put back.
     pub(crate) rest: Vec<u32>,
 }
 
@@ -35,17 +35,17 @@ impl Kernel {
     }
 }
 
-/// Removes every item that fits below byte `target` for all placements of the other items, until
-/// there is none.
+/// Repeatedly removes every item that fits below byte `target` for all placements of the other
+/// items.
 ///
-/// An item of size *b* may start at the multiples of its alignment up to its ceiling. A neighbor of
+/// An item with size *b* may start at multiples of its alignment up to its ceiling. A neighbor with
 /// size *s* blocks fewer than *s* + *b* starts. If all neighbors together leave a start, the item
 /// can be placed last. A removed item blocks no other item, so the removal repeats in rounds; items
 /// are put back in the opposite order. Hence the kernel fits below `target` if and only if all
 /// items do.
 ///
-/// The sum of the neighbors' sizes needs no list of pairs: items that are live in `l..r` are those
-/// born before `r` less those dead at `l`. A round takes `O(n + sections)`.
+/// The sum of the neighbors' sizes needs no list of pairs: the items live in `l..r` are the items
+/// born before `r` minus the items dead at `l`. A round takes `O(n + sections)`.
 ///
 /// Returns nothing if time is up before the end.
 pub(crate) fn kernelize(model: &Model, target: u64, clock: &Clock<'_>) -> Result<Option<Kernel>> {
@@ -61,7 +61,7 @@ pub(crate) fn kernelize(model: &Model, target: u64, clock: &Clock<'_>) -> Result
         });
     }
     let mut rest = with_capacity(model.items.len(), "buffers")?;
-    // Sizes are counted in units, rounded up, such that their sum does not overflow. Rounding up is
+    // Sizes are counted in units, rounded up, such that the sum does not overflow. Rounding up is
     // safe.
     let all = model.items.iter().fold(0, |sum, item| sum + u128::from(item.size) + 1);
     let shift = (u128::BITS - all.leading_zeros()).saturating_sub(u64::BITS - 1);
@@ -100,8 +100,8 @@ pub(crate) fn kernelize(model: &Model, target: u64, clock: &Clock<'_>) -> Result
             let (births, deaths) = (born[index(it.span.end)], dead[index(it.span.start)]);
             let neighbors = u128::from(births.count - deaths.count - 1);
             let total = u128::from(births.total - deaths.total - units(it.size)) << shift;
-            // A neighbor of size s blocks the starts of an open interval of s + b - 1
-            // grains, in which there are at most (s + b - 1 + mask) / (mask + 1).
+            // A neighbor with size s blocks the starts in an open interval of s + b - 1 grains,
+            // with at most (s + b - 1 + mask) / (mask + 1) starts.
             let mask = model.items[index(it.item)].mask();
             let blocked = total + neighbors * (u128::from(it.size) + u128::from(mask) - 1);
             let waits = blocked < u128::from(it.starts);
@@ -110,7 +110,7 @@ pub(crate) fn kernelize(model: &Model, target: u64, clock: &Clock<'_>) -> Result
             }
             !waits
         });
-        // Of very many, the last few are not worth more rounds.
+        // Among very many items, the last few are not worth more rounds.
         if (before - left.len()).saturating_mul(last_round) <= left.len() {
             rest.reverse();
             let mut core = with_capacity(left.len(), "buffers")?;
@@ -123,15 +123,16 @@ pub(crate) fn kernelize(model: &Model, target: u64, clock: &Clock<'_>) -> Result
 /// An item that has not been set aside.
 #[derive(Clone, Debug)]
 struct Candidate {
-    /// Sections in which it meets others.
+    /// Sections in which the item meets others.
     span: Range<u32>,
     size: u64,
-    /// The multiples of its alignment at which it may start, in grains; none if it has to stay.
+    /// The multiples of the alignment at which the item may start, in grains; none if the item has
+    /// to stay.
     starts: u64,
     item: u32,
 }
 
-/// How many items, and how large they are together.
+/// The number of items, and their total size.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     count: u64,
@@ -145,10 +146,10 @@ impl Sums {
     }
 }
 
-/// Returns offsets of all items: those of the packed core, and the rest around it.
+/// Returns all items' offsets: the packed core's items, and the rest around the core.
 ///
-/// Any free offset does. Most sections are full at the bottom and empty at the top, so
-/// the search starts where an item would be if everything else were packed perfectly.
+/// Any free offset suffices. Most sections are full at the bottom and empty at the top, so the
+/// search starts where an item would be if all other items were packed perfectly.
 ///
 /// Returns nothing if the deadline passes before the end.
 pub(crate) fn put_back(

@@ -1,4 +1,4 @@
-//! Room inside of placed items, for as long as they do not need it.
+//! Room inside placed items, while the items do not need the room.
 
 use alloc::collections::{BTreeSet, BinaryHeap};
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use core::cmp::Reverse;
 use crate::solve::model::arith::align_up;
 use crate::solve::model::{Item, Model};
 
-/// Free grains inside of placed items.
+/// Free grains inside placed items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Nest {
     grains: u64,
@@ -16,14 +16,14 @@ struct Nest {
     until: u32,
 }
 
-/// The free grains inside of items with windows and gaps, in a pass in the order of time.
+/// The free grains inside items with windows and gaps, in a pass in time order.
 ///
 /// An item that dies before its host needs the grains again takes no other room.
 #[derive(Debug, Default)]
 pub(super) struct Nests {
-    /// By size; some are out of date.
+    /// By size; some entries are out of date.
     open: BTreeSet<Nest>,
-    /// Those that open later, by section.
+    /// Nests that open later, by section.
     later: BinaryHeap<Reverse<(u32, Nest)>>,
     outdated: Vec<Nest>,
 }
@@ -45,8 +45,8 @@ impl Nests {
         }
     }
 
-    /// Takes the grains of an item that is born in section `now` from one of the smallest nests
-    /// that hold it until it dies, and returns their start.
+    /// Takes the grains for an item born in section `now` from one of the smallest nests that can
+    /// hold the item until its death, and returns the start.
     pub(super) fn take(&mut self, item: &Item, now: u32, tries: usize) -> Option<u64> {
         let least = Nest { grains: item.size, start: 0, until: 0 };
         let mut found = None;
@@ -74,7 +74,7 @@ impl Nests {
         Some(start)
     }
 
-    /// Adds the nests inside of an item at an offset.
+    /// Adds the nests inside an item at an offset.
     pub(super) fn host(&mut self, model: &Model, item: &Item, offset: u64) {
         let parts = model.boxes(item);
         let mut cuts: Vec<u64> =

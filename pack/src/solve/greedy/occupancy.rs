@@ -1,4 +1,4 @@
-//! The taken grains of each section; finds free offsets in nearly logarithmic time.
+//! The taken grains in each section; finds free offsets in nearly logarithmic time.
 
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
@@ -10,15 +10,15 @@ use crate::solve::model::memory::filled;
 use crate::solve::model::{Item, Model};
 use crate::solve::tuning::layout::{INTERVALS_PER_ACCESS, OCCUPANCY_FAN as FAN};
 
-/// A tree over sections that knows the taken grains of each node.
+/// A tree over sections with each node's taken grains.
 ///
-/// A segment tree. Every node has two unions of intervals: `any` has the grains that are taken in
-/// some section of the node, `full` those of items that cover all sections of the node at once. The
-/// grains that are taken in some section of a range are `any` of the nodes that make up the range,
-/// and `full` of their ancestors. Packings are tight, so the unions collapse to few intervals.
+/// A segment tree. Every node has two unions of intervals: `any` has the grains taken in some
+/// section of the node, `full` the grains of items that cover all sections of the node at once. The
+/// grains taken in some section of a range are `any` of the range's nodes, and `full` of their
+/// ancestors. Packings are tight, so the unions collapse to few intervals.
 #[derive(Debug)]
 pub(crate) struct Occupancy {
-    /// Where the nodes of each height begin; those of height 0, the leaves, are sections.
+    /// First node of each height; height 0, the leaves, are sections.
     heights: Vec<usize>,
     leaves: usize,
     /// How many heights are searched, and so must know `any`.
@@ -26,7 +26,7 @@ pub(crate) struct Occupancy {
     any: Vec<Spans>,
     /// How many heights have something in `full`.
     filled: usize,
-    /// Leaves do not need it: that of node *k* is at *k* less the number of leaves.
+    /// Leaves do not need `full`: node *k*'s entry is at *k* minus the number of leaves.
     full: Vec<Spans>,
     pool: Pool,
     cursors: Vec<Cursor>,
@@ -34,7 +34,7 @@ pub(crate) struct Occupancy {
     work: usize,
 }
 
-/// How far a search has come in one list, and which of the item's grains it is about.
+/// A search's position in a list, and the item's grains in question.
 #[derive(Clone, Copy, Debug)]
 struct Cursor {
     list: u32,
@@ -44,7 +44,7 @@ struct Cursor {
 }
 
 impl Occupancy {
-    /// Returns a tree of `sections` sections in which nothing is taken.
+    /// Returns a tree with `sections` sections without taken grains.
     pub(crate) fn new(sections: usize) -> Result<Self> {
         let (mut heights, mut nodes, mut width) = (vec![0], sections, sections);
         while width > 1 {
@@ -70,8 +70,8 @@ impl Occupancy {
         self.clear_for(u32::MAX);
     }
 
-    /// Forgets all that is taken, and looks for room for items of at most so many sections from
-    /// now on, which makes it faster to take grains.
+    /// Forgets all taken grains; from now on, only items with at most so many sections look for
+    /// room, which makes taking grains faster.
     pub(crate) fn clear_for(&mut self, longest: u32) {
         self.searched = self.heights.len().min(heights_of(longest));
         self.filled = 1;
@@ -133,11 +133,12 @@ impl Occupancy {
         self.pool.list(spans)
     }
 
-    /// Returns the lowest offset from `from` on at which `item` meets nothing that is taken.
+    /// Returns the lowest offset from `from` on at which `item` meets no taken grains.
     pub(crate) fn first_fit(&mut self, model: &Model, item: &Item, from: u64) -> u64 {
         self.open(model, item);
         let mut offset = align_up(from, item.mask());
-        // Those that agreed with `offset` in a row; when all do, it is free.
+        // The number of consecutive lists that agreed with `offset`; when all agree, the offset is
+        // free.
         let mut agreed = 0;
         let mut turn = 0;
         while agreed < self.cursors.len() {
@@ -161,8 +162,8 @@ impl Occupancy {
         offset
     }
 
-    /// Returns the offset at which a solid `item` leaves the smallest gap above it,
-    /// the lowest of those; free space at the top counts as a gap of any size.
+    /// Returns the offset at which a solid `item` leaves the smallest gap above, the lowest such
+    /// offset; free space at the top counts as a gap of any size.
     pub(crate) fn best_fit(&mut self, model: &Model, item: &Item) -> u64 {
         let mut best: Option<(u64, u64)> = None;
         let mut from = 0;
@@ -185,7 +186,7 @@ impl Occupancy {
         }
     }
 
-    /// Returns whether `item` meets nothing at `offset`.
+    /// Returns whether `item` meets no taken grains at `offset`.
     pub(crate) fn is_free(&mut self, model: &Model, item: &Item, offset: u64) -> bool {
         self.first_fit(model, item, offset) == offset
     }
@@ -216,12 +217,12 @@ impl Occupancy {
     }
 }
 
-/// Returns how many heights may have nodes that are inside an item of so many sections.
+/// Returns the number of heights whose nodes may be inside an item with so many sections.
 fn heights_of(sections: u32) -> usize {
     index(sections.max(1).ilog2() / FAN + 1)
 }
 
-/// Visits the fewest nodes that together are exactly the sections of `span`.
+/// Visits the fewest nodes that together are exactly the sections in `span`.
 fn each_cover(heights: &[usize], span: &Range<u32>, mut visit: impl FnMut(usize)) {
     let inside = |node: usize| node & ((1 << FAN) - 1) != 0;
     let (mut left, mut right) = (index(span.start), index(span.end));
@@ -241,8 +242,8 @@ fn each_cover(heights: &[usize], span: &Range<u32>, mut visit: impl FnMut(usize)
     }
 }
 
-/// Visits the nodes that meet `span` and are not inside it, from the leaves up, and none
-/// above a node for which `visit` returns false.
+/// Visits the nodes that meet `span` and are not inside `span`, from the leaves up, and none above
+/// a node for which `visit` returns false.
 fn each_ancestor(heights: &[usize], span: &Range<u32>, mut visit: impl FnMut(usize) -> bool) {
     let (left, right) = (index(span.start), index(span.end));
     let (mut left_done, mut right_done) = (false, false);
@@ -253,7 +254,7 @@ fn each_ancestor(heights: &[usize], span: &Range<u32>, mut visit: impl FnMut(usi
         let starts_inside = (low << shift) != left;
         let ends_inside = ((right >> shift) << shift) != right;
         if starts_inside && ends_inside && low == high {
-            // The ancestors of both ends are the same from here on.
+            // Both ends have the same ancestors from here on.
             if left_done || right_done || !visit(first + low) {
                 return;
             }
@@ -264,7 +265,7 @@ fn each_ancestor(heights: &[usize], span: &Range<u32>, mut visit: impl FnMut(usi
     }
 }
 
-/// Returns the position from `next` on of the first interval that ends above `grain`.
+/// Returns the position, from `next` on, of the first interval that ends above `grain`.
 fn skip(list: &[(u64, u64)], next: usize, grain: u64) -> usize {
     let mut next = next;
     let mut stride = 1;
@@ -292,7 +293,7 @@ mod tests {
     fn first_fit_is_the_lowest_offset_that_meets_nothing() {
         let mut random = Random::new(4);
         for round in 0..20 {
-            // From few sections, which are one node, to three heights; some are long.
+            // From few sections, a single node, to three heights; some items are long.
             let sections = [1, 7, 9, 64, 300][round % 5];
             let buffer = |_| {
                 let longest = if random.below(4) == 0 { sections } else { 3 };
@@ -302,7 +303,7 @@ mod tests {
                 Buffer::new(1 + random.next() % 9, live)
             };
             let model = model_of((0..400).map(buffer).collect());
-            // Only the short ones are searched for in the second half of the rounds.
+            // Only short items are searched for in the second half of the rounds.
             let short = |item: &Item| round < 10 || item.length() <= 3;
             let mut space = Occupancy::new(model.loads.len()).unwrap();
             space.clear_for(if round < 10 { u32::MAX } else { 3 });

@@ -1,4 +1,4 @@
-//! Skyline heuristic: the lowest plateau is filled first, with the item that loses least room.
+//! Skyline heuristic: the lowest plateau is filled first, with the item that loses the least room.
 //!
 //! # References
 //!
@@ -26,21 +26,22 @@ use crate::solve::model::{Item, Model};
 use crate::solve::tuning::SkylineTuning;
 use crate::solve::tuning::layout::PLACED_PER_LOOK;
 
-/// Weights of one pass.
+/// A pass's weights.
 #[derive(Clone, Copy, Debug)]
 struct PassWeights {
-    /// Fourths in the exponent of the size in the merit of an item; that of its length is 1.
+    /// Fourths in the exponent of the size in an item's merit; the length's exponent is 1.
     size: usize,
     /// How many items are tried.
     tried: usize,
-    /// Weight of the rank of a candidate beside the lost room.
+    /// Weight of a candidate's rank beside the lost room.
     merit: f64,
     /// By how much merits vary by chance.
     noise: f64,
 }
 
 impl PassWeights {
-    /// Returns the weights of pass number `pass`: the first ones are fixed, later ones are random.
+    /// Returns the weights for pass number `pass`: the first passes have fixed weights, later
+    /// passes random weights.
     fn of_pass(pass: usize, tuning: &SkylineTuning, random: &mut Random) -> Self {
         if pass < tuning.first_candidates.len() {
             return Self {
@@ -58,7 +59,7 @@ impl PassWeights {
         }
     }
 
-    /// Returns the merit of an item.
+    /// Returns an item's merit.
     fn of(self, item: &Item, random: &mut Random) -> f64 {
         let root = sqrt(real(item.size));
         let size = [1.0, sqrt(root), root, root * sqrt(root), real(item.size)][self.size.min(4)];
@@ -67,11 +68,11 @@ impl PassWeights {
     }
 }
 
-/// A series of passes, each with other weights.
+/// A series of passes, each with different weights.
 ///
-/// A pass raises a *skyline* from the ground. Its lowest *plateau* is a range of sections between
-/// higher ones. Candidates are the items that live within the plateau, the best few by size and
-/// length. The pass takes the candidate that loses least room. Room of a section beside the
+/// A pass raises a *skyline* from the ground. The lowest *plateau* is a range of sections between
+/// higher sections. Candidates are the best few items by size and length that live within the
+/// plateau. The pass takes the candidate that loses the least room. A section's room beside the
 /// candidate is lost if no remaining item within the rest of the plateau covers the section. The
 /// loss counts more in sections that can lose less at the bound. A plateau without candidates is
 /// raised to its lower neighbor.
@@ -109,8 +110,8 @@ impl SkylineHeuristic {
         })
     }
 
-    /// Returns the offsets of the next descent; nothing if an item would end above grain
-    /// `limit`, or time is up.
+    /// Returns the next descent's offsets; nothing if an item would end above grain `limit`, or
+    /// time is up.
     pub(crate) fn run(
         &mut self,
         model: &Model,
@@ -156,7 +157,7 @@ impl SkylineHeuristic {
         Ok(Some(offsets))
     }
 
-    /// Returns the item for a plateau; nothing if no item that is left lives within it.
+    /// Returns the item for a plateau; nothing if no remaining item lives within the plateau.
     fn choose(
         &mut self,
         model: &Model,
@@ -184,8 +185,8 @@ impl SkylineHeuristic {
         best.map(|(_, item)| item)
     }
 
-    /// Returns how much it matters to lose `height` grains in those sections of `span` that nothing
-    /// within it but `item` covers.
+    /// Returns the weight of losing `height` grains in the sections of `span` that only `item`
+    /// covers.
     fn loss(&mut self, model: &Model, span: &Range<u32>, height: u64, item: u32) -> f64 {
         if span.is_empty() || !self.left.list(span, self.tuning.most_beside, &mut self.beside) {
             return 0.0;
@@ -202,7 +203,7 @@ impl SkylineHeuristic {
         loss + self.loss_in(covered..span.end, height)
     }
 
-    /// Returns how much it matters to lose `height` grains in some sections.
+    /// Returns the weight of losing `height` grains in some sections.
     fn loss_in(&self, sections: Range<u32>, height: u64) -> f64 {
         let rooms = &self.room[index(sections.start)..index(sections.end.max(sections.start))];
         let stride = rooms.len().div_ceil(self.tuning.samples.max(1)).max(1);
@@ -221,12 +222,12 @@ struct Skyline {
     starts: Vec<u32>,
     /// The height of the range that starts at a section.
     heights: Vec<u64>,
-    /// Heights and starts of ranges, and of some that are no more.
+    /// Heights and starts of present and some former ranges.
     lowest: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
 impl Skyline {
-    /// Returns a skyline of some sections, that is to be flattened first.
+    /// Returns a skyline for some sections, to be flattened first.
     fn new(sections: usize) -> Result<Self> {
         Ok(Self {
             ends: filled(0, sections + 1, "sections")?,
@@ -236,7 +237,7 @@ impl Skyline {
         })
     }
 
-    /// Levels it with the ground.
+    /// Levels the skyline with the ground.
     fn flatten(&mut self) {
         let sections = number(self.ends.len() - 1);
         self.ends.fill(0);
@@ -251,7 +252,7 @@ impl Skyline {
         self.lowest.push(Reverse((height, range.start)));
     }
 
-    /// Returns the lowest range, and how high it is.
+    /// Returns the lowest range, and its height.
     fn lowest(&mut self) -> (Range<u32>, u64) {
         loop {
             let &Reverse((height, start)) = self.lowest.peek().expect("there are sections");
@@ -263,7 +264,7 @@ impl Skyline {
         }
     }
 
-    /// Returns the heights of the two neighbors of a range; `u64::MAX` at the ends of the skyline.
+    /// Returns the heights of a range's two neighbors; `u64::MAX` at the skyline's ends.
     fn neighbors(&self, range: &Range<u32>) -> (u64, u64) {
         let left = match range.start {
             0 => u64::MAX,
@@ -273,7 +274,7 @@ impl Skyline {
         (left, if is_last { u64::MAX } else { self.heights[index(range.end)] })
     }
 
-    /// Raises a part of a range to `height`, and merges it with neighbors of that height.
+    /// Raises a part of a range to `height`, and merges the part with neighbors at that height.
     fn raise(&mut self, range: &Range<u32>, part: &Range<u32>, height: u64) {
         let floor = self.heights[index(range.start)];
         let (left, right) = self.neighbors(range);

@@ -1,4 +1,4 @@
-//! Many unions of intervals in one piece of memory.
+//! Many unions of intervals in a single block of memory.
 
 use alloc::vec::Vec;
 
@@ -8,15 +8,15 @@ use crate::solve::model::memory::reserve;
 
 /// Disjoint intervals of grains in ascending order, merged where they touch.
 ///
-/// Most unions are a single interval. The others are in a [`Pool`].
+/// Most unions are a single interval. All other unions are in a [`Pool`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Spans {
-    /// One interval, or none if it is empty.
+    /// An interval, or none if empty.
     One((u64, u64)),
     Many(Run),
 }
 
-/// A part of a pool with room for a power of two of intervals.
+/// A part of a pool with room for a power-of-two number of intervals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     place: u32,
@@ -30,13 +30,13 @@ impl Spans {
     pub(crate) const NONE: Self = Self::One((0, 0));
 }
 
-/// The intervals of unions that have more than one.
+/// The intervals of unions with more than one interval.
 ///
-/// A million unions with memory of their own take as long to be freed as to be made.
+/// A million separately allocated unions take as long to free as to make.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     spans: Vec<(u64, u64)>,
-    /// Places of runs that can be used again, by class.
+    /// Free run places, by class.
     vacant: Vec<Vec<u32>>,
 }
 
@@ -47,7 +47,7 @@ impl Pool {
         self.vacant.iter_mut().for_each(Vec::clear);
     }
 
-    /// Returns the intervals of a union.
+    /// Returns a union's intervals.
     pub(crate) fn list<'a>(&'a self, spans: &'a Spans) -> &'a [(u64, u64)] {
         match spans {
             Spans::One((0, 0)) => &[],
@@ -56,7 +56,7 @@ impl Pool {
         }
     }
 
-    /// Adds an interval to a union; returns whether some of it is new.
+    /// Adds an interval to a union; returns whether any part of the interval is new.
     pub(crate) fn merge(&mut self, spans: &mut Spans, (start, end): (u64, u64)) -> Result<bool> {
         match spans {
             Spans::One(span) if *span == (0, 0) => *span = (start, end),
@@ -75,7 +75,7 @@ impl Pool {
             Spans::Many(run) => {
                 let list = &mut self.spans[index(run.place)..index(run.place + run.count)];
                 let first = list.partition_point(|&(_, other)| other < start);
-                // Those that touch the new one become part of it, so that counting them is fast.
+                // Touching intervals merge into the new interval, so counting them is fast.
                 let touching = list[first..].iter().take_while(|&&(other, _)| other <= end).count();
                 if touching == 0 {
                     self.insert(run, first, (start, end))?;
@@ -98,7 +98,7 @@ impl Pool {
         Ok(true)
     }
 
-    /// Inserts an interval at a position of a run.
+    /// Inserts an interval at a position in a run.
     fn insert(&mut self, run: &mut Run, position: usize, span: (u64, u64)) -> Result<()> {
         if run.count == 1 << run.class {
             let larger = Run { place: self.take(run.class + 1)?, class: run.class + 1, ..*run };
@@ -114,7 +114,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Returns the place of a run of some class.
+    /// Returns the place of a run with the given class.
     fn take(&mut self, class: u8) -> Result<u32> {
         if let Some(place) = self.vacant.get_mut(usize::from(class)).and_then(Vec::pop) {
             return Ok(place);
@@ -127,7 +127,7 @@ impl Pool {
         Ok(number(place))
     }
 
-    /// Makes the place of a run available again.
+    /// Frees a run's place for reuse.
     fn give(&mut self, run: &Run) {
         let class = usize::from(run.class);
         if self.vacant.len() <= class {

@@ -1,12 +1,12 @@
-//! The fallback if the time does not suffice for any pass: every buffer above the one before it.
+//! The fallback if time does not suffice for any pass: every buffer above the previous buffer.
 
 use crate::base::{BufferId, MAX_BYTES};
 use crate::packing::{SpacePacking, Status};
 use crate::problem::Problem;
 
-/// Stacks the buffers `members` of one space, and stores their offsets.
+/// Stacks the buffers `members` of a space, and stores the offsets.
 ///
-/// Returns nothing if they do not fit into memory like this.
+/// Returns nothing if the stack does not fit into memory.
 pub(crate) fn stack(
     problem: &Problem,
     members: &[BufferId],

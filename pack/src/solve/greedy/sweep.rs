@@ -1,9 +1,9 @@
-//! Best fit in the order of birth: the cheapest valid packing; and away from the fullest section.
+//! Best fit in birth order, the cheapest valid packing; and best fit away from the fullest section.
 //!
 //! # References
 //!
-//! Best fit of Knuth, "The Art of Computer Programming", volume 1, section 2.5, with boundary tags
-//! as doubly linked blocks. A pass that starts at the peak is new, as far as known.
+//! Best fit from Knuth, "The Art of Computer Programming", volume 1, section 2.5, with boundary
+//! tags as doubly linked blocks. A pass that starts at the peak is new, as far as known.
 
 use alloc::collections::BTreeSet;
 use alloc::{vec, vec::Vec};
@@ -22,12 +22,12 @@ use crate::solve::model::{Item, Model};
 struct TakenGrains {
     start: u64,
     end: u64,
-    /// The blocks below and above it, where [`GROUND`] is below all and above all.
+    /// The adjacent blocks below and above, where [`GROUND`] is below all and above all.
     below: u32,
     above: u32,
-    /// The section at whose start it dies.
+    /// The section at whose start the block dies.
     dies: u32,
-    /// The next block that dies when this one does.
+    /// The next block that dies at the same time.
     next_dying: u32,
 }
 
@@ -47,22 +47,21 @@ const GROUND: u32 = 0;
 struct GrainGap {
     grains: u64,
     start: u64,
-    /// The block that it is above.
+    /// The block below the gap.
     below: u32,
 }
 
-/// The blocks that are taken at one moment, as a ring in ascending order, and the gaps between them
-/// by size.
+/// The taken blocks at a moment, as a ring in ascending order, and the gaps between blocks by size.
 ///
 /// A block knows its neighbors, so its end merges gaps without a search. Places of dead blocks are
-/// used again, so memory is proportional to the blocks that are live at once.
+/// reused, so memory is proportional to the live blocks.
 #[derive(Debug)]
 struct Tower {
     blocks: Vec<TakenGrains>,
     /// Places in `blocks` that can be used again.
     vacant: Vec<u32>,
     gaps: BTreeSet<GrainGap>,
-    /// Where the highest block so far ended: above it, everything is free.
+    /// End of the highest block so far: everything above is free.
     top: u64,
 }
 
@@ -73,17 +72,17 @@ impl Tower {
         Self { blocks: vec![ground], vacant: Vec::new(), gaps: BTreeSet::new(), top: 0 }
     }
 
-    /// Takes grains from the smallest gap that holds them, or from the top, and returns the block
-    /// that has them.
+    /// Takes grains from the smallest sufficient gap, or from the top, and returns the block with
+    /// the grains.
     ///
-    /// The block is at the lower end of the gap; if it may choose, beside the neighbor that lives
+    /// The block is at the lower end of the gap, or, with a choice, beside the neighbor that lives
     /// longer. Neighbors that die early then leave gaps that grow.
     fn take(&mut self, wanted: Wanted, tries: usize, chooses_end: bool) -> u32 {
         let Wanted { size, mask, dies } = wanted;
         let from = |grains| self.gaps.range(GrainGap { grains, start: 0, below: GROUND }..);
         let fits = |gap: &&GrainGap| align_up(gap.start, mask) - gap.start + size <= gap.grains;
         let gap = from(size).take(tries).find(fits).or_else(|| from(size + mask).next()).copied();
-        // The topmost gap grows into the free space above it.
+        // The topmost gap grows into the free space above.
         let below = gap.map_or(self.blocks[index(GROUND)].below, |gap| gap.below);
         let above = self.blocks[index(below)].above;
         let mut start = align_up(self.blocks[index(below)].end, mask);
@@ -94,12 +93,12 @@ impl Tower {
         self.insert(below, start, start + size, dies)
     }
 
-    /// Takes grains above all blocks so far, and returns the block that has them.
+    /// Takes grains above all blocks so far, and returns the block with the grains.
     fn stack(&mut self, start: u64, end: u64, dies: u32) -> u32 {
         self.insert(self.blocks[index(GROUND)].below, start, end, dies)
     }
 
-    /// Takes grains of the gap above a block, and returns the block that has them.
+    /// Takes grains from the gap above a block, and returns the block with the grains.
     fn insert(&mut self, below: u32, start: u64, end: u64, dies: u32) -> u32 {
         self.close_gap(below);
         let above = self.blocks[index(below)].above;
@@ -119,7 +118,7 @@ impl Tower {
         place
     }
 
-    /// Gives the grains of a block back.
+    /// Frees a block's grains.
     fn give(&mut self, place: u32) {
         let TakenGrains { below, above, .. } = self.blocks[index(place)];
         self.close_gap(below);
@@ -152,7 +151,7 @@ impl Tower {
     }
 }
 
-/// The direction of time in a pass.
+/// A pass's direction of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TimeDirection {
     Forward,
@@ -161,7 +160,7 @@ enum TimeDirection {
 }
 
 impl TimeDirection {
-    /// Returns the birth and the death of an item, as the pass sees them.
+    /// Returns an item's birth and death in the pass's direction.
     fn life(self, item: &Item, sections: u32) -> (u32, u32) {
         match self {
             Self::Forward => (item.span.start, item.span.end),
@@ -170,18 +169,18 @@ impl TimeDirection {
     }
 }
 
-/// One pass over items in the order of their births.
+/// A pass over items in birth order.
 #[derive(Debug)]
 struct Sweep<'m> {
     model: &'m Model,
     direction: TimeDirection,
     tower: Tower,
-    /// One of the blocks that die at the start of each section.
+    /// A block that dies at the start of each section.
     dying: Vec<u32>,
     /// Sections whose dead blocks were given back.
     passed: usize,
     nests: Nests,
-    /// Whether an item may be at the upper end of a gap, beside a block that lives longer.
+    /// Whether an item may be at a gap's upper end, beside a block that lives longer.
     chooses_end: bool,
     /// The grain above which no item may end.
     limit: u64,
@@ -212,7 +211,7 @@ impl<'m> Sweep<'m> {
         self.direction.life(item, number(self.model.loads.len()))
     }
 
-    /// Notes that a block dies at the end of its item.
+    /// Records that a block dies at its item's end.
     fn dies_later(&mut self, place: u32) {
         let block = &mut self.tower.blocks[index(place)];
         let dies = index(block.dies);
@@ -239,8 +238,8 @@ impl<'m> Sweep<'m> {
         self.nests.advance(now);
     }
 
-    /// Places items, given in the order of their births, and stores their offsets; false if an item
-    /// would end above the limit, or if the caller wants an answer before the end.
+    /// Places items, given in birth order, and stores the offsets; false if an item would end above
+    /// the limit, or if the caller wants an answer before the end.
     fn place(&mut self, items: &[u32], offsets: &mut [u64], clock: &Clock<'_>) -> Result<bool> {
         let model = self.model;
         let (direction, sections) = (self.direction, number(model.loads.len()));
@@ -286,8 +285,8 @@ impl<'m> Sweep<'m> {
     }
 }
 
-/// Places items without pins in the order in which they are born, each into the smallest gap that
-/// holds it, and returns their offsets.
+/// Places items without pins in birth order, each into the smallest sufficient gap, and returns the
+/// offsets.
 ///
 /// Room that an item with windows does not need for some time is a gap for items that die before.
 /// Returns nothing if an item would end above grain `limit`, or if the caller wants an
@@ -300,22 +299,21 @@ pub(crate) fn best_fit(model: &Model, limit: u64, clock: &Clock<'_>) -> Result<O
     Ok(sweep.place(&items, &mut offsets, clock)?.then_some(offsets))
 }
 
-/// The order in which a pass from the peak stacks the items of the fullest section.
+/// The order in which a pass from the peak stacks the fullest section's items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StackOrder {
-    /// Whether classes are of deaths, and each is in the order of births; else the reverse.
+    /// Whether classes are by death, each in birth order; else the reverse.
     pub(crate) by_death: bool,
-    /// Classes of about as many grains each.
+    /// The number of classes, with about as many grains each.
     pub(crate) classes: u64,
 }
 
-/// Stacks the items of the fullest section without a gap, then places all others by best fit, away
-/// from that section in both directions of time, and returns the offsets.
+/// Stacks the fullest section's items without gaps, then places all other items by best fit, away
+/// from the section in both time directions, and returns the offsets.
 ///
-/// The fullest section loses no room, and loads are smaller elsewhere. In one direction, items that
-/// are stacked in the order of their deaths free one growing piece of room. In the other direction,
-/// births take the place of deaths. So the stack has classes by one of them, which are in the order
-/// of the other one.
+/// The fullest section loses no room, and loads are smaller elsewhere. In one direction, items
+/// stacked in death order free a single growing piece of room. In the other direction, births take
+/// the place of deaths. So the stack has classes by death, ordered by birth, or the reverse.
 ///
 /// Returns nothing if an item would end above grain `limit`, or if the caller wants an answer before
 /// the end.
@@ -366,11 +364,11 @@ pub(crate) fn from_peak(
     Ok(Some(offsets))
 }
 
-/// Sorts the items of one section for a stack.
+/// Sorts a section's items for a stack.
 fn stacked(model: &Model, items: &mut [u32], order: StackOrder) {
     let ends = |item: u32| {
         let span = &model.items[index(item)].span;
-        // Those that live longest, in either direction, are lowest.
+        // Items that live longest, in either direction, are lowest.
         let (birth, death) = (span.start, u32::MAX - span.end);
         if order.by_death { (death, birth) } else { (birth, death) }
     };
@@ -429,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_pass_from_the_peak_loses_nothing_where_all_items_meet_there() {
-        // Births and deaths at random around one moment; sweeps that begin early leave gaps.
+        // Random births and deaths around a moment; sweeps that begin early leave gaps.
         let (mut random, budget) = (Random::new(5), Budget::default());
         let mut one = |_| {
             let bytes = 1 + u64::from(number(random.below(99)));
@@ -462,7 +460,7 @@ mod tests {
         let offsets = best_fit(&model, u64::MAX, &Clock::new(&budget)).unwrap().unwrap();
         let ratio = model.peak(&offsets) * 10 / model.bound;
         assert!(ratio <= 15, "{ratio} tenths of the bound");
-        // Valid: each buffer may be fixed where it is.
+        // Valid: each buffer may be fixed at its offset.
         let fixed = model.ids.iter().zip(&offsets);
         let mut pinned = buffers;
         for (id, at) in fixed {

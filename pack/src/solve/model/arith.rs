@@ -18,7 +18,7 @@ pub(crate) const fn number(index: usize) -> u32 {
     index as u32
 }
 
-/// Returns a size or count for a heuristic, which may round it.
+/// Returns a size or count for a heuristic, which tolerates rounding.
 pub(crate) const fn real(size: u64) -> f64 {
     size as f64
 }
@@ -49,12 +49,12 @@ pub(crate) const fn signed(size: u64) -> i64 {
     size.cast_signed()
 }
 
-/// Returns the low bits of a hash as a position.
+/// Returns a hash's low bits as a position.
 pub(crate) const fn low_bits(hash: u64) -> usize {
     hash as usize
 }
 
-/// Returns the smallest multiple of `mask + 1`, a power of two, that is not below `offset`.
+/// Returns the smallest multiple of `mask + 1`, a power of two, that is at least `offset`.
 ///
 /// Offsets are at most 2^63, and so are alignments: the sum cannot wrap.
 pub(crate) const fn align_up(offset: u64, mask: u64) -> u64 {

@@ -10,13 +10,13 @@ use crate::solve::options::{Methods, SolveOptions};
 use crate::solve::tuning::Tuning;
 use crate::solve::tuning::layout::{EFFORT_PER_LOOK, ITEMS_PER_LOOK, PATIENCE};
 
-/// Options of a caller that has none.
+/// Options for a caller without options.
 static DEFAULT: SolveOptions = SolveOptions::DEFAULT;
 
-/// The running total of a solver's work, and the limits that its caller set.
+/// The running total of a solver's work, and the caller's limits.
 ///
-/// Once time is up it stays up. The count of nodes is all that a search without
-/// deadline or cancellation depends on, so it is deterministic.
+/// Once time is up, it stays up. A search without deadline or cancellation depends only on the node
+/// count, and so is deterministic.
 #[derive(Debug)]
 pub(crate) struct Clock<'a> {
     budget: &'a Budget<'a>,
@@ -68,7 +68,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Returns the seed of all random choices.
+    /// Returns the seed for all random choices.
     pub(crate) const fn seed(&self) -> u64 {
         self.budget.seed
     }
@@ -88,7 +88,7 @@ impl<'a> Clock<'a> {
         self.nodes.get()
     }
 
-    /// Counts one node that took about `effort` memory accesses, and returns whether to stop.
+    /// Counts a node with about `effort` memory accesses, and returns whether to stop.
     pub(crate) fn tick(&self, effort: usize) -> bool {
         let nodes = self.nodes.get() + 1;
         self.nodes.set(nodes);
@@ -115,7 +115,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Makes allowance for so many items of a large problem, if the caller set no limit.
+    /// Extends the effort for so many items in a large problem, if the caller set no limit.
     pub(crate) fn allow_for(&self, items: usize) {
         let limits = &self.options.tuning.limits;
         let more = items.saturating_mul(limits.effort_per_item).min(limits.most_item_effort);
@@ -134,7 +134,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Returns whether nothing but the effort limits the search.
+    /// Returns whether only the effort limits the search.
     pub(crate) fn is_unlimited(&self) -> bool {
         self.largest_effort.get() < usize::MAX
     }
@@ -169,8 +169,8 @@ impl<'a> Clock<'a> {
         count % ITEMS_PER_LOOK == ITEMS_PER_LOOK - 1 && self.is_over()
     }
 
-    /// Returns now and then as `count` grows whether the deadline has passed, with it the
-    /// time that was reserved, and the caller's patience.
+    /// Returns from time to time, as `count` grows, whether the deadline, minus the reserved time,
+    /// has passed, or the caller's patience has ended.
     pub(crate) fn is_late_at(&self, count: usize) -> bool {
         count % ITEMS_PER_LOOK == ITEMS_PER_LOOK - 1
             && self.budget.deadline.is_some_and(|deadline| Instant::now() >= deadline + PATIENCE)

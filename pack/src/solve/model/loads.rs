@@ -7,9 +7,10 @@ use super::arith::index;
 use super::memory::{filled, with_capacity};
 use crate::base::Result;
 
-/// Returns, for each item, the largest load of its sections, in grains.
+/// Returns, for each item, the largest load among its sections, in grains.
 pub(crate) fn most_loaded(model: &Model) -> Result<Vec<u64>> {
-    // A tree of maxima: node k has that of nodes 2k and 2k + 1, and the sections are the leaves.
+    // A tree of maxima: node k has the maximum of nodes 2k and 2k + 1, and the sections are the
+    // leaves.
     let leaves = model.loads.len();
     let mut most = filled(0, 2 * leaves, "loads")?;
     for (section, load) in model.loads.iter().enumerate() {

@@ -11,14 +11,14 @@ pub(crate) fn with_capacity<T>(length: usize, what: &'static str) -> Result<Vec<
     Ok(table)
 }
 
-/// Returns a vector of `length` copies of `value`.
+/// Returns a vector with `length` copies of `value`.
 pub(crate) fn filled<T: Clone>(value: T, length: usize, what: &'static str) -> Result<Vec<T>> {
     let mut table = with_capacity(length, what)?;
     table.resize(length, value);
     Ok(table)
 }
 
-/// Makes room for `more` elements behind those that are there, and for more of them at once.
+/// Makes room for `more` elements behind the present elements, and reserves extra room.
 pub(crate) fn reserve<T>(table: &mut Vec<T>, more: usize, what: &'static str) -> Result<()> {
     table.try_reserve(more).map_err(|_| Error::OutOfMemory { what })
 }

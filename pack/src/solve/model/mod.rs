@@ -1,11 +1,11 @@
-//! The data of a search: one space of a problem, with times in sections and sizes in grains.
+//! A search's data: a problem's space, with times in sections and sizes in grains.
 //!
 //! # References
 //!
-//! Moffitt, "`MiniMalloc`: A Lightweight Memory Allocator for Hardware-Accelerated
-//! Machine Learning", ASPLOS 2023 (volume 4), divides time into sections and restricts the search to canonical
-//! solutions, in which each buffer rests on another one or on the ground. Grains and pads are new,
-//! as far as known.
+//! Moffitt, "`MiniMalloc`: A Lightweight Memory Allocator for Hardware-Accelerated Machine
+//! Learning", ASPLOS 2023 (volume 4), divides time into sections and restricts the search to
+//! canonical solutions, in which each buffer rests on another buffer or on the ground. Grains and
+//! pads are new, as far as known.
 
 pub(super) mod arith;
 pub(super) mod clock;
@@ -30,33 +30,33 @@ use sort::{order_by_number, sort};
 
 /// A buffer with at least one byte.
 ///
-/// Rare properties of items are in a table of the model, so that the list of items stays small: a
-/// pass over millions of items takes as long as their memory is large.
+/// Rare item properties are in a table, so that the item list stays small: the time of a pass over
+/// millions of items is proportional to their memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// Sections from the first to the last one in which a part of it is live.
+    /// Sections from the first to the last in which a part of the item is live.
     pub(crate) span: Range<u32>,
-    /// Grains from its first to its last byte.
+    /// Grains from the first to the last byte.
     pub(crate) size: u64,
-    /// Its [`ItemDetails`] in the model.
+    /// The item's [`ItemDetails`] in the model.
     details: u32,
-    /// Binary logarithm of its alignment in grains.
+    /// Binary logarithm of the alignment in grains.
     shift: u8,
     solid: bool,
 }
 
 impl Item {
-    /// Returns whether all its bytes are live in all its sections.
+    /// Returns whether all bytes are live in all the item's sections.
     pub(crate) const fn solid(&self) -> bool {
         self.solid
     }
 
-    /// Returns its alignment in grains, a power of two, less one.
+    /// Returns the alignment in grains, a power of two, minus one.
     pub(crate) const fn mask(&self) -> u64 {
         (1 << self.shift) - 1
     }
 
-    /// Returns the number of sections from its first to its last one.
+    /// Returns the number of sections from the first to the last.
     pub(crate) const fn length(&self) -> u32 {
         self.span.end - self.span.start
     }
@@ -67,9 +67,9 @@ impl Item {
 struct ItemDetails {
     /// Bytes by which an item's grains exceed the buffer.
     pad: u64,
-    /// The grain at which it is fixed.
+    /// The fixed grain.
     pin: Option<u64>,
-    /// Where in [`Model::boxes`] its parts are; empty if it is solid.
+    /// The parts' positions in [`Model::boxes`]; empty if the item is solid.
     boxes: Range<u32>,
 }
 
@@ -78,38 +78,38 @@ struct ItemDetails {
 pub(crate) struct Boxed {
     /// Sections.
     pub(crate) span: Range<u32>,
-    /// Grains above the item's first one.
+    /// Grains above the item's first grain.
     pub(crate) grains: Range<u64>,
 }
 
-/// Load of one section: the sizes of all items that are live there.
+/// A section's load: the sizes of all live items.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     /// Sum of sizes, in grains.
     pub(crate) grains: u64,
-    /// The largest pad of an item of the section, in bytes.
+    /// The largest pad among the section's items, in bytes.
     pub(crate) pad: u64,
 }
 
-/// The buffers of one space that have bytes, in sections and grains.
+/// A space's buffers with at least one byte, in sections and grains.
 ///
-/// A *grain* is a number of bytes that divides all sizes, all pins, and the alignments that do not
-/// follow from those. In a packing in which every buffer rests on another one or on the ground, all
-/// offsets are multiples of the grain. So solvers count in grains, and a problem with all sizes
-/// doubled is the same model.
+/// A *grain* is a byte count that divides all sizes, all pins, and the alignments that do not
+/// follow from these. In a packing in which every buffer rests on another buffer or on the ground,
+/// all offsets are multiples of the grain. So solvers count in grains, and a problem with all sizes
+/// doubled has the same model.
 ///
-/// If all buffers are solid, sizes are first rounded up to the smallest alignment. Only the highest
-/// buffer of a section does without its *pad*.
+/// If all buffers are solid, sizes are first rounded up to the smallest alignment. Only a section's
+/// highest buffer does not need its *pad*.
 ///
-/// Items are in the order of their first sections. Items of one section are in an order that
-/// depends on their properties and not on the rows of the input. So a pass in the order of time
-/// reads memory in its order.
+/// Items are in the order of their first sections. Items with the same first section are in an
+/// order that depends on their properties and not on the input rows. So a pass in time order reads
+/// memory in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) items: Vec<Item>,
-    /// The buffer of each item.
+    /// Each item's buffer.
     pub(crate) ids: Vec<BufferId>,
-    /// First those of items that have none.
+    /// Starts with the entry for items without details.
     details: Vec<ItemDetails>,
     boxes: Vec<Boxed>,
     pub(crate) loads: Vec<Load>,
@@ -122,8 +122,8 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Returns the model of the buffers `members`, all of one space; nothing if the caller
-    /// wants an answer before it is complete.
+    /// Returns the model of the buffers `members`, all in the same space; nothing if the caller
+    /// wants an answer before the model is complete.
     pub(crate) fn new(
         problem: &Problem,
         members: &[BufferId],
@@ -218,12 +218,12 @@ impl Model {
         Ok(model)
     }
 
-    /// Returns whether of all items nothing matters but sizes and sections.
+    /// Returns whether only sizes and sections matter for all items.
     pub(crate) fn is_plain(&self) -> bool {
         self.details.len() == 1 && self.items.iter().all(|it| it.shift == 0)
     }
 
-    /// Returns whether there are `ratio` times as many sections as items that are live in one, on
+    /// Returns whether there are `ratio` times as many sections as live items per section, on
     /// average: the graph is deep, and few items meet.
     pub(crate) fn is_long(&self, ratio: u32) -> bool {
         let sections = u128::from(number(self.loads.len()));
@@ -236,7 +236,7 @@ impl Model {
         !self.all_solid() || self.has_pins() || self.items.iter().any(|it| it.shift > 0)
     }
 
-    /// Returns the model of solid items with these sections and sizes, in the same memory.
+    /// Returns the model of solid items with these sections and sizes, reusing the memory.
     pub(crate) fn of_solids(
         &self,
         solids: impl ExactSizeIterator<Item = (Range<u32>, u64)> + Clone,
@@ -251,7 +251,7 @@ impl Model {
         Ok(model)
     }
 
-    /// Returns a model without items, with room for them.
+    /// Returns a model without items, with reserved room.
     fn empty(items: usize, sections: usize, grain: u64) -> Result<Self> {
         Ok(Self {
             items: with_capacity(items, "buffers")?,
@@ -265,7 +265,7 @@ impl Model {
         })
     }
 
-    /// Adds the item of a buffer, whose size is rounded up.
+    /// Adds a buffer's item, with the size rounded up.
     fn push_buffer(&mut self, problem: &Problem, id: BufferId, sections: &Sections, round: u64) {
         let (buffer, grain) = (problem.buffer(id), self.grain);
         let bytes = align_up(buffer.bytes(), round);
@@ -294,9 +294,9 @@ impl Model {
         self.items.push(Item { span, size, details: place, shift, solid });
     }
 
-    /// Computes the load of each section from the items.
+    /// Computes each section's load from the items.
     fn add_up(&mut self) -> Result<()> {
-        // All that is born in a section is live at once, and so is all that dies at its start.
+        // All items born in a section are live at once, and so are all items that die at its start.
         let mut loads = core::mem::take(&mut self.loads);
         let mut dead = filled(0_u64, loads.len() + 1, "sections")?;
         let mut fits = true;
@@ -322,7 +322,7 @@ impl Model {
         self.find_pads()
     }
 
-    /// Finds which pads there are, and the largest one of each section.
+    /// Finds the pads, and each section's largest pad.
     fn find_pads(&mut self) -> Result<()> {
         let mut padded = Vec::new();
         if self.details.len() > 1 {
@@ -334,7 +334,7 @@ impl Model {
         if padded.is_empty() {
             return Ok(());
         }
-        // Largest pads first: a section keeps the first pad that reaches it.
+        // Largest pads first: a section keeps the first pad that reaches the section.
         padded.sort_unstable_by_key(|it| Reverse(self.pad(it)));
         let mut next = with_capacity(self.loads.len() + 1, "sections")?;
         next.extend(0..=self.loads.len());
@@ -364,12 +364,12 @@ impl Model {
         }
     }
 
-    /// Returns the bytes by which the grains of an item exceed the buffer.
+    /// Returns the bytes by which an item's grains exceed the buffer.
     pub(crate) fn pad(&self, item: &Item) -> u64 {
         self.details[index(item.details)].pad
     }
 
-    /// Returns the grain at which an item is fixed, if it is.
+    /// Returns an item's fixed grain, if any.
     pub(crate) fn pin(&self, item: &Item) -> Option<u64> {
         self.details[index(item.details)].pin
     }
@@ -390,7 +390,7 @@ impl Model {
         self.details.iter().any(|details| details.pin.is_some())
     }
 
-    /// Returns the byte after the last one of an item at grain `offset`.
+    /// Returns the byte after an item's last byte, for grain `offset`.
     pub(crate) fn end_in_bytes(&self, item: usize, offset: u64) -> u64 {
         let it = &self.items[item];
         (offset + it.size) * self.grain - self.pad(it)
@@ -409,7 +409,7 @@ impl Model {
         ends.min().unwrap_or(bytes)
     }
 
-    /// Returns the end of the highest item, in bytes.
+    /// Returns the highest item's end, in bytes.
     pub(crate) fn peak(&self, offsets: &[u64]) -> u64 {
         let ends = offsets.iter().enumerate().map(|(item, &at)| self.end_in_bytes(item, at));
         ends.max().unwrap_or(0)
@@ -430,7 +430,7 @@ fn steps(live: LiveRange) -> Range<u32> {
     live.start().get()..live.end().get()
 }
 
-/// Returns buffers in the order of their births, and where those of each section start.
+/// Returns buffers in birth order, and the start of each section's buffers.
 fn by_birth(
     problem: &Problem,
     ids: &[BufferId],
@@ -444,7 +444,7 @@ fn by_birth(
     Ok((sorted, first))
 }
 
-/// Returns the largest number of bytes of which all offsets may be multiples.
+/// Returns the largest byte count that may divide all offsets.
 fn grain(problem: &Problem, ids: &[BufferId], round: u64, coarsest: Alignment) -> u64 {
     let mut common = 0;
     for &id in ids {

@@ -32,9 +32,9 @@ impl Random {
     }
 }
 
-/// Returns a hash of two numbers: every bit of them changes half of its bits.
+/// Returns a hash of two numbers: every input bit changes half of the hash's bits.
 pub(crate) const fn mix(key: usize, value: u64) -> u64 {
-    // Products of large odd numbers, folded; any such finisher would do.
+    // Products with large odd numbers, folded; any such finisher suffices.
     #[allow(clippy::as_conversions, reason = "a position has at most 64 bits")]
     let key = key as u64;
     let mut hash = value

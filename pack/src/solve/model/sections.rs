@@ -1,4 +1,4 @@
-//! Time compression: all that matters of time is which live ranges overlap.
+//! Time compression: only the overlaps of live ranges matter.
 //!
 //! Two live ranges overlap if and only if they share a *section*, a maximal clique of the interval
 //! graph: a moment at which a death follows a birth. Solvers count time in sections. There are
@@ -25,18 +25,18 @@ const DEATH: u8 = 2;
 /// Translates moments into sections.
 #[derive(Debug)]
 pub(crate) struct Sections {
-    /// The moments at which something happens, if those are few of all moments.
+    /// The moments with events, if they are few among all moments.
     times: Option<Times>,
-    /// The section that is open after the deaths of each of these, or of all, moments.
+    /// The open section after the deaths at each of these, or all, moments.
     open: Vec<u32>,
     count: u32,
 }
 
 impl Sections {
-    /// Returns the sections of `lives`, so many live ranges.
+    /// Returns the sections of the live ranges `lives`.
     ///
-    /// Ranges meet after the translation exactly if they met before. Takes `O(n)`, but for times
-    /// that are crowded in few places.
+    /// Ranges meet after the translation exactly if they met before. Takes `O(n)`, except for times
+    /// crowded in few places.
     pub(crate) fn of(
         lives: impl Iterator<Item = Range<u32>> + Clone,
         ranges: usize,
@@ -76,7 +76,7 @@ impl Sections {
         index(self.count)
     }
 
-    /// Returns the sections of one of the live ranges, or of the hull of several.
+    /// Returns the sections of a live range, or of the hull of several.
     pub(crate) fn span(&self, live: &Range<u32>) -> Range<u32> {
         let open = |time| self.open[rank(self.times.as_ref(), time)];
         open(live.start)..open(live.end)
@@ -88,13 +88,13 @@ fn rank(times: Option<&Times>, time: u32) -> usize {
     times.map_or(index(time), |times| times.rank(time))
 }
 
-/// Moments in ascending order, and where to look for one.
+/// Moments in ascending order, and an index to find a moment.
 #[derive(Debug)]
 struct Times {
     sorted: Vec<u32>,
     /// Moments that agree but for so many low bits are found together.
     shift: u32,
-    /// Where those begin.
+    /// The first moment of each index entry.
     first: Vec<u32>,
 }
 

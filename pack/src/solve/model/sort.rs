@@ -8,7 +8,7 @@ use super::memory::filled;
 use crate::base::Result;
 use crate::solve::tuning::layout::SORTED_AT_ONCE;
 
-/// Sorts `items`, and returns whether it came to the end before the caller wanted an answer.
+/// Sorts `items`, and returns whether the sort ended before the caller wanted an answer.
 pub(crate) fn sort<T: Ord + Copy>(items: &mut [T], clock: &Clock<'_>) -> bool {
     sort_by_key(items, |&item| item, clock)
 }
@@ -32,8 +32,8 @@ pub(crate) fn sort_by_key<T, K: Ord>(
     !clock.is_over() && sort_by_key(below, key, clock) && sort_by_key(above, key, clock)
 }
 
-/// Returns the positions of `numbers`, all of which are below `limit`, in ascending order of
-/// numbers and then of positions, and for each number, and `limit`, where its positions start.
+/// Returns the positions of `numbers`, all below `limit`, ordered by number and then by position;
+/// and the start of each number's positions, including the start for `limit`.
 pub(crate) fn order_by_number(numbers: &[u32], limit: usize) -> Result<(Vec<u32>, Vec<u32>)> {
     let mut first = filled(0_u32, limit + 1, "an order")?;
     for &it in numbers {
@@ -53,7 +53,7 @@ pub(crate) fn order_by_number(numbers: &[u32], limit: usize) -> Result<(Vec<u32>
     Ok((order, first))
 }
 
-/// Sorts numbers digit by digit, the last one first.
+/// Sorts numbers digit by digit, the last digit first.
 pub(crate) fn sort_numbers(numbers: &mut Vec<u32>) -> Result<()> {
     let mut sorted = filled(0, numbers.len(), "an order")?;
     for shift in [0, 8, 16, 24] {

@@ -13,7 +13,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Makes room for the numbers below `count`; `what` names them if memory runs out.
+    /// Makes room for the numbers below `count`; `what` names the table if memory runs out.
     pub(crate) fn new(count: usize, what: &'static str) -> Result<Self> {
         Ok(Self { numbers: with_capacity(count, what)?, waits: filled(false, count, what)? })
     }

@@ -1,4 +1,4 @@
-//! Packings of blocks of items that fill rectangles together.
+//! Packings of blocks, which are items that together fill rectangles.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -15,18 +15,18 @@ use crate::solve::tuning::layout::EFFORT_PER_SWEPT;
 
 /// Joins items to blocks, and packs the blocks.
 ///
-/// Of several tolerances, the one with which the fewest blocks are left at first is kept. If many are
-/// left with each, the items were not cut like that, and nothing is tried.
+/// Among several tolerances, the tolerance with the fewest initial blocks is kept. If many blocks
+/// are left with each tolerance, the items were not cut like that, and the search gives up.
 #[derive(Debug)]
 pub(crate) struct BlockSearches<'m> {
     whole: Whole<'m>,
     state: BlockedState,
 }
 
-/// State of the search.
+/// The search's state.
 #[derive(Debug)]
 enum BlockedState {
-    /// Nothing has been joined.
+    /// No items have been joined.
     New,
     /// Blocks are joined and packed.
     Open(Box<JoinedBlocks>),
@@ -34,20 +34,20 @@ enum BlockedState {
     Closed,
 }
 
-/// Blocks for one tolerance.
+/// Blocks for a tolerance.
 #[derive(Debug)]
 struct JoinedBlocks {
     blocks: Blocks,
-    /// Those that were fewest.
+    /// The fewest blocks so far.
     fewest: Option<Fewest>,
-    /// The number of blocks when they were packed last.
+    /// The number of blocks at the last packing.
     packed: usize,
     /// Effort so far in memory accesses: joining, and searching.
     joining: usize,
     searching: usize,
 }
 
-/// Few blocks, and what is known of their packings.
+/// Few blocks, and facts about their packings.
 #[derive(Debug)]
 struct Fewest {
     stacks: Stacks,
@@ -87,7 +87,7 @@ impl<'m> BlockSearches<'m> {
 }
 
 impl JoinedBlocks {
-    /// Joins with each tolerance, and returns the fewest blocks if they are few.
+    /// Joins with each tolerance, and returns the fewest blocks if few.
     fn new(whole: Whole<'_>, clock: &Clock<'_>) -> Result<Option<Self>> {
         let tuning = &clock.tuning().assume;
         let mut fewest: Option<Blocks> = None;
@@ -170,7 +170,7 @@ impl Fewest {
         is_open && self.bound < best.peak().min(self.peak)
     }
 
-    /// Packs the blocks by best fit in the order of birth.
+    /// Packs the blocks by best fit in birth order.
     fn sweep(
         &mut self,
         whole: Whole<'_>,
@@ -187,7 +187,7 @@ impl Fewest {
         Ok(())
     }
 
-    /// Runs one exact search.
+    /// Runs an exact search.
     fn search(
         &mut self,
         whole: Whole<'_>,
@@ -205,7 +205,7 @@ impl Fewest {
     }
 }
 
-/// Offers a packing of blocks, if there is one.
+/// Offers a packing of blocks, if any.
 fn offer(stacks: &Stacks, blocks: Option<&[u64]>, whole: Whole<'_>, best: &mut Incumbent<'_>) {
     let of_core = |blocks: &[u64]| {
         let all = stacks.offsets(blocks);

@@ -21,46 +21,46 @@ use crate::solve::model::{Item, Model};
 use crate::solve::repair::chains::EjectionChains;
 use crate::solve::tuning::CriticalTuning;
 
-/// A series of exact searches of a growing part of a model that is too large to be searched as a
+/// A series of exact searches in a growing part of a model that is too large to be searched as a
 /// whole.
 ///
-/// The items of the sections with the largest loads are *critical*. They decide the peak: other
-/// items are live where loads are smaller, so there is room for them around any packing of the
-/// critical ones. Exact search packs the critical items, first fit places the others, and ejection
-/// chains move down the items that still end above the target. Items that remain above the target
-/// become critical if they are few. If they are many, more sections become critical.
+/// The items in the most loaded sections are *critical*. Critical items decide the peak: other
+/// items are live where loads are smaller, so there is room around any packing of the critical
+/// items. Exact search packs the critical items, first fit places the other items, and ejection
+/// chains move down the items that still end above the target. A few items that remain above the
+/// target become critical; for many such items, more sections become critical.
 ///
 /// New in this form, as far as known. `TelaMalloc` (Maas et al., ASPLOS 2023) also searches the most
 /// contended phases first.
 #[derive(Debug)]
 pub(crate) struct Critical {
-    /// Items by the largest load that they meet, descending, and those loads.
+    /// Items by the largest load that they meet, descending, with these loads.
     by_load: Vec<u32>,
     met: Vec<u64>,
-    /// The loads of all sections, descending.
+    /// All section loads, descending.
     levels: Vec<u64>,
     /// How many sections are critical.
     sections: usize,
-    /// Items of other sections that found no room.
+    /// Items in other sections without room.
     crowded: Vec<u32>,
-    /// The critical items, in ascending order, while they are searched.
+    /// The critical items, in ascending order, during their search.
     kept: Vec<u32>,
     search: Option<(Model, Restarts, Turns)>,
-    /// A completed packing of which some items still end above the target.
+    /// A completed packing in which some items still end above the target.
     draft: Option<Vec<u64>>,
     space: Occupancy,
-    /// Orders that were used: they depend on nothing but the model.
+    /// Used orders, which depend only on the model.
     orders: Vec<(Order, Vec<u32>)>,
     completions: usize,
     tries: usize,
     /// How many targets were given up: the next is closer to the best peak.
     level: i32,
     target: u64,
-    /// The number of the thread: each has other rules first.
+    /// The thread's number: each thread starts with different rules.
     tuning: CriticalTuning,
 }
 
-/// Orders of the items that are not critical: the first one, and one of the others.
+/// Orders for the items that are not critical: the first order, and one of the others.
 const FIRST_ORDER: Order = Order::Load;
 const OTHER_ORDERS: [Order; 3] = [Order::Size, Order::SizeRootLength, Order::Length];
 
@@ -96,12 +96,12 @@ impl Critical {
         })
     }
 
-    /// Searches once for a packing of the critical items, and completes it if there is one.
+    /// Searches once for a packing of the critical items, and completes the packing, if found.
     ///
-    /// The first target is the bound, or the `goal`. When the items that count as critical cannot be
-    /// packed below it soon, the next target is halfway to the best peak, and so on.
+    /// The first target is the bound, or the `goal`. If the critical items cannot soon be packed
+    /// below the target, the next target is halfway to the best peak, and so on.
     ///
-    /// A search that ends because its turn is over does not count as a try.
+    /// A search that ends with its turn does not count as a try.
     pub(crate) fn step(
         &mut self,
         model: &Model,
@@ -131,7 +131,7 @@ impl Critical {
                     self.sections = self.sections.saturating_mul(self.tuning.growth);
                 }
             }
-            // A part of the items that does not fit proves that all items do not fit.
+            // If a part of the items does not fit, all items do not fit.
             Outcome::Impossible => {
                 best.raise_bound(model.peak_from(self.target + 1), Stage::Critical);
                 self.search = None;
@@ -148,7 +148,7 @@ impl Critical {
         Ok(())
     }
 
-    /// Prepares the search for the next target; false if it would be too large.
+    /// Prepares the search for the next target; false if the search would be too large.
     fn begin(
         &mut self,
         model: &Model,
@@ -188,13 +188,13 @@ impl Critical {
         Ok(self.search.is_some())
     }
 
-    /// Makes each pinned item critical that is live together with a critical one without a pin, which could
-    /// take its place otherwise.
+    /// Makes each pinned item critical that is live together with a critical item without a pin,
+    /// which could otherwise take the pinned item's place.
     fn keep_pinned_neighbors(&mut self, model: &Model) -> Result<()> {
         if !model.has_pins() {
             return Ok(());
         }
-        // By section, how many of the sections before it have a critical item without a pin.
+        // By section: the number of earlier sections with a critical item without a pin.
         let mut open = filled(0_i64, model.loads.len() + 1, "sections")?;
         for it in self.kept.iter().map(|&item| &model.items[index(item)]) {
             if model.pin(it).is_none() {
@@ -242,8 +242,8 @@ impl Critical {
         Ok(sorted)
     }
 
-    /// Places the other items around the critical ones, in one or two orders, and returns the
-    /// packing in which the fewest items end above the target, if they are not too many.
+    /// Places the other items around the critical items, in one or two orders, and returns the
+    /// packing with the fewest items above the target, if not too many.
     fn complete(
         &mut self,
         model: &Model,
@@ -263,7 +263,8 @@ impl Critical {
             order.sort_by_key(|&item| fixed[index(item)].is_none());
             let mut crowded = Vec::new();
             for _ in 0..self.tuning.completions {
-                // Items without room in the first pass come directly after the critical and pinned ones.
+                // Items without room in the first pass come directly after the critical and pinned
+                // items.
                 crowded.sort_unstable();
                 order[self.kept.len()..].sort_by_key(|item| {
                     let is_pinned = model.pin(&model.items[index(*item)]).is_some();
@@ -300,8 +301,8 @@ impl Critical {
         Ok(fewest.map(|(_, offsets)| offsets))
     }
 
-    /// Brings the items of a draft below the target, in this turn and the next ones; where
-    /// they get stuck, more is critical.
+    /// Brings a draft's items below the target, in this turn and the next turns; where items get
+    /// stuck, more items become critical.
     fn press(
         &mut self,
         model: &Model,

@@ -1,4 +1,4 @@
-//! Disjunctive searches of a core for one target after the other.
+//! Disjunctive searches in a core for one target after the other.
 
 use super::incumbent::Incumbent;
 use crate::base::Result;
@@ -10,11 +10,11 @@ use crate::solve::exact::outcome::Outcome;
 use crate::solve::model::Model;
 use crate::solve::model::clock::Clock;
 
-/// Two searches of one core: one for packings below the best one, and one for bounds.
+/// Two searches in a core: a search for packings below the best packing, and a search for bounds.
 ///
-/// The first keeps its clauses, since its targets only fall. The second bisects: its target is
-/// halfway between the bound and the best peak, and closer to the bound after each search that ends
-/// undecided.
+/// The first search keeps its clauses, because its targets only fall. The second search bisects:
+/// its target is halfway between the bound and the best peak, and closer to the bound after each
+/// undecided search.
 #[derive(Debug)]
 pub(crate) struct Disjunctions {
     tables: Option<Tables>,
@@ -26,11 +26,11 @@ struct Tables {
     conflicts: Conflicts,
     down: DisjunctiveTurn,
     up: DisjunctiveTurn,
-    /// The part of the gap below the target of the search for bounds is 1 / 2^closer.
+    /// The target of the bound search is above the bound by the fraction 1 / 2^closer of the gap.
     closer: u32,
 }
 
-/// A search, and the effort that it has taken.
+/// A search, and its effort so far.
 #[derive(Debug)]
 struct DisjunctiveTurn {
     search: Disjunctive,
@@ -51,7 +51,7 @@ impl Disjunctions {
         !self.too_large && core.is_rigid()
     }
 
-    /// Runs one search, for a peak of at least `goal` bytes.
+    /// Runs a search, for a peak of at least `goal` bytes.
     pub(crate) fn step(
         &mut self,
         core: &Model,
@@ -91,8 +91,8 @@ impl Disjunctions {
     }
 }
 
-/// Returns the tables for a core, unless it is too large, and raises the bound to that of single
-/// sections.
+/// Returns a core's tables, unless the core is too large, and raises the bound to the
+/// single-section bound.
 fn begin(core: &Model, best: &mut Incumbent<'_>, clock: &Clock<'_>) -> Result<Option<Tables>> {
     let tuning = clock.tuning().disjunctive;
     let Some(conflicts) = Conflicts::of_model(core, tuning.most_pairs)? else { return Ok(None) };

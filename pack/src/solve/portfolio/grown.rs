@@ -1,4 +1,4 @@
-//! Searches of a core whose items have grown a little, so that their sizes add up.
+//! Searches in a core with slightly grown items, so that sizes add up.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -11,28 +11,28 @@ use crate::solve::model::Model;
 use crate::solve::model::arith::index;
 use crate::solve::model::clock::Clock;
 
-/// All items of a space, and those of them that are the core.
+/// All items in a space, and the core's items.
 ///
-/// Sums add up over all items. Without those that kernelization took out, they would not.
+/// Sums add up over all items, but not without the items removed by kernelization.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whole<'m> {
     pub(crate) model: &'m Model,
-    /// The items of the core, ascending.
+    /// The core's items, ascending.
     pub(crate) core: &'m [u32],
 }
 
 /// Exact searches of grown items, for several tolerances by turns.
 ///
-/// Growth raises the load, so the searches of a tolerance end where the best packing of the items
-/// themselves needs no more bytes than the grown items can do with. The first way gets half of
-/// the effort, the second one half of the rest, and so on.
+/// Growth raises the load, so a tolerance's searches end when the best packing of the original
+/// items needs no more bytes than the grown items' bound. The first kind of growth gets half of the
+/// effort, the second kind half of the rest, and so on.
 #[derive(Debug)]
 pub(crate) struct GrownSizes<'m> {
     whole: Whole<'m>,
     slots: Vec<GrowthSlot>,
 }
 
-/// One way of growth.
+/// A kind of growth.
 #[derive(Debug)]
 struct GrowthSlot {
     near: NearCuts,
@@ -41,18 +41,18 @@ struct GrowthSlot {
     spent: usize,
 }
 
-/// State of the searches of one way of growth.
+/// The search state for a kind of growth.
 #[derive(Debug)]
 enum GrownState {
     /// The items have not grown.
     New,
     /// The grown items are searched.
     Open(Box<Grown>),
-    /// Nothing is left to gain, or nothing has grown.
+    /// No gain is possible, or no item has grown.
     Closed,
 }
 
-/// Grown items, and what is known of them.
+/// Grown items, and facts about them.
 #[derive(Debug)]
 struct Grown {
     model: Model,
@@ -76,7 +76,7 @@ impl<'m> GrownSizes<'m> {
         self.slots.iter().any(|slot| !matches!(slot.state, GrownState::Closed))
     }
 
-    /// Runs one search, for a peak of at least `goal` bytes.
+    /// Runs a search, for a peak of at least `goal` bytes.
     pub(crate) fn step(
         &mut self,
         goal: u64,

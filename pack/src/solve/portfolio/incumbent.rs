@@ -8,7 +8,7 @@ use crate::solve::model::Model;
 use crate::solve::model::arith::index;
 use crate::solve::model::clock::Clock;
 
-/// The best packing of one space so far, and its lower bound.
+/// A space's best packing so far, and the lower bound.
 #[derive(Debug)]
 pub(crate) struct Incumbent<'a> {
     model: &'a Model,
@@ -19,7 +19,7 @@ pub(crate) struct Incumbent<'a> {
     peak: u64,
     /// Bytes that no answer can go below.
     bound: u64,
-    /// Whether its answers are those of another problem.
+    /// Whether the answers belong to another problem.
     is_quiet: bool,
 }
 
@@ -37,7 +37,8 @@ impl<'a> Incumbent<'a> {
         }
     }
 
-    /// Returns an incumbent for the core of the items `kept`: this one without the others.
+    /// Returns an incumbent for the core of the items `kept`: this incumbent without the other
+    /// items.
     pub(crate) fn for_core<'b>(&self, core: &'b Model, kept: &[u32]) -> Incumbent<'b>
     where
         'a: 'b,
@@ -49,7 +50,8 @@ impl<'a> Incumbent<'a> {
         Incumbent { model: core, offsets, peak: peak.max(self.bound), ..*self }
     }
 
-    /// Returns an incumbent for a model of the same items, which have grown. It tells nothing.
+    /// Returns an incumbent for a model with the same items, grown. The incumbent reports no
+    /// progress.
     pub(crate) fn of_grown<'b>(
         &self,
         grown: &'b Model,
@@ -76,19 +78,19 @@ impl<'a> Incumbent<'a> {
         self.peak
     }
 
-    /// Returns the lower bound of the peak, in bytes.
+    /// Returns the peak's lower bound, in bytes.
     pub(crate) const fn bound(&self) -> u64 {
         self.bound
     }
 
-    /// Returns the highest grain at which items of a better answer may end.
+    /// Returns the highest grain at which a better answer's items may end.
     pub(crate) fn limit(&self) -> u64 {
         let highest = MAX_BYTES.min(self.peak.saturating_sub(1));
         // Pads are smaller than a grain: the true test is the peak in bytes.
         (highest / self.model.grain).saturating_add(1)
     }
 
-    /// Keeps `offsets` if they are better, and tells.
+    /// Keeps `offsets` if better, and reports progress.
     pub(crate) fn offer(&mut self, offsets: Option<Vec<u64>>, stage: Stage) {
         let Some(offsets) = offsets else { return };
         let peak = self.model.peak(&offsets);

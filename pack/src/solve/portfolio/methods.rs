@@ -1,4 +1,4 @@
-//! The methods that improve a packing, and the rule that shares the effort among them.
+//! The methods that improve a packing, and the rule that shares effort among the methods.
 //!
 //! A new method is a type with `impl Method` and one line in [`methods`].
 
@@ -26,7 +26,7 @@ use crate::solve::tuning::layout::EFFORT_PER_SWEPT;
 /// The situation in which a method takes a turn.
 struct MethodTask<'t, 'a> {
     core: &'t Model,
-    /// Peak in bytes below which nothing is to be gained.
+    /// Peak in bytes at which the search may stop.
     goal: u64,
     best: &'t mut Incumbent<'a>,
     clock: &'t Clock<'t>,
@@ -41,9 +41,9 @@ enum Role {
     Greedy,
     /// Takes turns with the other methods on large cores.
     Large,
-    /// Takes turns on large cores, and gets a fraction of the effort on small ones.
+    /// Takes turns on large cores, and gets a fraction of the effort on small cores.
     LargeAndSmall,
-    /// Searches a small core as a whole, or one that is not solid.
+    /// Searches a small core as a whole, or a core that is not solid.
     Exact,
     /// Takes turns with exact search on small cores that are not decided soon.
     Grown,
@@ -51,7 +51,7 @@ enum Role {
     Disjunctive,
 }
 
-/// A method that improves the packing of a core.
+/// A method that improves a core's packing.
 trait Method: fmt::Debug {
     /// Returns the part that the method plays in the portfolio.
     fn role(&self) -> Role;
@@ -59,16 +59,16 @@ trait Method: fmt::Debug {
     /// Returns whether the method works on the core, and has something left to try.
     fn can(&self, core: &Model, clock: &Clock<'_>) -> bool;
 
-    /// Makes the tables of the method; false if the core is too large for them.
+    /// Makes the method's tables; false if the core is too large.
     fn prepare(&mut self, _core: &Model, _clock: &Clock<'_>) -> Result<bool> {
         Ok(true)
     }
 
-    /// Works until it is done or the turn is over.
+    /// Works until the method is done or the turn is over.
     fn step(&mut self, task: MethodTask<'_, '_>) -> Result<()>;
 }
 
-/// Returns the methods that are switched on. Of those with equal cost, the first is next.
+/// Returns the methods that are switched on. At equal cost, the first method is next.
 fn methods<'m>(whole: Whole<'m>, clock: &Clock<'_>) -> Vec<Box<dyn Method + 'm>> {
     let on = clock.methods();
     let all: [(bool, Box<dyn Method + 'm>); 9] = [
@@ -161,7 +161,7 @@ impl Method for CriticalPart {
     }
 }
 
-/// First fit and best fit of all items, in another order each time.
+/// First fit and best fit of all items, each time in another order.
 #[derive(Debug)]
 struct GreedyPasses {
     fits: Vec<(Fit, Stage)>,
@@ -310,7 +310,7 @@ impl Method for GrownSizes<'_> {
     }
 }
 
-/// The methods of one thread for one core, with the effort that each has taken.
+/// A thread's methods for a core, with each method's effort so far.
 #[derive(Debug)]
 pub(crate) struct Portfolio<'m> {
     chains: Option<EjectionChains>,
@@ -325,14 +325,14 @@ struct Entry<'m> {
 }
 
 impl<'m> Portfolio<'m> {
-    /// Returns the methods that are switched on, for the core of a model.
+    /// Returns the methods that are switched on, for a model's core.
     pub(crate) fn new(whole: Whole<'m>, clock: &Clock<'_>) -> Self {
         let list = methods(whole, clock);
         let methods = list.into_iter().map(|method| Entry { method, spent: 0 }).collect();
         Self { chains: None, methods }
     }
 
-    /// Makes one greedy pass over all items.
+    /// Makes a greedy pass over all items.
     pub(crate) fn pass(
         &mut self,
         core: &Model,
@@ -345,10 +345,10 @@ impl<'m> Portfolio<'m> {
         }
     }
 
-    /// Runs one exact search of a small core, or another method for a fraction of the effort.
+    /// Runs an exact search in a small core, or another method for a fraction of the effort.
     ///
-    /// Exact search decides most small cores. The other methods get a fixed fraction of its effort,
-    /// so that they cost little where they find nothing. Returns whether any method could work.
+    /// Exact search decides most small cores. The other methods get a fixed fraction of the exact
+    /// search's effort, and so cost little without a result. Returns whether any method could work.
     pub(crate) fn search(
         &mut self,
         core: &Model,
@@ -368,7 +368,7 @@ impl<'m> Portfolio<'m> {
             it.method.role() == Role::LargeAndSmall && it.method.can(core, clock) && it.spent < part
         };
         let due = self.least_spent(is_due).filter(|_| part >= tuning.shortest_turn);
-        // Grown items are searched as long as the items themselves.
+        // Grown items are searched as long as the original items.
         let most = self.methods[exact].spent;
         let is_grown = |it: &Entry<'_>| {
             it.method.role() == Role::Grown && it.method.can(core, clock) && it.spent < most
@@ -393,12 +393,12 @@ impl<'m> Portfolio<'m> {
         Ok(true)
     }
 
-    /// Gives a turn to the method that has cost the least so far; its `goal` is a peak in bytes.
+    /// Gives a turn to the method with the least cost so far; `goal` is a peak in bytes.
     ///
-    /// The effort of a turn is at most `most`, and at most that of all turns before it together. So
-    /// each method is at most as many times later than it would be alone as there are methods. A turn
-    /// that closes a large part of the gap to the bound is free of charge, so that the method has
-    /// another turn. Returns whether any method could work.
+    /// A turn's effort is at most `most`, and at most the effort of all earlier turns together. So
+    /// with *n* methods, each method is at most *n* times later than alone. A turn that closes a
+    /// large part of the gap to the bound is free, so that the method has another turn. Returns
+    /// whether any method could work.
     pub(crate) fn take_turn(
         &mut self,
         core: &Model,
@@ -419,14 +419,15 @@ impl<'m> Portfolio<'m> {
         let Some(place) = self.least_spent(is_due) else { return Ok(false) };
         let (before, peak) = (clock.effort(), best.peak());
         let all: usize = self.methods.iter().map(|it| it.spent).sum();
-        // Exact search of solid items has nodes of its own: cut short, it would have begun in vain.
+        // Exact search of solid items has a separate node limit: a shortened search would be
+        // useless.
         let role = self.methods[place].method.role();
         if !(core.all_solid() && matches!(role, Role::Exact | Role::Grown)) {
             clock.begin_turn(all.max(tuning.shortest_turn).min(most));
         }
         self.run(place, core, goal, best, clock)?;
         clock.end_turn();
-        // Not every turn counts effort by itself.
+        // Some turns count no effort themselves.
         clock.tick(core.items.len());
         let gained = tuning.free_turn_divisor.saturating_mul(peak - best.peak());
         if gained < peak.saturating_sub(best.bound()) {
@@ -435,7 +436,7 @@ impl<'m> Portfolio<'m> {
         Ok(true)
     }
 
-    /// Returns the place of the method for which `is_due` holds and that has cost the least.
+    /// Returns the place of the method with the least cost for which `is_due` holds.
     fn least_spent(&self, is_due: impl Fn(&Entry<'m>) -> bool) -> Option<usize> {
         let due = self.methods.iter().enumerate().filter(|(_, it)| is_due(it));
         due.min_by_key(|(_, it)| it.spent).map(|(place, _)| place)
@@ -455,7 +456,7 @@ impl<'m> Portfolio<'m> {
     }
 }
 
-/// Returns a tool, which is made at its first use.
+/// Returns a tool, made on first use.
 fn made<T>(tool: &mut Option<T>, make: impl FnOnce() -> Result<T>) -> Result<&mut T> {
     match tool {
         Some(tool) => Ok(tool),

@@ -1,4 +1,4 @@
-//! Packing of a space with rules: ranges, groups, reserved bytes, pairs, multiples.
+//! Packing a space with rules: ranges, groups, reserved bytes, pairs, multiples.
 
 use alloc::{format, string::String, vec::Vec};
 use core::cmp::Reverse;
@@ -17,7 +17,7 @@ use crate::solve::model::clock::Clock;
 use crate::solve::model::random::Random;
 use crate::space::Space;
 
-/// Packs the buffers `members` of one space, and stores their offsets.
+/// Packs the buffers `members` of a space, and stores the offsets.
 ///
 /// First fit in several orders, and then in changed orders, takes turns with disjunctive search.
 ///
@@ -52,13 +52,13 @@ pub(crate) fn pack(
     Ok(SpacePacking { peak, lower_bound, status: Status::of(peak, lower_bound, capacity) })
 }
 
-/// Returns the message that there is no packing of a space, or that none was found.
+/// Returns the message that a space has no packing, or that none was found.
 pub(crate) fn no_offsets(space: &Space, proven: bool) -> String {
     let result = if proven { "exist" } else { "were found" };
     format!("no offsets {result} that obey all rules of space {}", quoted(space.name()))
 }
 
-/// The best packing so far, with its peak, and the bound.
+/// The best packing so far, with the peak and the bound.
 struct Best<'a> {
     space: SpaceId,
     clock: &'a Clock<'a>,
@@ -99,7 +99,7 @@ impl Best<'_> {
         self.clock.tell(Progress { space, stage, peak, lower_bound, nodes: self.clock.nodes() });
     }
 
-    /// Searches until the packing is decided; returns whether it is proven that there is none.
+    /// Searches until the packing is decided; returns whether it is proven that no packing exists.
     fn search(&mut self, ruled: &Ruled, capacity: Option<u64>) -> Result<bool> {
         let (conflicts, clock) = (&ruled.conflicts, self.clock);
         let tuning = clock.tuning().disjunctive;
@@ -127,7 +127,7 @@ impl Best<'_> {
         let is_small = is_small && clock.methods().disjunctive;
         let (mut down, mut up) =
             (Disjunctive::new(conflicts, clock)?, Disjunctive::new(conflicts, clock)?);
-        // Effort of disjunctive search, of it that for bounds, and of other orders.
+        // Effort of disjunctive search, its part for bounds, and the effort of other orders.
         let (mut exact, mut bounding, mut local, mut closer) = (0, 0, 0, 0);
         while !self.is_decided(capacity) && !clock.is_up() {
             let before = clock.effort();
@@ -172,7 +172,7 @@ impl Best<'_> {
     }
 }
 
-/// Returns the bytes that single items and the sums of cliques need.
+/// Returns the bytes needed by single items and by the sums of cliques.
 fn simple_bound(conflicts: &Conflicts) -> u64 {
     let items = conflicts.domains.iter().enumerate();
     let items = items.map(|(item, domain)| conflicts.end_in_bytes(item, domain.least()));
@@ -184,12 +184,12 @@ fn simple_bound(conflicts: &Conflicts) -> u64 {
     items.chain(sums).max().unwrap_or(0)
 }
 
-/// Returns the bytes between the least offset of an item and the largest.
+/// Returns the bytes between an item's least and largest offsets.
 fn room(conflicts: &Conflicts, item: usize) -> i64 {
     conflicts.ceiling(item, MAX_BYTES) - conflicts.domains[item].least()
 }
 
-/// Orders of first fit.
+/// First-fit orders.
 struct FitOrders {
     best: Vec<usize>,
     random: Random,
@@ -224,8 +224,8 @@ impl FitOrders {
         ]
     }
 
-    /// Returns the items that have one offset, then those with hints in the order of these, then the others
-    /// with few offsets first.
+    /// Returns the items with only one offset, then the items with hints in hint order, then the
+    /// other items with few offsets first.
     fn hinted(&self, conflicts: &Conflicts, hints: &[Option<i64>]) -> Vec<usize> {
         let mut order = self.best.clone();
         order.sort_by_key(|&item| {

@@ -1,4 +1,4 @@
-//! The order of methods: cheap ones first, until the peak meets the bound.
+//! The order of methods: cheap methods first, until the peak meets the bound.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -17,11 +17,11 @@ use crate::solve::model::Model;
 use crate::solve::model::arith::index;
 use crate::solve::model::clock::Clock;
 
-/// Packs one space into `best`, as well as the clock allows.
+/// Packs a space into `best`, as well as the clock allows.
 ///
 /// The order is: first answer, kernelization, greedy passes over the core, then turns of methods.
 /// Greedy methods aim at the lower bound. Methods that take turns stop at a peak of at most
-/// `capacity`, if there is one.
+/// `capacity`, if given.
 ///
 /// # References
 ///
@@ -42,7 +42,7 @@ pub(crate) fn run(
         return Ok(());
     }
     if !model.all_solid() && !is_fitted {
-        // A first answer is to be early; here there is time for a better one.
+        // The first answer had to be early; here there is time for a better answer.
         fit_by_birth(model, best, clock)?;
     }
     let kernel = if clock.methods().kernelization {
@@ -84,13 +84,13 @@ pub(crate) fn run(
     if core_best.peak() < best.peak() { complete(&core_best, best) } else { Ok(()) }
 }
 
-/// Returns whether the search of a space is over: the packing is optimal, its peak is at most
+/// Returns whether a space's search is over: the packing is optimal, the peak is at most
 /// `capacity`, or no packing fits `capacity`.
 fn is_decided(best: &Incumbent<'_>, capacity: Option<u64>) -> bool {
     best.is_proven() || capacity.is_some_and(|bytes| best.peak() <= bytes || best.bound() > bytes)
 }
 
-/// Finds a valid answer as fast as possible, and returns whether first fit was needed for it.
+/// Finds a valid answer as fast as possible, and returns whether first fit was needed.
 ///
 /// Node limits do not apply; a passed deadline or a cancellation does.
 fn first_answer(
@@ -104,7 +104,7 @@ fn first_answer(
         let offsets = first_fit::place_hinted(model, hints, best.limit(), &mut space, clock)?;
         best.offer(offsets, Stage::Hints);
     }
-    // Items with windows count as solid here: the packing wastes their windows, and is found soon.
+    // Items with windows count as solid here: the packing wastes the windows, and is found soon.
     if clock.methods().sweep && !model.has_pins() {
         best.offer(sweep::best_fit(model, best.limit(), clock)?, Stage::Sweep);
     }
@@ -116,7 +116,7 @@ fn first_answer(
     Ok(is_poor)
 }
 
-/// Places all items by first fit in the order of birth.
+/// Places all items by first fit in birth order.
 fn fit_by_birth(model: &Model, best: &mut Incumbent<'_>, clock: &Clock<'_>) -> Result<()> {
     let Some(order) = first_fit::sorted(model, Order::Birth, clock)? else { return Ok(()) };
     let mut space = Occupancy::new(model.loads.len())?;
@@ -168,12 +168,12 @@ fn greedy(
     Ok(())
 }
 
-/// Improves the packing of a core until its peak is at most `capacity`, or proven to be
-/// the least one, or until that is proven to be impossible.
+/// Improves a core's packing until the peak is at most `capacity`, or proven optimal, or until
+/// `capacity` is proven impossible.
 ///
-/// Large and long cores are searched by all methods in turn, small ones as a whole. A long core is
-/// that of a deep network: its items meet few others, and exact search would have to decide all of
-/// them at once where the few sections with large loads matter.
+/// Large and long cores are searched by all methods in turn, small cores as a whole. A long core
+/// belongs to a deep network: items meet few other items, and exact search would have to decide all
+/// items at once, although only the few sections with large loads matter.
 pub(crate) fn improve(
     core: &Model,
     capacity: Option<u64>,

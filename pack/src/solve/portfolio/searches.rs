@@ -1,4 +1,4 @@
-//! Exact searches of a core for one target after the other.
+//! Exact searches in a core for one target after the other.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -11,27 +11,27 @@ use crate::solve::exact::windowed::Windowed;
 use crate::solve::model::Model;
 use crate::solve::model::clock::Clock;
 
-/// Exact searches of a core.
+/// Exact searches in a core.
 ///
-/// The target is the lowest peak that is not excluded. After `hard_after` searches, some of them aim
-/// at the peak halfway between that target and the best packing.
+/// The target is the lowest peak that is not excluded. After `hard_after` searches, some searches
+/// aim halfway between this target and the best packing's peak.
 #[derive(Debug)]
 pub(crate) struct Searches {
     kind: SearchKind,
     count: usize,
 }
 
-/// The exact search that fits the items of a core.
+/// The exact search that fits a core's items.
 #[derive(Debug)]
 enum SearchKind {
-    /// Solid items: restricted models for the lowest target, and for the one halfway.
+    /// Solid items: restricted models for the lowest target, and for the halfway target.
     Solid(Box<[Restrictions; 2]>),
     /// Items with windows and gaps.
     Windowed(Box<Windowed>),
 }
 
 impl Searches {
-    /// Returns searches of a core, or nothing if the core is too large.
+    /// Returns searches in a core; nothing if the core is too large.
     pub(crate) fn new(core: &Model, clock: &Clock<'_>) -> Result<Option<Self>> {
         let kind = if core.all_solid() {
             let restrictions = || Restrictions::new(core.bound);
@@ -42,7 +42,7 @@ impl Searches {
         Ok(kind.map(|kind| Self { kind, count: 0 }))
     }
 
-    /// Returns whether all models of the core have turned out to be too large.
+    /// Returns whether all of the core's models are too large.
     pub(crate) fn are_closed(&self) -> bool {
         match &self.kind {
             SearchKind::Solid(restrictions) => restrictions[0].are_closed(),
@@ -50,7 +50,7 @@ impl Searches {
         }
     }
 
-    /// Runs one search, for a peak of at least `goal` bytes.
+    /// Runs a search, for a peak of at least `goal` bytes.
     pub(crate) fn step(
         &mut self,
         core: &Model,

@@ -5,9 +5,9 @@ use alloc::{borrow::ToOwned as _, vec, vec::Vec};
 use crate::base::{Error, MAX_BYTES, Result};
 use crate::solve::model::random::Random;
 
-/// Orders that are tried before the search goes back to the best one.
+/// Orders tried before the search goes back to the best order.
 const PATIENCE: usize = 120;
-/// Share of the moves of a single item, of ten.
+/// Single-item moves per ten moves.
 const SINGLE: usize = 7;
 
 /// A rule for two items: the first must not begin more than `low` and less than `high` bytes after
@@ -16,7 +16,7 @@ const SINGLE: usize = 7;
 pub struct Forbidden {
     /// The item whose distance is measured.
     pub item: usize,
-    /// The item from which it is measured.
+    /// The item from which the distance is measured.
     pub from: usize,
     /// Bytes; negative in front of the other item.
     pub low: i64,
@@ -27,17 +27,16 @@ pub struct Forbidden {
 /// How long [`Apart::pack`] searches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tries {
-    /// Orders of placing that are tried.
+    /// Number of placing orders tried.
     pub orders: usize,
-    /// Seed of the order of moves.
+    /// Seed for the order of moves.
     pub seed: u64,
     /// Bytes that are good enough.
     pub goal: u64,
 }
 
-/// Items that keep certain distances: groups of buffers at fixed distances, whose parts are live
-/// at different times, collide at some distances from each other and fit into each other at
-/// others.
+/// Items with forbidden distances: groups of buffers at fixed distances, whose parts are live at
+/// different times, collide at some distances and fit into each other at other distances.
 ///
 /// ```
 /// use arenaplan_pack::{Apart, Forbidden, Tries};
@@ -52,18 +51,18 @@ pub struct Tries {
 #[derive(Clone, Debug)]
 pub struct Apart {
     sizes: Vec<i64>,
-    /// Per item: another one, and an open range of distances from it.
+    /// Per item: another item, and an open range of distances from that item.
     near: Vec<Vec<(usize, i64, i64)>>,
 }
 
 impl Apart {
-    /// Returns items of `sizes` bytes that obey `rules`.
+    /// Returns items with `sizes` bytes that obey `rules`.
     ///
     /// # Errors
     ///
-    /// - [`Error::InvalidBuffer`] if a rule names an item that does not exist or itself, or is
-    ///   empty.
-    /// - [`Error::SizeOverflow`] if sizes or distances are so large that offsets may be, too.
+    /// - [`Error::InvalidBuffer`] if a rule names a missing item or an item twice, or has an empty
+    ///   range.
+    /// - [`Error::SizeOverflow`] if sizes or distances are so large that offsets may overflow.
     pub fn new(sizes: &[u64], rules: &[Forbidden]) -> Result<Self> {
         let too_large = || Error::SizeOverflow { what: "the items".into() };
         let mut near = vec![Vec::new(); sizes.len()];
@@ -86,7 +85,7 @@ impl Apart {
                 near[from].push((item, -high, -low));
             }
         }
-        // Every offset is a sum of sizes and distances, each of which counts once.
+        // Every offset is a sum of sizes and distances, each counted once.
         if reach.is_none_or(|sum| sum > MAX_BYTES / 4) {
             return Err(too_large());
         }
@@ -94,10 +93,10 @@ impl Apart {
         Ok(Self { sizes: sizes.collect::<Result<_>>()?, near })
     }
 
-    /// Returns an offset for every item, and moves items to make the whole smaller.
+    /// Returns an offset for every item, moving items to shrink the whole.
     ///
-    /// Items of `orders` are searched; those of `last` are placed after them, in this order, at
-    /// the lowest offsets. Equal arguments give equal offsets.
+    /// Items in `orders` are searched; items in `last` are placed afterwards, in this order, at the
+    /// lowest offsets. Equal arguments give equal offsets.
     ///
     /// # Panics
     ///
@@ -135,18 +134,18 @@ impl Apart {
 /// Offsets by item; items that are not placed have none.
 type Offsets = Vec<Option<i64>>;
 
-/// Places of the items that are searched.
+/// Places of the searched items.
 #[derive(Clone, Debug)]
 struct Found {
     offsets: Offsets,
     height: i64,
 }
 
-/// One search.
+/// A search.
 struct ApartSearch<'a> {
     apart: &'a Apart,
     random: Random,
-    /// Reused: open ranges of offsets at which an item collides with those placed.
+    /// Reused: open offset ranges at which an item collides with placed items.
     blocked: Vec<(i64, i64)>,
     goal: i64,
 }
@@ -169,7 +168,7 @@ impl ApartSearch<'_> {
         best
     }
 
-    /// Moves items in the order of their offsets, and places each at the lowest offset.
+    /// Moves items in offset order, and places each at the lowest offset.
     fn by_height(&mut self, best: &mut Found, tries: usize, is_over: &dyn Fn() -> bool) {
         let mut now = best.clone();
         let mut order: Vec<usize> =
@@ -208,7 +207,7 @@ impl ApartSearch<'_> {
         }
     }
 
-    /// Moves items in the order of placing, and places each below or above the others.
+    /// Moves items in the placing order, and places each below or above the others.
     fn by_order(
         &mut self,
         best: &mut Found,
@@ -275,7 +274,7 @@ impl ApartSearch<'_> {
         ends.max().unwrap_or(0) - low
     }
 
-    /// Places items below or above others, so that the whole grows least; nothing above a limit.
+    /// Places items below or above others, so that the whole grows least; nothing if above a limit.
     fn spread(&mut self, order: &[usize], limit: i64) -> Option<Found> {
         let mut offsets = vec![None; self.apart.sizes.len()];
         let (mut low, mut high) = (0, 0);
@@ -312,7 +311,7 @@ impl ApartSearch<'_> {
         true
     }
 
-    /// Notes the open ranges of offsets at which an item collides with those placed, in order.
+    /// Records the open offset ranges at which an item collides with placed items, in order.
     fn block(&mut self, item: usize, offsets: &Offsets) {
         self.blocked.clear();
         for &(other, low, high) in &self.apart.near[item] {
@@ -324,7 +323,7 @@ impl ApartSearch<'_> {
     }
 }
 
-/// Returns the offset outside of all open ranges with which the whole grows least.
+/// Returns the offset outside all open ranges with the least growth of the whole.
 ///
 /// The whole reaches from `low` to `high`.
 fn free(blocked: &[(i64, i64)], size: i64, low: i64, high: i64) -> i64 {

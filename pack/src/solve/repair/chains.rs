@@ -1,11 +1,11 @@
-//! Ejection chains: the highest item is moved down, and so are the items that it displaces.
+//! Ejection chains: the highest item is moved down, and so are the displaced items.
 //!
 //! # References
 //!
 //! Glover, "Ejection chains, reference structures and alternating path methods for traveling
 //! salesman problems", Discrete Applied Mathematics 65, 1996: the chain of displaced items. Weights
-//! that grow with each ejection are those of the breakout method (Morris, "The breakout method",
-//! AAAI 1993). New, as far as known: successful chains are kept when a later chain fails.
+//! that grow with each ejection come from the breakout method (Morris, "The breakout method", AAAI
+//! 1993). New, as far as known: successful chains are kept when a later chain fails.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -22,34 +22,34 @@ use crate::solve::tuning::ChainsTuning;
 
 /// A local search by ejection chains.
 ///
-/// An item is placed at the offset at which the displaced items weigh least. These are placed in
-/// turn, until no item is displaced. The weight of an item grows with each ejection, so that the
-/// search does not cycle. No list of pairs is stored, so packings of any size can be improved.
+/// An item is placed at the offset where the displaced items weigh least. The displaced items are
+/// placed in turn, until no item is displaced. An item's weight grows with each ejection, so that
+/// the search does not cycle. No list of pairs is stored, so packings of any size can be improved.
 #[derive(Debug)]
 pub(crate) struct EjectionChains {
     tuning: ChainsTuning,
     neighbors: Neighbors,
-    /// The current packing, with a peak at most that of the last packing given.
+    /// The current packing, whose peak is at most the last given packing's.
     offsets: Vec<u64>,
     placed: Vec<bool>,
-    /// Weight of each item: the cost of its ejection.
+    /// Each item's weight: the cost of its ejection.
     weight: Vec<f64>,
     waiting: Vec<u32>,
-    /// Items that the current chain moved, with their former offsets.
+    /// Items moved by the current chain, with their former offsets.
     moved: Vec<(u32, u64)>,
     /// Offsets at which the current item overlaps a neighbor.
     blocks: Vec<BlockingRange>,
     /// The cost of each offset, as a list of changes.
     edges: Edges,
     random: Random,
-    /// Distance of the next target from the peak, as a part of the gap to the bound.
+    /// Distance from the peak to the next target, as a fraction of the gap to the bound.
     ambition: f64,
     /// Steps after which a chain is given up.
     steps: usize,
     is_new: bool,
 }
 
-/// Offsets at which an item meets a part of a neighbor.
+/// Offsets at which an item meets a neighbor's part.
 #[derive(Clone, Copy, Debug)]
 struct BlockingRange {
     start: u64,
@@ -62,7 +62,7 @@ struct BlockingRange {
 enum End {
     /// Everything has a place.
     Done,
-    /// It went on for too long, or some item fits nowhere.
+    /// The chain went on for too long, or some item fits nowhere.
     Stuck,
     /// Time or the turn is over.
     Over,
@@ -90,10 +90,10 @@ impl EjectionChains {
         })
     }
 
-    /// Lowers the peak towards `bound`, and returns a better packing if one is found.
+    /// Lowers the peak toward `bound`, and returns a better packing, if found.
     ///
-    /// The result of a successful chain stays when a later chain fails: items that are far apart in
-    /// time hardly affect each other.
+    /// A successful chain's result stays when a later chain fails: items far apart in time hardly
+    /// affect each other.
     pub(crate) fn improve(
         &mut self,
         model: &Model,
@@ -123,8 +123,8 @@ impl EjectionChains {
         (model.peak(&self.offsets) < peak).then(|| self.offsets.clone())
     }
 
-    /// Moves as many items as possible below `target`, with one chain for each. Returns the
-    /// packing, and whether all items had a chain before the turn ended.
+    /// Moves as many items as possible below `target`, with a chain per item. Returns the packing,
+    /// and whether all items had a chain before the turn ended.
     pub(crate) fn press(
         &mut self,
         model: &Model,
@@ -141,9 +141,9 @@ impl EjectionChains {
         (self.offsets.clone(), all)
     }
 
-    /// Moves the items that end above `target` below it, from the highest one down, until
-    /// `most_stuck` of them are stuck. Returns the number of stuck items, and whether the turn was
-    /// not over before.
+    /// Moves the items that end above `target` below the target, highest first, until `most_stuck`
+    /// items are stuck. Returns the number of stuck items, and whether the turn was not over
+    /// before.
     fn lower(
         &mut self,
         model: &Model,
@@ -160,7 +160,7 @@ impl EjectionChains {
         let mut stuck = 0;
         for item in high {
             if end(&self.offsets, item) <= target {
-                continue; // another one has thrown it out
+                continue; // Another item has displaced this item.
             }
             let mut how = End::Stuck;
             for _ in 0..chains {
@@ -187,7 +187,7 @@ impl EjectionChains {
         }
     }
 
-    /// Runs the chain that moves one item below `target`. The packing is unchanged if the chain
+    /// Runs the chain that moves an item below `target`. The packing is unchanged if the chain
     /// fails.
     fn chain(&mut self, model: &Model, item: u32, target: u64, clock: &Clock<'_>) -> End {
         self.waiting.clear();
@@ -195,7 +195,7 @@ impl EjectionChains {
         self.take_out(item);
         let end = self.settle(model, target, clock);
         if end != End::Done {
-            // The first place from which an item was taken is where it was.
+            // An item's first former offset is the original offset.
             for (item, offset) in self.moved.drain(..).rev() {
                 self.offsets[index(item)] = offset;
                 self.placed[index(item)] = true;
@@ -235,7 +235,7 @@ impl EjectionChains {
         if self.waiting.is_empty() { End::Done } else { End::Stuck }
     }
 
-    /// Returns the place of the largest waiting item, or now and then of another one.
+    /// Returns the place of the largest waiting item, or now and then of another item.
     fn choose_waiting(&mut self, model: &Model) -> Option<usize> {
         if self.waiting.is_empty() {
             return None;
@@ -274,10 +274,10 @@ impl EjectionChains {
         });
     }
 
-    /// Returns the offset up to `ceiling` with the least cost, the lowest of those.
+    /// Returns the lowest offset up to `ceiling` with the least cost.
     ///
-    /// The cost of an offset is the weight of all neighbors that overlap there. It changes only at
-    /// ends of intervals, so only these offsets are compared, in ascending order.
+    /// An offset's cost is the weight of all neighbors that overlap there. The cost changes only at
+    /// interval ends, so only these offsets are compared, in ascending order.
     fn cheapest_offset(&mut self, model: &Model, item: usize, ceiling: u64) -> Option<u64> {
         let mask = model.items[item].mask();
         self.edges.clear();
@@ -309,7 +309,7 @@ impl EjectionChains {
                 break;
             }
             if open == 0 {
-                return Some(offset); // it is free
+                return Some(offset); // The offset is free.
             }
             if fixed == 0 && best.is_none_or(|(least, _)| cost < least) {
                 best = Some((cost, offset));
@@ -335,7 +335,7 @@ impl EjectionChains {
     }
 }
 
-/// Returns the initial weight of an item: size × sections.
+/// Returns an item's initial weight: size × sections.
 fn base_weight(item: &Item) -> f64 {
     real(item.size) * f64::from(item.length())
 }

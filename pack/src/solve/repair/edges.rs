@@ -1,4 +1,4 @@
-//! Changes of a cost along the offsets, in ascending order.
+//! Cost changes along the offsets, in ascending order.
 
 use alloc::vec::Vec;
 
@@ -8,10 +8,10 @@ use crate::solve::tuning::layout::COMPARED_EDGES;
 /// By how much a cost changes at an offset.
 pub(crate) type Edge = (u64, f64);
 
-/// Changes of a cost, and memory to sort them.
+/// Cost changes, and memory to sort them.
 ///
-/// Offsets are spread about evenly, so they are dealt out to buckets of one or two, which takes
-/// half the time of a sort by comparison.
+/// Offsets are spread about evenly, so bucketing them into buckets of one or two takes half the
+/// time of a comparison sort.
 #[derive(Debug, Default)]
 pub(crate) struct Edges {
     list: Vec<Edge>,
@@ -31,7 +31,7 @@ impl Edges {
         self.list.extend([(start, cost), (end, -cost)]);
     }
 
-    /// Returns all edges in ascending order of their offsets.
+    /// Returns all edges in ascending offset order.
     pub(crate) fn sorted(&mut self) -> &[Edge] {
         if self.list.len() <= COMPARED_EDGES {
             self.list.sort_unstable_by_key(|&(at, _)| at);

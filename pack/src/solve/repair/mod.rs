@@ -1,4 +1,4 @@
-//! Local search: ejection chains lower the peak of a packing; orders of placing, that of items with
+//! Local search: ejection chains that lower a packing's peak, and the placing order of items with
 //! forbidden distances.
 
 pub(super) mod apart;

@@ -11,24 +11,23 @@ use crate::solve::model::memory::filled;
 /// The items that are born at each section, and the items that are live at every `stride`-th
 /// section.
 ///
-/// An item that is live in a range of sections is live at the last *mark* before the range, or is
-/// born after that mark. The distance between marks is half of the items that are live at once: so
-/// a query reads few items in vain, and all lists together are about twice as long as the list of
-/// items.
+/// An item that is live in a section range is live at the last *mark* before the range, or is born
+/// after that mark. The distance between marks is half the number of concurrently live items: so a
+/// query reads few irrelevant items, and all lists together are about twice as long as the item
+/// list.
 #[derive(Debug)]
 pub(crate) struct Neighbors {
-    /// How many items are born before each section: a model has them in the order of birth.
+    /// The number of items born before each section; a model's items are in birth order.
     born: Vec<u32>,
     /// Sections between two marks.
     stride: u32,
-    /// The items that are live before and after each mark, those of mark *k* from
-    /// `starts[k]` on.
+    /// The items live before and after each mark; mark *k*'s items start at `starts[k]`.
     marked: Vec<u32>,
     starts: Vec<usize>,
 }
 
 impl Neighbors {
-    /// Returns the lists of all items of a model.
+    /// Returns the lists for all items in a model.
     pub(crate) fn new(model: &Model) -> Result<Self> {
         let count = model.items.len();
         let sections = model.loads.len();
@@ -63,7 +62,7 @@ impl Neighbors {
         Ok(Self { born, stride, marked, starts })
     }
 
-    /// Calls `visit` with every item that is live in one of the sections `span`.
+    /// Calls `visit` with every item that is live in a section of `span`.
     pub(crate) fn each(&self, model: &Model, span: &Range<u32>, mut visit: impl FnMut(usize)) {
         let mark = index(span.start / self.stride);
         let before = &self.marked[self.starts[mark]..self.starts[mark + 1]];

@@ -1,6 +1,5 @@
 """
-Plans for the compilers of other projects, handed over through their own interfaces.
+Plans for other projects' compilers, through the compilers' own interfaces.
 
-Each module here can be imported without the project that it serves, which is imported when
-a function is called.
+Each module can be imported without the served project, which is imported when a function is called.
 """

@@ -1,8 +1,8 @@
 """
-Memories with capacities: buffers with live ranges, in the memory where they cost least.
+Memories with capacities: places buffers with live ranges where the cost is least.
 
-A compiler that has lifetimes already needs no graph of operators; so buffers become a graph
-with a node for each step, and :func:`arenaplan.plan` chooses among the memories.
+A compiler that knows lifetimes needs no operator graph, so buffers become a graph with a node for
+each step, and :func:`arenaplan.plan` chooses among the memories.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Bank(NamedTuple):
 
     name: str
     capacity: int
-    """Bytes that this model may use of it."""
+    """Bytes available to this model."""
     mem_id: int
-    """Number of the arena at run time; 0 is for constants."""
+    """Arena number at run time; 0 is for constants."""
     alignment: int = 1
-    """Power of two, in bytes, that divides every offset, where the plan's is not stricter."""
+    """Power of two, in bytes, that divides every offset, unless the plan's is stricter."""
 
     @staticmethod
     def check(banks: Sequence[Bank]) -> None:
@@ -47,7 +47,7 @@ class Bank(NamedTuple):
         Raises
         ------
         InvalidOption
-            If there are none, two have one name or number, or a figure makes no sense.
+            If there are no banks, two banks share a name or number, or a figure makes no sense.
         """
         if not banks:
             raise InvalidOption("there are no banks")
@@ -79,18 +79,18 @@ class Buffer(NamedTuple):
     live: tuple[int, int]
     """Half-open live range, in steps."""
     uses: int = 1
-    """Number of steps that read or write it."""
+    """Number of steps that read or write the buffer."""
     pinned: int | None = None
-    """The ``mem_id`` of where it must be, if that was decided."""
+    """The ``mem_id`` of the required memory, if already decided."""
     name: str | None = None
     """For messages; ``buffer N``, by position, if left out."""
 
 
 class Assignment(NamedTuple):
-    """The place of every buffer."""
+    """Every buffer's place."""
 
     places: list[tuple[int, int]]
-    """By buffer, the ``mem_id`` of its memory and its offset there."""
+    """By buffer, the memory's ``mem_id`` and the offset in the memory."""
     sizes: list[int]
     """Bytes used, by ``mem_id``."""
     alignments: dict[int, int]
@@ -107,11 +107,10 @@ def assign(
     steps: Sequence[str] = (),
 ) -> Assignment:
     """
-    Choose a bank for every buffer, and an offset in it.
+    Choose a bank and an offset for every buffer.
 
-    A byte that is read or written costs nothing in the first bank, one in the second, two in the
-    third and so on; the sum is made as small as possible. Buffers pinned to a number that no
-    bank has are placed there without a limit.
+    A byte read or written costs 0 in the first bank, 1 in the second, 2 in the third and so on; the
+    sum is minimized. Buffers pinned to a number without a bank are placed there without a limit.
 
     Parameters
     ----------
@@ -122,22 +121,22 @@ def assign(
     alignment : int, default 1
         Power of two that divides every offset in every bank.
     starts : mapping of int to int, optional
-        Bytes at the start of a memory, by ``mem_id``, that are taken.
+        Reserved bytes at the start of a memory, by ``mem_id``.
     padding : int, default 0
-        Bytes that stay free at the end of every memory that is used.
+        Bytes that stay free at the end of every used memory.
     steps : sequence of str, optional
-        Names of the steps, for messages; ``step N`` where one is left out.
+        Step names for messages; ``step N`` for missing names.
 
     Returns
     -------
     Assignment
-        Places, and how much of each memory is used.
+        Places, and the used bytes in each memory.
 
     Raises
     ------
     CapacityExceeded
-        If the buffers do not fit; the message names the bank, the step and the buffers, and
-        says which of them are pinned.
+        If the buffers do not fit; the message names the bank, the step and the buffers, and marks
+        pinned buffers.
 
     Examples
     --------
@@ -218,7 +217,7 @@ def _place_in_banks(
 
 
 def _unique(names: Iterable[str]) -> list[str]:
-    """Return the names, with a number behind those that were there before."""
+    """Return the names; repeated names get a number."""
     known: set[str] = set()
     unique = []
     for name in names:
@@ -232,7 +231,7 @@ def _unique(names: Iterable[str]) -> list[str]:
 
 
 def _graph_of(buffers: Sequence[Buffer], names: Sequence[str], labels: Sequence[str]) -> Graph:
-    """Return a graph that reads and writes buffers at as many steps as they are used."""
+    """Return a graph that reads and writes each buffer in as many steps as the buffer is used."""
     graph = Graph("banks")
     steps = max((buffer.live[1] for buffer in buffers), default=0)
     labels = _unique(
@@ -244,7 +243,7 @@ def _graph_of(buffers: Sequence[Buffer], names: Sequence[str], labels: Sequence[
         value = graph.value(name, (buffer.size,), "uint8")
         start, end = buffer.live
         writes[start].append(value)
-        # Where in its life it is read makes no difference, but for the last step.
+        # Only the number of reads and the last step matter, not when the other reads happen.
         for step in {*range(start + 1, min(end, start + buffer.uses - 1)), end - 1} - {start}:
             reads[step].append(value)
     for step in range(steps):

@@ -1,5 +1,5 @@
 """
-Memory planning for ExecuTorch: a pass for its compiler, obeyed by its runtime.
+Memory planning for ExecuTorch: a compiler pass, obeyed by the runtime.
 
 >>> from arenaplan.deploy.adapters import executorch
 >>> from executorch.exir import ExecutorchBackendConfig             # doctest: +SKIP
@@ -8,10 +8,9 @@ Memory planning for ExecuTorch: a pass for its compiler, obeyed by its runtime.
 ... )
 >>> program = edge.to_executorch(config)                            # doctest: +SKIP
 
-ExecuTorch calls a tensor with bytes a *spec*. It has computed, before an algorithm is called, the
-lifetime of each spec (first and last node, both included) and the specs that are inside another's
-bytes. The rest is to place them, in arenas that it knows by number
-(``mem_id``); arena 0 is for constants.
+ExecuTorch calls a tensor with bytes a *spec*. Before calling an algorithm, ExecuTorch computes each
+spec's lifetime (first and last node, inclusive) and which specs are inside another spec's bytes.
+The algorithm places specs in arenas with numbers (``mem_id``); arena 0 is for constants.
 """
 
 from __future__ import annotations
@@ -39,20 +38,19 @@ def memory_planning_pass(
     Parameters
     ----------
     alignment : int, default 16
-        Power of two, in bytes, that divides every offset; sizes are rounded up to it.
+        Power of two, in bytes, that divides every offset; sizes are rounded up.
     banks : iterable of Bank, optional
-        Memories with capacities, the fastest first. Without them everything goes into one
-        arena, whatever it needs.
+        Memories with capacities, fastest first. Without banks, everything goes into a single arena
+        without a limit.
     **options
-        Further arguments of ExecuTorch's ``MemoryPlanningPass``: ``alloc_graph_input``,
+        Further arguments for ExecuTorch's ``MemoryPlanningPass``: ``alloc_graph_input``,
         ``alloc_graph_output``, ``alloc_mutable_buffers``, ``share_mutable_buffers``.
 
     Returns
     -------
     executorch.exir.passes.MemoryPlanningPass
-        A pass that plans every method and the graphs of control flow inside it. Without
-        banks it also runs ExecuTorch's own algorithm and keeps the smaller result, so that it
-        is never worse.
+        A pass that plans every method, including control flow graphs. Without banks, the pass also
+        runs ExecuTorch's own algorithm and keeps the smaller result.
 
     Raises
     ------
@@ -80,7 +78,7 @@ def memory_planning_pass(
             "leave out the option or the banks"
         )
     else:
-        # Alone, for the smallest sum of arenas would be one that is larger than its bank.
+        # Alone, because the smallest arena sum could exceed a bank.
         algorithms = [banked_algorithm(banks)]
     suite = exir.MemoryPlanningAlgorithmSuite(algorithms)
 
@@ -91,7 +89,7 @@ def memory_planning_pass(
         # Some versions pass an iterator, which would be empty for the second algorithm.
         specs = list(specs)
         sizes = suite(alignment, specs, graph_module, graph_signature, extra_padding)
-        # An arena that only graphs of control flow use is none of the algorithms' business.
+        # Arenas used only by control flow graphs are not passed to algorithms.
         return [max(pair) for pair in zip_longest(sizes, taken, fillvalue=0)]
 
     return MemoryPlanningPass(memory_planning_algo=arenaplan_suite, alignment=alignment, **options)
@@ -105,10 +103,9 @@ def algorithm(
     extra_padding: int = 0,
 ) -> Any:
     """
-    Place specs, each in the arena that it asks for, in as few bytes as possible.
+    Place each spec in the requested arena, in as few bytes as possible.
 
-    One of the algorithms of a ``MemoryPlanningAlgorithmSuite``. The parameters are those
-    that ExecuTorch passes to all of them.
+    An algorithm for a ``MemoryPlanningAlgorithmSuite``, with ExecuTorch's parameters.
 
     Parameters
     ----------
@@ -117,17 +114,17 @@ def algorithm(
     specs : iterable of TensorSpec
         Specs that need bytes, with lifetimes.
     graph_module : torch.fx.GraphModule
-        The graph; ``input_mem_buffer_sizes`` are the bytes at the start of each arena that
-        graphs of its control flow use.
+        The graph; ``input_mem_buffer_sizes`` are the bytes at the start of each arena that control
+        flow graphs use.
     graph_signature : ExportGraphSignature
-        Not used: lifetimes tell of inputs, outputs and mutable buffers.
+        Not used: lifetimes cover inputs, outputs and mutable buffers.
     extra_padding : int
-        Bytes at the end of each arena that kernels may read beyond their operands.
+        Bytes at the end of each arena that kernels may read beyond operands.
 
     Returns
     -------
     executorch.exir.memory_planning.MemoryAlgoResult
-        Arena and offset of every spec, and the size of every arena.
+        Every spec's arena and offset, and every arena's size.
 
     Examples
     --------
@@ -153,7 +150,7 @@ def algorithm(
     return _result(places, aliases, sizes)
 
 
-# ExecuTorch tells algorithms of a suite apart by their names.
+# ExecuTorch identifies a suite's algorithms by name.
 algorithm.__name__ = "arenaplan"
 
 
@@ -164,14 +161,14 @@ def banked_algorithm(banks: Iterable[Bank]) -> Any:
     Parameters
     ----------
     banks : iterable of Bank
-        The memories, the fastest first: :func:`arenaplan.deploy.adapters.banks.assign` says what
-        the place of each spec. A spec with a ``mem_id`` that is
-        a bank's stays in that bank, and with any other one in an arena without a limit.
+        The memories, fastest first: :func:`arenaplan.deploy.adapters.banks.assign` chooses each
+        spec's place. A spec with a bank's ``mem_id`` stays in the bank; a spec with any other
+        ``mem_id`` stays in an arena without a limit.
 
     Returns
     -------
     callable
-        An algorithm to be used alone in a ``MemoryPlanningAlgorithmSuite``. It raises
+        An algorithm, to be used alone in a ``MemoryPlanningAlgorithmSuite``, that raises
         ``CapacityExceeded`` if the banks are too small.
 
     Examples
@@ -223,24 +220,24 @@ def banked_algorithm(banks: Iterable[Bank]) -> Any:
 
 def keep_results_apart(graph_module: Any, alignment: int) -> list[int]:
     """
-    Move the planned graphs of control flow so that none overwrites a result of another.
+    Move planned control flow graphs so that no graph overwrites another graph's result.
 
-    ExecuTorch plans the graphs that nodes run, such as the branches of ``torch.cond``, one on
-    top of the other. Their results stay where the graphs have put them; so while a result
-    is needed, the graphs of later nodes must be elsewhere.
+    ExecuTorch plans the graphs that nodes run, such as the branches of ``torch.cond``, on top of
+    each other. Results stay where the graphs put them, so while a result is needed, later nodes'
+    graphs must be elsewhere.
 
     Parameters
     ----------
     graph_module : torch.fx.GraphModule
-        A graph with lifetimes, whose inner graphs are planned; its
-        ``input_mem_buffer_sizes`` grow with the bytes that are moved.
+        A graph with lifetimes and planned inner graphs; ``input_mem_buffer_sizes`` grows with the
+        moved bytes.
     alignment : int
         Power of two that divides every offset.
 
     Returns
     -------
     list of int
-        Bytes that the inner graphs use, by arena.
+        Bytes used by the inner graphs, by arena.
     """
     taken: list[int] = list(getattr(graph_module, "input_mem_buffer_sizes", None) or [])
     if not taken:
@@ -271,13 +268,13 @@ def _graphs_run_by(node: Any, graph_module: Any) -> list[Any]:
 
 
 def _meta(module: Any) -> Mapping[str, Any]:
-    """Return the metadata of a graph; other attributes of a module have none."""
+    """Return a graph's metadata; empty for other module attributes."""
     meta = getattr(module, "meta", None)
     return meta if isinstance(meta, Mapping) else {}
 
 
 def _move(graphs: Iterable[Any], shift: Sequence[int]) -> None:
-    """Move the planned specs of some graphs, and of those inside them, in each arena."""
+    """Move the planned specs in some graphs and nested graphs, in each arena."""
     specs: dict[int, Any] = {}
     for graph in graphs:
         for inner in graph.modules():
@@ -295,14 +292,14 @@ def _move(graphs: Iterable[Any], shift: Sequence[int]) -> None:
 
 
 class _Place(NamedTuple):
-    """The place of a spec."""
+    """A spec's place."""
 
     arena: int
     offset: int
 
 
 def _executorch() -> Any:
-    """Return ExecuTorch's module of memory planning algorithms."""
+    """Return ExecuTorch's memory planning module."""
     try:
         import executorch.exir.memory_planning as module
     except ImportError as error:
@@ -311,7 +308,7 @@ def _executorch() -> Any:
 
 
 def _owners_and_aliases(specs: Iterable[Any], alignment: int) -> tuple[list[Any], list[Any]]:
-    """Return the specs with bytes of their own, in an order of their own, and the others."""
+    """Return the specs with their own bytes, in a fixed order, and the other specs."""
     found = list(specs)
     for spec in found:
         spec.realign(alignment)
@@ -340,14 +337,14 @@ def _result(places: dict[Any, _Place], aliases: Sequence[Any], sizes: list[int])
 
 def objects_of(places: Sequence[tuple[int, int, int]]) -> list[int]:
     """
-    Return a number for each place, equal for those that share bytes, directly or by others.
+    Return a number for each place, equal for places that share bytes, even indirectly.
 
-    ExecuTorch calls this ``mem_obj_id``; numbers count from 0 in each arena, by address.
+    ExecuTorch calls the number ``mem_obj_id``; numbers start at 0 in each arena, in address order.
 
     Parameters
     ----------
     places : sequence of tuple
-        Arena, offset and bytes of every spec.
+        Every spec's arena, offset and bytes.
 
     Examples
     --------
@@ -370,7 +367,7 @@ def objects_of(places: Sequence[tuple[int, int, int]]) -> list[int]:
 
 
 def _inside(spec: Any, owners: Mapping[Any, _Place]) -> _Place:
-    """Return where a spec is whose bytes belong to another one."""
+    """Return the place of a spec whose bytes belong to another spec."""
     offset, end, owner = 0, spec.nbytes(), spec
     seen = set()
     while (base := _base(owner)) is not None:
@@ -391,7 +388,7 @@ def _inside(spec: Any, owners: Mapping[Any, _Place]) -> _Place:
 
 
 def _base(spec: Any) -> Any:
-    """Return the spec in whose bytes a spec is; before version 1.5 it had another name."""
+    """Return the spec that contains a spec's bytes; the attribute was renamed in version 1.5."""
     if hasattr(spec, "storage_base"):
         return spec.storage_base
     return getattr(spec, "inplace_base", None)
@@ -406,7 +403,7 @@ def _arena(spec: Any) -> int:
 
 
 def _live(spec: Any) -> tuple[int, int]:
-    """Return the half-open live range of a spec."""
+    """Return a spec's half-open live range."""
     first, last = spec.lifetime
     if first is None or last is None or not 0 <= first <= last:
         raise fault("InvalidLiveRange", f"ExecuTorch gave a spec the lifetime {spec.lifetime}")
@@ -414,7 +411,7 @@ def _live(spec: Any) -> tuple[int, int]:
 
 
 def _submodule_bytes(graph_module: Any) -> dict[int, int]:
-    """Return the bytes, by arena, that the graphs of control flow use."""
+    """Return the bytes, by arena, that control flow graphs use."""
     return dict(enumerate(getattr(graph_module, "input_mem_buffer_sizes", None) or []))
 
 
@@ -433,7 +430,7 @@ def _uses(graph_module: Any) -> Counter[int]:
 
 
 def _names(graph_module: Any) -> dict[int, str]:
-    """Return the name of the node that makes each spec, by the identity of the spec."""
+    """Return the name of the node that makes each spec, by spec identity."""
     names: dict[int, str] = {}
     for node in graph_module.graph.nodes:
         for spec in _specs_of(node):
@@ -442,7 +439,7 @@ def _names(graph_module: Any) -> dict[int, str]:
 
 
 def _described(spec: Any, name: str | None) -> str | None:
-    """Return the name, shape and element type of a spec, as far as they are known."""
+    """Return a spec's name, shape and element type, as far as known."""
     shape, dtype = getattr(spec, "shape", None), getattr(spec, "dtype", None)
     parts = [name] if name else []
     if shape is not None and dtype is not None:
@@ -451,14 +448,14 @@ def _described(spec: Any, name: str | None) -> str | None:
 
 
 def _specs_of(node: Any) -> list[Any]:
-    """Return the specs of a node's results; a result that is no tensor has none."""
+    """Return the specs for a node's results; results that are not tensors have no specs."""
     found = node.meta.get("spec")
     several = found if isinstance(found, (list, tuple)) else [found]
     return [spec for spec in several if hasattr(spec, "mem_offset")]
 
 
 def _only_the_processor(specs: Iterable[Any]) -> None:
-    """Refuse specs of other devices, whose memory no bank describes."""
+    """Refuse specs on other devices, whose memory no bank describes."""
     for spec in specs:
         device = getattr(spec, "device", None)
         if device is not None and device.name != "CPU":

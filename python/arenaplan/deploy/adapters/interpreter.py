@@ -1,8 +1,8 @@
 """
-Comparison of an executor with the interpreter of the Python package ``tflite-micro``.
+Compares an executor with the interpreter in the Python package ``tflite-micro``.
 
-The interpreter has the reference kernels that a device without optimized ones runs. It keeps its
-variables from run to run, as an executor does: both have to see the same inputs in the same order.
+The interpreter has the reference kernels of devices without optimized kernels. Both interpreter and
+executor keep variables between runs, so both must see the same inputs in the same order.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from arenaplan.base.errors import UnsupportedModel, fault
 from arenaplan.graph import Graph
 
 _LEAST: Final = 1 << 22
-"""Bytes of the interpreter's arena that are tried first."""
+"""First size of the interpreter's arena, in bytes."""
 _MOST: Final = 1 << 30
 
 
 class Match(NamedTuple):
-    """The comparison of one run."""
+    """The comparison of a run."""
 
     elements: int
-    """Elements of all outputs."""
+    """Number of elements in all outputs."""
     inexact: int
-    """Real numbers among them that differ in their last bits."""
+    """Number of floats that differ in the last bits."""
 
 
 class Interpreter:
     """
-    A model in the interpreter of TensorFlow Lite Micro.
+    A model in the TensorFlow Lite Micro interpreter.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Interpreter:
     ImportError
         If ``tflite-micro`` is not installed.
     UnsupportedModel
-        If the interpreter does not run the model.
+        If the interpreter cannot run the model.
 
     Examples
     --------
@@ -65,17 +65,17 @@ class Interpreter:
 
     @staticmethod
     def version() -> str:
-        """Return name and version of the package."""
+        """Return the package's name and version."""
         return f"tflite-micro {metadata.version('tflite-micro')}"
 
     def run(self, inputs: Sequence[np.ndarray], outputs: int) -> list[np.ndarray]:
         """
-        Return the outputs of one run.
+        Return a run's outputs.
 
         Parameters
         ----------
         inputs : sequence of array
-            All inputs, in the order of the file.
+            All inputs, in file order.
         outputs : int
             The number of outputs.
 
@@ -96,15 +96,15 @@ class Interpreter:
         self, graph: Graph, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
     ) -> Match:
         """
-        Run the model, and compare its outputs with those of an executor.
+        Run the model, and compare the outputs with an executor's outputs.
 
-        Whole numbers must be equal. Real numbers may differ by some units of the last place, since
-        functions such as ``sin`` are those of another library.
+        Whole numbers must be equal. Floats may differ by some units in the last place, because
+        functions such as ``sin`` come from different libraries.
 
         Raises
         ------
         ExecutionError
-            If an output differs; the message names it and its first element that does.
+            If an output differs; the message names the output and the first different element.
         UnsupportedModel
             If a kernel fails.
         """
@@ -119,7 +119,7 @@ class Interpreter:
 
 
 def _differences(name: str, found: np.ndarray, wanted: np.ndarray) -> int:
-    """Return how many real numbers differ in their last bits; raise if others do."""
+    """Return how many floats differ in the last bits; raise for larger differences."""
     same = found == wanted
     if wanted.dtype.kind == "f":
         same |= np.isnan(found) & np.isnan(wanted)

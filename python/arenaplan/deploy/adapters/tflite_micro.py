@@ -1,10 +1,10 @@
 """
-Measuring a model in the interpreter of the Python package ``tflite-micro``.
+Measures a model in the interpreter of the Python package ``tflite-micro``.
 
-The interpreter prints the sizes of the parts of its arena and no more. The scratch memory of one
-kernel is found with a model that has its operator alone and all tensors at the same offset: the
-bytes of the head above the largest tensor are scratch memory. Each start of the interpreter runs
-in a process of its own, for a kernel that lacks memory may end the process.
+The interpreter prints only the sizes of the arena's parts. A kernel's scratch memory is measured
+with a model that has only the kernel's operator and all tensors at the same offset: the head's
+bytes above the largest tensor are scratch memory. Each interpreter start runs in a new process,
+because a kernel that lacks memory may end the process.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from arenaplan.tflite.runtime.profile import OperatorProfile, Profile
 
 _FIRST: Final = 1 << 20
 _LARGEST: Final = 1 << 30
-"""Most bytes of an arena that is tried."""
+"""Largest arena that is tried, in bytes."""
 _CALLS: Final = frozenset({"CALL_ONCE", "IF", "WHILE"})
-"""Operators that cannot stand alone; their kernels ask for no scratch memory."""
+"""Operators that cannot stand alone; their kernels request no scratch memory."""
 
 
 class Allocations(NamedTuple):
-    """What the interpreter prints of its arena, in bytes."""
+    """The arena sizes printed by the interpreter, in bytes."""
 
     head: int
     tail: int
@@ -54,21 +54,21 @@ class Allocations(NamedTuple):
 
 def measure(data: bytes, name: str = "model") -> Profile:
     """
-    Return the memory of a model in the installed interpreter.
+    Return a model's memory in the installed interpreter.
 
     Parameters
     ----------
     data : bytes
-        A TFLite file. A plan that is in it is obeyed, as the interpreter does.
+        A TFLite file. The interpreter obeys a plan in the file.
     name : str, optional
-        Name of the model in the profile.
+        The model's name in the profile.
 
     Raises
     ------
     ImportError
         If ``tflite-micro`` is not installed.
     UnsupportedModel
-        If the interpreter does not run the model.
+        If the interpreter cannot run the model.
     """
     model = parse(data)
     estimate = total(model, read_offsets(model))
@@ -100,7 +100,7 @@ def _runtime() -> str:
 
 
 def _interpreter() -> Any:
-    """Return the module of the interpreter."""
+    """Import the interpreter's module."""
     try:
         from tflite_micro import runtime
     except ImportError as error:
@@ -112,7 +112,7 @@ def _interpreter() -> Any:
 
 
 def _started(data: bytes, size: int) -> tuple[bool, str]:
-    """Start the interpreter in another process; return whether it did, and what it printed."""
+    """Start the interpreter in another process; return success and the printed text."""
     runtime = _interpreter()
     with tempfile.TemporaryFile() as file:
         child = os.fork()
@@ -134,7 +134,7 @@ def _started(data: bytes, size: int) -> tuple[bool, str]:
 
 
 def _allocations(data: bytes, estimate: int) -> Allocations:
-    """Return the parts of the arena, with as much memory as it takes."""
+    """Return the arena's parts, with as much memory as needed."""
     size = max(_FIRST, 2 * estimate)
     while True:
         is_started, said = _started(data, size)
@@ -149,7 +149,7 @@ def _allocations(data: bytes, estimate: int) -> Allocations:
 
 
 def _smallest(data: bytes, estimate: int) -> int:
-    """Return the smallest arena, a multiple of 16, with which the interpreter starts."""
+    """Return the smallest arena, a multiple of 16, in which the interpreter starts."""
     starts: Callable[[int], bool] = lambda blocks: _started(data, blocks * ALIGNMENT)[0]  # noqa: E731
     middle = max(1, estimate // ALIGNMENT)
     step, low, high = 1, 0, middle
@@ -174,9 +174,9 @@ def _plan_of(offsets: list[int], subgraphs: int) -> bytes:
 
 def _startup(model: Model, timeline: Timeline, estimate: ArenaTotal, found: Allocations) -> int:
     """
-    Return the least arena with which the runtime prepares and plans.
+    Return the smallest arena in which the runtime can prepare and plan.
 
-    With all tensors at one offset the head is as small as it can be, and no tensor is computed.
+    All tensors are at the same offset, for the smallest possible head; nothing is computed.
     """
     offsets = [ONLINE] * timeline.tensors
     for box in timeline.boxes:
@@ -193,7 +193,7 @@ def _startup(model: Model, timeline: Timeline, estimate: ArenaTotal, found: Allo
 
 
 def _scratch(model: Model, cost: OperatorCost) -> OperatorProfile:
-    """Return the scratch memory of an operator."""
+    """Return an operator's scratch memory."""
     profile = partial(OperatorProfile, cost.subgraph, cost.position, cost.name)
     operator = model.subgraphs[cost.subgraph].operators[cost.position]
     if not operator.is_custom and operator.name in _CALLS:
@@ -220,7 +220,7 @@ def _scratch(model: Model, cost: OperatorCost) -> OperatorProfile:
             return profile(cost.scratch)
         raise
     expected = sum(-(-size // ALIGNMENT) * ALIGNMENT for size in cost.scratch)
-    # The sizes of several buffers are known by formula only; their sum is measured.
+    # Only the sum of several buffers is measured; the single sizes come from the formula.
     if measured == expected or measured <= 0:
         return profile(cost.scratch if measured == expected else ())
     return profile((measured,))

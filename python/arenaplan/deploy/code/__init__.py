@@ -1,9 +1,9 @@
 """
-Plans as C programs: one function per model, with kernels of its own and one static arena.
+Plans as C programs: a function per model, with generated kernels and a static arena.
 
-:func:`generated` returns header and source of a graph and its plan for the target ``"c-code"``.
-A table of lowerings by operator (``code_windows``, ``code_dense``, ``code_elements``,
-``code_moves``, ``code_sums``) turns nodes into calls; the kernels are C text in ``kernels``.
+:func:`generated` returns header and source for a graph and a plan with target ``"c-code"``. A table
+of lowerings by operator (``code_windows``, ``code_dense``, ``code_elements``, ``code_moves``,
+``code_sums``) turns nodes into calls; the kernels are C text in ``kernels``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lowerings of operators on rows of numbers: products with matrices, softmax, states."""
+"""Lowers operators on rows of numbers: matrix products, softmax, states."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def whole_call(function: str, parameters: str, *positions: int) -> Emit:
 
 @lowers("FULLY_CONNECTED")
 def fully_connected(site: Site) -> Emit:
-    """Rows of the input times the matrix of the file."""
+    """Multiply input rows by the file's matrix."""
     work = Dense(site.signature)
     fields: dict[str, Field] = {
         "rows": work.rows,
@@ -91,7 +91,7 @@ def softmax(site: Site) -> Emit:
         fields |= {"exps": site.constant("exps", exps), "count": len(exps)}
         words = {**words_of(site.output.dtype), "BITS": str(8 * site.output.dtype.itemsize)}
         function = f"softmax_{words['KIND']}"
-        # Numbers of 16 bits as results of 8-bit numbers have a kernel of their own.
+        # 16-bit results from 8-bit numbers have a separate kernel.
         if words["KIND"] == "s16":
             function = words["KIND"] = "s8_to_s16"
             function = f"softmax_{function}"
@@ -101,7 +101,7 @@ def softmax(site: Site) -> Emit:
 
 @lowers("SVDF")
 def svdf(site: Site) -> Emit:
-    """A filter over features, and one over time."""
+    """Filter over features, then over time."""
     signature = site.signature
     x, state = site.input(0), site.input(4)
     features, times = constant_operand(signature, 1), constant_operand(signature, 2)

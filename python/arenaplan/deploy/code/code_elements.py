@@ -1,8 +1,8 @@
 """
-Lowerings of elementwise operators.
+Lowers elementwise operators.
 
-The result of an 8-bit number does not depend on others, so it is looked up in a table that the
-executor's kernel fills.
+An 8-bit result depends on a single 8-bit number and is looked up in a table filled by the
+executor's kernel.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _BYTES: Final = (np.dtype(np.int8), np.dtype(np.uint8))
 
 
 def _unary(site: Site, function: str, parameters: str, *, at: int = 0) -> Emit:
-    """Return a call on the numbers of some rows."""
+    """Return a call on the numbers in some rows."""
     numbers = site.row_numbers
 
     def emit(part: Part) -> list[str]:
@@ -64,7 +64,7 @@ def _unary(site: Site, function: str, parameters: str, *, at: int = 0) -> Emit:
 
 
 def _table(site: Site) -> Emit:
-    """Return a lookup of results that the executor's kernel computes."""
+    """Return a lookup of results computed by the executor's kernel."""
     x, y = site.input(0), site.output
     if x.shape != y.shape:
         raise site.refuse(f"a result of shape {y.shape} is not that of {x.shape}")
@@ -189,7 +189,7 @@ def leaky_relu(site: Site) -> Emit:
 
 
 def _leaky_short(site: Site, alpha: float) -> Emit:
-    """Two factors; that of negative numbers may be negative itself."""
+    """Two factors; the factor for negative numbers may itself be negative."""
     x, y = encoding(site.signature, 0), encoding(site.signature, 0, "output")
     low, high = limits(site.output.dtype)
     slope = x.scale * alpha / y.scale
@@ -210,7 +210,7 @@ def _leaky_short(site: Site, alpha: float) -> Emit:
 
 
 def _relu_short(site: Site) -> Emit:
-    """Numbers change their scale."""
+    """The scale changes."""
     x, y = encoding(site.signature, 0), encoding(site.signature, 0, "output")
     low, high = limits(site.output.dtype)
     fields = integers(x_zero=x.zero) | factor_of("", multiplier_of(x.scale / y.scale))
@@ -223,7 +223,7 @@ def _relu_short(site: Site) -> Emit:
 
 
 def _relu6_short(site: Site) -> Emit:
-    """Numbers keep their scale."""
+    """The scale stays."""
     x = encoding(site.signature, 0)
     low, high = limits(site.output.dtype)
     six = min(max(x.zero + rounded(float(np.float32(6) / np.float32(x.scale))), low), high)
@@ -266,7 +266,7 @@ def factor_of(prefix: str, factor: Multiplier) -> Fields:
 
 @lowers("QUANTIZE")
 def quantize(site: Site) -> Emit:
-    """Real numbers are divided by the scale, integers multiplied by the ratio of scales."""
+    """Floats are divided by the scale, integers multiplied by the scale ratio."""
     signature = site.signature
     dtype = site.input(0).dtype
     if dtype in _BYTES:
@@ -358,7 +358,7 @@ def binary(site: Site, what: str, fields: Fields, body: str, used: Sequence[str]
     values: dict[str, Field] = {"dims": dims, "a_steps": a_steps, "b_steps": b_steps}
     values |= {field: value for field, (_, value) in fields.items()}
     parameters = site.structure(function, values)
-    # Of fewer or more dimensions than those of images there is one "row", of all numbers.
+    # Tensors that are not images have a single "row" with all numbers.
     is_image = len(y.shape) == 4
 
     def emit(part: Part) -> list[str]:
@@ -436,7 +436,7 @@ def divide(site: Site) -> Emit:
 
 @lowers("MAXIMUM", "MINIMUM")
 def extreme(site: Site) -> Emit:
-    """Numbers keep their scale."""
+    """The scale stays."""
     check_types(
         site.signature, "float32 float32", "int8 int8", "int16 int16", "int32 int32", "int64 int64"
     )
@@ -523,7 +523,7 @@ _COMPARED: Final = {
 
 @lowers(*_COMPARED)
 def compare(site: Site) -> Emit:
-    """Integers of 8 bits are compared as multiples of their scales."""
+    """8-bit integers are compared as multiples of their scales."""
     signature, sign = site.signature, _COMPARED[site.op]
     check_types(signature, *(f"{name} bool" for name in ("bool", "float32", "int8", "int32")))
     if site.input(0).dtype != np.int8:

@@ -1,8 +1,8 @@
 """
-Kernels: C functions that are written once and get their types where they are used.
+Kernels: C function templates, instantiated with types where used.
 
-A template is a file of ``kernels``. Words in capitals stand for types and expressions; the first
-line may name templates that it uses.
+A template is a file in ``kernels``. Words in capitals stand for types and expressions; the first
+line may name required templates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _USES: Final = re.compile(r"\A/\* uses: ([a-z0-9_ ]*) \*/\n")
 
 @cache
 def _template(name: str) -> str:
-    """Return the text of a template."""
+    """Return a template's text."""
     return (_FOLDER / f"{name}.c").read_text(encoding="ascii")
 
 
@@ -31,14 +31,14 @@ class KernelTexts:
 
     def use(self, template: str, words: Mapping[str, str] | None = None, name: str = "") -> None:
         """
-        Add a kernel, and those that it uses.
+        Add a kernel and the kernels that it uses.
 
         Parameters
         ----------
         words : mapping of str to str, optional
-            What the words in capitals stand for.
+            Replacements for the words in capitals.
         name : str, optional
-            What distinguishes this kernel from others of the same template.
+            Distinguishes this kernel from other kernels with the same template.
         """
         key = name or template
         if key in self._texts:
@@ -54,5 +54,5 @@ class KernelTexts:
         self._texts[key] = text[found.end() :] if found else text
 
     def text(self) -> str:
-        """Return all of them, each behind those that it uses."""
+        """Return all kernels, each after the kernels that it uses."""
         return "\n".join(self._texts.values())

@@ -1,4 +1,4 @@
-"""Lowerings of operators that move elements: copies of parts to other places."""
+"""Lowers operators that move elements: copies between parts of arrays."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from arenaplan.tflite.reader.code_walk import STREAMED
 
 @lowers(STREAMED, table=OWN_LOWERINGS)
 def rows(site: Site) -> Emit:
-    """Ask the caller for rows of an image."""
+    """Request image rows from the caller."""
     type_ = c_type(site.output.dtype)
 
     def emit(part: Part) -> list[str]:
@@ -55,21 +55,21 @@ def rows(site: Site) -> Emit:
 
 
 def frame_of(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
-    """Return an array whose views tell where elements are; nothing is read or written."""
+    """Return an array whose views show element positions; no element is read or written."""
     return np.empty(shape, dtype)
 
 
 def _begin(frame: np.ndarray, view: np.ndarray) -> int:
-    """Return the first byte of a view."""
+    """Return a view's first byte."""
     first, inner = (array.__array_interface__["data"][0] for array in (frame, view))
     return int(inner) - int(first)
 
 
 class Copy:
     """
-    Copies of one part of an operand to a part of a result.
+    Copies a part of an operand to a part of a result.
 
-    Both are views with elements in the same order; dimensions of 1 may differ.
+    Both parts are views with elements in the same order; dimensions of 1 may differ.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ def _at(text: str, by: int, const: str = "const ") -> str:
 
 
 def copies_of(site: Site, pairs: Sequence[tuple[int, int, Copy]]) -> Emit:
-    """Return copies, each from an input to an output; those onto themselves are left out."""
+    """Return copies from inputs to outputs, leaving out copies onto themselves."""
 
     def emit(part: Part) -> list[str]:
         lines = []
@@ -246,7 +246,7 @@ def view(site: Site) -> Emit:
 
 @lowers("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
 def space_to_depth(site: Site) -> Emit:
-    """Squares of pixels become channels, or the reverse."""
+    """Turn squares of pixels into channels, or the reverse."""
     x = frame_of(site.input(0).shape, site.input(0).dtype)
     y = frame_of(site.output.shape, site.output.dtype)
     block = int(site.signature.attributes.get("block_size", 1))
@@ -263,7 +263,7 @@ def space_to_depth(site: Site) -> Emit:
 
 @lowers("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
 def space_to_batch(site: Site) -> Emit:
-    """Squares of pixels become images of a batch, or the reverse."""
+    """Turn squares of pixels into batch images, or the reverse."""
     signature = site.signature
     x = frame_of(site.input(0).shape, site.input(0).dtype)
     y = frame_of(site.output.shape, site.output.dtype)
@@ -282,7 +282,7 @@ def space_to_batch(site: Site) -> Emit:
 
 @lowers("MIRROR_PAD")
 def mirror_pad(site: Site) -> Emit:
-    """Borders repeat what is inside, backwards."""
+    """Pad with inner elements in reverse order."""
     x = frame_of(site.input(0).shape, site.input(0).dtype)
     y = frame_of(site.output.shape, site.output.dtype)
     inner, parts = mirrored(site.signature, x, y)
@@ -299,7 +299,7 @@ def mirror_pad(site: Site) -> Emit:
 
 
 def filled(site: Site, number: np.ndarray) -> Emit:
-    """Return what writes one number to all places of the result."""
+    """Return statements that fill the result with a number."""
     y = site.output
     content = number.tobytes()
     if len(set(content)) == 1:
@@ -314,7 +314,7 @@ def filled(site: Site, number: np.ndarray) -> Emit:
 
 @lowers("PAD", "PADV2")
 def pad(site: Site) -> Emit:
-    """Borders have a constant, or what stands for 0."""
+    """Pad with a constant or the zero point."""
     signature, tensor = site.signature, site.input(0)
     x, y = frame_of(tensor.shape, tensor.dtype), frame_of(site.output.shape, site.output.dtype)
     amounts = constant_operand(signature, 1).reshape(-1, 2).tolist()
@@ -340,14 +340,14 @@ def zeros_like(site: Site) -> Emit:
 
 @lowers("SHAPE")
 def shape(site: Site) -> Emit:
-    """The shape of an operand, which is known before a run."""
+    """Write an operand's shape, which is known before a run."""
     name = site.constant("dims", np.array(site.input(0).shape, site.output.dtype))
     return lambda part: [f"(void)memcpy({part.output()}, {name}, {site.output.bytes});"]
 
 
 @lowers("FILL")
 def fill(site: Site) -> Emit:
-    """One number everywhere."""
+    """Fill the result with a number."""
     y = site.output
     if site.input(1).dtype != y.dtype:
         raise site.refuse(f"no kernel makes {y.dtype} of {site.input(1).dtype}")
@@ -363,7 +363,7 @@ def fill(site: Site) -> Emit:
 
 @lowers("RESIZE_NEAREST_NEIGHBOR")
 def resize_nearest(site: Site) -> Emit:
-    """Each pixel is that of the image at its place."""
+    """Copy the nearest image pixel to each pixel."""
     x, y = site.input(0), site.output
     _check_images(site)
     pixel = x.shape[3] * x.dtype.itemsize
@@ -389,7 +389,7 @@ def resize_nearest(site: Site) -> Emit:
 
 
 def _check_images(site: Site) -> None:
-    """Refuse operands that are no images of equal number and depth."""
+    """Refuse operands that are not images with equal count and depth."""
     x, y = site.input(0), site.output
     if len(x.shape) != 4 or len(y.shape) != 4 or x.dtype != y.dtype:
         raise site.refuse("its operands are no images of four dimensions")
@@ -401,7 +401,7 @@ def _check_images(site: Site) -> None:
 
 @lowers("RESIZE_BILINEAR")
 def resize_bilinear(site: Site) -> Emit:
-    """Each pixel is a mean of four."""
+    """Compute each pixel as a mean of four pixels."""
     check_types(site.signature, "float32 float32", "int8 int8")
     _check_images(site)
     x, y = site.input(0), site.output
@@ -443,7 +443,7 @@ def resize_bilinear(site: Site) -> Emit:
 
 @lowers("READ_VARIABLE", "ASSIGN_VARIABLE")
 def variable(site: Site) -> Emit:
-    """Copy a state, or overwrite it."""
+    """Copy or overwrite a state."""
     state = site.input(0)
     moved = site.output if site.op == "READ_VARIABLE" else site.input(1)
     if state.bytes != moved.bytes or state.dtype != moved.dtype:

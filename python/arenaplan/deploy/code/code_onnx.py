@@ -1,8 +1,8 @@
 """
-Lowerings of operators of ONNX, for real numbers of single precision.
+Lowers ONNX operators, for ``float32``.
 
-Images are stored channel by channel. Operators that only move elements ask the executor's kernel
-where each element of the result is from.
+Images are stored channel by channel. For operators that only move elements, the executor's kernel
+gives each result element's origin.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _lowers: Final = partial(lowers, table=ONNX_LOWERINGS)
 
 
 def _real(site: Site) -> None:
-    """Refuse other numbers than those of single precision."""
+    """Refuse element types other than ``float32``."""
     check_types(site.signature, "float32 float32")
 
 
@@ -100,7 +100,7 @@ class _Text:
 
 @_lowers(*UNARY)
 def unary(site: Site) -> Emit:
-    """A function of each number."""
+    """Apply a function to each number."""
     _real(site)
     text = _Text(site)
     result = UNARY[site.op](text, "x[i]")
@@ -110,7 +110,7 @@ def unary(site: Site) -> Emit:
 
 @_lowers("Clip")
 def clip(site: Site) -> Emit:
-    """Bounds are attributes or constants; those that are left out bound nothing."""
+    """Bounds are attributes or constants; missing bounds do not limit."""
     _real(site)
     fields: Fields = {}
     for at, (name, default) in enumerate((("min", -np.inf), ("max", np.inf)), start=1):
@@ -136,7 +136,7 @@ _BINARY: Final = {
 
 @_lowers(*_BINARY)
 def two_operands(site: Site) -> Emit:
-    """A function of each pair of numbers."""
+    """Apply a function to each pair of numbers."""
     _real(site)
     if len(site.signature.inputs) != 2:
         raise site.refuse(f"it has {len(site.signature.inputs)} operands")
@@ -147,7 +147,7 @@ def two_operands(site: Site) -> Emit:
 
 
 def _images(site: Site, axes: Sequence[Axis]) -> tuple[Axis, Axis]:
-    """Return how a window slides over rows and columns; a line is an image of one row."""
+    """Return how a window slides over rows and columns; a line is an image with a single row."""
     line = [Axis(1, 1, 1, 1, 1, 0, 0)] if len(axes) == 1 else []
     both = [*line, *axes]
     if len(both) != 2 or not prod(site.output.shape):
@@ -156,7 +156,7 @@ def _images(site: Site, axes: Sequence[Axis]) -> tuple[Axis, Axis]:
 
 
 def _window(rows: Axis, columns: Axis) -> dict[str, Field]:
-    """Return the fields of a window over images of one channel."""
+    """Return the fields of a window over single-channel images."""
     return {
         "height": rows.size,
         "width": columns.size,
@@ -176,7 +176,7 @@ def _window(rows: Axis, columns: Axis) -> dict[str, Field]:
 def _for_each(
     count: int, sizes: tuple[int, int], call: Callable[[str, str], str]
 ) -> Callable[[Part], list[str]]:
-    """Return a loop over images: ``call`` makes a statement of two pointers."""
+    """Return a loop over images; ``call`` makes a statement from two pointers."""
 
     def emit(part: Part) -> list[str]:
         x, y = pointer(part, 0), part.output()
@@ -189,7 +189,7 @@ def _for_each(
 
 
 def _weights(site: Site) -> dict[str, Field]:
-    """Return the fields of constant weights and of a constant bias."""
+    """Return the fields for constant weights and bias."""
     weights, bias = site.signature.constant_data(1), site.signature.constant_data(2)
     if weights is None or (bias is None and site.signature.input(2) is not None):
         raise site.refuse("its weights or its bias are no constants")
@@ -200,7 +200,7 @@ def _weights(site: Site) -> dict[str, Field]:
 
 
 def _by_image(site: Site, kernel: str, fields: dict[str, Field]) -> Emit:
-    """Return the calls of a convolution, one for each image."""
+    """Return a convolution's calls, one per image."""
     x, y = site.input(0).shape, site.output.shape
     groups = int(site.signature.attributes.get("group", 1))
     fields |= {"groups": groups, "group_channels": y[1] // groups, "group_depth": x[1] // groups}
@@ -221,7 +221,7 @@ def convolution(site: Site) -> Emit:
 
 @_lowers("ConvTranspose")
 def transposed(site: Site) -> Emit:
-    """Each number of the result gathers what the image adds to it."""
+    """Gather the image's contributions to each result number."""
     _real(site)
     rows, columns = _images(site, transposed_geometry(site.signature).axes)
     fields: dict[str, Field] = {
@@ -245,7 +245,7 @@ def transposed(site: Site) -> Emit:
 
 @_lowers("MaxPool", "AveragePool")
 def pool(site: Site) -> Emit:
-    """The largest number or the mean of windows, of each channel by itself."""
+    """Compute the maximum or the mean of windows, per channel."""
     _real(site)
     attributes = site.signature.attributes
     rows, columns = _images(site, window_axes(site.signature, attributes["kernel_shape"]))
@@ -297,7 +297,7 @@ _REDUCED: Final = {
 
 @_lowers(*(f"Reduce{kind}" for kind in _REDUCED), "GlobalAveragePool", "GlobalMaxPool")
 def reduction(site: Site) -> Emit:
-    """One number for all along some dimensions."""
+    """Reduce along some dimensions."""
     _real(site)
     rank = len(site.input(0).shape)
     if site.op.startswith("Global"):
@@ -317,7 +317,7 @@ def reduction(site: Site) -> Emit:
 
 @_lowers("Gemm", "MatMul")
 def product(site: Site) -> Emit:
-    """Products of matrices."""
+    """Multiply matrices."""
     _real(site)
     a, b, y = site.input(0).shape, site.input(1).shape, site.output.shape
     attributes = site.signature.attributes if site.op == "Gemm" else {}
@@ -420,7 +420,7 @@ def batch_normalization(site: Site) -> Emit:
 
 @_lowers("LayerNormalization")
 def layer_normalization(site: Site) -> Emit:
-    """Mean and variance of the last dimensions."""
+    """Normalize by mean and variance over the last dimensions."""
     _real(site)
     attributes, shape = site.signature.attributes, site.input(0).shape
     axis = int(attributes.get("axis", -1)) % max(len(shape), 1)
@@ -479,7 +479,7 @@ def view(site: Site) -> Emit:
 
 @_lowers("Dropout")
 def dropout(site: Site) -> Emit:
-    """The operand, since only training drops elements, and a mask of ones."""
+    """Copy the operand, because only training drops elements, and fill the mask with ones."""
     outputs = site.signature.outputs
     data, mask = (
         replace(site, signature=replace(site.signature, outputs=outputs[at : at + 1]))
@@ -495,7 +495,7 @@ def dropout(site: Site) -> Emit:
 
 @_lowers("Pad")
 def pad(site: Site) -> Emit:
-    """Borders of a constant."""
+    """Pad with a constant."""
     if site.signature.attributes.get("mode", "constant") not in ("constant", b"constant"):
         raise site.refuse("its borders are no constant")
     number = np.zeros(1, site.output.dtype)

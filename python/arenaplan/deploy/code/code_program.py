@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from arenaplan._core import Plan
 
 TARGET: Final = "c-code"
-"""Name of the target whose plans are written."""
+"""The target for generated code."""
 _MOST_BYTES: Final = (1 << 31) - 1
-"""Offsets are numbers of 32 bits."""
+"""Offsets have 32 bits."""
 _MATH: Final = re.compile(r"\b(\w+f\(|INFINITY|NAN)")
 _COLUMNS: Final = 48
 
@@ -39,14 +39,14 @@ class CodeFiles:
     """A generated program."""
 
     name: str
-    """Prefix of the functions, and name of the files."""
+    """Function prefix and file name."""
     header: str
     write: Callable[[], str]
     """Returns the source."""
     arena_bytes: int
-    """Bytes of memory that is written: there is no other."""
+    """Bytes of writable memory; there is no other writable memory."""
     constant_bytes: int
-    """Bytes of weights, tables and parameters in flash memory, with 32-bit pointers."""
+    """Bytes in flash memory for weights, tables and parameters, with 32-bit pointers."""
 
     @property
     def source(self) -> str:
@@ -54,7 +54,7 @@ class CodeFiles:
         return self.write()
 
     def files(self) -> dict[str, bytes]:
-        """Return the content of the files, by name."""
+        """Return file contents by name."""
         return {
             f"{self.name}.h": self.header.encode("ascii"),
             f"{self.name}.c": self.source.encode("ascii"),
@@ -74,23 +74,22 @@ def generated(
     Parameters
     ----------
     graph : Graph
-        The graph that was planned.
+        The planned graph.
     plan : Plan
-        A plan for the target ``"c-code"``, or for one that asks for less.
+        A plan for the target ``"c-code"`` or for a target with fewer features.
     name : str, optional
-        Prefix of the functions; by default the model's name.
+        Function prefix; by default the model's name.
     sections : mapping of str to str, optional
-        Linker section for the arena of each space, by name of the space.
+        Linker section for each arena, by space name.
 
     Raises
     ------
     UnsupportedOp, UnsupportedDtype
-        If there is no kernel for a node.
+        If a node has no kernel.
     TargetMismatch
         If generated code cannot run the plan.
     GraphError
-        If ``sections`` names a space that the plan does not have, or a section that no linker
-        would take.
+        If ``sections`` names a space that the plan does not have, or a section name is not valid.
     """
     graph = graph.for_target(TARGET)
     plan.check(graph)
@@ -101,7 +100,7 @@ def generated(
 
 
 class _Program:
-    """One program."""
+    """Builds a program."""
 
     def __init__(self, graph: Graph, plan: Plan, name: str, sections: Mapping[str, str]) -> None:
         self._graph, self._plan = graph, plan
@@ -116,7 +115,7 @@ class _Program:
         self._outputs = self._parameters(graph.outputs, "out")
 
     def _arena_names(self, sections: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return name and section of the arena of each space."""
+        """Return each arena's name and section."""
         spaces = self._plan.spaces
         known = [space.name for space in spaces]
         for space, section in sections.items():
@@ -137,7 +136,7 @@ class _Program:
             raise UnsupportedOp(f"an arena of {largest:,} bytes is too large for generated code")
 
     def _parameters(self, values: Sequence[int], word: str) -> dict[int, str]:
-        """Return the name of the parameter for each value, in order."""
+        """Return the parameter name for each value, in order."""
         values = list(dict.fromkeys(values))
         for value in values:
             found = self._graph.values[value]
@@ -153,7 +152,7 @@ class _Program:
     # -- where values are --------------------------------------------------------------------------
 
     def _place(self, value: int) -> Place | None:
-        """Return the memory of a value; ``None`` for constants and values inside of steps."""
+        """Return a value's memory; ``None`` for constants and values inside steps."""
         found = self._plan.placements[value]
         if found is None or self._graph.values[value].kind == "constant":
             return None
@@ -172,7 +171,7 @@ class _Program:
         raise UnsupportedOp(f"value {quoted(self._graph.values[value].name)} has no memory")
 
     def _pointer(self, value: int) -> str:
-        """Return the name of the pointer to a value, which is then declared."""
+        """Return the name of a value's pointer, and declare the pointer."""
         if value not in self._used:
             self._used[value] = f"t_{self._labels[value]}"
         return self._used[value]
@@ -230,7 +229,7 @@ class _Program:
         return CodeFiles(self._name, header, source, arena, steps.constants.size)
 
     def _signature(self) -> str:
-        """Return the declaration of the function."""
+        """Return the function's declaration."""
         parts = [
             f"void (*{name})(void *context, int32_t start, int32_t stop, "
             f"{c_type(dtype_of(self._graph.values[value]))} *rows)"
@@ -396,7 +395,7 @@ class _Program:
         return lines
 
     def _places(self) -> list[str]:
-        """Return assertions that every value is inside of its arena, and aligned."""
+        """Return assertions that every value is inside the arena and aligned."""
         lines = []
         for value in sorted(self._used):
             place = self._place(value)
@@ -433,7 +432,7 @@ class _Program:
         return lines
 
     def _reset(self, steps: StepTexts) -> list[str]:
-        """Return the function that gives states their first content."""
+        """Return the function that initializes states."""
         if not self._has_states:
             return []
         lines = [f"void {self._name}_reset(void)", "{"]
@@ -469,7 +468,7 @@ class _Program:
         return [*lines, "  return 0;", "}"]
 
     def _declaration(self, value: int) -> str:
-        """Return the declaration of the pointer to a value."""
+        """Return the declaration of a value's pointer."""
         place, type_ = self._place(value), self._type(value)
         found = self._graph.values[value]
         if place is None:

@@ -1,4 +1,4 @@
-"""Dimensions and steps of loops over several operands, as few as possible."""
+"""Dimensions and strides for loops over several operands, as few loops as possible."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Loops(NamedTuple):
 
 
 def dense_steps(shape: Shape) -> list[int]:
-    """Return the numbers between indices of an array without gaps."""
+    """Return the strides of a contiguous array."""
     return [prod(shape[at + 1 :]) for at in range(len(shape))]
 
 
 def collapsed(loops: Loops) -> Loops:
-    """Return the same loops with those that follow each other in all operands as one."""
+    """Merge loops that are contiguous in all operands."""
     dims: list[int] = []
     steps: list[list[int]] = [[] for _ in loops.steps]
     for at, dim in enumerate(loops.dims):
@@ -44,7 +44,7 @@ def collapsed(loops: Loops) -> Loops:
 
 
 def padded(loops: Loops, count: int) -> Loops | None:
-    """Return the loops with others of one round around them, if there are not too many."""
+    """Add outer loops with a single round, up to ``count`` loops; None if there are too many."""
     more = count - len(loops.dims)
     if more < 0:
         return None
@@ -53,9 +53,9 @@ def padded(loops: Loops, count: int) -> Loops | None:
 
 def broadcast(shapes: Sequence[Shape], made: Shape, count: int) -> Loops | None:
     """
-    Return loops over operands that are broadcast; loop 1 is over the rows of images.
+    Return loops over broadcast operands; loop 1 is over image rows.
 
-    ``None`` if there would be more than ``count``.
+    ``None`` if there would be more than ``count`` loops.
     """
     steps = []
     for shape in shapes:

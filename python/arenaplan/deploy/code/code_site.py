@@ -1,4 +1,4 @@
-"""What a lowering knows of a node, and what it may add to the program."""
+"""A node as seen by a lowering, and the texts that a lowering adds to the program."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from arenaplan.run.numpy.tflite.tflite_facts import refused
 from arenaplan.tflite.reader.code_walk import OWN_DOMAIN
 
 ROWS: Final = 1
-"""The dimension of images ``(N, H, W, C)`` that rows are counted along."""
+"""The dimension of images ``(N, H, W, C)`` in which rows are counted."""
 
 BAD_INDEX: Final = 2
-"""What a run returns if an index is none of its operand."""
+"""Return code for a run with an index out of bounds."""
 
 
 class Base(NamedTuple):
-    """Memory of a value: all of it, or some rows."""
+    """A value's memory: the whole value, or some rows."""
 
     pointer: str
     row: str
@@ -41,14 +41,14 @@ class Place(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where operands and results of a node are, if they have memory that is written."""
+    """Places of a node's operands and results, if in writable memory."""
 
     inputs: Sequence[Place | None]
     outputs: Sequence[Place | None]
 
 
 class Part(NamedTuple):
-    """Rows of a result, as C expressions, and the memory of operands and result."""
+    """Result rows as C expressions, and the memory of operands and result."""
 
     start: str
     stop: str
@@ -58,7 +58,7 @@ class Part(NamedTuple):
 
 
 Emit: TypeAlias = Callable[[Part], list[str]]
-"""Returns the statements that make some rows of a result."""
+"""Returns the statements that make some result rows."""
 
 
 @dataclass(slots=True)
@@ -66,14 +66,14 @@ class Constants:
     """Constant arrays and structures, in flash memory."""
 
     written: list[Callable[[], str]] = field(default_factory=list)
-    """Functions that return the text of each constant: long texts are not always wanted."""
+    """Functions that return each constant's text; long texts are not always wanted."""
     size: int = 0
     """Bytes, with 32-bit pointers."""
     _names: dict[tuple[str, bytes], str] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
 
     def name(self, wanted: str) -> str:
-        """Return an identifier that nothing else has: no kernel, and no word of C."""
+        """Return an identifier that is not used by a kernel, a C keyword, or another name."""
         name, count = f"k_{wanted}", 1
         while name in self._taken:
             count += 1
@@ -82,11 +82,11 @@ class Constants:
         return name
 
     def texts(self) -> list[str]:
-        """Return the text of all of them."""
+        """Return all texts."""
         return [text() for text in self.written]
 
     def array(self, wanted: str, data: np.ndarray) -> str:
-        """Return the name of an array; equal arrays are there once."""
+        """Return an array's name; equal arrays share a name."""
         type_ = c_type(data.dtype)
         if type_ is None:
             raise UnsupportedOp(f"constant {wanted!r} has element type {data.dtype}, not one of C")
@@ -98,7 +98,7 @@ class Constants:
         return self._names[key]
 
     def structure(self, type_: str, wanted: str, fields: Mapping[str, Field]) -> str:
-        """Return the name of a structure."""
+        """Return a structure's name."""
         name = self.name(wanted)
         lines = list(initializer(fields)) or ["  .unused = 0,"]
         text = "\n".join([f"static const struct {type_} {name} = {{", *lines, "};"])
@@ -108,7 +108,7 @@ class Constants:
 
 
 def _words(fields: Mapping[str, Field]) -> int:
-    """Return how many words of four bytes a structure has on a 32-bit processor."""
+    """Return a structure's size in four-byte words on a 32-bit processor."""
     count = 0
     for value in fields.values():
         if isinstance(value, Mapping):
@@ -126,20 +126,20 @@ class Site:
 
     signature: Signature
     label: str
-    """A C name of its own."""
+    """A unique C name."""
     kernels: KernelTexts
     constants: Constants
     pointer_to: Callable[[int], str | None]
-    """Returns the pointer to a result that is there as a whole; ``None`` if it is left out."""
+    """Returns the pointer to a complete result; ``None`` if left out."""
     places: Places
 
     @property
     def op(self) -> str:
-        """Name of the operator."""
+        """The operator's name."""
         return self.signature.op
 
     def input(self, position: int) -> Tensor:
-        """Return shape and type of an input that has to be there."""
+        """Return the shape and type of a required input."""
         tensor = self.signature.input(position)
         if tensor is None:
             raise refused(self.signature, f"input {position} is left out")
@@ -158,7 +158,7 @@ class Site:
         return refused(self.signature, why)
 
     def is_there(self, source: int, made: int, begins: tuple[int, int], *, gapless: bool) -> bool:
-        """Whether bytes of an input, from some place on, are where those of an output belong."""
+        """Whether an input's bytes are already in an output's place."""
         x, y = self.places.inputs[source], self.places.outputs[made]
         if x is None or y is None or not gapless:
             return False
@@ -173,7 +173,7 @@ class Site:
         return self.constants.array(f"{self.label}_{role}", data)
 
     def structure(self, type_: str, fields: Mapping[str, Field]) -> str:
-        """Add a structure, and return its address."""
+        """Add a structure; return the structure's address."""
         return f"&{self.constants.structure(type_, self.label, fields)}"
 
     @property
@@ -184,19 +184,19 @@ class Site:
 
     @property
     def row_numbers(self) -> int:
-        """Numbers in a row of all images of the result."""
+        """Numbers in a row, for all images of the result."""
         return prod(self.output.shape) // max(self.rows, 1)
 
 
 def scaled_by(rows: str, numbers: int) -> str:
-    """Return an expression for so many rows of some numbers."""
+    """Return an expression for rows times numbers per row."""
     if rows.lstrip("-").isdigit():
         return str(int(rows) * numbers)
     return rows if numbers == 1 else f"({rows}) * {numbers}"
 
 
 def difference(stop: str, start: str) -> str:
-    """Return an expression for a number of rows."""
+    """Return an expression for a row count."""
     if stop.isdigit() and start.isdigit():
         return str(int(stop) - int(start))
     return stop if start == "0" else f"{stop} - {start}"
@@ -217,9 +217,9 @@ def pointer(part: Part, position: int) -> str:
 
 Lowering: TypeAlias = Callable[[Site], Emit]
 LOWERINGS: dict[str, Lowering] = {}
-"""Functions that turn nodes of TFLite models into calls, by operator."""
+"""Functions that turn TFLite nodes into calls, by operator."""
 ONNX_LOWERINGS: dict[str, Lowering] = {}
-"""The same for nodes of the default domain of ONNX."""
+"""The same for nodes in ONNX's default domain."""
 OWN_LOWERINGS: dict[str, Lowering] = {}
 """The same for nodes that no model has."""
 DOMAINS: Final = {"tflite": LOWERINGS, "": ONNX_LOWERINGS, OWN_DOMAIN: OWN_LOWERINGS}
@@ -237,7 +237,7 @@ def lowers(*names: str, table: dict[str, Lowering] = LOWERINGS) -> Callable[[Low
 
 
 def words_of(dtype: np.dtype[Any]) -> dict[str, str]:
-    """Return what the words of a template for one element type stand for."""
+    """Return the template words for an element type."""
     return dict(_WORDS[str(dtype)])
 
 

@@ -1,4 +1,4 @@
-"""Lowering of ``UNIDIRECTIONAL_SEQUENCE_LSTM``."""
+"""Lowers ``UNIDIRECTIONAL_SEQUENCE_LSTM``."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def lstm(site: Site) -> Emit:
 
 
 def _integers(site: Site, fields: dict[str, Field], clip: float) -> Emit:
-    """Return the call of integers, with a cell of 16 bits."""
+    """Return the integer call, with a 16-bit cell."""
     signature = site.signature
     x, hidden = encoding(signature, 0), encoding(signature, HIDDEN)
     wide = site.input(0).dtype == np.int16

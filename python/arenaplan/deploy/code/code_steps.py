@@ -1,4 +1,4 @@
-"""Steps of a plan as C statements: calls, and loops over strips."""
+"""Plan steps as C statements: calls, and loops over strips."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _require_kernel(node: Node) -> None:
 
 
 class _Bases(Sequence[Base | None]):
-    """Operands, asked for when a call needs them: weights are constants of their own."""
+    """Operands, looked up when a call needs them, because weights become constants."""
 
     def __init__(self, count: int, find: Callable[[int], Base | None]) -> None:
         self._count, self._find = count, find
@@ -87,18 +87,18 @@ class _Bases(Sequence[Base | None]):
 
 class StepTexts:
     """
-    The statements of a plan's steps.
+    The statements for a plan's steps.
 
     Parameters
     ----------
     labels : sequence of str
         A C name for each value.
     place_of : callable
-        Returns where a value is; ``None`` for constants and values inside of steps.
+        Returns a value's place; ``None`` for constants and values inside steps.
     pointer_of : callable
-        Returns the name of the pointer to a value with a place.
+        Returns the pointer name for a value with a place.
     arenas : sequence of str
-        The name of the arena of each space.
+        Each space's arena name.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class StepTexts:
         return self._pointer_of(value)
 
     def _whole(self, node: Node) -> list[str]:
-        """Return the call of a node that makes all of its result."""
+        """Return a node's call that makes the whole result."""
         site, emit = self._lowered(node)
 
         def base(position: int) -> Base | None:
@@ -188,7 +188,7 @@ class StepTexts:
 
 
 class _Loop:
-    """The loop over the strips of a step."""
+    """The loop over a step's strips."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class _Loop:
         ]
 
     def _declarations(self) -> list[str]:
-        """Return the rows of each value, and the line buffers."""
+        """Return declarations for each value's rows and the line buffers."""
         lines = ["int32_t row;"]
         for value in self._values:
             name = self._name(value)
@@ -282,7 +282,7 @@ class _Loop:
         return lines
 
     def _reads(self, node: Node, position: int, made: str, read: int) -> str:
-        """Return what notes the rows of an operand that rows of a result need."""
+        """Return statements that record the operand rows needed for result rows."""
         window, name, rows = _window(node, position), self._name(read), self._rows(read)
         if window is None:
             return f"need_rows(&r_{name}, 0, {rows});"
@@ -296,7 +296,7 @@ class _Loop:
         )
 
     def _moves(self) -> list[str]:
-        """Return what moves rows that stay to the front of line buffers."""
+        """Return statements that move remaining rows to the front of line buffers."""
         lines = []
         for value in self._values[:-1]:
             if value in self._lines:
@@ -306,7 +306,7 @@ class _Loop:
         return lines
 
     def _base(self, value: int) -> Base:
-        """Return the memory of the rows of a value."""
+        """Return the memory for a value's rows."""
         home = self._home.get(value, value)
         if home in self._lines:
             pointer, row = f"l_{self._name(home)}", f"r_{self._name(home)}.base"
@@ -352,7 +352,7 @@ def _only(node: Node) -> int:
 
 
 def _window(node: Node, position: int) -> Window | None:
-    """Return the window over the rows of an operand."""
+    """Return the window over an operand's rows."""
     for window in node.effects.windows:
         if window.input == position:
             if window.axis != ROWS or window.scale != 1:

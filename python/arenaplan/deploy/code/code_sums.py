@@ -1,4 +1,4 @@
-"""Lowerings of reductions of some dimensions."""
+"""Lowers reductions along some dimensions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arenaplan.run.numpy.tflite.tflite_reduce import divided, reduced_axes
 
 @lowers("ARG_MAX", "ARG_MIN")
 def position(site: Site) -> Emit:
-    """The first position of the extreme along a dimension."""
+    """Find the first position of the extreme along a dimension."""
     check_types(site.signature, "float32 int32", "int8 int32")
     x = site.input(0)
     (axis,) = reduced_axes(site.signature)
@@ -37,7 +37,7 @@ def position(site: Site) -> Emit:
 
 @lowers("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
 def reduction(site: Site) -> Emit:
-    """One number for all along some dimensions."""
+    """Reduce along some dimensions."""
     signature = site.signature
     check_types(signature, "float32 float32", "int8 int8", "int16 int16")
     x = site.input(0)
@@ -82,7 +82,7 @@ def reduction(site: Site) -> Emit:
 
 
 def loops_of(site: Site, axes: Sequence[int]) -> tuple[Loops, Loops]:
-    """Return loops over the dimensions that stay, and over those that are left out."""
+    """Return loops over the kept dimensions, and loops over the reduced dimensions."""
     x = site.input(0)
     steps = dense_steps(x.shape)
     kept = [at for at in range(len(x.shape)) if at not in axes]
@@ -104,7 +104,7 @@ def reduced(
     words: dict[str, str],
     fields: Fields,
 ) -> Emit:
-    """Return a call that makes one number for all in the inner loops."""
+    """Return a call that reduces the inner loops to a number."""
     words |= {
         "WHAT": f"{site.op} of numbers",
         "FIELDS": "\n  ".join(f"{type_} {field};" for field, (type_, _) in fields.items()),

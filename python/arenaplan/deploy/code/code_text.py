@@ -1,4 +1,4 @@
-"""C text of numbers, arrays and structures."""
+"""C text for numbers, arrays and structures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 Field: TypeAlias = "int | float | str | Sequence[int] | Mapping[str, Field]"
-"""What a field of a structure is initialized with; text is an expression."""
+"""A structure field's initial value; text is an expression."""
 
 _WIDTH: Final = 98
 _TYPES: Final = {
@@ -32,12 +32,12 @@ _ARENA_TYPES: Final = {
 
 
 def c_type(dtype: np.dtype[Any] | str) -> str | None:
-    """Return the type of constants, and of a caller's arrays; ``None`` if C has none."""
+    """Return the type for constants and the caller's arrays; ``None`` if C has no such type."""
     return _TYPES.get(str(dtype))
 
 
 def arena_type(dtype: np.dtype[Any] | str) -> str | None:
-    """Return the type through which bytes of the arena are read and written."""
+    """Return the type for access to arena bytes."""
     return _ARENA_TYPES.get(str(dtype)) or c_type(dtype)
 
 
@@ -53,7 +53,7 @@ def real(number: float) -> str:
 
 
 def integer(number: int) -> str:
-    """Return a whole number; the least number of a type has no literal."""
+    """Return a whole number; the smallest number of a type has no literal."""
     if number == -(1 << 31):
         return "INT32_MIN"
     if number == -(1 << 63):
@@ -62,7 +62,7 @@ def integer(number: int) -> str:
 
 
 def array(c_type_: str, name: str, data: np.ndarray) -> str:
-    """Return the definition of a constant array."""
+    """Return a constant array's definition."""
     flat = data.reshape(-1)
     literal = real if flat.dtype.kind == "f" else integer
     numbers = ", ".join(literal(number) for number in flat.tolist()) or "0"
@@ -72,7 +72,7 @@ def array(c_type_: str, name: str, data: np.ndarray) -> str:
 
 
 def initializer(fields: Mapping[str, Field], indent: str = "  ") -> Iterator[str]:
-    """Yield the lines of a structure's fields."""
+    """Yield the lines for a structure's fields."""
     for name, value in fields.items():
         if isinstance(value, Mapping):
             yield f"{indent}.{name} = {{"
@@ -83,7 +83,7 @@ def initializer(fields: Mapping[str, Field], indent: str = "  ") -> Iterator[str
 
 
 def _value(value: Any) -> str:
-    """Return what a field is initialized with."""
+    """Return a field's initial value."""
     if isinstance(value, str):
         return value
     if isinstance(value, float):
@@ -94,7 +94,7 @@ def _value(value: Any) -> str:
 
 
 def comment(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines as one comment, with nothing in them that could end it."""
+    """Yield lines as a comment, with no text that could end the comment."""
     plain = [_plain(line) for line in lines]
     for at, line in enumerate(plain):
         begin, end = "/* " if at == 0 else "   ", " */" if at == len(plain) - 1 else ""
@@ -108,5 +108,5 @@ def _plain(text: str) -> str:
 
 
 def remark(text: str) -> str:
-    """Return text as a comment of one line."""
+    """Return text as a single-line comment."""
     return next(comment([text[:160]]))

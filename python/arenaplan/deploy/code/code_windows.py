@@ -1,4 +1,4 @@
-"""Lowerings of windows over images: convolutions and pools."""
+"""Lowers windows over images: convolutions and pools."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ _INTEGER_LAST: Final = {
               RESCALE(sum, c->multipliers[channel * c->step], c->shifts[channel * c->step]),
               c->zero, c->low, c->high)""",
 }
-"""How a product of either kind begins and ends, in the words of a template."""
+"""Begin and end of a float or integer product, as template words."""
 
 
 def real_fields(site: Site, bias: int) -> dict[str, Field]:
-    """Return bounds and bias of a product of real numbers."""
+    """Return bounds and bias for a float product."""
     low, high = float_range(site.signature)
     return {"low": float(low), "high": float(high), "bias": bias_of(site, bias, FLOAT)}
 
@@ -89,14 +89,14 @@ def rescaled(
     has_one: bool = False,
 ) -> tuple[dict[str, str], dict[str, Field]]:
     """
-    Return words and fields of the last part of a product of integers.
+    Return words and fields for the last part of an integer product.
 
     Parameters
     ----------
     operands : tuple of int
         Positions of image, weights and bias.
     has_one : bool, default False
-        Whether a single scale of the weights gives one factor, computed as for whole results.
+        Whether a single weight scale gives a single factor, computed as for whole results.
     """
     signature = site.signature
     image, weights, bias = operands
@@ -154,7 +154,7 @@ def _factor_fields(site: Site, factors: list[Multiplier]) -> dict[str, Field]:
 
 
 def check_sums(site: Site, weights: np.ndarray, offset: int, image: int, bias: int) -> None:
-    """Refuse sums that 32 bits may not hold; weights have the channels of the result first."""
+    """Refuse sums that may not fit 32 bits; weights have the result's channels first."""
     low, high = limits(site.input(image).dtype)
     largest = max(abs(low + offset), abs(high + offset))
     sums = np.abs(weights.reshape(len(weights), -1).astype(np.int64)).sum(axis=1) * largest
@@ -168,14 +168,14 @@ def _product(
     site: Site, template: str, operands: tuple[int, int, int], by_channel: np.ndarray, term: Term
 ) -> tuple[str, dict[str, Field]]:
     """
-    Add the kernel of a product with constant weights, and return its name and the last fields.
+    Add the kernel for a product with constant weights; return the name and the last fields.
 
     Parameters
     ----------
     operands : tuple of int
         Positions of image, weights and bias.
     by_channel : array
-        The weights, with the channels of the result first.
+        The weights, with the result's channels first.
     """
     image, weights, bias = operands
     if site.input(image).dtype == FLOAT:
@@ -184,7 +184,7 @@ def _product(
     else:
         own, fields = rescaled(site, operands, len(by_channel))
         check_sums(site, by_channel, -encoding(site.signature, image).zero, image, bias)
-        # The words inside of these words come after them.
+        # Words nested inside these words are replaced afterwards.
         words = {"USED": f"encoded {own['RESCALE']}", **_INTEGER_LAST, **own}
         words["TERM"] = f"({term.number} + c->offset) * {term.weight}"
     fields["weights"] = site.constant("weights", constant_operand(site.signature, weights))
@@ -194,7 +194,7 @@ def _product(
 
 
 class Term(NamedTuple):
-    """C expressions of a number of the image and of the weight that it meets."""
+    """C expressions for an image number and the matching weight."""
 
     number: str
     weight: str
@@ -213,7 +213,7 @@ def _sides(site: Site, taps: tuple[int, int]) -> tuple[Side, Side]:
 
 
 def _window(site: Site, taps: tuple[int, int]) -> dict[str, Field]:
-    """Return the fields of a window."""
+    """Return a window's fields."""
     rows, columns = _sides(site, taps)
     _, height, width, depth = site.input(0).shape
     return {
@@ -233,7 +233,7 @@ def _window(site: Site, taps: tuple[int, int]) -> dict[str, Field]:
 
 
 def _over_images(site: Site, function: str, parameters: str) -> Emit:
-    """Return the calls that make rows of all images."""
+    """Return the calls that make rows in all images."""
     images = site.output.shape[0]
     sizes = prod(site.input(0).shape[1:]), prod(site.output.shape[1:])
 
@@ -257,7 +257,7 @@ def _over_images(site: Site, function: str, parameters: str) -> Emit:
 
 @lowers("CONV_2D", "DEPTHWISE_CONV_2D")
 def convolution(site: Site) -> Emit:
-    """Sums over windows, with the weights of the file."""
+    """Sum over windows, with the file's weights."""
     signature = site.signature
     check_operands(signature)
     weights = constant_operand(signature, 1)
@@ -298,7 +298,7 @@ LARGEST_OF: Final = {
 
 @lowers("AVERAGE_POOL_2D", "MAX_POOL_2D")
 def pool(site: Site) -> Emit:
-    """The mean or the largest number of windows."""
+    """Compute the mean or maximum of windows."""
     check_types(site.signature, "int8 int8", "int16 int16", "float32 float32")
     attributes = site.signature.attributes
     taps = attributes["filter_height"], attributes["filter_width"]
@@ -337,7 +337,7 @@ def pool(site: Site) -> Emit:
 
 @lowers("TRANSPOSE_CONV")
 def transpose_conv(site: Site) -> Emit:
-    """Each number of the result gathers what the image adds to it."""
+    """Gather the image's contributions to each result number."""
     signature = site.signature
     before = scatter_sides(signature)
     weights = constant_operand(signature, 1)

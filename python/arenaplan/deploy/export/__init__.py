@@ -1,10 +1,9 @@
 """
-Plans in the forms that runtimes and tools read.
+Plans in formats for runtimes and tools.
 
-:data:`EXPORTERS` has every form by name; ``arenaplan export`` offers them. The functions behind
-them are public here, too: :func:`header_of` writes a C header, :func:`csv_of` a table, and
-:func:`plan_tflm` with :func:`embed` puts a plan into a TFLite model, where TensorFlow Lite Micro
-obeys it.
+:data:`EXPORTERS` has every form by name, for ``arenaplan export``. The functions are public, too:
+:func:`header_of` writes a C header, :func:`csv_of` a table, and :func:`plan_tflm` with
+:func:`embed` puts a plan into a TFLite model for TensorFlow Lite Micro.
 
 Examples
 --------
@@ -73,33 +72,32 @@ class Exporter:
     """A form that plans are written in."""
 
     name: str
-    """Its name, as ``arenaplan export --to`` takes it."""
+    """The form's name in ``arenaplan export --to``."""
     write: Callable[..., bytes | Mapping[str, bytes]]
     """
-    Returns the content of the file, or of the files of a folder by name.
+    Returns the file's content, or a folder's file contents by name.
 
-    It takes the graph and its :class:`~arenaplan.Plan` if ``source`` is ``"graph"``; if it is
-    ``"tflite"``, a model of :mod:`arenaplan.tflite.reader.tflite_model`, its :class:`TflmPlan`, and
-    the name of the model; if it is ``"unplanned"``, the graph; if it is ``"shapes"``, an iterable
-    of sizes and graphs of all shapes. Those of ``options`` that are no
-    part of planning follow by name. It raises ``TargetMismatch`` if the reader cannot honor the
-    plan.
+    The arguments depend on ``source``. ``"graph"``: the graph and its :class:`~arenaplan.Plan`.
+    ``"tflite"``: a model from :mod:`arenaplan.tflite.reader.tflite_model`, its :class:`TflmPlan`,
+    and the model's name. ``"unplanned"``: the graph. ``"shapes"``: an iterable of sizes and graphs
+    for all shapes. The form's ``options`` follow by name. Raises ``TargetMismatch`` if the reader
+    cannot honor the plan.
     """
     reader: str | None = None
-    """Name of the target that reads the form; ``None`` for tools, which run nothing."""
+    """The target that reads the form; ``None`` for tools, which run no model."""
     source: Source = "graph"
     """
-    What is written: a plan of any graph, one of a ``.tflite`` file, a graph alone, or the graphs of
-    all shapes.
+    The export's source: a plan for any graph, a plan for a ``.tflite`` file, a graph without a
+    plan, or the graphs of all shapes.
     """
     options: tuple[str, ...] = ()
-    """Names of the options that this form has beside those of planning."""
+    """Names of the form's options besides planning options."""
     is_folder: bool = False
-    """Whether it is a folder of files."""
+    """Whether the form is a folder."""
 
     @property
     def help(self) -> str:
-        """What it is, in one line."""
+        """The form's one-line description."""
         return FORMS[self.name]
 
 
@@ -159,7 +157,7 @@ def c_code(
     stream_input: bool = False,
 ) -> CodeFiles:
     """
-    Return a model as a C function, with kernels of its own and one static arena.
+    Return a model as a C function, with generated kernels and a static arena.
 
     Parameters
     ----------
@@ -168,25 +166,25 @@ def c_code(
     plan : Plan, optional
         A plan for the target ``"c-code"``; made here if left out.
     folder : path, optional
-        Where header and source are written.
+        Folder for header and source.
     name : str, optional
-        Prefix of the functions, and name of the files; by default the model's name.
+        Function prefix and file name; by default the model's name.
     sections : mapping of str to str, optional
-        Linker section for the arena of each space, by name of the space.
+        Linker section for each arena, by space name.
     stream_input : bool, default False
-        Whether the function asks for rows of an input image, which then is in no memory as a whole.
-        ``plan`` is of :func:`arenaplan.deploy.code.streamed` of the graph.
+        Whether the function requests input image rows, so that the whole image is never in memory.
+        ``plan`` is for the result of :func:`arenaplan.deploy.code.streamed`.
 
     Raises
     ------
     UnsupportedModel
-        If rows of an input cannot be asked for.
+        If input rows cannot be requested.
     UnsupportedOp, UnsupportedDtype
-        If there is no kernel for a node, which the message names.
+        If a node, named in the message, has no kernel.
     TargetMismatch
         If generated code cannot run the plan.
     GraphError
-        If a section is none.
+        If a section name is not valid.
     PlanError
         If the files cannot be written.
     """

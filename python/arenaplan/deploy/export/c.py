@@ -23,7 +23,7 @@ from arenaplan.deploy.export.tflm import TflmPlan
 from arenaplan.graph import Graph
 
 _MAX_ENUM: Final = 2**31 - 1
-"""Largest constant of an enumeration: before C23 they are of type int."""
+"""Largest enumeration constant: before C23, enumeration constants have type int."""
 
 
 def header_of(
@@ -35,36 +35,35 @@ def header_of(
     firmware: Firmware | None = None,
 ) -> str:
     """
-    Return a plan as a header that C11 and C++11 compile without warnings.
+    Return a plan as a C header, without warnings in C11 and C++11.
 
     Parameters
     ----------
     graph : Graph
-        The graph that was planned.
+        The planned graph.
     plan : Plan
         The plan.
     name : str, optional
-        Prefix of every identifier; by default the model's name.
+        Prefix for every identifier; by default the model's name.
     sections : mapping of str to str, optional
-        Linker section for the arena of each space, by name of the space.
+        Linker section for each arena, by space name.
     firmware : Firmware, optional
-        Facts about the TFLite file, for firmware with TensorFlow Lite Micro.
+        Facts about the TFLite file, for TensorFlow Lite Micro firmware.
 
     Returns
     -------
     str
-        Arena sizes and alignments as macros, offsets and sizes as enumerations, with
-        several spaces also the space of each value, the places of inputs and outputs by their
-        number, and assertions that they fit together.
+        Arena sizes and alignments as macros, offsets and sizes as enumerations, with several spaces
+        also each value's space, the places of inputs and outputs by number, and consistency
+        assertions.
 
     Raises
     ------
     GraphError
-        If ``sections`` names a space that the plan does not have, or a section that no linker
-        would take.
+        If ``sections`` names a space that the plan does not have, or a section name is not valid.
     TargetMismatch
-        If code that calls one kernel per node cannot run the plan: nodes run as one, outputs
-        overlap inputs at a distance, or values are the caller's.
+        If code that calls one kernel per node cannot run the plan: fused nodes, outputs that
+        overlap inputs at a distance, or values owned by the caller.
     """
     plan.check_target(Target.known("c"))
     sections = _checked(sections or {}, plan)
@@ -72,8 +71,8 @@ def header_of(
     rows = rows_of(graph, plan)
     names = labels_of(rows)
     spaces = list(identifiers(space.name for space in plan.spaces))
-    # The only space needs no name of its own. With others, it stands where the name of no
-    # value can: no two macros are the same, for any names of values and spaces.
+    # A single space is not named. With several spaces, the space's name stands where a value's name
+    # cannot: all macros are distinct, for any names of values and spaces.
     arenas = [f"{prefix}_ARENA"] if len(spaces) == 1 else [f"{prefix}_ARENA_{s}" for s in spaces]
     head = [
         f"/* Where the values of {_plain(plan.model) or 'a model'} live in memory.",
@@ -95,24 +94,24 @@ def header_of(
 
 def shim_of(result: TflmPlan, *, name: str = "model", narrow: int | None = None) -> str:
     """
-    Return a plan as the table that TFLite Micro's ``NonPersistentMemoryPlannerShim`` takes.
+    Return a plan as a table for TFLite Micro's ``NonPersistentMemoryPlannerShim``.
 
-    The shim asks for the tensors that need memory, in their order, and then for scratch
-    memory, which it cannot place.
+    The shim requests the tensors that need memory, in order, and then scratch memory, which the
+    table cannot place.
 
     Parameters
     ----------
     result : TflmPlan
         The plan.
     name : str, optional
-        Prefix of every identifier.
+        Prefix for every identifier.
     narrow : int, optional
-        Bytes of the whole arena where pointers have 32 bits, if the plan's figures are for others.
+        Whole arena in bytes with 32-bit pointers, if the plan's figures are for other pointers.
 
     Raises
     ------
     UnsupportedModel
-        If kernels may ask for scratch memory.
+        If kernels may request scratch memory.
     """
     if result.scratch:
         raise UnsupportedModel(
@@ -160,7 +159,7 @@ def shim_of(result: TflmPlan, *, name: str = "model", narrow: int | None = None)
 
 
 def _by_width(define: str, wide: int, narrow: int | None) -> Iterator[str]:
-    """Yield a definition, which depends on the size of a pointer if there are two numbers."""
+    """Yield a definition, with two numbers as a definition by pointer size."""
     if narrow is None:
         yield f"{define} INT32_C({wide})"
         return
@@ -169,7 +168,7 @@ def _by_width(define: str, wide: int, narrow: int | None) -> Iterator[str]:
 
 
 def _checked(sections: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
-    """Refuse sections of unknown spaces, and names that could end the string they stand in."""
+    """Refuse sections for unknown spaces, and names that could end the enclosing string."""
     known = [space.name for space in plan.spaces]
     for space, section in sections.items():
         if space not in known:
@@ -182,7 +181,7 @@ def _checked(sections: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
 
 
 def _plain(name: str, longest: int | None = 80) -> str:
-    """Return a name that cannot end the comment it stands in."""
+    """Return a name that cannot end the enclosing comment."""
     plain = (c if c.isascii() and (c.isalnum() or c in " ._-:/;") else "_" for c in name)
     return "".join(plain).replace("//", "_/")[:longest]
 
@@ -204,7 +203,7 @@ def _arena(
     space: PlannedSpace,
     section: str | None,
 ) -> Iterator[str]:
-    """Yield size, alignment and section of one arena, and a macro that defines it."""
+    """Yield an arena's size, alignment, section, and a defining macro."""
     attribute = f' __attribute__((section("{section}")))' if section else ""
     yield f"#define {arena}_BYTES UINT64_C({space.arena_bytes})"
     yield f"#define {arena}_ALIGNMENT {space.alignment}"
@@ -222,14 +221,14 @@ def _arena(
 
 
 def _legend(prefix: str, names: list[str], rows: list[Row]) -> Iterator[str]:
-    """Yield the full name of every value that is called by a number here."""
+    """Yield the full name of every value that is named by number."""
     for name, row in zip(names, rows, strict=True):
         if has_alias(row):
             yield f"/* {prefix}_OFFSET_{name}: {_plain(row.name, None)} */"
 
 
 def _constants(prefix: str, names: list[str], rows: list[Row]) -> Iterator[str]:
-    """Yield the offset and size of every value."""
+    """Yield every value's offset and size."""
     for kind, numbers in (
         ("OFFSET", [row.offset for row in rows]),
         ("BYTES", [row.size for row in rows]),
@@ -266,7 +265,7 @@ def _assertions(
     """Yield assertions about the numbers, so that edits are noticed."""
     check = f"{prefix}_STATIC_ASSERT"
     for arena, space in zip(arenas, plan.spaces, strict=True):
-        if space.arena_bytes:  # Compilers warn of comparisons that hold for every number.
+        if space.arena_bytes:  # Compilers warn about comparisons that are always true.
             yield f'{check}({arena}_BYTES <= SIZE_MAX, "the arena can be addressed");'
         yield (f'{check}(({arena}_ALIGNMENT & ({arena}_ALIGNMENT - 1)) == 0, "a power of two");')
         if space.capacity is not None:

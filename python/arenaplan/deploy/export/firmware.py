@@ -18,34 +18,37 @@ _PER_LINE = 6
 
 @dataclass(frozen=True, slots=True)
 class Firmware:
-    """Facts about a TFLite file that firmware needs to run it."""
+    """Facts about a TFLite file that firmware needs to run the model."""
 
     build: Build
-    """The build of the runtime that the figures are of."""
+    """The runtime build for the figures."""
     arenas: Mapping[int, ArenaTotal]
-    """The whole arena, by bits of a pointer."""
+    """The whole arena, by pointer bits."""
     operators: tuple[str, ...]
     """Operators that the resolver must register."""
     added: tuple[str, ...] | None
-    """Those that it need not register for another model; ``None`` if none was given."""
+    """Operators not yet registered for another model; ``None`` if no other model is given."""
     inputs: tuple[int, ...]
-    """Per input its value in the graph that TensorFlow Lite Micro sees. None of a model with an
-    accelerator, whose memory contains them."""
+    """
+    Per input, the value in the graph for TensorFlow Lite Micro. Empty for a model with an
+    accelerator, whose memory contains the inputs.
+    """
     outputs: tuple[int, ...]
 
 
 def firmware_of(model: Model, build: Build = REFERENCE, original: Model | None = None) -> Firmware:
     """
-    Return the facts about a model as it is, with the plan that it brings along, if any.
+    Return the facts about an unchanged model, with the plan in the file, if any.
 
     Parameters
     ----------
     model : Model
         The model.
     build : Build, optional
-        The build of the runtime. The figures are of 32 and of 64 bits unless it was measured.
+        The runtime build. Figures are for 32-bit and 64-bit pointers, unless the build was
+        measured.
     original : Model, optional
-        A model that the firmware runs already.
+        A model that the firmware already runs.
     """
     offsets = read_offsets(model)
     builds = [build] if build.profile else [replace(build, pointer=bits) for bits in (32, 64)]
@@ -64,7 +67,7 @@ def firmware_of(model: Model, build: Build = REFERENCE, original: Model | None =
 
 
 def firmware_lines(prefix: str, firmware: Firmware) -> Iterator[str]:
-    """Yield the macros of the arena and of the resolver."""
+    """Yield the macros for arena and resolver."""
     yield f"/* TensorFlow Lite Micro with {firmware.build.kernels} kernels; the arena of the model"
     yield "   file as it is. The figures for 64 bits include the structures of the recording"
     yield "   allocator. */" if firmware.build.is_package else "   allocator, if it records. */"
@@ -102,7 +105,7 @@ def _listed(names: Sequence[str]) -> Iterator[str]:
 def operand_lines(
     prefix: str, labels: Mapping[int | None, str], graph: Graph, firmware: Firmware | None
 ) -> Iterator[str]:
-    """Yield the places of inputs and outputs by their number."""
+    """Yield the places of inputs and outputs by number."""
     is_micro = firmware is not None and not graph.outputs
     inputs = firmware.inputs if firmware is not None and is_micro else graph.inputs
     outputs = firmware.outputs if firmware is not None and is_micro else graph.outputs

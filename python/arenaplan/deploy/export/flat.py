@@ -1,9 +1,9 @@
 """
-Writing a FlatBuffer in front of an old one.
+Writes a FlatBuffer in front of an old FlatBuffer.
 
-Offsets in a FlatBuffer point forward, relative to where they are. New objects therefore go in
-front of the old content and may point into it; the old content moves as a whole by a multiple of
-the strictest alignment, and does not change by a single byte.
+Offsets in a FlatBuffer point forward, relative to their own position. New objects therefore go in
+front of the old content and may point into the old content, which moves as a whole by a multiple of
+the strictest alignment, without changing a byte.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from arenaplan.tflite.reader.flatbuffer import Table
 from arenaplan.tflite.reader.tflite_model import MAX_FILE
 
 BLOCK: Final = 64
-"""The old content moves by a multiple of this; FlatBuffers align to at most 32."""
+"""The old content moves by a multiple of this byte count; FlatBuffers align to at most 32."""
 
 _DATA_ALIGNMENT: Final = 16
 
 
 class Old(NamedTuple):
-    """An object of the old content, by its position there."""
+    """An object in the old content, by position."""
 
     at: int
 
 
 class Scalar(NamedTuple):
-    """A number inside a table, with its type as :mod:`struct` names it."""
+    """A number in a table, with a type as in :mod:`struct`."""
 
     code: str
     value: int
@@ -43,7 +43,7 @@ class Numbers(NamedTuple):
 
 
 class Content(NamedTuple):
-    """A vector of bytes, aligned for the data of a tensor."""
+    """A byte vector, aligned for tensor data."""
 
     data: bytes
 
@@ -55,7 +55,7 @@ class Text(NamedTuple):
 
 
 Fields: TypeAlias = Mapping[int, "Item"]
-"""A table: its fields by slot."""
+"""A table: fields by slot."""
 
 Item: TypeAlias = "Old | Scalar | Numbers | Content | Text | Mapping[int, Item] | list[Item]"
 """A list is a vector of tables."""
@@ -63,24 +63,23 @@ Item: TypeAlias = "Old | Scalar | Numbers | Content | Text | Mapping[int, Item] 
 
 def copied(table: Table, scalars: Mapping[int, str], slots: int, changes: Fields) -> Fields:
     """
-    Return the fields of an old table, some of them changed.
+    Return an old table's fields, some of them changed.
 
     Parameters
     ----------
     table : Table
         The old table.
     scalars : mapping of int to str
-        Types of the fields that are numbers; all other fields are offsets.
+        Types of number fields; all other fields are offsets.
     slots : int
-        Count of slots whose types are known.
+        Number of slots with known types.
     changes : Fields
-        New fields; they replace old ones.
+        New fields, which replace old fields.
 
     Raises
     ------
     UnsupportedModel
-        If the table has a field whose type is not known, which only a later version of the
-        format can have.
+        If the table has a field with an unknown type, from a later format version.
     """
     fields: dict[int, Item] = {}
     for slot in range(table.slots):
@@ -115,7 +114,7 @@ def written_before(root: Fields, identifier: bytes, old: bytes) -> bytes:
 
 
 class _Writer:
-    """Objects in the order of their discovery, so that each comes after those that point to it."""
+    """Objects in the order of discovery, so that each comes after all objects that point to it."""
 
     def __init__(self, identifier: bytes) -> None:
         self.data = bytearray(4) + identifier
@@ -125,9 +124,9 @@ class _Writer:
 
     def write(self, root: Fields) -> None:
         """
-        Append all objects that ``root`` reaches.
+        Append all objects reachable from ``root``.
 
-        An object that is met twice is shared, if it lies behind the second place, too.
+        An object that is met twice is shared, if the object also lies behind the second place.
         """
         self._pending.append((0, root))
         for place, item in self._pending:
@@ -149,7 +148,7 @@ class _Writer:
         self.data += bytes(-(len(self.data) + after) % alignment)
 
     def _put(self, item: Item) -> int:
-        """Append an object and return its position."""
+        """Append an object; return the object's position."""
         if isinstance(item, Text):
             return self._vector(item.text.encode() + b"\0", len(item.text.encode()), 4)
         if isinstance(item, Content):
@@ -162,7 +161,7 @@ class _Writer:
         return self._vector_of_tables(cast("list[Item]", item))
 
     def _vector_of_tables(self, items: list[Item]) -> int:
-        """Append offsets of tables that follow."""
+        """Append offsets to tables that follow."""
         at = self._vector(bytes(4 * len(items)), len(items), 4)
         for index, item in enumerate(items):
             self._pending.append((at + 4 + 4 * index, item))
@@ -176,7 +175,7 @@ class _Writer:
         return at
 
     def _table(self, fields: Fields) -> int:
-        """Append a table; its widest fields come first, so that none needs padding."""
+        """Append a table, widest fields first, so that no field needs padding."""
         widths = {
             slot: struct.calcsize(item.code) if isinstance(item, Scalar) else 4
             for slot, item in fields.items()

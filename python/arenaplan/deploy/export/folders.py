@@ -1,4 +1,4 @@
-"""Exports of several files."""
+"""Exports with several files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from arenaplan.base.errors import fault
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """
-    Write files into a folder, which is made if it is not there; each is replaced at once.
+    Write files into a folder, creating the folder if needed; each file is replaced atomically.
 
     Raises
     ------
     PlanError
-        If they cannot be written.
+        If a file cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

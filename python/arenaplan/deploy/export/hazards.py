@@ -1,4 +1,4 @@
-"""Hazards as a C table: the steps that each step of a plan must wait for."""
+"""Hazards as a C table: the steps that each plan step must wait for."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _PER_LINE: Final = 12
 
 def hazards_header_of(graph: Graph, plan: Plan, *, name: str = "") -> str:
     """
-    Return the hazards of a plan as a header that C11 and C++11 compile without warnings.
+    Return a plan's hazards as a C header, without warnings in C11 and C++11.
 
-    Step *k* waits for the steps ``WAITS[STARTS[k]]`` up to, and without, ``WAITS[STARTS[k + 1]]``.
-    ``DEPENDENTS`` has, likewise, the steps that wait for step *k*; ``NODES`` has the number of the
-    last node that each step runs.
+    Step *k* waits for the steps from ``WAITS[STARTS[k]]`` up to, but excluding, ``WAITS[STARTS[k +
+    1]]``. Likewise, ``DEPENDENTS`` has the steps that wait for step *k*; ``NODES`` has the number
+    of each step's last node.
 
     Parameters
     ----------
     graph : Graph
-        The graph that was planned.
+        The planned graph.
     plan : Plan
         The plan.
     name : str, optional
-        Prefix of every identifier; by default the model's name.
+        Prefix for every identifier; by default the model's name.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def hazards_header_of(graph: Graph, plan: Plan, *, name: str = "") -> str:
 
 
 def _starts(rows: Iterable[Sequence[object]]) -> list[int]:
-    """Return where each row begins if all are one after the other, and where the last one ends."""
+    """Return where each row begins in a flat table, and where the last row ends."""
     starts = [0]
     for row in rows:
         starts.append(starts[-1] + len(row))
@@ -89,7 +89,7 @@ def _starts(rows: Iterable[Sequence[object]]) -> list[int]:
 
 
 def _table(name: str, kind: str, numbers: Sequence[int]) -> list[str]:
-    """Return the definition of an array; one without entries has a 0, as C has no empty ones."""
+    """Return an array's definition; an empty array gets a 0, because C has no empty arrays."""
     numbers = numbers or [0]
     lines = [f"static const {kind} {name}[{len(numbers)}] = {{"]
     for at in range(0, len(numbers), _PER_LINE):

@@ -1,8 +1,8 @@
 """
-Putting the operators of a TFLite model into an order that needs fewer bytes.
+Reorders a TFLite model's operators to need fewer bytes.
 
-The operators of a subgraph are a vector of offsets to tables, which follow it. In another
-order the offsets are others, and nothing else in the file changes.
+A subgraph's operators are a vector of offsets to tables behind the vector. Another order changes
+only these offsets in the file.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ def better_order(
     model: Model, effort: Effort = "default", *, shares: bool = False
 ) -> list[int] | None:
     """
-    Return positions of the main subgraph's operators in an order with a lower peak.
+    Return the main subgraph's operator positions in an order with a lower peak.
 
-    ``None`` if the model's own is as good as any that was found, or the model has several
-    subgraphs, which share one arena. ``shares`` says whether kernels share more bytes than those
-    of reshapes.
+    ``None`` if the model's order is as good as any order found, or the model has several subgraphs,
+    which share an arena. ``shares`` says whether kernels other than reshapes share bytes.
     """
     if len(model.subgraphs) != 1:
         return None
@@ -62,7 +61,7 @@ def reordered(model: Model, order: Sequence[int]) -> Model:
     for slot, position in enumerate(order):
         at = vector + 4 + 4 * slot
         if targets[position] <= at:
-            # Offsets point forward; such a file is legal only in the order it has.
+            # Offsets point forward, so such a file is valid only in the existing order.
             return model
         struct.pack_into("<I", data, at, targets[position] - at)
     written = parse(bytes(data))

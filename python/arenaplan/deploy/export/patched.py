@@ -1,11 +1,11 @@
 """
-Writing a TFLite model with a patch applied.
+Writes a TFLite model with a patch applied.
 
-Only tables that differ are written; weights, quantization, options and all else that the patch
-does not change stay where they are in the old content. New tensors take the numbers of tensors
-that no operator mentions any more, so that the numbers of all others hold: operators, signatures
-and fields of an unknown meaning keep pointing at the same tensors. Numbers that remain free are
-filled from the end of the table, because TensorFlow Lite Micro gives memory to every tensor.
+Only tables that differ are written; weights, quantization, options and everything else unchanged
+stays in the old content. New tensors take the numbers of tensors that no operator mentions any
+more, so all other numbers hold: operators, signatures and fields with unknown meaning still point
+to the same tensors. Free numbers are filled from the table's end, because TensorFlow Lite Micro
+gives memory to every tensor.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from arenaplan.tflite.rewrite.patch import Kept, Moved, NewConstant, NewTensor, 
 _INT32: Final = 2
 _VALID: Final = 1
 _PADDING: Final = 0
-"""Slot of the padding among the options of every operator that has one."""
+"""The padding's slot in the options of every operator with padding."""
 
 _SUBGRAPH_SCALARS: Final = {5: "i"}
 _OPERATOR_SCALARS: Final = {0: "I", 3: "B", 6: "b", 9: "Q", 10: "Q", 11: "B", 13: "i"}
@@ -58,7 +58,7 @@ _OPTION_SCALARS: Final[Mapping[str, Mapping[int, str]]] = {
     "CONV_2D": {0: "b", 1: "i", 2: "i", 3: "b", 4: "i", 5: "i", 6: "b"},
     "DEPTHWISE_CONV_2D": {0: "b", 1: "i", 2: "i", 3: "i", 4: "b", 5: "i", 6: "i"},
 }
-"""Types of the options of operators whose padding a patch can take away."""
+"""Options types of operators whose padding a patch can remove."""
 
 _PAD_OPTIONS: Final = 22
 _SLICE_OPTIONS: Final = 48
@@ -69,7 +69,7 @@ class _Mover(NamedTuple):
 
     name: str
     versions: Mapping[int, int]
-    """Version by type of element; 1 for all others."""
+    """Version by element type; 1 for all other types."""
     options: int
 
 
@@ -83,36 +83,36 @@ _MOVERS: Final[Mapping[str, _Mover]] = {
 
 def patched(model: Model, patch: Patch, metadata: Mapping[str, bytes] | None = None) -> bytes:
     """
-    Return the file of a model with a patch applied to its main subgraph.
+    Return a model's file with a patch applied to the main subgraph.
 
     Parameters
     ----------
     model : Model
         The model.
     patch : Patch
-        The change; numbers are those of the tensors and operators of the main subgraph.
+        The change, with numbers for the main subgraph's tensors and operators.
     metadata : mapping of str to bytes, optional
-        New entries; they replace old ones of the same name. An old plan is dropped.
+        New entries, which replace old entries with the same name. An old plan is dropped.
 
     Raises
     ------
     UnsupportedModel
-        If the file names bytes by their position, which would move, or has fields of an unknown
-        later version where numbers of tensors change.
+        If the file names bytes by position, which would move, or has unknown fields from a later
+        version where tensor numbers change.
     """
     return patched_model(model, patch, metadata).data
 
 
 def patched_model(model: Model, patch: Patch, metadata: Mapping[str, bytes] | None = None) -> Model:
-    """Return the file that :func:`patched` writes, as it was read again."""
+    """Return the file that :func:`patched` writes, parsed again."""
     return _Patched(model, patch, dict(metadata or {})).model()
 
 
 def order_of_tensors(model: Model, patch: Patch) -> tuple[int, ...]:
     """
-    Return, by place in the new table of tensors, the number that a tensor has in the patch.
+    Return the patch's tensor number for each place in the new tensor table.
 
-    A tensor that is mentioned keeps its place if the table is long enough for it.
+    A mentioned tensor keeps its place if the table is long enough.
     """
     main = model.subgraphs[0]
     used = set(main.inputs) | set(main.outputs)
@@ -146,7 +146,7 @@ def order_of_tensors(model: Model, patch: Patch) -> tuple[int, ...]:
 
 
 class _Patched:
-    """One writing of a file."""
+    """Writes a file."""
 
     def __init__(self, model: Model, patch: Patch, metadata: dict[str, bytes]) -> None:
         refuse_far(model)
@@ -154,7 +154,7 @@ class _Patched:
         self._main = model.subgraphs[0]
         self._patch = patch
         self._metadata = metadata
-        # A second reader: the bytes that parsing has read count against the budget of the first.
+        # A second reader, because parsing's reads count against the first reader's budget.
         self._root = FlatBuffer(model.data).root("the model")
         self._subgraph = self._root.tables(ModelField.SUBGRAPHS, "subgraph")[0]
         self._operators = self._subgraph.tables(SubgraphField.OPERATORS, "operator")
@@ -198,19 +198,19 @@ class _Patched:
     # -- parts --------------------------------------------------------------------------------
 
     def _old(self, table: Table, slot: int) -> list[Item]:
-        """Return a vector of tables as pointers into the old content."""
+        """Return a table vector as pointers into the old content."""
         return [Old(at) for at in table.targets(slot, "table")]
 
     def _places(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        """Return the places of tensors in the new table."""
+        """Return the tensors' places in the new table."""
         return tuple(self._place[number] for number in numbers)
 
     def _numbers(self, values: tuple[int, ...]) -> Numbers:
-        """Return a vector of numbers, which equal vectors share."""
+        """Return a number vector; equal vectors are shared."""
         return self._vectors.setdefault(values, Numbers("i", values))
 
     def _tensor(self, number: int) -> Item:
-        """Return the table of a tensor."""
+        """Return a tensor's table."""
         if not self._patch.is_new(number):
             return Old(self._tensors[number].at)
         new = self._patch.new(number)
@@ -237,7 +237,7 @@ class _Patched:
         return fields
 
     def _constant(self, values: tuple[int, ...]) -> int:
-        """Return the buffer of a constant, which equal constants share."""
+        """Return a constant's buffer; equal constants share a buffer."""
         if values not in self._contents:
             self._contents[values] = len(self._buffers)
             content = Content(struct.pack(f"<{len(values)}i", *values))
@@ -254,7 +254,7 @@ class _Patched:
         return self._contents[()]
 
     def _operator(self, step: Kept | Repeated | Moved) -> Item:
-        """Return the table of an operator."""
+        """Return an operator's table."""
         if isinstance(step, Moved):
             return self._moved(step)
         table = self._operators[step.operator]
@@ -280,7 +280,7 @@ class _Patched:
         return copied(table, _OPERATOR_SCALARS, 14, changes)
 
     def _unpadded(self, position: int) -> Item:
-        """Return the options of an old operator with no padding."""
+        """Return an old operator's options without padding."""
         operator = self._main.operators[position]
         options = self._operators[position].table(OperatorField.OPTIONS, "options")
         scalars = _OPTION_SCALARS.get(operator.name)
@@ -289,7 +289,7 @@ class _Patched:
         return copied(options, scalars, len(scalars), {_PADDING: Scalar("b", _VALID)})
 
     def _moved(self, step: Moved) -> Item:
-        """Return the table of an operator that moves elements."""
+        """Return the table for an operator that moves elements."""
         mover = _MOVERS[step.kind]
         options: dict[int, Item] = {}
         if step.kind == "concat":
@@ -304,7 +304,7 @@ class _Patched:
         }
 
     def _type(self, number: int) -> int:
-        """Return the type of a tensor's elements."""
+        """Return a tensor's element type."""
         if self._patch.is_new(number):
             new = self._patch.new(number)
             if isinstance(new, NewConstant):
@@ -324,7 +324,7 @@ class _Patched:
                 self._known_codes.setdefault((OPERATORS[code], version), index)
 
     def _code(self, name: str, version: int) -> int:
-        """Return the position of an operator code, which is added if there is none."""
+        """Return an operator code's position; add the code if missing."""
         if (name, version) not in self._known_codes:
             self._known_codes[name, version] = len(self._codes)
             code = OPERATORS.index(name)
@@ -338,7 +338,7 @@ class _Patched:
         return self._known_codes[name, version]
 
     def _entries(self) -> list[Item]:
-        """Return the metadata: old entries that stay, and the new ones."""
+        """Return the metadata: kept old entries, and the new entries."""
         targets = self._root.targets(ModelField.METADATA, "metadata")
         replaced = {METADATA_NAME, *self._metadata}
         entries: list[Item] = [
@@ -357,7 +357,7 @@ class _Patched:
         return entries
 
     def _signatures(self) -> list[Item]:
-        """Return the signatures, with the new numbers of tensors where these have changed."""
+        """Return the signatures, with new tensor numbers where changed."""
         found: list[Item] = []
         for table in self._root.tables(ModelField.SIGNATURE_DEFS, "signature"):
             if table.number(SignatureField.SUBGRAPH, "I") != 0:
@@ -385,7 +385,7 @@ class _Patched:
     # -- comparison ---------------------------------------------------------------------------
 
     def _compare(self, written: Model) -> None:
-        """Refuse a file that does not say what the model and the patch say."""
+        """Refuse a written file that does not match the model and the patch."""
         model, main = self._model, written.subgraphs[0]
         old_tensors = all(
             main.tensors[place] == self._main.tensors[number]
@@ -419,7 +419,7 @@ class _Patched:
             raise InternalError("the rewritten file does not say what the model and patch say")
 
     def _says(self, written: Model, tensor: Tensor, new: NewTensor | NewConstant) -> bool:
-        """Return whether a tensor of the file is the new tensor of the patch."""
+        """Return whether a written tensor matches the patch's new tensor."""
         if isinstance(new, NewConstant):
             content = struct.pack(f"<{len(new.values)}i", *new.values)
             return written.content(tensor.buffer) == content and tensor.shape == new.shape

@@ -1,4 +1,4 @@
-"""A plan as rows: offset, size, live range and name of everything in it."""
+"""A plan as rows: offset, size, live range and name for each value and workspace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST: Final = 56
 
 
 class Row(NamedTuple):
-    """One value or workspace in an arena."""
+    """A value or workspace in an arena."""
 
     name: str
     space: int
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     start: int
     end: int
     value: int | None
-    """Index of the value in the graph; ``None`` for a workspace."""
+    """The value's index in the graph; ``None`` for a workspace."""
 
 
 def rows_of(graph: Graph, plan: Plan) -> list[Row]:
@@ -49,14 +49,14 @@ def labels_of(rows: Sequence[Row]) -> list[str]:
     """
     Return a distinct C identifier for every row.
 
-    Converters join the names of all operators that they fuse. A name that is too long for an
-    identifier is called ``T12`` by the index of the value in the graph, or ``W3`` by the
-    position of the workspace: names that do not depend on how the rest is cut off.
+    Converters join the names of fused operators. A name that is too long for an identifier becomes
+    ``T12`` by the value's index in the graph, or ``W3`` by the workspace's position, so that names
+    do not depend on truncation.
     """
     works = itertools.count()
     aliases = [f"W{next(works)}" if r.value is None else f"T{r.value}" for r in rows]
     is_long = [has_alias(row) for row in rows]
-    # Names of the model come first: an alias never takes one away.
+    # The model's names come first, so aliases never replace a model's name.
     short = identifiers(row.name for row, long in zip(rows, is_long, strict=True) if not long)
     labels = [None if long else next(short) for long in is_long]
     used = [label for label in labels if label is not None]
@@ -65,17 +65,17 @@ def labels_of(rows: Sequence[Row]) -> list[str]:
 
 
 def has_alias(row: Row) -> bool:
-    """Return whether the name of a row is too long for an identifier."""
+    """Return whether a row's name is too long for an identifier."""
     return len(_plain(row.name)) > _LONGEST
 
 
 def _plain(name: str) -> str:
-    """Return a name in upper case with nothing but what identifiers may have."""
+    """Return a name in upper case with only identifier characters."""
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in name).upper().strip("_")
 
 
 def identifiers(names: Iterable[str], reserved: Iterable[str] = ()) -> Iterator[str]:
-    """Yield a distinct C identifier for every name, in upper case and of bearable length."""
+    """Yield a distinct upper-case C identifier of limited length for every name."""
     used = set(reserved)
     for name in names:
         plain = _plain(name)[:_LONGEST] or "X"
@@ -88,17 +88,17 @@ def identifiers(names: Iterable[str], reserved: Iterable[str] = ()) -> Iterator[
 
 
 def prefix_of(name: str) -> str:
-    """Return the prefix that a name gives the identifiers of a header."""
+    """Return the identifier prefix for a header, from a name."""
     prefix = next(identifiers([name]))
     return f"MODEL_{prefix}" if prefix[0].isdigit() else prefix
 
 
 def guarded(prefix: str, kind: str, head: Sequence[str], body: Sequence[str]) -> str:
     """
-    Return a header that a program may include several times, beside those of other plans.
+    Return a header that can be included several times, beside other plans' headers.
 
-    The guard holds the digest of the content, since names of models are seldom unique. Two
-    headers of one kind and one prefix with different contents end in an error of the compiler.
+    The guard contains the content's digest, because model names are seldom unique. Two headers with
+    equal kind and prefix but different content give a compiler error.
     """
     digest = hashlib.sha256("\n".join([prefix, *head, *body]).encode()).hexdigest()[:16].upper()
     guard, taken = f"{prefix}_{kind}_{digest}", f"{prefix}_{kind}_H"

@@ -1,8 +1,7 @@
 """
-Putting a metadata entry into a TFLite file and leaving everything else as it is.
+Puts a metadata entry into a TFLite file, with everything else unchanged.
 
-A new root table, with its fields, goes before the old content
-(:mod:`arenaplan.deploy.export.flat`).
+A new root table goes before the old content (:mod:`arenaplan.deploy.export.flat`).
 """
 
 from __future__ import annotations
@@ -32,20 +31,19 @@ from arenaplan.tflite.reader.schema import (
 from arenaplan.tflite.reader.tflite_model import Model, Operator
 
 MODEL_SCALARS: Final = {int(ModelField.VERSION): "I"}
-"""Types of the fields of a model that are numbers."""
+"""Types of number fields in a model table."""
 
 _FAR: Final = "the file keeps data behind the model, by position; it cannot grow"
 
 
 def with_metadata(model: Model, name: str, content: bytes) -> bytes:
     """
-    Return the file of ``model`` with ``content`` as its only metadata called ``name``.
+    Return the file for ``model`` with ``content`` as the only metadata named ``name``.
 
     Raises
     ------
     UnsupportedModel
-        If the file names bytes by their position, which would move, or its root table has
-        fields that we do not know.
+        If the file names bytes by position, which would move, or the root table has unknown fields.
     """
     inside = _replaced(model, name, content)
     if inside is not None:
@@ -65,15 +63,15 @@ def with_metadata(model: Model, name: str, content: bytes) -> bytes:
 
 def isolated(model: Model, subgraph: int, position: int, name: str, content: bytes) -> bytes:
     """
-    Return a model that has one operator of ``model``, its tensors, and one metadata entry.
+    Return a model with an operator from ``model``, the operator's tensors, and a metadata entry.
 
     The tensors are in the order of the operator's inputs, outputs and intermediates, each once.
-    Everything that the operator refers to stays where it is, behind the new tables.
+    Referenced content stays in place, behind the new tables.
 
     Raises
     ------
     UnsupportedModel
-        If the file names bytes by their position, which would move.
+        If the file names bytes by position, which would move.
     """
     _refuse_far_buffers(model)
     old = model.root.tables(ModelField.SUBGRAPHS, "subgraph")[subgraph]
@@ -124,13 +122,13 @@ def isolated(model: Model, subgraph: int, position: int, name: str, content: byt
 
 
 def operands_of(operator: Operator) -> list[int]:
-    """Return the tensors of an operator, each once, as :func:`isolated` numbers them."""
+    """Return an operator's tensors, each once, in :func:`isolated` order."""
     places = (*operator.inputs, *operator.outputs, *operator.intermediates)
     return list(dict.fromkeys(index for index in places if index is not None))
 
 
 def refuse_far(model: Model) -> None:
-    """Raise ``UnsupportedModel`` if the file names bytes by their position, which would move."""
+    """Raise ``UnsupportedModel`` if the file names bytes by position, which would move."""
     _refuse_far_buffers(model)
     operators = (operator for graph in model.subgraphs for operator in graph.operators)
     if any(operator.has_far_options for operator in operators):
@@ -147,7 +145,7 @@ def _version(model: Model) -> Scalar:
 
 
 def _data(model: Model, old: Sequence[int], name: str, content: bytes) -> dict[int, Item]:
-    """Return vectors of all buffers and of the ``old`` metadata, with one more of each."""
+    """Return vectors with all buffers and the ``old`` metadata, plus a new entry in each."""
     buffers: list[Item] = [Old(at) for at in model.root.targets(ModelField.BUFFERS, "buffer")]
     entry: dict[int, Item] = {
         MetadataField.NAME: Text(name),
@@ -160,7 +158,7 @@ def _data(model: Model, old: Sequence[int], name: str, content: bytes) -> dict[i
 
 
 def _replaced(model: Model, name: str, content: bytes) -> bytes | None:
-    """Return the file with ``content`` in place of the buffer of its name and size, if any."""
+    """Return the file with ``content`` in place of a buffer with equal name and size, if any."""
     places = [entry.buffer for entry in model.metadata if entry.name == name]
     if len(places) != 1:
         return None

@@ -13,24 +13,24 @@ from arenaplan.graph import Graph
 
 def csv_of(graph: Graph, plan: Plan, *, space: str | None = None) -> str:
     """
-    Return one space of a plan as CSV, one line per buffer.
+    Return a plan's space as CSV, a line per buffer.
 
-    Values that share bytes are one buffer. Live ranges are half-open; where a buffer is
-    needed in part only, the column ``gaps`` says which bytes: ``3-5@0:64``.
+    Values that share bytes form a buffer. Live ranges are half-open. Where a buffer is needed only
+    in part, the column ``gaps`` says which bytes: ``3-5@0:64``.
 
     Parameters
     ----------
     graph : Graph
-        The graph that was planned.
+        The planned graph.
     plan : Plan
         The plan.
     space : str, optional
-        Name of the space; need not be given if there is only one.
+        The space's name; optional if there is only one space.
 
     Raises
     ------
     InvalidOption
-        If the plan has no such space, or has several and none is named.
+        If the plan has no such space, or has several spaces and no name is given.
     """
     names = [row.name for row in plan.spaces]
     if space is None and len(names) > 1:
@@ -53,7 +53,7 @@ def csv_of(graph: Graph, plan: Plan, *, space: str | None = None) -> str:
 
 
 def _buffers(graph: Graph, plan: Plan) -> list[list[Row]]:
-    """Return the rows of a plan, those together that share bytes on purpose."""
+    """Return a plan's rows, grouped by intentionally shared bytes."""
     rows = rows_of(graph, plan)
     position = {row.value: index for index, row in enumerate(rows) if row.value is not None}
     leader = list(range(len(rows)))
@@ -75,7 +75,7 @@ def _buffers(graph: Graph, plan: Plan) -> list[list[Row]]:
 
 
 def _gaps(rows: Sequence[Row], low: int, high: int) -> str:
-    """Return the steps in which not all of a buffer is needed, and which bytes are."""
+    """Return the steps in which only part of a buffer is needed, with the needed bytes."""
     edges = sorted({edge for row in rows for edge in (row.start, row.end)})
     gaps = []
     for start, end in pairwise(edges):

@@ -1,13 +1,13 @@
 """
 Plans inside TFLite models, for TensorFlow Lite Micro.
 
-The runtime takes offsets from a metadata entry and checks none of them, so everything is
-checked here: that no two tensors that are needed together overlap, by the runtime's own
-clock (:mod:`~arenaplan.tflite.reader.timeline`), and that the written file still says everything
-that the old one did.
+The runtime takes offsets from a metadata entry without checks, so everything is checked here:
+tensors needed at the same time, by the runtime's own clock
+(:mod:`~arenaplan.tflite.reader.timeline`), do not overlap, and the written file still says
+everything the old file said.
 
-A plan fixes tensors only. The runtime places the scratch memory of kernels around them, so the
-bytes of a plan are those of the runtime's planner, replayed on the plan.
+A plan fixes only tensors. The runtime places kernel scratch memory around the tensors, so a plan's
+bytes are found by replaying the runtime's planner on the plan.
 """
 
 from __future__ import annotations
@@ -61,26 +61,28 @@ class TflmPlan:
     """A plan for TensorFlow Lite Micro."""
 
     offsets: tuple[int, ...]
-    """Offset of every tensor of every subgraph, in bytes; -1 where the runtime decides."""
+    """Offset of every tensor in every subgraph, in bytes; -1 where the runtime decides."""
     before: ArenaTotal
     """The arena if the runtime's own planner decides."""
     after: ArenaTotal
     """The arena with this plan."""
     head_fixed: int
-    """Bytes of tensors and scratch memory with :attr:`offsets_of_boxes`, whether or not the plan
-    decides."""
+    """
+    Bytes for tensors and scratch memory with :attr:`offsets_of_boxes`, whether or not the plan
+    decides.
+    """
     lower_bound: int
-    """Bytes of tensors and scratch memory that no plan with this order can go below."""
+    """Lower bound for tensor and scratch bytes with this order."""
     status: str
     """Status of ``head_after``: ``"optimal"`` or ``"feasible"``."""
     pinned: bool
     """Whether the plan decides; otherwise the runtime's own planner does as well."""
     offsets_of_boxes: tuple[int, ...]
-    """Offset of every tensor that needs memory, decided in any case."""
+    """Offset of every tensor that needs memory, always decided."""
     build: Build = REFERENCE
-    """The build of the runtime that the figures are of."""
+    """The runtime build for the figures."""
     is_kept: bool = False
-    """Whether the plan is the one that was in the file, than which no better was found."""
+    """Whether the plan is the file's own plan, because no better plan was found."""
 
     @property
     def head_before(self) -> int:
@@ -116,11 +118,11 @@ def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -
     Parameters
     ----------
     model : Model
-        Result of :func:`~arenaplan.tflite.reader.tflite_model.parse`.
+        From :func:`~arenaplan.tflite.reader.tflite_model.parse`.
     always : bool, default False
-        Whether to decide offsets even if the runtime's own planner needs no more bytes, or a
-        kernel is not known. Otherwise the runtime's planner is left alone: that planner places
-        scratch memory together with the tensors, which can need fewer bytes than fixed offsets.
+        Whether to decide offsets even if the runtime's own planner needs no more bytes, or a kernel
+        is not known. Otherwise the runtime's planner decides, which places scratch memory together
+        with the tensors and can need fewer bytes than fixed offsets.
     build : Build, optional
         The runtime's build.
 
@@ -188,8 +190,8 @@ def plan_inside(model: Model, build: Build = REFERENCE) -> tuple[int, ...] | Non
     """
     Return the offsets in a file, if the runtime can obey them without corrupting a run.
 
-    Slices in the source and strips in the result, as placed by ``arenaplan fit``, are
-    replayed byte by byte.
+    Slices inside sources and strips inside results, as placed by ``arenaplan fit``, are replayed
+    byte by byte.
     """
     offsets = _own_offsets(model)
     if offsets is None:
@@ -235,7 +237,7 @@ def check_plan(model: Model, offsets: Sequence[int], build: Build, *, is_own: bo
     try:
         check_offsets(aliased_timeline(model, build), offsets)
     except PlanOverlap as overlap:
-        from arenaplan.tflite.proving import replay_plan  # Few models need it.
+        from arenaplan.tflite.proving import replay_plan  # Few models need the import.
 
         try:
             kernels = replay_plan(model.data, offsets).kernels
@@ -258,7 +260,7 @@ class _Replayed(NamedTuple):
 
     arena: ArenaTotal
     offsets: list[int]
-    """The plan's offsets of boxes."""
+    """The plan's box offsets."""
 
     @property
     def head(self) -> int:
@@ -311,10 +313,9 @@ def plan_in_best_order(
     Returns
     -------
     Model
-        The model, in the order that the plan is for.
+        The model, in the plan's order.
     TflmPlan
-        The plan; ``before`` is what the runtime's own planner needs for the model's original
-        order.
+        The plan; ``before`` is the arena of the runtime's own planner in the original order.
     """
     given = plan_tflm(model, always=always, build=build)
     order = None if given.unknown and not always else better_order(model, shares=build.shares)
@@ -337,8 +338,8 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
     Raises
     ------
     PlanOverlap
-        If the plan shares bytes in a way that the runtime's kernels do not allow for; plan with
-        the target of ``build``.
+        If the plan shares bytes in a way not allowed by the runtime's kernels; plan with the target
+        of ``build``.
     PlanError
         If an offset is not a multiple of 16.
     PlanError
@@ -408,9 +409,9 @@ def export_tflm(
     """
     Write the model in ``source``, with a plan inside, to ``target``.
 
-    The file is complete and checked before ``target`` is replaced; ``target`` may be
-    ``source``. Everything but the plan is kept byte for byte. Where another operator order
-    needs fewer bytes, the file has that order.
+    The file is complete and checked before ``target`` is replaced; ``target`` may be ``source``.
+    Everything except the plan is kept byte for byte. If another operator order needs fewer bytes,
+    the file has that order.
 
     Parameters
     ----------
@@ -421,7 +422,7 @@ def export_tflm(
     always : bool, default False
         Whether to decide offsets even if the runtime's own planner needs no more bytes.
     build : Build, optional
-        The build of the runtime.
+        The runtime's build.
 
     Returns
     -------
@@ -442,7 +443,8 @@ def check_offsets(timeline: Timeline, offsets: Sequence[int]) -> None:
     Raises
     ------
     PlanError
-        If there are more or fewer offsets than tensors, or an offset for a tensor without memory.
+        If the number of offsets differs from the number of tensors, or a tensor without memory has
+        an offset.
     PlanError
         If an offset is negative, or not a multiple of 16.
     PlanOverlap
@@ -514,14 +516,14 @@ def _is_inside(timeline: Timeline, first: int, second: int) -> bool:
 
 
 class _Piece(NamedTuple):
-    """Bytes in a box, with the bytes that they were made as."""
+    """Bytes in a box, with their origin."""
 
     start: int
     stop: int
     origin: int
-    """The box that they were made in."""
+    """The box in which the bytes were made."""
     first: int
-    """Position of the first of them there."""
+    """Position of the first byte in the origin box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,7 +571,7 @@ def _contents(timeline: Timeline) -> list[_Content]:
     """Return every box's content: bytes with equal origin are equal."""
     boxes = timeline.boxes
     found = [_Content((_Piece(0, box.size, index, 0),)) for index, box in enumerate(boxes)]
-    # In order of steps: the source has its content when a result shows it.
+    # In step order: the source has its content when a result shows it.
     for pair in sorted(timeline.same):
         source, result = found[pair.source], found[pair.result]
         if pair.is_joined:
@@ -583,7 +585,7 @@ def _contents(timeline: Timeline) -> list[_Content]:
 
 def _check_variables(timeline: Timeline, offsets: Sequence[int]) -> None:
     """Refuse a model in which the runtime leaves a variable without memory."""
-    # The runtime looks up a later subgraph's variable as if the first subgraph had it.
+    # The runtime looks up a later subgraph's variable as if it belonged to the first subgraph.
     for subgraph, index in timeline.variables:
         if offsets[index] != ONLINE:
             raise UnsupportedModel(

@@ -1,10 +1,10 @@
 """
 Weights as a `safetensors <https://github.com/huggingface/safetensors>`_ file.
 
-A graph file names constants and has no data. The weights file has the data of each constant whose
-bytes a node reads, under the name of the value, also of constants that the importer computed. A
-constant with other data in another shape, such as the operand of a reshape, is there once per
-shape: ``NAME@batch=2,seq=16``, with the names of the dimensions in alphabetical order.
+A graph file names constants without data. The weights file has the data of each constant whose
+bytes a node reads, under the value's name, including constants computed by the importer. A constant
+whose data depends on the shape, such as a reshape's operand, is stored once per shape:
+``NAME@batch=2,seq=16``, with dimension names in alphabetical order.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["weights_of"]
 
 def weights_of(shapes: Iterable[tuple[Mapping[str, int], Graph]]) -> bytes:
     """
-    Return the content of a weights file that serves several shapes of one model.
+    Return the content of a weights file for several shapes of a model.
 
     Parameters
     ----------
     shapes : iterable of (mapping, Graph)
-        The sizes of the dimensions, as a model file has them, and the graph of each shape. One
-        graph has its constants in memory at a time, and each array is kept once.
+        Dimension sizes, as in a model file, and each shape's graph. Only one graph's constants are
+        in memory at a time, and each array is kept once.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def weights_of(shapes: Iterable[tuple[Mapping[str, int], Graph]]) -> bytes:
     UndefinedValue
         If a graph was loaded without its weights.
     ImportError
-        If the package ``safetensors`` is not there.
+        If the package ``safetensors`` is not installed.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def weights_of(shapes: Iterable[tuple[Mapping[str, int], Graph]]) -> bytes:
         raise ImportError(
             "weights are written by the package safetensors: pip install safetensors"
         ) from error
-    # By name, the different arrays, and which of them each shape has.
+    # By name, the different arrays, and the array for each shape.
     arrays: dict[str, dict[bytes, np.ndarray]] = {}
     by_shape: dict[str, dict[str, bytes]] = {}
     for sizes, graph in shapes:
@@ -88,7 +88,7 @@ def weights_of(shapes: Iterable[tuple[Mapping[str, int], Graph]]) -> bytes:
 
 
 def _read_constants(graph: Graph) -> Iterator[tuple[str, np.ndarray]]:
-    """Iterate over the constants whose bytes a node or the caller reads, with their names."""
+    """Iterate over the constants, with names, whose bytes a node or the caller reads."""
     read = set(graph.outputs)
     for node in graph.nodes:
         ignored = set(node.effects.ignores)
@@ -103,7 +103,7 @@ def _read_constants(graph: Graph) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _digest(array: np.ndarray) -> bytes:
-    """Return a digest of the type, shape and elements of an array."""
+    """Return a digest of an array's type, shape and elements."""
     digest = blake2b(f"{array.dtype.name} {array.shape}".encode())
     digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.digest()

@@ -1,10 +1,9 @@
 """
-Models rewritten until TensorFlow Lite Micro runs them in a smaller arena.
+Rewrites models for a smaller arena in TensorFlow Lite Micro.
 
-:func:`fit` splits operators into strips of rows (:mod:`arenaplan.tflite.rewrite`), places the
-tensors of the result, and counts the whole arena as the runtime does
-(:func:`arenaplan.tflite.runtime.total`): every new operator takes memory of its own, so that the
-smallest head is not the smallest arena.
+:func:`fit` splits operators into row strips (:mod:`arenaplan.tflite.rewrite`), places the resulting
+tensors, and counts the whole arena as the runtime does (:func:`arenaplan.tflite.runtime.total`):
+every new operator takes memory, so the smallest head is not always the smallest arena.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options of a rewrite."""
+"""Rewrite options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arenaplan.tflite.runtime import Build
 @dataclass(frozen=True, slots=True)
 class FitOptions:
     """
-    What a rewritten model may cost.
+    Limits for a rewritten model.
 
     Examples
     --------
@@ -22,18 +22,20 @@ class FitOptions:
     budget: int | None = None
     """Bytes that the whole arena may have; ``None`` for as few as possible."""
     max_macs: float = 1.05
-    """Most multiply-accumulates, as a multiple of those of the model."""
+    """Most multiply-accumulates, as a multiple of the model's."""
     max_operators: int | None = None
-    """Most operators of the rewritten model."""
+    """Most operators in the rewritten model."""
     max_slowdown: float | None = 1.1
-    """Longest expected time of a run, as a multiple of that of the model; ``None`` for any."""
+    """Longest expected run time, as a multiple of the model's; ``None`` for no limit."""
     pointer: int = 64
-    """Bits of a pointer of the machine that runs it: 32 or 64."""
+    """Pointer size, in bits, on the machine that runs the model: 32 or 64."""
     kernels: str = "reference"
-    """Set of kernels: a key of :data:`~arenaplan.tflite.runtime.build.KERNEL_SETS`."""
+    """Kernel set: a key in :data:`~arenaplan.tflite.runtime.build.KERNEL_SETS`."""
     shares: bool = False
-    """Whether results of elementwise operators may be at the address of an operand, as
-    :attr:`kernels` allow; other sets of kernels may not."""
+    """
+    Whether elementwise results may be at an operand's address, as :attr:`kernels` allow; other
+    kernel sets may not.
+    """
     overlap: bool = False
     """
     Whether results may be written over operands that the kernel reads in the same order. This
@@ -59,5 +61,5 @@ class FitOptions:
 
     @property
     def build(self) -> Build:
-        """The build of the runtime."""
+        """The runtime's build."""
         return Build(self.kernels, self.pointer, shares=self.shares or self.overlap)

@@ -1,4 +1,4 @@
-"""Search for the rewrite of a TFLite model that fits a budget."""
+"""Searches for a TFLite model rewrite that fits a budget."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from arenaplan.tflite.runtime.views import layout_of
 
 MOVE_COST: Final = 1.0
 """
-Nanoseconds of moving a byte, where operators take the times of
-:attr:`~arenaplan.tflite.rewrite.program.Operator.time`. Kernels that multiply faster make moving
-dearer.
+Nanoseconds to move a byte, relative to the operator times in
+:attr:`~arenaplan.tflite.rewrite.program.Operator.time`. Faster multiplication makes moves
+relatively more expensive.
 
-With reference kernels on x86-64, the expected times of seven rewrites of three models were within
+With reference kernels on x86-64, the expected times for seven rewrites of three models were within
 0.02 of the measured ratios.
 """
 
@@ -51,15 +51,15 @@ _MOST_EXAMINED: Final = 40
 """Rewrites whose tensors are placed."""
 _LEAST_EXAMINED: Final = 12
 _WORK: Final = 1600
-"""Rewrites times operators of the model that are placed, between these limits."""
+"""Placed rewrites times the model's operators, between these limits."""
 _FINALISTS: Final = 5
 """Rewrites whose tensors are placed with more effort."""
 _MOST_POINTS: Final = 12
-"""Points of a frontier."""
+"""Most points on a frontier."""
 _REFUSED: Final = frozenset({"NotProven", "PlanOverlap"})
-"""Kinds of errors with which the prover refuses a file."""
+"""Error kinds with which the prover refuses a file."""
 _FIRST_EFFORT: Final = 16
-"""Part of the effort that every rewrite gets at first."""
+"""Fraction of the effort that every rewrite gets at first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,40 +67,40 @@ class Fit:
     """A rewritten model."""
 
     data: bytes
-    """The file; the given one if no rewrite needs less."""
+    """The file; the given file if no rewrite needs fewer bytes."""
     is_rewritten: bool
     before: ArenaTotal
-    """Arena of the given file."""
+    """The given file's arena."""
     after: ArenaTotal
-    """Arena of the rewritten file."""
+    """The rewritten file's arena."""
     regions: tuple[Region, ...]
-    """Runs of operators that are split, by their positions in the given model."""
+    """Split operator runs, by position in the given model."""
     macs: float
-    """Multiply-accumulates, as a multiple of those of the given model."""
+    """Multiply-accumulates, as a multiple of the given model's."""
     operators: tuple[int, int]
     """Operators before and after."""
     moved: int
     """Bytes that the new operators move in a run; many are copied onto themselves."""
     bound: int
-    """Bytes that no rewrite of the family needs less than, for the options."""
+    """Lower bound for all rewrites in the family, in bytes, for the options."""
     tried: int
     """Regions that were examined."""
     latency: float
-    """Expected time of a run, as a multiple of that of the given model: see :data:`MOVE_COST`."""
+    """Expected run time, as a multiple of the given model's: see :data:`MOVE_COST`."""
     new_operators: tuple[str, ...]
-    """Builtin operators that the firmware's resolver must register beside those it had."""
+    """Builtin operators that the firmware's resolver must additionally register."""
     floor: str
-    """The largest tensor among those that are live where most bytes are."""
+    """The largest live tensor in the step with the most live bytes."""
     head_bound: int
-    """Bytes that no placement of this rewrite's tensors can go below."""
+    """Lower bound in bytes for all placements of this rewrite's tensors."""
     reordered: bool = False
     """Whether the operators run in another order, in which regions and bound are stated."""
     unproven: int = 0
-    """Rewrites that need fewer bytes and were left out, since the prover refuses them."""
+    """Smaller rewrites left out because the prover refuses them."""
 
     @property
     def total(self) -> int:
-        """Bytes of the arena: the number for ``kTensorArenaSize``."""
+        """Arena bytes: the number for ``kTensorArenaSize``."""
         return self.after.total
 
     def fits(self, budget: int) -> bool:
@@ -118,10 +118,10 @@ def fit(
     """
     Rewrite a TFLite model so that TensorFlow Lite Micro needs a smaller arena.
 
-    The rewritten model computes the same bits: convolutions, pooling and elementwise operators
-    run strip by strip, from the same weights. Without a budget, the result needs as few bytes as
-    the search reaches. With one, it is the fastest of the rewrites that were found to fit; if none
-    fits, the one that needs the fewest bytes.
+    The rewritten model computes the same bits: convolutions, pooling and elementwise operators run
+    strip by strip, with the same weights. Without a budget, the result is the smallest rewrite that
+    was found. With a budget, the result is the fastest rewrite found to fit; if no rewrite fits,
+    the smallest.
 
     Parameters
     ----------
@@ -130,10 +130,10 @@ def fit(
     options : FitOptions, optional
         Budget and limits.
     time_limit : float, optional
-        Seconds after which no further rewrite is examined; the result is the best one so far.
+        Seconds after which no further rewrites are examined; the result is the best so far.
     on_progress : callable, optional
-        Called after each rewrite that is examined, as for :func:`arenaplan.plan`: ``peak`` is the
-        smallest arena so far. ``False`` ends the search as a time limit does.
+        Called after each examined rewrite, as for :func:`arenaplan.plan`: ``peak`` is the smallest
+        arena so far. Returning ``False`` ends the search like a time limit.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def fit(
         If a kernel is not known, a called subgraph has variables, an accelerator places the
         tensors, or the file has data behind the FlatBuffer.
     PlannerError
-        If the file is no model, or malformed.
+        If the file is not a model, or malformed.
     """
     data, _ = read_bytes(source)
     watch = Watch(on_progress, checked_seconds(time_limit))
@@ -149,7 +149,7 @@ def fit(
     best = _Search(model, options, watch).result()
     if options.budget is not None and best.fits(options.budget):
         return best
-    # The order of operators is not a choice of a search: the best order has a search of its own.
+    # The operator order is not part of this search: the best order has a separate search.
     order = better_order(model, shares=options.build.shares)
     if order is not None:
         other = _Search(reordered(model, order), options, watch).result()
@@ -160,7 +160,7 @@ def fit(
 
 
 def _exported(model: Model, best: Fit, options: FitOptions) -> Fit:
-    """Return the model with a plan and nothing else, in the order that needs the fewest bytes."""
+    """Return the unchanged model with only a plan, in the order that needs the fewest bytes."""
     ordered, planned = plan_in_best_order(model, build=options.build)
     if not planned.pinned or planned.unknown:
         return best
@@ -212,7 +212,7 @@ def fits(
     on_progress: Progress | None = None,
 ) -> list[Fit]:
     """
-    Return rewrites none of which is beaten by another in bytes, work and operators.
+    Return rewrites not beaten by any other in bytes, work and operators.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def fits(
     Returns
     -------
     list of Fit
-        From the fewest bytes to the most; the last one is the model as it is.
+        From the fewest bytes to the most; the last entry is the unchanged model.
     """
     data, _ = read_bytes(source)
     watch = Watch(on_progress, checked_seconds(time_limit))
@@ -235,14 +235,14 @@ def fits(
 
 def rewritten(source: Source, regions: Sequence[Region], options: FitOptions | None = None) -> Fit:
     """
-    Rewrite a TFLite model with given regions.
+    Rewrite a TFLite model with the given regions.
 
     Raises
     ------
     PlannerError
         As :func:`fit`.
     InternalError
-        If a region cannot be split as it says.
+        If a region cannot be split as described.
     """
     data, _ = read_bytes(source)
     search = _Search(parse(data), options or FitOptions())
@@ -267,11 +267,11 @@ class _Sketch:
 
     choice: Choice
     total: int
-    """Bytes of the arena, up to rounding."""
+    """Arena bytes, up to rounding."""
 
 
 class _Search:
-    """One search."""
+    """A search."""
 
     def __init__(
         self,
@@ -303,7 +303,7 @@ class _Search:
         self._costs = replace(_costs(model, self._program, options.build), overlap=options.overlap)
 
     def _tell(self, stage: str, size: int, bound: int) -> bool:
-        """Tell how far the search is, and return whether it is over."""
+        """Report the search's progress; return whether the search is over."""
         self._done += 1
         self._smallest = size if self._smallest is None else min(self._smallest, size)
         tell = self._watch.tell
@@ -329,7 +329,7 @@ class _Search:
                 with _skipping_unproven():
                     return self.finished(cheapest, found)
         finalists = self._finalists(found)
-        # Structures of the runtime have other sizes there, which change the choice.
+        # With another pointer size, runtime structures have other sizes, which changes the choice.
         twin = replace(self.options, pointer=96 - self.options.pointer)
         other = _Search(self._model, twin, self._watch, tells=False)
         finalists += other._finalists(other._frontier())
@@ -359,7 +359,7 @@ class _Search:
         return [sketch.choice.regions for sketch in sketches[:_FINALISTS]]
 
     def _first_proven(self, finals: Sequence[_Examined], found: Frontier) -> Fit:
-        """Return the smallest rewrite that is proven; the model itself at the worst."""
+        """Return the smallest proven rewrite, or else the model itself."""
         for refused, trial in enumerate(sorted(finals, key=lambda trial: trial.arena.total)):
             with _skipping_unproven():
                 return replace(self.finished(trial, found), unproven=refused)
@@ -368,7 +368,7 @@ class _Search:
         return replace(self.finished(as_it_is, found), unproven=len(finals))
 
     def _within(self, found: Frontier, budget: int) -> _Examined | None:
-        """Return the fastest rewrite that fits a budget, if one is found."""
+        """Return the fastest rewrite found that fits a budget."""
         hopeful = [choice for choice in found.choices if self._bytes(choice) <= budget]
         hopeful.sort(key=lambda c: (c.work, c.operators, c.bytes))
         step = max(1, len(hopeful) // self._most())
@@ -413,7 +413,7 @@ class _Search:
         return front
 
     def _most(self) -> int:
-        """Return how many rewrites are examined; fewer of large models, which take longer."""
+        """Return the number of rewrites to examine; fewer for large models, which take longer."""
         return max(_LEAST_EXAMINED, min(_MOST_EXAMINED, _WORK // len(self._program.operators)))
 
     def _frontier(self) -> Frontier:
@@ -428,7 +428,7 @@ class _Search:
         return Frontier(choices, found.bound, found.tried)
 
     def _bytes(self, choice: Choice) -> int:
-        """Return the bytes of an arena that a choice needs, if its tensors leave no gap."""
+        """Return the arena bytes for a choice whose tensors leave no gap."""
         return choice.bytes + self._before.tail
 
     def _laid(self, patch: Patch) -> Layout:
@@ -437,7 +437,7 @@ class _Search:
         return layout_of_patch(self._program, self._layout, patch, overlap=overlap)
 
     def _sketched(self, choice: Choice, effort: int) -> _Sketch:
-        """Place the tensors of a rewrite, and add what the runtime keeps for its operators."""
+        """Place a rewrite's tensors, and add the memory the runtime keeps for operators."""
         patch = patch_of(self._program, choice.regions)
         placed = place(self._laid(patch), tries=effort)
         constants = sum(isinstance(tensor, NewConstant) for tensor in patch.tensors)
@@ -445,7 +445,7 @@ class _Search:
         return _Sketch(choice, placed.head + tail)
 
     def examined(self, regions: tuple[Region, ...], effort: int) -> _Examined:
-        """Write a rewrite, place its tensors, and count the arena of the file."""
+        """Write a rewrite, place its tensors, and count the file's arena."""
         patch = patch_of(self._program, regions)
         placed = place(self._laid(patch), tries=effort)
         order = order_of_tensors(self._model, patch)
@@ -461,7 +461,7 @@ class _Search:
         return _Examined(regions, patch, model, offsets, placed, arena)
 
     def finished(self, best: _Examined, found: Frontier | None = None) -> Fit:
-        """Return the result: the given file if it needs as few bytes."""
+        """Return the result: the given file if the rewrite does not need fewer bytes."""
         old = self._model
         is_rewritten = best.arena.total < self._before.total
         new, after = old, self._before
@@ -488,24 +488,24 @@ class _Search:
         )
 
     def _is_fast(self, choice: Choice) -> bool:
-        """Return whether the expected time of a choice is within the limit; the model's own is."""
+        """Return whether a choice's expected time is within the limit; the model's own time is."""
         most = self.options.max_slowdown
         if most is None or not choice.regions:
             return True
         return self._latency(patch_of(self._program, choice.regions)) <= most
 
     def _latency(self, patch: Patch) -> float:
-        """Return the expected time of a run, as a multiple of that of the model."""
+        """Return the expected run time, as a multiple of the model's."""
         whole = self._program.time
         extra = MOVE_COST * _moved(self._program, patch)
         return (self._sums(patch)[1] + extra) / whole if whole else 1.0
 
     def _macs(self, patch: Patch) -> float:
-        """Return the work of a patch as a multiple of that of the model."""
+        """Return a patch's work as a multiple of the model's."""
         return self._sums(patch)[0] / self._program.work if self._program.work else 1.0
 
     def _sums(self, patch: Patch) -> tuple[int, float]:
-        """Return the work and the expected time of a patch's operators, without movers."""
+        """Return the work and expected time of a patch's operators, without movers."""
         work, time = 0, 0.0
         for step in patch.steps:
             if isinstance(step, Moved):
@@ -532,7 +532,7 @@ def _prove(old: bytes, new: bytes, options: FitOptions) -> None:
 
 
 def _costs(model: Model, program: Program, build: Build) -> Costs:
-    """Return what the runtime keeps for operators, measured on a small rewrite of the model."""
+    """Return the memory the runtime keeps for operators, measured on a small model rewrite."""
     node = struct_of(NODE, build.pointer).size
     movers = ("SLICE", "PAD", "CONCATENATION")
     kept: dict[str, int] = {}
@@ -562,7 +562,7 @@ def _costs(model: Model, program: Program, build: Build) -> Costs:
 
 
 def _moved(program: Program, patch: Patch) -> int:
-    """Return the bytes that the movers of a patch write."""
+    """Return the bytes written by a patch's movers."""
     count = 0
     for step in patch.steps:
         if isinstance(step, Moved):
@@ -575,7 +575,7 @@ def _moved(program: Program, patch: Patch) -> int:
 
 
 def _floor(model: Model) -> str:
-    """Return the name of the largest tensor that is live where most bytes are."""
+    """Return the name of the largest live tensor in the step with the most live bytes."""
     layout = layout_of(model)
     groups = groups_of(layout)
     live = live_bytes(groups, len(layout.uses))

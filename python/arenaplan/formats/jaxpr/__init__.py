@@ -1,12 +1,12 @@
 """
-The importer of JAX programs as ``jax.make_jaxpr`` makes them.
+The importer for JAX programs made by ``jax.make_jaxpr``.
 
-Calls are inlined (:mod:`~arenaplan.formats.jaxpr.jaxpr_walk`), equations whose arrays in between
-need no bytes are joined (:mod:`~arenaplan.formats.jaxpr.fold`), new contents of donated arguments
-get the bytes of the old ones (:mod:`~arenaplan.formats.jaxpr.jaxpr_donation`), and each line
-becomes a node (:mod:`~arenaplan.formats.jaxpr.emit`). The effects of primitives on memory are one
-table (:data:`~arenaplan.formats.jaxpr.jaxpr_operators.OPERATORS`). Loops and branches are nodes,
-and their bodies are planned by themselves (:mod:`arenaplan.planner.nested`).
+:mod:`~arenaplan.formats.jaxpr.jaxpr_walk` inlines calls, :mod:`~arenaplan.formats.jaxpr.fold` joins
+equations whose intermediate arrays need no bytes, :mod:`~arenaplan.formats.jaxpr.jaxpr_donation`
+gives new contents the bytes of donated arguments, and :mod:`~arenaplan.formats.jaxpr.emit` turns
+each line into a node. A table (:data:`~arenaplan.formats.jaxpr.jaxpr_operators.OPERATORS`) has the
+memory effects of primitives. Loops and branches are nodes, whose bodies are planned separately
+(:mod:`arenaplan.planner.nested`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def graph_of_step(step: Any, args: Sequence[Any], donate: Donate, name: str, unr
 def lines_of_step(
     step: Any, args: Sequence[Any], donate: Donate, name: str = "", unroll: int = 0
 ) -> tuple[Program, Emitter]:
-    """Read a training step as lines, and as the graph that has a node for each of them."""
+    """Read a training step as lines, and as a graph with a node per line."""
     from jax.extend import core
 
     traced = traced_step(step, args, donate, unroll)
@@ -72,13 +72,13 @@ def emitted(
     Parameters
     ----------
     program : Program
-        As it was read; changed in place.
+        The program as read; changed in place.
     pairs : sequence of Pair
-        Which output replaces which input.
+        Outputs paired with the replaced inputs.
     donated : collection of int
         Positions of all donated inputs.
     name : str
-        Name of the model.
+        The model's name.
     """
     results = [program.outputs[pair.result] for pair in pairs]
     olds = [program.inputs[pair.into] for pair in pairs]

@@ -1,4 +1,4 @@
-"""From a program to a graph: one node for each line."""
+"""From a program to a graph: a node for each line."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from arenaplan.graph.origin import Origin
 from arenaplan.planner.nested import declare_inner
 
 _LONGEST: Final = 100
-"""Most characters of a label that a value is named after."""
+"""Longest label, in characters, that names a value."""
 
 
 class Emitter:
     """
-    The graph of a program, while it is made.
+    Builds a program's graph.
 
     Parameters
     ----------
     name : str
-        Name of the model.
+        The model's name.
     """
 
     def __init__(self, name: str) -> None:
         self.graph = Graph(name)
         self.values: dict[Tensor, int] = {}
-        """Index of the value of each array that has one."""
+        """Value index of each array with a value."""
 
     def run(
         self,
@@ -47,9 +47,9 @@ class Emitter:
         program : Program
             The program.
         states : iterable of Tensor
-            Inputs that keep their bytes between runs.
+            Inputs whose bytes survive between runs.
         replaced : iterable of (Tensor, Tensor)
-            States, and the arrays that replace their contents.
+            States, paired with the arrays that replace their contents.
         """
         kept = set(states)
         for tensor in (*program.constants, *program.inputs):
@@ -63,7 +63,7 @@ class Emitter:
             self.graph.write_back(self.values[value], self.values[into])
 
     def append(self, line: Line) -> None:
-        """Append the node of a line."""
+        """Append a line's node."""
         graph = self.graph
         inputs = tuple(self._operand(atom) for atom in line.inputs)
         op = line.name or line.main.primitive
@@ -88,7 +88,7 @@ class Emitter:
         node.origin = _origin(line.main.source)
 
     def _output(self, position: int, atom: Atom) -> None:
-        """Declare a result of the program."""
+        """Declare a program result."""
         if atom is None:
             return
         if isinstance(atom, Tensor):
@@ -100,7 +100,7 @@ class Emitter:
             self.graph.output(value)
 
     def _operand(self, atom: Atom) -> int | None:
-        """Return the value of an operand; numbers in the program have no bytes."""
+        """Return an operand's value; numbers in the program have no bytes."""
         if not isinstance(atom, Tensor):
             return None
         if atom not in self.values:
@@ -109,7 +109,7 @@ class Emitter:
         return self.values[atom]
 
     def _declare(self, tensor: Tensor, name: str, kind: str = "activation") -> int:
-        """Declare the value of an array."""
+        """Declare an array's value."""
         graph = self.graph
         if kind == "activation" and 0 < len(tensor.label) < _LONGEST and tensor.label.isprintable():
             name = f"{tensor.label}:{len(graph.values)}"
@@ -127,14 +127,14 @@ class Emitter:
 
 
 def graph_of_body(name: str, program: Program) -> Graph:
-    """Return the graph of a program that a node runs, whose operands are elsewhere."""
+    """Return the graph of a body program, whose operands are elsewhere."""
     emitter = Emitter(name)
     emitter.run(program)
     return emitter.graph
 
 
 def effects_of(line: Line) -> Effects:
-    """Return the effects of a line on memory."""
+    """Return a line's effects on memory."""
     if line.behind:
         return NO_EFFECTS
     if line.is_formula:
@@ -151,12 +151,12 @@ def effects_of(line: Line) -> Effects:
 
 
 def _is_fixed(line: Line, position: int, tensor: Tensor) -> bool:
-    """Whether no result can take over an operand: it never changes, or is read in another order."""
+    """Whether no result can take over an operand: a constant, or read in another order."""
     return tensor.kind == "constant" or line.through(position)
 
 
 def _formula_effects(line: Line) -> Effects:
-    """Return leave for a result to take over arrays of its shape, read element by element."""
+    """Permit a result to take over arrays with its shape that are read element by element."""
     result = line.main.result
     assert result is not None
     # An operand that an equation reads in another order or repeats is needed at other places too.
@@ -174,7 +174,7 @@ def _formula_effects(line: Line) -> Effects:
 
 
 def _origin(equation: Any) -> Origin | None:
-    """Return the scope of names and the line outside of JAX that an equation comes from."""
+    """Return the name scope and source line, outside JAX, of an equation."""
     info = getattr(equation, "source_info", None)
     frames = getattr(getattr(info, "traceback", None), "frames", ())
     inside = ("/site-packages/jax/", "/site-packages/jaxlib/")

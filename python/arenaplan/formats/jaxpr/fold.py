@@ -33,8 +33,10 @@ from arenaplan.formats.jaxpr.sink import reduce, sink
 from arenaplan.graph.ops import array_bytes
 
 _LONGEST: Final = 12
-"""Most equations that compute an array from numbers at each of its readers. Masks and positions
-need fewer. Longer formulas cost more than their bytes."""
+"""
+Most equations that recompute an array from numbers at each reader. Masks and positions need fewer.
+Longer formulas cost more than the array's bytes.
+"""
 
 _INDEX_MAPS: Final = frozenset(
     [
@@ -42,10 +44,10 @@ _INDEX_MAPS: Final = frozenset(
         *("squeeze", "stop_gradient", "transpose"),
     ]
 )
-"""Primitives of which each element is an element of the operand."""
+"""Primitives whose result elements are all operand elements."""
 
 _FREE: Final = ("left", "right")
-"""Sides of a matrix product whose dimensions a kernel can write or read next to each other."""
+"""Sides of a matrix product whose dimensions a kernel can write or read contiguously."""
 
 
 def fold(
@@ -57,9 +59,9 @@ def fold(
     Parameters
     ----------
     program : Program
-        Changed in place, and so are the bodies of its loops and branches.
+        Changed in place, including loop and branch bodies.
     updated : collection of Tensor
-        New contents of parameters and other states, whose formulas are joined.
+        New contents of parameters and states, whose formulas are joined.
     replaced : collection of Tensor
         The old contents.
     """
@@ -81,7 +83,7 @@ def fold(
 
 
 def drop(program: Program) -> None:
-    """Remove pure lines whose results nothing needs."""
+    """Remove pure lines whose results are not needed."""
     needed = {atom for atom in program.outputs if isinstance(atom, Tensor)}
     kept = []
     for line in reversed(program.lines):
@@ -94,10 +96,10 @@ def drop(program: Program) -> None:
 
 def settle(program: Program) -> None:
     """
-    Make results constants that depend on constants alone.
+    Turn results that depend only on constants into constants.
 
-    A result that is larger than its operands is computed when it is needed: constants are in no
-    figure, and would hide bytes.
+    A result larger than its operands is computed when needed: constants do not count in any figure,
+    and would hide bytes.
     """
     kept = []
     for line in program.lines:
@@ -171,7 +173,7 @@ def _made(chain: list[Equation]) -> Line:
 
 
 def broadcast(program: Program) -> None:
-    """Let elementwise operators repeat the elements of smaller operands."""
+    """Let elementwise operators repeat elements of smaller operands."""
     makers = program.makers()
     for line in program.lines:
         if not line.main.is_elementwise:
@@ -185,7 +187,7 @@ def broadcast(program: Program) -> None:
 
 
 def _repeats(line: Line) -> bool:
-    """Whether a line makes an array of the repeated elements of a smaller one."""
+    """Whether a line makes an array by repeating a smaller array's elements."""
     x, y = line.main.inputs[0] if line.main.inputs else None, line.main.result
     return (
         line.main.primitive == "broadcast_in_dim"
@@ -201,11 +203,11 @@ def _repeats(line: Line) -> bool:
 
 def transpose(program: Program) -> None:
     """
-    Let kernels write and read in another order of dimensions.
+    Let kernels write and read in another dimension order.
 
-    Products write their results and read their operands with strides, unless elements of one row
-    would lie in several products of a batch. Elementwise operators and reductions read with any
-    strides. Convolutions read their weights backwards.
+    Products write results and read operands with strides, unless a row's elements would lie in
+    several products of a batch. Elementwise operators and reductions read with any strides.
+    Convolutions read weights backwards.
     """
     results = {atom for atom in program.outputs if isinstance(atom, Tensor)}
     readers = program.readers()
@@ -217,7 +219,7 @@ def transpose(program: Program) -> None:
     program.lines = [line for line in program.lines if line.main not in gone]
     readers = program.readers()
     folded: set[Line] = set()
-    # The last transpose first: one that reads another joins the readers of the other.
+    # The last transpose first: a transpose that reads another takes over the other's readers.
     for line in reversed(program.lines):
         y, x = line.main.result, line.main.inputs[0] if line.main.inputs else None
         is_strided = line.main.primitive in ("transpose", "rev")
@@ -240,7 +242,7 @@ def transpose(program: Program) -> None:
 def _behind(
     line: Line, readers: dict[Tensor, list[Line]], results: Collection[Tensor]
 ) -> list[Equation]:
-    """Return the equations, the last one a transpose, through which a product can write."""
+    """Return the equations, ending in a transpose, through which a product can write."""
     (lhs_contracted, rhs_contracted), (lhs_batch, rhs_batch) = line.main.params["dimension_numbers"]
     lhs, rhs = line.main.inputs
     result = line.main.result
@@ -271,7 +273,7 @@ def _behind(
 
 
 def _reads_strided(reader: Line, made: Equation) -> bool:
-    """Whether a kernel of a line can read the operand of a transpose instead of its result."""
+    """Whether a line's kernel can read a transpose's operand instead of the result."""
     main = reader.main
     if made.primitive == "rev":
         weights = main.inputs[1:]
@@ -303,7 +305,7 @@ def _reads_strided(reader: Line, made: Equation) -> bool:
 def _reshaped(
     sides: list[str | None], before: tuple[int, ...], after: tuple[int, ...]
 ) -> list[str | None]:
-    """Return the sides of the dimensions of a reshaped array; ``None`` where they are mixed."""
+    """Return the sides of a reshaped array's dimensions; ``None`` where sides are mixed."""
     if 0 in before:
         return [None] * len(after)
     spans, inside = [], prod(before)
@@ -314,14 +316,14 @@ def _reshaped(
     inside = prod(after)
     for dim in after:
         outer, inside = inside, inside // dim
-        # The dimensions of before whose strides lie between those of this one.
+        # The dimensions in ``before`` whose strides lie between this dimension's strides.
         parts = {side for high, low, side in spans if high > inside and low < outer and high > low}
         found.append(parts.pop() if len(parts) == 1 else None)
     return found
 
 
 def _innermost(sides: list[str | None], shape: tuple[int, ...]) -> str | None:
-    """Return the side of the last dimension that is not 1."""
+    """Return the side of the last dimension with size > 1."""
     found = [side for side, dim in zip(sides, shape, strict=True) if dim != 1]
     return found[-1] if found else "left"
 
@@ -331,10 +333,10 @@ def _innermost(sides: list[str | None], shape: tuple[int, ...]) -> str | None:
 
 def update(program: Program, updated: Collection[Tensor]) -> None:
     """
-    Join the elementwise formulas that make new contents, as far as they need no more bytes for it.
+    Join elementwise formulas for new contents, as far as joining needs no more bytes.
 
-    An equation joins if the arrays that it needs instead of its result are no larger, not counting
-    those that live anyway: inputs, constants, and results of the program.
+    An equation joins if the arrays needed instead of the result are not larger, not counting arrays
+    that live anyway: inputs, constants, and program results.
     """
     results = {atom for atom in program.outputs if isinstance(atom, Tensor)}
     places = {line: place for place, line in enumerate(program.lines)}
@@ -366,7 +368,7 @@ def update(program: Program, updated: Collection[Tensor]) -> None:
 
 
 def _can_join(line: Line, like: Tensor) -> bool:
-    """Whether a line computes each element from those at the same place, in the shape of others."""
+    """Whether a line is elementwise, with the shape of ``like``."""
     result = line.main.result
     return (
         line.main.is_elementwise
@@ -385,15 +387,15 @@ def _cone(
     results: Collection[Tensor],
     barred: Collection[Line],
 ) -> list[Line]:
-    """Return the lines that only ``last`` depends on, itself included, in order."""
+    """Return the lines that only ``last`` depends on, including ``last``, in order."""
     like = last.main.result
     assert like is not None
     found: list[Line] = []
     members, todo = {last}, [(-places[last], last)]
     moved: set[Tensor] = set()
-    """Arrays that members read at other places than their own."""
+    """Arrays that members read at other element positions."""
     while todo:
-        # The last line first: all readers of its result are known to be members or not.
+        # The last line first, so that all readers of the result are already known.
         _, line = heappop(todo)
         if line in found[-1:]:
             continue
@@ -415,7 +417,7 @@ def _cone(
 
 
 def _costly(members: list[Line], results: Collection[Tensor]) -> set[Line]:
-    """Return the lines that need more bytes of others than they make."""
+    """Return the lines that need more additional bytes than they make."""
     leaves: dict[Tensor, frozenset[Tensor]] = {}
     costly = set()
     for line in members:
@@ -437,5 +439,5 @@ def _costly(members: list[Line], results: Collection[Tensor]) -> set[Line]:
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
-    """Return the bytes of arrays."""
+    """Return the total bytes of arrays."""
     return sum(array_bytes(tensor.shape, tensor.dtype) for tensor in tensors)

@@ -1,9 +1,9 @@
 """
-Donation: which results of a training step replace which of its arguments, in their bytes.
+Donation: which training step results replace which arguments in place.
 
-Results are found by the structure of trees (:mod:`arenaplan.formats.trees`), since positions
-shift and equal results are one variable. :func:`write_back` then changes a program until each new
-content can be written where the old one was: it adds copies where a content is needed after its
+Results are found by tree structure (:mod:`arenaplan.formats.trees`), because positions shift and
+equal results are a single variable. :func:`write_back` then changes a program until each new
+content can be written over the old content, adding copies where the old content is needed after
 replacement.
 """
 
@@ -21,14 +21,14 @@ from arenaplan.graph.ops import array_bytes
 
 def pairs_of_types(donated: Iterable[int], inputs: list[Any], outputs: list[Any]) -> list[Pair]:
     """
-    Return the pairs that JAX makes for a compiled function: results in order, first fit by type.
+    Return JAX's pairs for a compiled function: results in order, first fit by type.
 
     Parameters
     ----------
     donated : iterable of int
         Positions of donated inputs.
     inputs, outputs : list of (shape, dtype)
-        Types of all inputs and outputs.
+        All input and output types.
     """
     free: dict[Any, list[int]] = {}
     for position in donated:
@@ -39,7 +39,7 @@ def pairs_of_types(donated: Iterable[int], inputs: list[Any], outputs: list[Any]
 
 
 class WriteBack(NamedTuple):
-    """A state and the array that replaces its content, made by a line of the program."""
+    """A state, and the array that replaces the content, made by a line in the program."""
 
     into: Tensor
     value: Tensor
@@ -47,26 +47,26 @@ class WriteBack(NamedTuple):
 
 def write_back(program: Program, pairs: Iterable[Pair]) -> list[WriteBack]:
     """
-    Bind new contents to the bytes of old ones.
+    Bind new contents to the bytes of old contents.
 
     Parameters
     ----------
     program : Program
-        Changed in place: copies are added, and lines are put in an order in which each line that
-        replaces a content is behind all lines that read this content.
+        Changed in place: copies are added, and lines are reordered so that each line that replaces
+        a content follows all readers of the content.
     pairs : iterable of Pair
         Each input and each output at most once.
 
     Returns
     -------
     list of WriteBack
-        Without inputs that stay as they are.
+        Without unchanged inputs.
     """
     return _Binder(program).run(list(pairs))
 
 
 class _Binder:
-    """One run of :func:`write_back`."""
+    """A run of :func:`write_back`."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -75,7 +75,7 @@ class _Binder:
         self._behind: dict[Line, list[Line]] = {}
         """Lines that replace a content, by lines that read this content."""
         self._bound: dict[Tensor, Line] = {}
-        """The line that replaces the content of each state."""
+        """The line that replaces each state's content."""
         self._values: set[Tensor] = set()
         """The new contents."""
 
@@ -103,7 +103,7 @@ class _Binder:
         return 0 if into is None else array_bytes(into.shape, into.dtype)
 
     def _bind(self, into: Tensor, result: Atom) -> Tensor:
-        """Return the array that replaces the content of ``into``: the result or a copy of it."""
+        """Return the array that replaces ``into``'s content: the result or a copy."""
         for _ in range(3):
             if isinstance(result, Tensor) and self._is_bound(into, result):
                 return result
@@ -111,7 +111,7 @@ class _Binder:
         raise AssertionError("nothing depends on a copy of a copy")
 
     def _is_bound(self, into: Tensor, value: Tensor) -> bool:
-        """Bind a result to the bytes of an input, if the line that makes it can write there."""
+        """Bind a result to an input's bytes, if the result's line can write there."""
         maker = self._makers.get(value)
         if maker is None or value in self._values:
             return False
@@ -139,7 +139,7 @@ class _Binder:
         return found
 
     def _after(self, line: Line) -> Iterator[Line]:
-        """Yield the lines that must run after a line because of its results and operands."""
+        """Yield the lines that must run after a line because of results and operands."""
         for out in line.outputs:
             if out is not None:
                 yield from self._readers.get(out, ())
@@ -163,7 +163,7 @@ class _Binder:
         return made
 
     def _arrange(self) -> None:
-        """Put lines in the first order, in their old one where possible, that contents allow."""
+        """Reorder lines as contents require, keeping the old order where possible."""
         lines = self._program.lines
         places = {line: place for place, line in enumerate(lines)}
         waits = dict.fromkeys(lines, 0)

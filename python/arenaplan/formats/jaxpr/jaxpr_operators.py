@@ -1,5 +1,5 @@
 """
-The primitives of JAX: their canonical operators, one table.
+Table from JAX primitives to canonical operators.
 
 Equations run one at a time, so no pieces are declared.
 """
@@ -42,7 +42,7 @@ def _slice(op: Op) -> ops.Operator | None:
 
 
 def _reduce(op: Op) -> ops.Operator | None:
-    """The same elements if only dimensions of 1 are taken away."""
+    """The same elements if only dimensions of size 1 are removed."""
     (y,) = op.outputs
     return ops.RESHAPE if y is not None and prod(op.shape()) == prod(y.shape) else None
 
@@ -104,12 +104,12 @@ OPERATORS: Final[ops.Table[Op]] = {
 
 
 def is_elementwise(primitive: str) -> bool:
-    """Whether each element of the result follows from the elements at the same place."""
+    """Whether each result element depends only on elements at the same place."""
     return OPERATORS.get(primitive) in (ops.ELEMENTWISE, ops.FIRST_OPERAND, ops.CONVERT)
 
 
 def node_effects(primitive: str, op: Op) -> Effects:
-    """Return the effects of an equation."""
+    """Return an equation's effects."""
     operator = ops.lookup(OPERATORS, primitive, op)
     effects = ops.effects_of(operator, ops.Operands(op.inputs, op.outputs))
     return effects._replace(flows=(), loads=()) if effects.flows else effects
@@ -121,7 +121,7 @@ _CALLS = """
 """
 
 CALLS = frozenset(_CALLS.split())
-"""Primitives that run one jaxpr once, on their operands."""
+"""Primitives that run one jaxpr once, on the primitive's operands."""
 
 BODIES = frozenset(["cond", "linear_solve", "custom_linear_solve", "scan", "while"])
 """Primitives that run jaxprs one at a time."""

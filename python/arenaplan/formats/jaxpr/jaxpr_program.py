@@ -1,9 +1,9 @@
 """
-A JAX program as a list of nodes to be: calls are inlined, and equations may be joined.
+A JAX program as a list of future nodes: calls are inlined, and equations may be joined.
 
-The walk (:mod:`~arenaplan.formats.jaxpr.jaxpr_walk`) makes one :class:`Line` for each equation.
+The walk (:mod:`~arenaplan.formats.jaxpr.jaxpr_walk`) makes a :class:`Line` for each equation.
 Passes (:mod:`~arenaplan.formats.jaxpr.fold`) join equations to lines, and the last step
-(:mod:`~arenaplan.formats.jaxpr.emit`) makes a node of each line.
+(:mod:`~arenaplan.formats.jaxpr.emit`) turns each line into a node.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ RANDOM: Final = frozenset(["rng_uniform"])
 
 @dataclass(slots=True, eq=False)
 class Tensor:
-    """An array of the program; the same object wherever the program mentions it."""
+    """An array in the program; the same object wherever the program mentions the array."""
 
     shape: Shape
     dtype: str
     kind: Literal["input", "constant", "activation"] = "activation"
     name: str = ""
-    """Name of an input; those of other arrays follow from their place in the graph."""
+    """An input's name; other arrays are named by place in the graph."""
     label: str = ""
-    """What ``checkpoint_name`` calls it first."""
+    """The first name given by ``checkpoint_name``."""
     is_outside: bool = False
-    """Whether it is an operand of the node that runs this program as its body."""
+    """Whether the array is an operand of the node that runs this program as its body."""
     data: Any = None
-    """Content of a constant, if the program has it."""
+    """A constant's content, if stored in the program."""
 
     @property
     def operand(self) -> Array:
-        """The array as the table of operators sees it."""
+        """The array for the operator table."""
         return Array(self.shape, self.dtype, self.kind == "constant")
 
 
@@ -77,7 +77,7 @@ class Equation:
 
     @property
     def is_elementwise(self) -> bool:
-        """Whether each element of the result follows from the elements at the same place."""
+        """Whether each result element depends only on elements at the same place."""
         return is_elementwise(self.primitive)
 
     @property
@@ -87,17 +87,17 @@ class Equation:
 
 
 def joined(first: Iterable[Equation], then: Iterable[Equation]) -> list[Equation]:
-    """Return equations of two lists, each once."""
+    """Return the equations in both lists, each once."""
     return list(dict.fromkeys([*first, *then]))
 
 
 @dataclass(slots=True, eq=False)
 class Line:
     """
-    A node to be: equations that run as one, of which one is the operator.
+    A future node: fused equations, one of which is the operator.
 
     Arrays between these equations have no bytes. A kernel reads operands through the equations
-    before the operator, and writes results through those behind it.
+    before the operator, and writes results through the equations after the operator.
     """
 
     main: Equation
@@ -106,11 +106,11 @@ class Line:
     is_formula: bool = False
     """Whether equations before compute an operand from several arrays."""
     name: str = ""
-    """Name of the operator, where it is not that of :attr:`main`."""
+    """The operator's name, if different from :attr:`main`'s."""
 
     @property
     def equations(self) -> list[Equation]:
-        """All equations, in an order in which they can run."""
+        """All equations, in an executable order."""
         return [*self.before, self.main, *self.behind]
 
     @property
@@ -121,10 +121,10 @@ class Line:
     @property
     def inputs(self) -> list[Atom]:
         """
-        Operands with bytes; those of the operator at their positions, unless this is a formula.
+        Operands with bytes, at the operator's positions unless the line is a formula.
 
-        An operand that is read through equations is the operand of the first of these. A number
-        stands for operands that are computed from numbers alone.
+        An operand read through equations is the first equation's operand. A number represents
+        operands computed only from numbers.
         """
         if not self.before:
             return list(self.main.inputs)
@@ -133,7 +133,7 @@ class Line:
         return [self._leaf(atom) for atom in self.main.inputs]
 
     def through(self, position: int) -> bool:
-        """Whether the operator reads an operand through equations before it."""
+        """Whether the operator reads an operand through equations before the operator."""
         return self._maker(self.main.inputs[position]) is not None
 
     def _maker(self, atom: Atom) -> Equation | None:
@@ -141,7 +141,7 @@ class Line:
         return next((found for found in self.before if atom in found.outputs), None)
 
     def _leaf(self, atom: Atom) -> Atom:
-        """Return the array with bytes that an operand shows, or the number that it is."""
+        """Return the array with bytes shown by an operand, or the operand's number."""
         leaves = list(self._leaves([atom]))
         if leaves == [] and isinstance(atom, Tensor):
             return Number(None, atom.shape, atom.dtype)
@@ -174,7 +174,7 @@ class Program:
     """Lines that make constants, once for all runs."""
 
     def readers(self) -> dict[Tensor, list[Line]]:
-        """Return the lines that read the bytes of each array, each line once."""
+        """Return the lines that read each array's bytes, each line once."""
         readers: dict[Tensor, list[Line]] = {}
         for line in self.lines:
             for atom in dict.fromkeys(line.inputs):

@@ -1,4 +1,4 @@
-"""From a training step of JAX to a jaxpr, with the arguments that it donates."""
+"""From a JAX training step to a jaxpr, with the donated arguments."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0)
     Raises
     ------
     InvalidOption
-        If a donated argument or result is no whole number.
+        If a donated argument or result is not a whole number.
     IndexError
-        If there is no such argument or result.
+        If the argument or result does not exist.
     ValueError
-        If a result has another structure or other types than the argument that it is to replace.
+        If a result's structure or types differ from the argument to be replaced.
     """
     import jax
     from jax.tree_util import tree_flatten
@@ -56,7 +56,7 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0)
 
 
 def donated_inputs(jaxpr: Any) -> list[int]:
-    """Return the inputs that a jaxpr donates: those that ``jax.jit`` around all of it was told."""
+    """Return the inputs donated by a jaxpr: those passed to a ``jax.jit`` around all of it."""
     if len(jaxpr.eqns) != 1 or jaxpr.eqns[0].primitive.name not in CALLS:
         return []
     (call,) = jaxpr.eqns

@@ -22,19 +22,19 @@ _DEEPEST: Final = 100
 """Most jaxprs inside each other."""
 
 _Scope: TypeAlias = "dict[Any, Atom]"
-"""Operand by variable of one jaxpr."""
+"""Operand by variable of a jaxpr."""
 
 
 class Walk:
     """
-    One reading of a jaxpr.
+    Reads a jaxpr.
 
     Parameters
     ----------
     core : module
-        ``jax.extend.core``, given because it is imported late.
+        ``jax.extend.core``, a parameter because of its late import.
     depth : int, default 0
-        How many jaxprs this one is inside of.
+        The number of enclosing jaxprs.
     """
 
     def __init__(self, core: Any, depth: int = 0) -> None:
@@ -43,7 +43,7 @@ class Walk:
         self._lines: list[Line] = []
 
     def run(self, jaxpr: Any, constants: Collection[int] = ()) -> Program:
-        """Return the program of a closed jaxpr, some of whose inputs never change."""
+        """Return a closed jaxpr's program; some inputs never change."""
         inputs = [
             _tensor(name, variable.aval, "constant" if i in constants else "input")
             for i, (variable, name) in enumerate(
@@ -53,7 +53,7 @@ class Walk:
         return self._program(jaxpr, inputs)
 
     def run_body(self, jaxpr: Any) -> Program:
-        """Return the program of a jaxpr whose inputs are somewhere else."""
+        """Return the program of a jaxpr whose inputs are elsewhere."""
         inputs = [
             _tensor(f"operand:{position}", variable.aval, "constant")
             for position, variable in enumerate(_open(jaxpr).invars)
@@ -84,7 +84,7 @@ class Walk:
         return scope
 
     def _equations(self, jaxpr: Any, scope: _Scope) -> None:
-        """Append the lines of a jaxpr."""
+        """Append a jaxpr's lines."""
         for equation in jaxpr.eqns:
             name = equation.primitive.name
             if name in CALLS:
@@ -109,7 +109,7 @@ class Walk:
             scope[variable] = _atom(atom, inside)
 
     def _label(self, equation: Any, scope: _Scope) -> None:
-        """Read ``checkpoint_name``: the array is its operand, which gets a label."""
+        """Read ``checkpoint_name``: the result is the operand, which gets a label."""
         atom = _atom(equation.invars[0], scope)
         scope[equation.outvars[0]] = atom
         if isinstance(atom, Tensor) and not atom.label:
@@ -122,7 +122,7 @@ class Walk:
             raise fault("NestingTooDeep", f"{quoted(name)} is inside more than {_DEEPEST} others")
 
     def _append(self, equation: Any, name: str, scope: _Scope) -> None:
-        """Append the line of an equation."""
+        """Append an equation's line."""
         inputs = [_atom(atom, scope) for atom in equation.invars]
         bodies = tuple(self._bodies(equation, name))
         outputs: list[Tensor | None] = []
@@ -133,7 +133,7 @@ class Walk:
         self._lines.append(Line(found))
 
     def _bodies(self, equation: Any, name: str) -> Iterator[Program]:
-        """Yield the programs that a node runs, except those that work on single elements."""
+        """Yield the programs that a node runs, except programs for single elements."""
         is_control_flow = name in BODIES
         for jaxpr in self._jaxprs(equation.params.values()):
             inner = _open(jaxpr)
@@ -145,7 +145,7 @@ class Walk:
                 raise UnsupportedSubgraph(f"primitive {quoted(name)} runs a jaxpr in unknown ways")
 
     def _jaxprs(self, params: Iterable[Any]) -> Iterator[Any]:
-        """Yield the jaxprs among parameters, and in tuples of them."""
+        """Yield the jaxprs among parameters, including in tuples."""
         for param in params:
             if isinstance(param, (self._core.ClosedJaxpr, self._core.Jaxpr)):
                 yield param
@@ -154,13 +154,13 @@ class Walk:
 
 
 def called(equation: Any) -> Any:
-    """Return the jaxpr that an equation calls, ``None`` if it does not say which."""
+    """Return the jaxpr that an equation calls; ``None`` if not stated."""
     params = equation.params
     return next((params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in params), None)
 
 
 def _open(jaxpr: Any) -> Any:
-    """Return a jaxpr without the constants that it closes over."""
+    """Return a jaxpr without captured constants."""
     return getattr(jaxpr, "jaxpr", jaxpr)
 
 
@@ -173,7 +173,7 @@ def _atom(atom: Any, scope: _Scope) -> Atom:
 
 
 def _input_names(jaxpr: Any) -> list[str]:
-    """Return the names of the arguments if they are known, and else numbers."""
+    """Return the argument names if known, else numbers."""
     info = getattr(jaxpr, "debug_info", None)
     names = [str(name) for name in getattr(info, "arg_names", None) or ()]
     if len(names) == len(jaxpr.invars) == len(set(names)):
@@ -191,7 +191,7 @@ def _tensor(name: str, aval: Any, kind: Any) -> Tensor | None:
 
 
 def _type_of(name: str, aval: Any) -> tuple[Shape, str]:
-    """Return shape and element type of an array."""
+    """Return an array's shape and element type."""
     if "Ref" in type(aval).__name__:
         raise UnsupportedOp(f"{quoted(name)} is a reference that is written in place")
     sizes, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
@@ -201,7 +201,7 @@ def _type_of(name: str, aval: Any) -> tuple[Shape, str]:
     kind = str(dtype)
     if kind in BITS:
         return shape, kind
-    if kind.startswith("key<"):  # A key of random numbers is some bytes.
+    if kind.startswith("key<"):  # A random number key is a few bytes.
         return (*shape, int(dtype.itemsize)), "uint8"
     raise UnsupportedDtype(f"{quoted(name)} has the unknown type {quoted(kind)}")
 
@@ -211,7 +211,7 @@ def _dim(name: str, dim: Any) -> int:
     try:
         return int(dim.__index__())
     except Exception as error:
-        # Symbolic dimensions raise errors of their own.
+        # Symbolic dimensions raise a separate error.
         raise UnboundDim(
             f"a dimension of {quoted(name)} is {quoted(str(dim))}; trace with numbers"
         ) from error

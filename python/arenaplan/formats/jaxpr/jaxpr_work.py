@@ -1,4 +1,4 @@
-"""The work of lines: floating-point operations and bytes moved, whichever takes longer."""
+"""The work of lines: floating-point operations or bytes moved, whichever takes longer."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _SHOWN: Final = frozenset(["expand_dims", "reshape", "squeeze", "stop_gradient"]
 """Primitives whose result is the operand in another shape."""
 
 _PARTS: Final = frozenset(["dynamic_slice", "gather", "slice"])
-"""Primitives that read as many elements of their first operand as they make."""
+"""Primitives that read as many elements of the first operand as they make."""
 
 
 def cost_of(line: Line) -> int:
     """
-    Return the work of one run, in floating-point operations or their time in bytes.
+    Return the work per run, in floating-point operations or equivalent bytes.
 
-    It is that of :func:`arenaplan.graph.ops.roofline`. Arrays between the equations of the line
-    move no bytes, and neither do elements that a slice leaves out. A loop without a known number of
-    rounds counts as one round. A line that shows the bytes of its operand in another shape does
-    next to nothing.
+    The work is computed by :func:`arenaplan.graph.ops.roofline`. Arrays between the line's
+    equations move no bytes, and neither do elements left out by a slice. A loop with an unknown
+    number of rounds counts as one round. A line that only reshapes its operand does next to
+    nothing.
     """
     if line.main.primitive in _SHOWN and not line.before and not line.behind:
         return 1
@@ -33,7 +33,7 @@ def cost_of(line: Line) -> int:
 
 
 def _moved(line: Line) -> Iterator[Array]:
-    """Yield what a line reads and writes: each array once, as many elements of it as are read."""
+    """Yield the arrays that a line reads and writes, each once, with the elements read."""
     read: dict[Tensor, int] = {}
     for equation in line.equations:
         for position, atom in enumerate(equation.inputs):
@@ -48,7 +48,7 @@ def _moved(line: Line) -> Iterator[Array]:
 
 
 def _total(program: Program) -> int:
-    """Return the work of one run of a body."""
+    """Return a body's work per run."""
     return sum(cost_of(line) for line in program.lines)
 
 
@@ -59,7 +59,7 @@ def _rounds(equation: Equation) -> int:
 
 
 def _operations(equation: Equation) -> int:
-    """Return the floating-point operations of an equation without bodies."""
+    """Return the floating-point operations in an equation without bodies."""
     made = _made(equation)
     if equation.primitive in _PARTS:
         return made

@@ -1,9 +1,9 @@
 """
-Cheap arrays that are kept for the backward pass although their operands are kept as well.
+Cheap arrays that are kept for the backward pass although the operands are kept, too.
 
-Linearization saves one array for each factor of a derivative: ``1 - y`` beside ``y = tanh(x)``, and
-four of them for a GELU. Readers in the backward pass can compute such an array in their own loop,
-as fusion in XLA does.
+Linearization saves an array for each factor in a derivative: ``1 - y`` beside ``y = tanh(x)``, and
+four arrays for a GELU. Readers in the backward pass can compute such an array in their own loop, as
+XLA's fusion does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHEAP: Final = frozenset(
         *("le", "lt", "max", "min", "mul", "ne", "neg", "not", "or", "select_n", "sign", "sub"),
     ]
 )
-"""Primitives of few instructions. Others, such as ``tanh`` or ``div``, run once."""
+"""Primitives with few instructions. Other primitives, such as ``tanh`` or ``div``, run once."""
 
 _LONGEST: Final = 16
 """Most equations before an operator."""
@@ -32,9 +32,9 @@ _ROUNDS: Final = 8
 
 def reduce(program: Program) -> None:
     """
-    Let reductions compute operands that nothing else reads.
+    Let reductions compute operands without other readers.
 
-    An operand stays if more bytes would have to live until the reduction instead of it.
+    An operand stays if more bytes would have to live until the reduction instead.
     """
     now = _Round(program, ())
     for line in program.lines:
@@ -56,14 +56,14 @@ def reduce(program: Program) -> None:
 
 def sink(program: Program, replaced: Collection[Tensor]) -> None:
     """
-    Let readers behind the fullest place compute cheap arrays, where this keeps fewer bytes there.
+    Let readers after the peak compute cheap arrays, if fewer bytes are then live at the peak.
 
     Parameters
     ----------
     program : Program
         Changed in place.
     replaced : collection of Tensor
-        Contents that are overwritten, which nothing may read later than it does.
+        Overwritten contents, which must not be read later than now.
     """
     for _ in range(_ROUNDS):
         if not _Round(program, replaced).run():
@@ -71,7 +71,7 @@ def sink(program: Program, replaced: Collection[Tensor]) -> None:
 
 
 class _Round:
-    """One look at the arrays that are alive at the fullest place of the program's order."""
+    """The arrays live at the peak of the program's order."""
 
     def __init__(self, program: Program, replaced: Collection[Tensor]) -> None:
         self._replaced = frozenset(replaced)
@@ -84,7 +84,7 @@ class _Round:
 
     def run(self) -> bool:
         """Change readers, and return whether any changed."""
-        # The latest first: a chain collapses from its end, by one array each round.
+        # The latest first: a chain collapses from the end, by an array per round.
         crossing = sorted(filter(self._crosses, self.makers), key=self._place_of, reverse=True)
         by_missing: dict[frozenset[Tensor], list[_Formula]] = {}
         for tensor in crossing:
@@ -93,7 +93,7 @@ class _Round:
                 by_missing.setdefault(formula.missing, []).append(formula)
         moved: set[Tensor] = set()
         kept: set[Tensor] = set()
-        """Leaves of arrays that moved in this round."""
+        """Leaves of arrays moved in this round."""
         for missing, formulas in sorted(by_missing.items(), key=lambda item: len(item[0])):
             chosen: list[_Formula] = []
             needed = set(kept)
@@ -114,7 +114,7 @@ class _Round:
         return self.places[self.makers[tensor]]
 
     def _last_use(self, tensor: Tensor) -> int:
-        """Return the place of the last reader of an array; that behind all for a result."""
+        """Return the place of an array's last reader; for a result, the place after all lines."""
         if tensor in self.results:
             return len(self.places)
         return max((self.places[line] for line in self.readers.get(tensor, ())), default=-1)
@@ -133,7 +133,7 @@ class _Round:
         return best
 
     def _crosses(self, tensor: Tensor) -> bool:
-        """Whether an array is made before the fullest place and read behind it."""
+        """Whether an array is made before the peak and read after the peak."""
         maker = self.makers.get(tensor)
         if maker is None:
             return tensor not in self._replaced
@@ -146,7 +146,7 @@ class _Round:
                 yield line
 
     def _formula(self, tensor: Tensor) -> _Formula | None:
-        """Return how readers can compute an array from others, ``None`` if they cannot."""
+        """Return how readers can compute an array; ``None`` if they cannot."""
         maker = self.makers[tensor]
         readers = list(self._behind(tensor))
         if tensor in self.results or not _is_cheap(maker):
@@ -160,7 +160,9 @@ class _Round:
         return _Formula(tensor, equations, leaves, missing)
 
     def _expanded(self, maker: Line) -> tuple[list[Equation], list[Tensor]]:
-        """Return the cheap equations that make what a line makes, and the arrays they read."""
+        """
+        Return the cheap equations for a line's results, and the arrays that the equations read.
+        """
         lines = {maker}
         leaves: dict[Tensor, None] = {}
         todo = [x for x in maker.inputs if isinstance(x, Tensor)]
@@ -187,17 +189,17 @@ class _Round:
 
 
 class _Formula(NamedTuple):
-    """A cheap array as its readers can compute it."""
+    """A cheap array, in the form that readers can compute."""
 
     result: Tensor
     equations: list[Equation]
     leaves: list[Tensor]
     missing: frozenset[Tensor]
-    """Those of the leaves that are not alive at the fullest place."""
+    """The leaves that are not live at the peak."""
 
 
 def _is_cheap(line: Line) -> bool:
-    """Whether readers can compute what a line computes."""
+    """Whether readers can compute a line's result."""
     return (
         not line.behind
         and line.main.primitive in _CHEAP
@@ -212,5 +214,5 @@ def _computes(line: Line) -> bool:
 
 
 def _bytes(tensor: Tensor) -> int:
-    """Return the bytes of an array."""
+    """Return an array's bytes."""
     return array_bytes(tensor.shape, tensor.dtype)

@@ -1,9 +1,9 @@
 """
-Short loops of a jaxpr, written out.
+Unrolls short loops in a jaxpr.
 
-The body of a loop is one node of a graph, so nothing in it can run again or be placed by itself.
-Round by round, all of its equations are nodes. Arrays that one loop stacks and another loop reads
-row by row, such as the residuals of a backward pass, are never stacked.
+A loop is a single node, so the body's equations cannot run again or be placed separately. In an
+unrolled loop, every equation in every round is a node. Arrays that one loop stacks and another loop
+reads row by row, such as a backward pass's residuals, are never stacked.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from arenaplan.formats.jaxpr.jaxpr_walk import called
 
 def unrolled(jaxpr: Any, longest: int) -> Any:
     """
-    Return a jaxpr whose loops ``scan`` of at most ``longest`` rounds are written out.
+    Return a jaxpr whose ``scan`` loops with at most ``longest`` rounds are unrolled.
 
     Parameters
     ----------
     jaxpr : jax.extend.core.ClosedJaxpr
         The program. Calls are inlined.
     longest : int
-        Most rounds of a loop that is written out.
+        Most rounds in an unrolled loop.
     """
     import jax
 
@@ -37,7 +37,7 @@ def unrolled(jaxpr: Any, longest: int) -> Any:
 
 
 class _Stack:
-    """Rows that a loop made, one per round, as the array that the loop returns."""
+    """Rows made by a loop, one per round, in place of the stacked result."""
 
     def __init__(self, rows: Sequence[Any]) -> None:
         self.rows = rows
@@ -58,7 +58,7 @@ def _whole(value: Any) -> Any:
 
 
 def _row(value: Any, at: int) -> Any:
-    """Return the row of a scanned operand that a round reads."""
+    """Return the row of a scanned operand for a round."""
     from jax import lax
 
     if isinstance(value, _Stack):
@@ -68,19 +68,19 @@ def _row(value: Any, at: int) -> Any:
 
 class _Rounds:
     """
-    An interpreter that a trace follows.
+    An interpreter to be traced.
 
     Parameters
     ----------
     longest : int
-        Most rounds of a loop that is written out.
+        Most rounds in an unrolled loop.
     """
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
 
     def run(self, closed: Any, args: Sequence[Any]) -> list[Any]:
-        """Return the results of a closed jaxpr; some may be stacks."""
+        """Return a closed jaxpr's results; some may be stacks."""
         jaxpr = getattr(closed, "jaxpr", closed)
         scope = dict(zip(jaxpr.constvars, getattr(closed, "consts", ()), strict=True))
         scope.update(zip(jaxpr.invars, args, strict=True))
@@ -94,7 +94,7 @@ class _Rounds:
         return [value(atom) for atom in jaxpr.outvars]
 
     def _results(self, equation: Any, operands: list[Any]) -> Sequence[Any]:
-        """Return the results of an equation."""
+        """Return an equation's results."""
         primitive, params = equation.primitive, equation.params
         if primitive.name == "scan" and 0 < params["length"] <= self._longest:
             return self._loop(params, operands)
@@ -105,7 +105,7 @@ class _Rounds:
         return list(made) if primitive.multiple_results else [made]
 
     def _loop(self, params: Any, operands: list[Any]) -> list[Any]:
-        """Return the results of a loop."""
+        """Return a loop's results."""
         rounds, fixed, carried = params["length"], params["num_consts"], params["num_carry"]
         closed, carry = operands[:fixed], operands[fixed : fixed + carried]
         scanned = operands[fixed + carried :]

@@ -1,14 +1,13 @@
 """
 The ONNX importer.
 
-A model is read in one pass over its nodes (:mod:`~arenaplan.formats.onnx.walk`).
-The facts about operators are in tables, each in a module of its own: the shapes of their
-results (:data:`~arenaplan.formats.onnx.rules.RULES`), their evaluation on constant inputs
-(:data:`~arenaplan.formats.onnx.evaluate.EVALUATORS`), and their canonical operators
-(:data:`~arenaplan.formats.onnx.operators.OPERATORS`).
+A model is read in one pass over the nodes (:mod:`~arenaplan.formats.onnx.walk`). Tables in separate
+modules have the facts about operators: result shapes (:data:`~arenaplan.formats.onnx.rules.RULES`),
+evaluation on constant inputs (:data:`~arenaplan.formats.onnx.evaluate.EVALUATORS`), and canonical
+operators (:data:`~arenaplan.formats.onnx.operators.OPERATORS`).
 
-Models are untrusted. Planning opens no file but the model's own, and allocates nothing
-whose size the model merely claims.
+Models are untrusted. Planning opens only the model's own file, and never allocates a size that the
+model merely claims.
 """
 
 from __future__ import annotations
@@ -44,21 +43,20 @@ def load_onnx(source: Source, *, bind: Bind | None = None) -> Graph:
     Parameters
     ----------
     source : path, bytes or onnx.ModelProto
-        The model. Weights in files of their own are found only beside a path.
+        The model. External weight files are found only beside a path.
     bind : mapping, optional
-        Numbers for symbolic dimensions by name, ``{"batch": 1}``, and whole shapes for
-        inputs by name, ``{"image": (1, 3, 224, 224)}``. A number or shape for a value whose size
-        data decides is an upper bound, with which the graph is made. A number for an input of one
-        integer or truth value is the content, ``{"use_cache_branch": 1}``: the input becomes a
-        constant, and a branch that it decides is the only one.
+        Numbers for symbolic dimensions by name, ``{"batch": 1}``, and whole shapes for inputs by
+        name, ``{"image": (1, 3, 224, 224)}``. A number or shape for a value with a data-dependent
+        size is an upper bound, used to build the graph. A number for an input with a single integer
+        or truth value is the content, ``{"use_cache_branch": 1}``: the input becomes a constant,
+        and a branch decided by the input is inlined.
 
     Returns
     -------
     Graph
-        The model without constants: shapes are numbers, nodes that only compute
-        constants are gone, functions and decided branches are in their callers' place. Other
-        branches and loops are nodes with bodies.
-        A graph input that has an initializer is a constant.
+        The model with constants folded: shapes are numbers, nodes that only compute constants are
+        gone, functions and decided branches are inlined. Other branches and loops are nodes with
+        bodies. A graph input with an initializer is a constant.
 
     Raises
     ------
@@ -83,14 +81,14 @@ def load_onnx(source: Source, *, bind: Bind | None = None) -> Graph:
 
 def open_onnx(source: Source) -> Callable[[Bind | None], Graph]:
     """
-    Read an ONNX model, and return a function that makes its graph for given numbers.
+    Read an ONNX model; return a function from numbers to a graph.
 
     The graphs share the model's weights.
 
     Raises
     ------
     PlannerError, OSError
-        As :func:`load_onnx`, and so does the function.
+        As :func:`load_onnx`, here and in the returned function.
     """
     model, path, folder = read_model(source)
     name = model.graph.name or (path.stem if path is not None else "")
@@ -113,7 +111,7 @@ def open_onnx(source: Source) -> Callable[[Bind | None], Graph]:
 
 
 def _for_code(graph: Graph) -> Graph:
-    """Return the graph that generated C code runs: kernels make whole results, one by one."""
+    """Return the graph for generated C code: kernels make whole results, one by one."""
     code = graph.copy()
     code.nodes = [
         replace(node, effects=node.effects._replace(flows=(), loads=(), windows=()))

@@ -1,4 +1,4 @@
-"""Shapes that hold in front of a chain of elementwise operators because they do behind it."""
+"""Propagates declared shapes from the end of an elementwise chain to the values before."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _CHAINED = frozenset([*SAME, "Cast", "CastLike"])
 
 def shapes_behind(graph: GraphProto) -> Mapping[str, Declared]:
     """
-    Return shapes of values that follow from those of results that only pass through chains.
+    Return value shapes derived from results at the end of elementwise chains.
 
-    Axes that data decide have no shape of their own, and a model may only declare what is left of
-    them at its end. A kernel that finds other data in a run refuses it.
+    Data-dependent axes have no inferred shape, and a model may declare the final shape only at the
+    end of a chain. A kernel refuses different data during a run.
     """
     infos = {info.name: info for info in (*graph.value_info, *graph.output)}
     known: dict[str, Declared] = {}

@@ -1,4 +1,4 @@
-"""How much work and memory a model may cost to read, given its size."""
+"""Limits for work and memory while reading a model, relative to the model's size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_COMPUTED = 64 << 20
 """Most bytes that are computed while a model is read, all constants together."""
 
 MAX_FOLDED = 2 << 30
-"""Bytes that one folded constant may have however small the model is."""
+"""Bytes that a folded constant may have however small the model is."""
 
 MAX_EXPANDED = 16_384
 """Nodes that functions and branches may expand to however small the model is."""
@@ -26,7 +26,7 @@ MAX_EXPANDED = 16_384
 
 class Budget:
     """
-    How much work and memory a model may cost to read, given its size.
+    Limits for work and memory while reading a model, relative to the model's size.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Budget:
         return self._largest
 
     def compute(self, name: str, size: int) -> None:
-        """Account for ``size`` computed bytes of constant ``name``."""
+        """Count ``size`` computed bytes for constant ``name``."""
         self._computed -= size
         if self._computed < 0:
             raise fault(
@@ -73,9 +73,9 @@ class Budget:
 
     def expand(self, node: NodeProto | str, size: int = 1) -> None:
         """
-        Account for a node, or a call, that is walked in the place of another.
+        Count a node or call that is walked in place of another.
 
-        ``node`` is for the message: a node of the model, or the text that names one.
+        ``node`` is for the message: a node in the model, or a text that names a node.
         """
         if self._expanded is None:
             self._expanded = MAX_EXPANDED + 64 * _count_nodes(self._model)
@@ -89,7 +89,7 @@ class Budget:
 
 
 def _count_nodes(model: ModelProto) -> int:
-    """Return how many nodes a model has, in all its graphs and functions."""
+    """Return the number of nodes in a model, including all graphs and functions."""
     count = 0
     pending: list[Iterable[NodeProto]] = [model.graph.node, *(f.node for f in model.functions)]
     while pending:

@@ -1,4 +1,4 @@
-"""Caches of GroupQueryAttention: written in place, cut to a window, kept as small integers."""
+"""Caches for GroupQueryAttention: written in place, cut to a window, stored as small integers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def windowed(
         raise op.error(ShapeMismatch, f"a cache of {room} entries is shorter than the window")
 
     def kept(count: str) -> str:
-        """Return the number of entries in the cache after so many tokens."""
+        """Return the number of cache entries after a number of tokens."""
         over = body("Max", body("Sub", count, body.constant([room])), body.constant([0]))
         parts = body("Div", body("Add", over, body.constant([spare - 1])), body.constant([spare]))
         return body("Sub", count, body("Mul", parts, body.constant([spare])))
@@ -47,7 +47,7 @@ def windowed(
             for at, each in enumerate(new)
         ]
         return body("Sub", length, first), caches, caches
-    # The rows of a prompt see entries that leave before its end.
+    # A prompt's rows see entries that leave before the prompt's end.
     ends, count = body.constant([0, 0, 0, 0, 0, 0, rows, 0]), body("Sub", known, first)
     keys = [
         body("TensorScatter", body("Pad", body.name(3 + at), ends), each, old)
@@ -59,7 +59,7 @@ def windowed(
 
 
 def cached(body: Body, position: int, new: str, starts: str) -> str:
-    """Return a cache with new entries, in the place of the old cache if that is long enough."""
+    """Return a cache with new entries, in place of the old cache if long enough."""
     old = body.name(position)
     if not old:
         return new
@@ -78,7 +78,7 @@ def cached(body: Body, position: int, new: str, starts: str) -> str:
 
 
 def _bits(body: Body, at: int) -> int:
-    """Return the bits of an element of the cache of keys or of values; 0 if it is real."""
+    """Return the element bits of the key or value cache; 0 for floats."""
     op, part = body.op, "kv"[at]
     kind = op.text(f"{part}_quant_type", "NONE")
     if kind == "NONE":
@@ -97,7 +97,7 @@ def _bits(body: Body, at: int) -> int:
 
 
 def narrowed(body: Body, at: int, new: str) -> str:
-    """Return new keys or values as they are in the cache: rounded multiples of a scale."""
+    """Return new keys or values in cache form: rounded multiples of a scale."""
     bits = _bits(body, at)
     if not bits:
         return new
@@ -106,7 +106,7 @@ def narrowed(body: Body, at: int, new: str) -> str:
     whole = body("Clip", body("Round", real), *limits)
     if bits == 8:
         return body("Cast", whole, to=TensorProto.INT8)
-    # The element of even number is in the low half of a byte; zero is 8.
+    # Elements with even numbers are in a byte's low half; zero is 8.
     batch, heads, _, half = body.dims(3 + at, 4)
     whole = body("Add", whole, body.constant(8, "float32"))
     pairs = body.reshape(body("Cast", whole, to=TensorProto.UINT8), batch, heads, -1, half, 2)

@@ -1,9 +1,9 @@
 """
-Operators of ONNX Runtime's tools, as functions of standard operators.
+ONNX Runtime's operators, as functions of standard operators.
 
-Optimizers, quantizers and builders of language models write them. The package ``onnx`` has no
-definition of them; these follow ONNX Runtime's (``ContribOperators.md``). Caches are written by
-TensorScatter, which may write in place.
+Optimizers, quantizers and language model builders write these operators. The package ``onnx`` does
+not define them; the functions follow ONNX Runtime (``ContribOperators.md``). TensorScatter, which
+may write in place, writes caches.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from arenaplan.formats.onnx.tensors import numpy_dtype
 from arenaplan.graph.ops.own_ops import SINKS
 
 _PADDING: Final = -10000.0
-"""Added to scores of padding, unless the node says another number."""
+"""Added to padding scores, unless the node gives another number."""
 
 
 # -- activations and normalizations ---------------------------------------------------------------
 
 
 def _biased(kind: str, **attributes: Any) -> Write:
-    """Return an activation of input 0, plus input 1 if it is there."""
+    """Return an activation of input 0, plus input 1 if present."""
 
     def write(body: Body) -> FunctionProto:
         x = body.name(0)
@@ -48,7 +48,7 @@ def _quick_gelu(body: Body) -> FunctionProto:
 
 
 def _alike(body: Body) -> FunctionProto:
-    """Return the standard operator of the same name, inputs and attributes."""
+    """Return the standard operator with the same name, inputs and attributes."""
     op = body.op
     inputs = [body.name(position) for position in range(len(op.inputs))]
     return body.function(*body.several(op.type, inputs, len(op.outputs), **op.attributes))
@@ -59,7 +59,7 @@ def _expand_dims(body: Body) -> FunctionProto:
 
 
 def _channels_last(kind: str, *more: int, **usual: Any) -> Write:
-    """Return an operator on images whose channels are the last dimension, and are first in it."""
+    """Return an operator on images with channels last, for a kernel with channels first."""
 
     def write(body: Body) -> FunctionProto:
         weights = [body.name(at) for at in more]
@@ -69,7 +69,7 @@ def _channels_last(kind: str, *more: int, **usual: Any) -> Write:
 
 
 def _channels_first(body: Body, kind: str, inputs: Sequence[str], **usual: Any) -> str:
-    """Return the result of an operator that has channels first, for images with channels last."""
+    """Return the result of an operator with channels first, for images with channels last."""
     rank = len(body.operand(0).shape)
     attributes = {**usual, **body.op.attributes}
     is_last = attributes.pop("channels_last", 1)
@@ -91,7 +91,7 @@ def _channels_first(body: Body, kind: str, inputs: Sequence[str], **usual: Any) 
 
 
 def _skip_group_norm(body: Body) -> FunctionProto:
-    """A sum, with a bias if there is one, that is normalized, and may be a result itself."""
+    """Normalize a sum, with an optional bias; the sum may also be a result."""
     space = len(body.operand(0).shape) - 2
     behind = 0 if body.op.integer("channels_last", 1) else space
     skip, bias = body.name(3), body.name(4)
@@ -106,7 +106,7 @@ def _skip_group_norm(body: Body) -> FunctionProto:
 
 
 def _split_gelu(body: Body) -> FunctionProto:
-    """One half of a sum, multiplied by the activation of the other."""
+    """Multiply half of a sum by the activation of the other half."""
     width = body.operand(0).shape[-1]
     if width % 2:
         raise body.op.error(ShapeMismatch, f"{width} elements have no halves")
@@ -125,7 +125,7 @@ def _rms_norm(body: Body) -> FunctionProto:
 
 
 def _skip_norm(body: Body) -> FunctionProto:
-    """A sum, with a bias if there is one, that is normalized, and may be a result itself."""
+    """Normalize a sum, with an optional bias; the sum may also be a result."""
     is_simplified = body.op.type == "SkipSimplifiedLayerNormalization"
     scale, shift, bias = body.name(2), "" if is_simplified else body.name(3), body.name(4)
     if is_simplified:
@@ -144,7 +144,7 @@ def _skip_norm(body: Body) -> FunctionProto:
 
 
 def _embed_norm(body: Body) -> FunctionProto:
-    """Rows of two or three tables are added and normalized."""
+    """Add and normalize rows from two or three tables."""
     batch, length = body.dims(0, 2)
     positions = body.name(3)
     if body.name(8):
@@ -169,7 +169,7 @@ def _embed_norm(body: Body) -> FunctionProto:
 
 
 def _gather_blocks(body: Body) -> FunctionProto | None:
-    """Elements that have a type of their own are gathered, and made wide."""
+    """Gather elements with a quantized type, and widen the elements."""
     op = body.op
     if op.input(0).dtype == "uint8":
         return None
@@ -196,14 +196,14 @@ def _heads(body: Body, name: str, default: int | None = None) -> int:
 
 
 def _width(body: Body, hidden: int, heads: int) -> int:
-    """Return the width of a head."""
+    """Return a head's width."""
     if hidden % heads:
         raise body.op.error(ShapeMismatch, f"{heads} heads of {hidden} elements")
     return hidden // heads
 
 
 def _positions(body: Body, name: str, batch: int, length: int, *, are_first: bool) -> str:
-    """Return positions of all elements, of which those of the first of each row may be given."""
+    """Return all elements' positions, where each row's first position may be given."""
     if not are_first:
         return name
     moved = body("Add", body.reshape(name, -1, 1), body.steps(length))
@@ -211,7 +211,7 @@ def _positions(body: Body, name: str, batch: int, length: int, *, are_first: boo
 
 
 def _rotary(body: Body) -> FunctionProto:
-    """Positions are those of all tokens, or that of the first."""
+    """Rotate; positions are given for all tokens, or for the first."""
     op = body.op
     body.refuse_attributes(scale=1.0, is_packed_batching=0)
     x, positions, pairs = op.input(0).shape, op.input(1).shape, body.dims(2, 2)[1]
@@ -235,7 +235,7 @@ def _rotary(body: Body) -> FunctionProto:
 
 
 def _by_section(body: Body, table: str) -> str:
-    """Return a row of a table per token, of which each column is that of one of three positions."""
+    """Return a table row per token, in which each column belongs to one of three positions."""
     op = body.op
     (_, batch, length), pairs = body.dims(1, 3), body.dims(2, 2)[1]
     sections = op.integers("mrope_section") or ()
@@ -256,7 +256,7 @@ def _by_section(body: Body, table: str) -> str:
 
 
 def _padding(body: Body, position: int, batch: int, rows: int, keys: int, dtype: str) -> str:
-    """Return what is added to scores because of a mask of padding, empty if there is none."""
+    """Return the score addend for a padding mask; empty without a mask."""
     mask = body.op.optional(position)
     if mask is None:
         return ""
@@ -264,7 +264,7 @@ def _padding(body: Body, position: int, batch: int, rows: int, keys: int, dtype:
         raise body.op.error(InvalidOperand, f"its data holds {dtype}")
     name, shape = body.name(position), mask.shape
     if shape in ((batch,), (2 * batch,)):
-        # The first keys that are padding at the end, and those that are none at the start.
+        # Trailing padding keys, and leading keys that are not padding.
         places = body.steps(keys, mask.dtype)
         ends = body.reshape(name, -1, batch, 1, 1, 1)
         parts = body.split(ends, 0, *[1] * (shape[0] // batch))
@@ -290,9 +290,9 @@ def _padding(body: Body, position: int, batch: int, rows: int, keys: int, dtype:
 
 def _relative_bias(body: Body) -> FunctionProto:
     """
-    A row of a table per distance of a key from a query, for all heads.
+    Look up a table row per distance between key and query, for all heads.
 
-    Each of the nearest distances has a row; farther ones share rows, by their logarithm.
+    Near distances have a row each; far distances share rows, by logarithm.
     """
     op = body.op
     is_two_sided, farthest = op.flag("is_bidirectional"), op.integer("max_distance")
@@ -321,7 +321,7 @@ def _relative_bias(body: Body) -> FunctionProto:
 
 
 def _added(body: Body, first: str, second: str) -> str:
-    """Return the sum of two values of which either may be absent."""
+    """Return the sum of two optional values."""
     return body("Add", first, second) if first and second else first or second
 
 
@@ -332,7 +332,7 @@ def _attend(
     outputs: int,
     **attributes: Any,
 ) -> list[str]:
-    """Return the results of attention."""
+    """Return attention's results."""
     scale = body.number("scale", 0.0)
     if scale:
         attributes["scale"] = scale
@@ -342,11 +342,11 @@ def _attend(
 
 
 _SINKS: Final = 7
-"""Position of scores that have no value, among operands of attention."""
+"""Position of scores without a value, among attention operands."""
 
 
 def _multi_head(body: Body) -> FunctionProto:
-    """Queries, keys and values may come in one array, and keys as a cache of another sequence."""
+    """Queries, keys and values may share an array, and keys may be another sequence's cache."""
     op = body.op
     body.refuse_inputs(8, 9)
     heads = _heads(body, "num_heads")
@@ -410,7 +410,7 @@ def _attention(body: Body) -> FunctionProto:
 
 
 def _whole_attention(body: Body) -> FunctionProto:
-    """Queries, keys and values are parts of a product of integers."""
+    """Queries, keys and values are parts of an integer product."""
     columns = body.dims(1, 2)[1]
     if columns % 3:
         raise body.op.error(ShapeMismatch, f"{columns} columns have no thirds")
@@ -425,7 +425,7 @@ def _whole_attention(body: Body) -> FunctionProto:
 def _attended(
     body: Body, parts: Sequence[str], dtype: str, mask_at: int, past_at: int, bias: str
 ) -> FunctionProto:
-    """Return attention of queries, keys and values behind those of a past, if there is one."""
+    """Return attention of queries on keys and values, appended to an optional past."""
     op = body.op
     body.refuse_attributes(do_rotary=0, past_present_share_buffer=0)
     heads = _heads(body, "num_heads")
@@ -453,10 +453,10 @@ def _attended(
 
 def _grouped(body: Body) -> FunctionProto:
     """
-    Some heads share keys and values, which are written into a cache.
+    Attention whose heads share keys and values, which are written into a cache.
 
-    The cache is as long as it was, or as it has to be. New entries of each sequence stand behind
-    its last old one.
+    The cache keeps its length, or grows to the needed length. Each sequence's new entries follow
+    its last old entry.
     """
     op = body.op
     body.refuse_attributes(qk_output=0)
@@ -489,7 +489,7 @@ def _grouped(body: Body) -> FunctionProto:
     new = [body("Transpose", name, perm=[0, 2, 1, 3]) for name in by_head]
     new = [narrowed(body, at, name) for at, name in enumerate(new)]
     if is_causal:
-        # Rows behind the end of a shorter prompt are there, too, and nobody reads them.
+        # Rows after a shorter prompt's end exist, too, but are never read.
         lengths = body("Add", starts, body.constant([rows]))
     if evicts(body):
         lengths, keys, caches = windowed(body, new, starts, fresh)
@@ -510,7 +510,7 @@ def _grouped(body: Body) -> FunctionProto:
 
 
 def _turn(body: Body, names: list[str], counts: Sequence[int], width: int, starts: str) -> None:
-    """Turn queries and keys by their positions."""
+    """Rotate queries and keys by position."""
     batch, rows = body.op.input(0).shape[:2]
     rotated = 2 * body.dims(7, 2)[1]
     where = _positions(body, body.name(9) or starts, batch, rows, are_first=not body.name(9))
@@ -552,9 +552,9 @@ BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
         "SkipGroupNorm": _skip_group_norm,
     },
 }
-"""How the function of an operator is written, by domain and name; ``None`` if it needs none."""
+"""How to write an operator's function, by domain and name; ``None`` if not needed."""
 
 
 def contrib_body(op: Op) -> FunctionProto | None:
-    """Return the function of an operator of :data:`BODIES`; ``None`` if it needs none."""
+    """Return the function for an operator in :data:`BODIES`; ``None`` if not needed."""
     return BODIES[op.domain][op.type](Body(op))

@@ -1,11 +1,11 @@
 """
-Quantized models: elements are moved as the small integers that they are stored as.
+Quantized models: elements are moved as small integers.
 
-Tools for quantization put a pair of QuantizeLinear and DequantizeLinear at each operand of each
-operator, so a Concat joins wide numbers, which are narrow before and after it. A node that only
-moves elements gives the same result if its operands are quantized before: QuantizeLinear is moved
-up over such nodes, and what is left of DequantizeLinear is moved down over them. ONNX Runtime does
-so, too (``QDQPropagationTransformer``). Where both meet with one scale, they undo each other.
+Quantization tools put a QuantizeLinear and DequantizeLinear pair at each operand of each operator,
+so a Concat joins wide numbers that are narrow before and after the Concat. A node that only moves
+elements gives the same result for operands quantized before: QuantizeLinear moves up over such
+nodes, and remaining DequantizeLinear nodes move down, as in ONNX Runtime
+(``QDQPropagationTransformer``). Where both meet with the same scale, the pair cancels.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _UNARY = frozenset(
         *("DepthToSpace", "SpaceToDepth", "Expand", "Tile", "Gather", "MaxPool"),
     }
 )
-"""Operators whose one result holds elements of the first operand, and nothing else."""
+"""Operators with a single result, which has only elements of the first operand."""
 _TYPES = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16})
 _POOLED = frozenset({TensorProto.INT8, TensorProto.UINT8})
-"""The types of whole numbers that MaxPool knows, from version 12 on."""
+"""The integer types that MaxPool knows, from version 12 on."""
 _SCALES = (2.0**-60, 2.0**60)
 """With scales between these, a whole number that is widened and narrowed again is the same."""
 
 
 class Pair(NamedTuple):
-    """How the elements of a whole tensor are quantized."""
+    """How a whole tensor's elements are quantized."""
 
     scale: float
     zero_point: int
     dtype: int
     names: tuple[str, ...]
-    """Those of scale and zero point."""
+    """Names of scale and zero point."""
 
     def is_as(self, other: Pair) -> bool:
         """Return whether two tensors are quantized in the same way."""
@@ -48,12 +48,12 @@ class Pair(NamedTuple):
 
 def with_narrow_moves(graph: GraphProto, version: int) -> Sequence[NodeProto]:
     """
-    Return the nodes of a graph, with conversions moved out of the way of nodes that move elements.
+    Return a graph's nodes, with conversions moved across nodes that move elements.
 
     Parameters
     ----------
     version : int
-        Version of the default domain.
+        The default domain's version.
     """
     nodes = list(graph.node)
     if all(node.op_type != "DequantizeLinear" for node in nodes):
@@ -63,7 +63,7 @@ def with_narrow_moves(graph: GraphProto, version: int) -> Sequence[NodeProto]:
 
 
 class _Conversions:
-    """Moves conversions in one graph."""
+    """Moves conversions in a graph."""
 
     def __init__(self, graph: GraphProto, version: int) -> None:
         self._version = version
@@ -73,7 +73,7 @@ class _Conversions:
         self._taken = {name for node in graph.node for name in (*node.input, *node.output)}
         self._taken |= self._outputs | set(self._stored) | {info.name for info in graph.input}
         self._numbers: Counter[str] = Counter()
-        """Per name, the number of the next one like it."""
+        """Per name, the next number for a similar name."""
 
     # -- passes ------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class _Conversions:
         uses = _uses(nodes)
         makers = {name: node for node in nodes for name in node.output if name}
         replaced: dict[int, list[NodeProto]] = {}
-        """By the identity of a QuantizeLinear, the nodes in its place."""
+        """By identity of a QuantizeLinear, the replacing nodes."""
         gone: set[int] = set()
         for node in nodes:
             pair = self._pair(node) if node.op_type == "QuantizeLinear" else None
@@ -114,9 +114,9 @@ class _Conversions:
         return found
 
     def sunk(self, nodes: Sequence[NodeProto]) -> list[NodeProto]:
-        """Move each DequantizeLinear of a computed value down to where its elements are used."""
+        """Move each DequantizeLinear of a computed value down to the element's users."""
         wide: dict[str, tuple[str, Pair, NodeProto]] = {}
-        """Per widened value, what is widened and how."""
+        """Per widened value, the narrow value and the conversion."""
         found: list[NodeProto] = []
         for node in nodes:
             if node.op_type == "DequantizeLinear" and not node.domain:
@@ -173,7 +173,7 @@ class _Conversions:
     # -- facts -------------------------------------------------------------------------
 
     def _pair(self, node: NodeProto) -> Pair | None:
-        """Return the scale of a conversion, if it is known, and one for all elements."""
+        """Return a conversion's scale, if known and the same for all elements."""
         names = tuple(node.input[1:])
         if node.domain or len(names) != 2 or len(node.output) != 1 or node.op_type not in _KINDS:
             return None
@@ -196,13 +196,13 @@ class _Conversions:
             size = float(numpy_helper.to_array(scale).reshape(()))
             point = int(numpy_helper.to_array(zero).reshape(()))
         except ValueError:
-            return None  # The walk refuses it with its name.
+            return None  # The walk refuses the node with its name.
         if not _SCALES[0] <= size <= _SCALES[1]:
             return None
         return Pair(size, point, zero.data_type, names)
 
     def _moves(self, node: NodeProto, pair: Pair) -> bool:
-        """Return whether a node moves elements, of whichever type, without a look at them."""
+        """Return whether a node moves elements without computing, for any type."""
         kind = node.op_type
         if node.domain or len(node.output) != 1 or not node.input:
             return False
@@ -211,13 +211,13 @@ class _Conversions:
         return kind in _UNARY or kind == "Concat"
 
     def _captured(self, nodes: Sequence[NodeProto]) -> frozenset[str]:
-        """Return the names that bodies read, and by which they must be found."""
+        """Return the names that bodies read, which must stay."""
         return frozenset(
             name for node in nodes if node.op_type in BRANCHING for name in captured(node)
         )
 
     def _fresh(self, name: str) -> str:
-        """Return a new name like one that there is."""
+        """Return a new name similar to an existing name."""
         while True:
             fresh = f"{name}_narrow{self._numbers[name] or ''}"
             self._numbers[name] += 1
@@ -226,7 +226,7 @@ class _Conversions:
                 return fresh
 
     def _read(self, nodes: Sequence[NodeProto]) -> list[NodeProto]:
-        """Return nodes without conversions that nothing reads any more."""
+        """Return nodes without conversions that are no longer read."""
         uses = _uses(nodes)
         found = []
         for node in reversed(nodes):
@@ -243,7 +243,7 @@ _KINDS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
 def _is_unusual(attribute: AttributeProto) -> bool:
-    """Return whether an attribute of a conversion has a meaning for scales of whole tensors."""
+    """Return whether a conversion's attribute has a meaning for scales of whole tensors."""
     return attribute.name not in ("axis", "saturate") and bool(attribute.i)
 
 

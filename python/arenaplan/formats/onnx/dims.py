@@ -1,4 +1,4 @@
-"""Declared shapes, and numbers for their symbolic dimensions."""
+"""Declared shapes, and numbers for symbolic dimensions."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from arenaplan.graph.ops import Shape
 from arenaplan.graph.sizes import Bind, whole_number
 
 _IN_WORDS: Final = {"total_sequence_length": "past_sequence_length + sequence_length"}
-"""Sizes that names say in words, in models of the tools for language models."""
+"""Sizes given by name as formulas, in models from language model tools."""
 
 Dim: TypeAlias = "int | str | None"
 """A number, a symbol, or neither."""
 
 
 class Declared(NamedTuple):
-    """Declared facts about a value, as far as they go."""
+    """Declared facts about a value, as far as known."""
 
     dtype: str | None
     dims: tuple[Dim, ...] | None
@@ -42,12 +42,12 @@ class Declared(NamedTuple):
 
 def declared(info: ValueInfoProto) -> Declared:
     """
-    Return the declared type of a value.
+    Return a value's declared type.
 
     Raises
     ------
     UnsupportedDtype
-        If it is no array of numbers.
+        If the value is not an array of numbers.
     """
     found = _declared(info.type.SerializeToString())
     return _with_errors(info) if found is None else found
@@ -56,7 +56,7 @@ def declared(info: ValueInfoProto) -> Declared:
 # Networks declare few types many times.
 @lru_cache(1 << 10)
 def _declared(data: bytes) -> Declared | None:
-    """Return what the bytes of a type declare, ``None`` if it is wrong."""
+    """Return the facts declared by a type's bytes; ``None`` if wrong."""
     try:
         return _with_errors(ValueInfoProto(type=TypeProto.FromString(data)))
     except UnsupportedDtype:
@@ -64,7 +64,7 @@ def _declared(data: bytes) -> Declared | None:
 
 
 def _with_errors(info: ValueInfoProto) -> Declared:
-    """Return the declared type of a value; errors name it."""
+    """Return a value's declared type; errors name the value."""
     kind = info.type.WhichOneof("value")
     if kind is None:
         return Declared(None, None)
@@ -87,16 +87,16 @@ def _with_errors(info: ValueInfoProto) -> Declared:
 
 class Dims:
     """
-    Numbers for the symbolic dimensions of a model.
+    Numbers for a model's symbolic dimensions.
 
     Parameters
     ----------
     bind : mapping or None
-        Numbers of the caller: by symbol, and whole shapes by input. By value that a node makes:
-        an upper bound for each dimension that data decides, or for its shape. By input of one
-        integer or truth value: the content, so that the input becomes a constant.
+        Numbers from the caller: by symbol, and whole shapes by input. By computed value: an upper
+        bound for each data-dependent dimension, or for the shape. By input with a single integer or
+        truth value: the content, so that the input becomes a constant.
     graph : GraphProto
-        The graph whose symbols they are.
+        The graph with the symbols.
     inputs : mapping of str to Declared
         Declared facts about the inputs.
     """
@@ -130,7 +130,7 @@ class Dims:
         symbols = {dim for known in inputs.values() for dim in known.dims or () if dim}
         for info in chain(graph.output, graph.value_info):
             if info.type.WhichOneof("value") != "tensor_type":
-                continue  # A sequence has no dimensions of its own.
+                continue  # A sequence has no dimensions.
             symbols.update(dim for dim in declared(info).dims or () if dim)
         known = sorted(symbol for symbol in symbols if isinstance(symbol, str))
         for name in list(self._numbers):
@@ -151,7 +151,7 @@ class Dims:
                 )
 
     def _bind_shape(self, name: str, shape: Shape, dims: tuple[Dim, ...] | None) -> None:
-        """Take over the numbers of an input's shape."""
+        """Record the numbers in an input's shape."""
         if dims is None:
             return
         if len(dims) != len(shape):
@@ -170,12 +170,12 @@ class Dims:
 
     def of_input(self, name: str, known: Declared) -> tuple[Shape, str]:
         """
-        Return the shape and type of a graph input.
+        Return a graph input's shape and type.
 
         Raises
         ------
         UnboundDim, UnknownShape
-            If they are not declared and no numbers were given.
+            If shape or type is not declared and no numbers were given.
         """
         if known.dtype is None:
             raise UnknownShape(f"the model does not say what type input {quoted(name)} has")
@@ -191,12 +191,12 @@ class Dims:
 
     def content(self, name: str, shape: Shape, dtype: str) -> TensorProto | None:
         """
-        Return what a graph input holds, if the caller has said it.
+        Return a graph input's content, if given by the caller.
 
         Raises
         ------
         InvalidOption
-            If the input is not one integer or truth value that can hold the number.
+            If the input is not a single integer or truth value that can hold the number.
         """
         number = self._contents.get(name)
         if number is None:
@@ -213,14 +213,14 @@ class Dims:
 
     def most(self, name: str, dims: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
         """
-        Return the dimensions of a value with upper bounds for those that data decides.
+        Return a value's dimensions, with upper bounds for data-dependent dimensions.
 
         Parameters
         ----------
         name : str
-            A value that a node makes.
+            A computed value.
         dims : tuple or None
-            Its dimensions, as far as they are known.
+            The value's dimensions, as far as known.
         """
         shape, most = self._shapes.get(name), self._most.get(name)
         if dims is None or (shape is not None and len(shape) != len(dims)):
@@ -236,7 +236,7 @@ class Dims:
         Raises
         ------
         UnboundDim
-            If one has none; ``hint`` says what to do about one without a name.
+            If a dimension has no number; ``hint`` says what to do about a dimension without a name.
         """
         result = []
         for axis, dim in enumerate(dims):
@@ -253,14 +253,14 @@ class Dims:
         return tuple(result)
 
     def resolved(self, dims: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
-        """Return dimensions with numbers for the symbols that have one."""
+        """Return dimensions with known symbols replaced by numbers."""
         if dims is None or not self._numbers:
             return dims
         numbers = (self._number(d) if isinstance(d, str) else d for d in dims)
         return tuple(d if n is None else n for n, d in zip(numbers, dims, strict=True))
 
     def _number(self, name: str) -> int | None:
-        """Return the number of a symbol, which may be a formula of others, such as ``past + 1``."""
+        """Return a symbol's number; the symbol may be a formula, such as ``past + 1``."""
         if name not in self._numbers:
             number = formula_value(_IN_WORDS.get(name, name), self._numbers)
             if number is None:

@@ -1,5 +1,5 @@
 """
-How operators are computed when all they read is constant: one table.
+Table of evaluators for operators with constant inputs.
 
 Only operators that appear where models compute shapes, masks and weights; an operator
 that is not here is left to the executor. Random ones must never be here. Constant, Shape and Size
@@ -39,7 +39,7 @@ def _plain(function: Callable[..., Any]) -> Evaluate:
 
 
 def _folding(function: Callable[[Any, Any], Any]) -> Evaluate:
-    """Return an evaluator that combines operands one after another."""
+    """Return an evaluator that combines operands one after the other."""
 
     def evaluate(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
         return (reduce(function, _present(arrays)),)
@@ -63,7 +63,7 @@ def _cast(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
 
 
 def _constant_of_shape(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """One element repeated, which takes no memory until a copy is made."""
+    """Repeat an element, without memory until a copy is made."""
     value = op.attributes.get("value")
     element = value.load().reshape(()) if isinstance(value, StoredTensor) else np.float32(0)
     return (np.broadcast_to(element, results[0][0]),)
@@ -87,7 +87,7 @@ def _divide(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array
 
 
 def _modulo(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """With the sign of the divisor, or of the dividend."""
+    """The sign follows the divisor or the dividend."""
     return ((np.fmod if op.integer("fmod", 0) else np.mod)(*_present(arrays)),)
 
 
@@ -130,7 +130,7 @@ def _concat(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array
 
 
 def _split(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """Pieces along one axis."""
+    """Split along an axis."""
     axis = op.integer("axis", 0)
     ends = np.cumsum([shape[axis] for shape, _ in results])
     return np.split(_present(arrays)[0], ends[:-1], axis)
@@ -148,7 +148,7 @@ def _slice(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]
 
 
 def _gather(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """Rows along one axis."""
+    """Gather rows along an axis."""
     x, indices = _present(arrays)
     return (np.take(x, indices, op.integer("axis", 0)),)
 
@@ -163,13 +163,13 @@ def _gather_elements(op: Op, arrays: Arrays, results: Sequence[Result]) -> Seque
 
 
 def _tile(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """All of the data, repeated."""
+    """Repeat all data."""
     x, repeats = _present(arrays)
     return (np.tile(x, repeats),)
 
 
 def _pad(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """Data with a border, or without one where pads are negative."""
+    """Add a border, or cut off a border where pads are negative."""
     x = _present(arrays)[0]
     mode: Any = op.text("mode", "constant")
     given = arrays[2] if len(arrays) > 2 else None
@@ -184,9 +184,9 @@ def _pad(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
 
 def _reduce(function: Callable[..., Any], empty: Literal["min", "max"] | None = None) -> Evaluate:
     """
-    Return an evaluator of a reduction.
+    Return an evaluator for a reduction.
 
-    If it is ``empty``, the result is the least or the greatest number; NumPy refuses that.
+    For empty data, ``empty`` chooses the least or greatest number, where NumPy raises.
     """
 
     def evaluate(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
@@ -194,7 +194,7 @@ def _reduce(function: Callable[..., Any], empty: Literal["min", "max"] | None = 
         shape, dtype = results[0]
         if empty and not x.size:
             return (np.full(shape, _extreme(x.dtype, empty)),)
-        # An empty tuple of axes means none to NumPy, which returns a copy.
+        # NumPy reads an empty tuple as no axes, and returns a copy.
         reduced = function(x, axis=reduced_axes(op, x.ndim))
         return (np.asarray(reduced).astype(numpy_dtype(dtype)).reshape(shape),)
 
@@ -202,7 +202,7 @@ def _reduce(function: Callable[..., Any], empty: Literal["min", "max"] | None = 
 
 
 def _extreme(dtype: np.dtype[Any], which: Literal["min", "max"]) -> Any:
-    """Return the least or greatest number of a type."""
+    """Return a type's least or greatest number."""
     if dtype == np.bool_:
         return which == "max"
     if np.issubdtype(dtype, np.integer):
@@ -211,12 +211,12 @@ def _extreme(dtype: np.dtype[Any], which: Literal["min", "max"]) -> Any:
 
 
 def _nonzero(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """Positions of elements that are not zero."""
+    """Return positions of nonzero elements."""
     return (np.array(np.nonzero(np.atleast_1d(_present(arrays)[0])), np.int64),)
 
 
 def _trilu(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """One triangle of each matrix."""
+    """Return a triangle of each matrix."""
     diagonal = arrays[1] if len(arrays) > 1 else None
     k = 0 if diagonal is None else int(diagonal.reshape(()))
     return ((np.triu if op.integer("upper", 1) else np.tril)(_present(arrays)[0], k),)
@@ -234,7 +234,7 @@ def _spread(op: Op, x: Array, parameter: Array) -> Array:
 
 
 def _dequantize(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """Integers times a scale: per array, per slice along one axis, or per block of slices."""
+    """Multiply integers by a scale: per array, per slice along an axis, or per block of slices."""
     x, scale = _present(arrays)[:2]
     zero_point = arrays[2] if len(arrays) > 2 else None
     shifted = x.astype(np.float32)
@@ -261,7 +261,9 @@ def _sigmoid(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Arra
 
 
 def _softmax(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """Exponentials in proportion to their sum; until version 13 of all from the axis on."""
+    """
+    Normalize exponentials by their sum; before version 13, over all dimensions from the axis on.
+    """
     x = _present(arrays)[0]
     if op.version < 13:
         axis = op.axis(op.integer("axis", 1), x.ndim)
@@ -274,7 +276,7 @@ def _softmax(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Arra
 
 
 def _cumulative(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """Sums of all elements before each one along an axis, forwards or backwards."""
+    """Sum all elements up to each element along an axis, forwards or backwards."""
     x, where = _present(arrays)
     axis = op.axis(int(where.reshape(())), x.ndim)
     if op.integer("reverse", 0):
@@ -375,13 +377,13 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Where": _plain(np.where),
     "Xor": _plain(np.logical_xor),
 }
-"""Evaluators by operator of the default domain."""
+"""Evaluators by operator in the default domain."""
 
 _WHOLE_BYTES = frozenset(["int8", "uint8", "int16", "uint16"])
 """Types that constants are quantized to; others are left to the executor."""
 
 
 def evaluator_of(op: Op, results: Sequence[Result]) -> Evaluate | None:
-    """Return how an operator of the default domain is computed, if this module knows it."""
+    """Return the evaluator for an operator in the default domain, if there is one."""
     is_plain = results[0][1] in _WHOLE_BYTES and not op.attributes.get("block_size", 0)
     return EVALUATORS.get(op.type) if is_plain or op.type != "QuantizeLinear" else None

@@ -1,10 +1,9 @@
 """
-External data: weights in files beside the model.
+External data: weight files beside the model.
 
-A model names those files, and models are untrusted. So a location is checked twice:
-as text when the model is read, which opens nothing, and against the file system when
-an executor first asks for the weights. Nothing outside the model's folder is read,
-neither through ``..`` nor through links.
+Models name these files and are untrusted, so a location is checked twice: as text when the model is
+read, without opening a file, and against the file system when an executor first loads the weights.
+Files outside the model's folder are never read, neither through ``..`` nor through links.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 
 
 class Span(NamedTuple):
-    """The place of the bytes of a tensor."""
+    """The place of a tensor's bytes."""
 
     location: str
-    """Path relative to the model's folder, with ``/`` between its parts."""
+    """Path relative to the model's folder, with ``/`` as separator."""
     offset: int
     length: int
 
 
 def read_span(name: str, entries: Iterable[tuple[str, str]], length: int) -> Span:
     """
-    Return where tensor ``name`` of ``length`` bytes is stored, without opening anything.
+    Return where tensor ``name`` with ``length`` bytes is stored, without opening a file.
 
     Raises
     ------
     ModelError
-        If no file in the model's folder could hold it there.
+        If no file in the model's folder could hold the tensor.
     """
     fields = dict(entries)
     location = fields.get("location", "")
@@ -79,7 +78,7 @@ def _number(name: str, fields: dict[str, str], key: str, default: int) -> int:
 
 
 def _check_text(name: str, location: str) -> None:
-    """Refuse a location that leads out of the model's folder, on any system."""
+    """Refuse a location outside the model's folder, on any system."""
     parts = location.split("/")
     reason = None
     if not location:
@@ -103,7 +102,7 @@ def _check_text(name: str, location: str) -> None:
 
 @dataclass
 class Folder:
-    """The folder of a model, as far as its external data is concerned."""
+    """A model's folder, as far as external data is concerned."""
 
     path: Path | None
     """``None`` if the model was not read from a file."""
@@ -112,12 +111,12 @@ class Folder:
 
     def inside(self, name: str, offset: int, length: int) -> memoryview:
         """
-        Return bytes of the model's own file.
+        Return bytes from the model's own file.
 
         Raises
         ------
         ModelError
-            If it is too short.
+            If the file is too short.
         """
         if not 0 <= offset <= len(self.own) - length:
             raise _beyond(name, Span("", offset, length), len(self.own))
@@ -125,15 +124,15 @@ class Folder:
 
     def read(self, name: str, span: Span) -> memoryview:
         """
-        Return the bytes of tensor ``name``, read-only.
+        Return tensor ``name``'s bytes, read-only.
 
-        Many bytes are mapped and not read, so that weights take memory only while a kernel reads
-        them, and the file has to stay as it is as long as they are used.
+        Large tensors are mapped instead of read, so that weights take memory only while a kernel
+        reads them. The file must not change while the weights are in use.
 
         Raises
         ------
         ModelError
-            If the file is not there, is not a plain file of this folder, or is too short.
+            If the file does not exist, is not a plain file in this folder, or is too short.
         """
         if not span.length:
             return memoryview(b"")
@@ -172,7 +171,7 @@ class Folder:
 
 
 def mapped(file: io.FileIO, start: int, length: int) -> tuple[mmap.mmap, int]:
-    """Return a map of a part of a file, read-only, and where the part begins in the map."""
+    """Map a part of a file, read-only; return the map and the part's start in the map."""
     before = start % mmap.ALLOCATIONGRANULARITY
     whole = mmap.mmap(
         file.fileno(), before + length, access=mmap.ACCESS_READ, offset=start - before
@@ -181,7 +180,7 @@ def mapped(file: io.FileIO, start: int, length: int) -> tuple[mmap.mmap, int]:
 
 
 def _bytes_of(name: str, file: io.FileIO, span: Span, size: int) -> memoryview:
-    """Return the bytes of one tensor."""
+    """Return a tensor's bytes."""
     end = span.offset + span.length
     # Bytes that the file does not have are not allocated.
     if end <= size and span.length >= LARGE:
@@ -213,7 +212,7 @@ def _beyond(name: str, span: Span, size: int) -> PlannerError:
 
 
 def _check_file(name: str, path: Path, status: os.stat_result) -> None:
-    """Refuse anything but one plain file with one name."""
+    """Refuse everything except a plain file with a single name."""
     if stat.S_ISLNK(status.st_mode):
         raise _refused(name, path, "is a symbolic link")
     if not stat.S_ISREG(status.st_mode):

@@ -1,4 +1,4 @@
-"""Reading the file: bytes to a model, and the versions of its operator sets."""
+"""Reads a file into a model, and the versions of the operator sets."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ MAX_FILE = 2**31 - 1
 
 def read_model(source: Source) -> tuple[ModelProto, Path | None, Folder]:
     """
-    Return a model, the path it was read from, and the folder of its weights.
+    Return a model, the model's path, and the weights folder.
 
     Raises
     ------
     NotAModel, ModelError, UnsupportedModel
-        If the content is not that of a model, or no reader of the format can take it.
+        If the content is not a model, or the ONNX reader cannot read the content.
     OSError
         If the file cannot be read.
     """
@@ -58,7 +58,7 @@ def read_model(source: Source) -> tuple[ModelProto, Path | None, Folder]:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting, as one would for the other end of a pipe."""
+    """Open a file without waiting, for example for a pipe's writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -79,7 +79,7 @@ def _parse(data: Content, what: str) -> ModelProto:
             ) from error
         raise NotAModel(f"{what} is no ONNX model, or is cut off: {error}") from error
     if isinstance(data, mmap.mmap):
-        let_pages_go(data)  # Of weights that were passed over.
+        let_pages_go(data)  # Pages of skipped weights.
     return _checked(model, what)
 
 
@@ -110,18 +110,18 @@ def is_text(model: ModelProto) -> bool:
 
 
 def domain_name(domain: str) -> str:
-    """Return the name of an operator set; the standard one has two."""
+    """Return an operator set's name; the standard set has two names."""
     return "" if domain == "ai.onnx" else domain
 
 
 def read_versions(imports: Iterable[OperatorSetIdProto], what: str) -> dict[str, int]:
     """
-    Return the versions of operator sets that a model or function uses.
+    Return the operator set versions used by a model or function.
 
     Raises
     ------
     UnsupportedModel
-        If one is listed twice, or newer than the installed ``onnx`` knows.
+        If a set is listed twice, or newer than the installed ``onnx``.
     """
     versions: dict[str, int] = {}
     for entry in imports:
@@ -140,7 +140,7 @@ def read_versions(imports: Iterable[OperatorSetIdProto], what: str) -> dict[str,
 
 
 def version_of(domain: str, versions: Mapping[str, int], what: str) -> int:
-    """Return the version of ``domain``, which ``what`` uses."""
+    """Return the version of ``domain`` used by ``what``."""
     version = versions.get(domain)
     if version is None:
         raise fault(
@@ -151,5 +151,5 @@ def version_of(domain: str, versions: Mapping[str, int], what: str) -> int:
 
 
 def _shown(domain: str) -> str:
-    """Return the name of an operator set for a message."""
+    """Return an operator set's name for a message."""
     return quoted(domain or "ai.onnx")

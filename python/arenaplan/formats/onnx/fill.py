@@ -1,9 +1,9 @@
 """
-A shortcut for one operator: ConstantOfShape with a stored shape.
+A fast path for ConstantOfShape with a stored shape.
 
-Models without weights have one such node for each of them, more than for everything
-else. The usual ones are read here at a fraction of the general machinery's
-cost; for everything unusual, and all that is wrong, that machinery is asked.
+Models without weights have such a node per weight, more than all other nodes. Usual nodes are read
+here at a fraction of the general walk's cost; unusual and malformed nodes are left to the general
+walk.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def fill(nodes: Sequence[NodeProto], scope: Scope) -> list[NodeProto]:
 
 
 def _filled(node: NodeProto, scope: Scope) -> Operand | None:
-    """Return the result of a ConstantOfShape node, or ``None`` if it is not a usual one."""
+    """Return a ConstantOfShape node's result; ``None`` if the node is unusual."""
     names, attributes, outputs = node.input[:], node.attribute[:], node.output[:]
     if node.domain or not len(names) == len(attributes) == len(outputs) == 1:
         return None
@@ -60,7 +60,7 @@ def _filled(node: NodeProto, scope: Scope) -> Operand | None:
 # Networks repeat few shapes and elements many times.
 @lru_cache(256)
 def _shape(data: bytes) -> Shape | None:
-    """Return the shape that the bytes of a tensor hold."""
+    """Return the shape in a tensor's bytes."""
     count = len(data) // 8
     if not 0 < count <= MAX_RANK or len(data) != 8 * count:
         return None
@@ -70,7 +70,7 @@ def _shape(data: bytes) -> Shape | None:
 
 @lru_cache(256)
 def _element(attribute: bytes) -> tuple[np.ndarray, str] | None:
-    """Return the fill value of an attribute, which is given as its bytes, and its type."""
+    """Return the fill value and type in an attribute's bytes."""
     proto = AttributeProto.FromString(attribute)
     if proto.name != "value" or proto.type != AttributeProto.TENSOR or len(attribute) > 256:
         return None

@@ -1,4 +1,4 @@
-"""Frames of the walk: the graph itself, and graphs in the place of a node."""
+"""Frames of the walk: the graph itself, and graphs that replace a node."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MAX_CALLS = 64
 
 
 class Place(NamedTuple):
-    """The destination of the results of a body."""
+    """The destination of a body's results."""
 
     caller: Frame
     results: Sequence[str]
@@ -57,19 +57,19 @@ class Frame:
     nodes: Iterator[NodeProto]
     """The nodes still to come."""
     own: Scope
-    """Meanings of the names that are defined here; ``None`` for an operand left out."""
+    """Meanings of names defined here; ``None`` for an omitted operand."""
     scope: Scope
-    """The same, and the meanings of names around a branch."""
+    """The same, plus names from around a branch."""
     versions: Mapping[str, int]
-    """Versions of the operator sets."""
+    """Operator set versions."""
     infos: Mapping[str, ValueInfoProto]
     """Declared types by name."""
     prefix: str = ""
-    """Prefix of the names of nodes and values here in the graph."""
+    """Prefix for node and value names in the graph."""
     names: dict[str, str] = field(default_factory=dict)
-    """Names in the graph, where they are not those of the model."""
+    """Names in the graph, if different from the model's."""
     bound: Mapping[str, AttributeProto] | None = None
-    """In a function: the attributes of its call."""
+    """In a function: the call's attributes."""
     function: FunctionKey | None = None
     """The function whose body this is."""
     place: Place | None = None
@@ -94,14 +94,14 @@ class Frame:
 
 def stored_tensors(graph: GraphProto, folder: Folder) -> dict[str, TensorProto]:
     """
-    Return the initializers of a graph by name.
+    Return a graph's initializers by name.
 
     Raises
     ------
     GraphError
-        If two have the same.
+        If two initializers have the same name.
     UnsupportedDtype
-        If one is sparse.
+        If an initializer is sparse.
     """
     stored = {proto.name: proto for proto in graph.initializer[:]}
     if len(stored) < len(graph.initializer):
@@ -109,7 +109,7 @@ def stored_tensors(graph: GraphProto, folder: Folder) -> dict[str, TensorProto]:
         ((name, _),) = names.most_common(1)
         raise fault("DuplicateName", f"two initializers have the name {quoted(name)}")
     for sparse in graph.sparse_initializer:
-        # Their data is checked first, because a bad path is the worse news.
+        # Check the sparse data first, because a bad path is more important to report.
         name = sparse.values.name
         StoredTensor(sparse.values, name, folder)
         StoredTensor(sparse.indices, name, folder)
@@ -131,12 +131,12 @@ def open_branch(
     frame: Frame, op: Op, prefix: str, folder: Folder
 ) -> tuple[Frame, Mapping[str, TensorProto]]:
     """
-    Return the frame of the branch that an If node is certain to take, and its initializers.
+    Return the frame and initializers of the branch that an If node always takes.
 
     Raises
     ------
     UnsupportedSubgraph
-        If that depends on data.
+        If the branch depends on data.
     """
     condition = op.input(0)
     if not condition.inline or prod(condition.shape) != 1:
@@ -173,7 +173,7 @@ def inner_frame(
 
 
 class _Function(NamedTuple):
-    """Common facts about all calls of a function."""
+    """Facts common to all calls of a function."""
 
     nodes: Sequence[NodeProto]
     inputs: Sequence[str]
@@ -184,7 +184,7 @@ class _Function(NamedTuple):
 
     @classmethod
     def read(cls, key: FunctionKey, proto: FunctionProto) -> _Function:
-        """Return a function of a model."""
+        """Return a function in a model."""
         return cls(
             proto.node,
             proto.input[:],
@@ -196,12 +196,12 @@ class _Function(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Cost of a call besides its nodes."""
+        """A call's cost besides the nodes."""
         return 1 + len(self.inputs) + len(self.outputs) + len(self.defaults)
 
 
 class Functions:
-    """The local functions of a model, and which of them are being walked."""
+    """A model's local functions, and the functions being walked."""
 
     def __init__(self, protos: Iterable[FunctionProto]) -> None:
         self._functions: dict[FunctionKey, _Function] = {}
@@ -217,13 +217,13 @@ class Functions:
         return bool(self._functions)
 
     def define(self, op: Op, body: FunctionProto) -> FunctionKey:
-        """Add the function that defines one operator, and return its key."""
+        """Add the function that defines an operator; return the function's key."""
         key = (op.domain, op.type, f"of the standard {len(self._functions)}")
         self._functions[key] = _Function.read(key, body)
         return key
 
     def key(self, node: NodeProto, domain: str) -> FunctionKey | None:
-        """Return which function a node calls, if it calls one."""
+        """Return the key of the function that a node calls, if any."""
         key = (domain, node.op_type, getattr(node, "overload", ""))
         return key if key in self._functions else None
 
@@ -237,7 +237,7 @@ class Functions:
         budget: Budget,
     ) -> Frame:
         """
-        Return the frame of a call.
+        Return a call's frame.
 
         Raises
         ------
@@ -274,7 +274,7 @@ class Functions:
 
     @property
     def depth(self) -> int:
-        """Number of calls that are being walked."""
+        """Number of nested calls being walked."""
         return len(self._active)
 
     def unwind(self, depth: int) -> None:

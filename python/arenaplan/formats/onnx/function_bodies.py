@@ -1,4 +1,4 @@
-"""Operators that are imported as the function that defines them."""
+"""Operators that are imported as their defining functions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ INLINED: Final[Mapping[str, frozenset[str]]] = {
     "ai.onnx.preview": frozenset(["FlexAttention"]),
 }
 """
-Operators that are replaced by their function, by domain.
+Operators that are replaced by functions, by domain.
 
-They are no more than a short chain of other operators, whose values the planner places better than
-a kernel could that made all of them in scratch memory.
+Each operator is a short chain of other operators, whose values the planner places better than a
+kernel could in scratch memory.
 """
 
 
@@ -36,24 +36,24 @@ def body_of(
     op: Op, attributes: Sequence[tuple[str, AttributeProto]], versions: Mapping[str, int]
 ) -> FunctionProto | None:
     """
-    Return the function that defines an operator of :data:`INLINED`; ``None`` if it needs none.
+    Return the function for an operator in :data:`INLINED`; ``None`` if not needed.
 
     Parameters
     ----------
     attributes : sequence
-        Its attributes by name, those of a surrounding call among them.
+        The attributes by name, including a surrounding call's.
     versions : mapping
-        Versions of the operator sets.
+        Operator set versions.
 
     Raises
     ------
     UnsupportedOp
-        If it has none in this version of its operator set.
+        If the operator has no function in this operator set version.
     """
     if op.type in BODIES.get(op.domain, ()):
         return contrib_body(op)
     try:
-        # The type stubs of the package lack most of what a schema has.
+        # The package's type stubs lack most schema attributes.
         schema: Any = defs.get_schema(op.type, op.version, op.domain)
     except defs.SchemaError:
         raise _without(op) from None
@@ -62,7 +62,7 @@ def body_of(
     function = FunctionProto()
     if schema.has_function:
         known = [each for each in schema.function_opset_versions if each <= version]
-        # A function of an older operator set holds until a newer one replaces it.
+        # A function from an older operator set holds until a newer function replaces it.
         data = schema.get_function_with_opset_version(max(known, default=schema.since_version))
         if data is None:
             raise _without(op)

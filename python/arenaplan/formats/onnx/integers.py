@@ -1,16 +1,16 @@
 """
-Products of small integers in real numbers, and ranges of values that are made twice.
+Computes small integer products in floats, and splits off the ranges of values.
 
-``onnxruntime.quantization.quantize_dynamic`` puts DynamicQuantizeLinear, MatMulInteger or
-ConvInteger, Cast and Mul in the place of a product. Two changes give a planner something to choose,
-and leave every result as it is, to the bit:
+``onnxruntime.quantization.quantize_dynamic`` replaces a product with DynamicQuantizeLinear,
+MatMulInteger or ConvInteger, Cast and Mul. Two changes give the planner choices, and leave every
+result bit-identical:
 
-- A product of integers becomes one of real numbers whose operand is widened by DequantizeLinear, if
-  its sums are exact in single precision. The widened operand exists tile by tile, as in a model
+- An integer product becomes a float product whose operand is widened by DequantizeLinear, if the
+  sums are exact in single precision. The widened operand exists only tile by tile, as in a model
   with QuantizeLinear and DequantizeLinear, and so do the sums of QLinearMatMul and QGemm.
-- DynamicQuantizeLinear becomes two nodes, one that finds the range of its operand and one that
-  quantizes. A wide operand that only these two read may be made twice, tile by tile, from the
-  narrow values that it is computed of; so it never exists as a whole (:func:`let_repeat`).
+- DynamicQuantizeLinear becomes two nodes: the first finds the operand's range, the second
+  quantizes. A wide operand read only by these two nodes may be made twice, tile by tile, from
+  narrow values, and then never exists as a whole (:func:`let_repeat`).
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from arenaplan.graph import Graph
 from arenaplan.graph.ops.own_ops import EXTREMES, QUANTIZATION, REQUANTIZE, SCALE
 
 _PRODUCTS: Final = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
-"""Products of integers whose sums are results."""
+"""Integer products whose sums are results."""
 _QUANTIZED: Final = {
     ("", "QLinearMatMul"): "MatMul",
     (MICROSOFT, "QGemm"): "Gemm",
 }
-"""Products of integers whose sums become small integers again."""
+"""Integer products whose sums become small integers again."""
 _SINGLE_EXACT: Final = 1 << 24
-"""Integers up to this one are exact in single precision."""
+"""Integers up to this bound are exact in single precision."""
 _LARGEST: Final = 255
-"""Largest absolute value of an 8-bit integer less its zero point."""
+"""Largest absolute value of an 8-bit integer minus the zero point."""
 _TYPES: Final = frozenset(
     {TensorProto.INT8, TensorProto.UINT8, TensorProto.INT32, TensorProto.FLOAT}
 )
-"""Those of the constants that are looked at."""
+"""Types of the constants that are read."""
 _NO_ZERO: Final = np.zeros(1, np.int8)
 _POINTWISE: Final = frozenset(
     {
@@ -50,16 +50,18 @@ _POINTWISE: Final = frozenset(
         *("Tanh",),
     }
 )
-"""Operators on single elements that are cheap beside a product, and views of their results."""
+"""Elementwise operators that are cheap beside a product, and views of their results."""
 
 
 class Replaced(NamedTuple):
-    """The nodes of a graph after the change."""
+    """A graph's nodes after the change."""
 
     nodes: Sequence[NodeProto]
     twice: frozenset[str] = frozenset()
-    """Wide values that could be made twice, for their range and for their quantized elements, and
-    those between them and a product that nothing else reads."""
+    """
+    Wide values that could be made twice, for the range and for the quantized elements, and the
+    values between them and a product that have no other readers.
+    """
 
 
 def with_real_sums(
@@ -69,14 +71,14 @@ def with_real_sums(
     stored: Scope,
 ) -> Replaced:
     """
-    Return the nodes of a graph, with integer products in real numbers and ranges apart.
+    Return a graph's nodes, with integer products in floats and separate ranges.
 
     Parameters
     ----------
     versions : mapping of str to int
-        Versions of the domains; that of the operators of this package is added.
+        Domain versions; this package's domain is added.
     stored : mapping of str to TensorProto
-        Initializers by name, to which scales of 1 are added.
+        Initializers by name; scales of 1 are added.
     """
     kinds = {node.op_type for node in nodes}
     known = ("DynamicQuantizeLinear", *_PRODUCTS, *(kind for _, kind in _QUANTIZED))
@@ -89,7 +91,7 @@ def with_real_sums(
 
 
 def let_repeat(graph: Graph, names: frozenset[str]) -> None:
-    """Let the nodes of a graph that make some values run again for each reader."""
+    """Let the nodes that make some values run again for each reader."""
     for node in list(graph.nodes) if names else ():
         made = [graph.values[at].name for at in node.outputs if at is not None]
         if names.issuperset(made):
@@ -97,12 +99,12 @@ def let_repeat(graph: Graph, names: frozenset[str]) -> None:
 
 
 class _Replacing:
-    """The change of one graph."""
+    """Changes a graph."""
 
     def __init__(self, nodes: Sequence[NodeProto], graph: GraphProto, stored: Scope) -> None:
         self._nodes, self._stored = nodes, stored
         self._outputs = {info.name for info in graph.output}
-        # Names that bodies read must stay as they are.
+        # Names read by bodies must not change.
         self._fixed = self._outputs | {
             name for node in nodes if node.op_type in BRANCHING for name in captured(node)
         }
@@ -110,9 +112,9 @@ class _Replacing:
         self._taken |= self._outputs | set(stored) | {info.name for info in graph.input}
         self._readers = _readers(nodes)
         self._wide: dict[tuple[str, ...], str] = {}
-        """Per small integers and their zero point, the real numbers."""
+        """The floats for small integers and their zero point."""
         self._pairs: list[tuple[str, str, str]] = []
-        """Wide values with their extremes and their quantized elements."""
+        """Wide values with their extremes and quantized elements."""
 
     def replaced(self) -> list[NodeProto]:
         """Return the changed nodes."""
@@ -178,7 +180,7 @@ class _Replacing:
         return self._has_exact_sums(node, (1, 3), None)
 
     def _has_exact_sums(self, node: NodeProto, weights: tuple[int, int], bias: int | None) -> bool:
-        """Return whether sums are exact, given the positions of weights, their zero, and a bias."""
+        """Return whether sums are exact, given the positions of weights, zero point, and bias."""
         data = self._data(_input(node, weights[0]))
         zero = self._data(_input(node, weights[1])) if _input(node, weights[1]) else _NO_ZERO
         addend = self._data(_input(node, bias)) if _input(node, bias) else _NO_ZERO
@@ -193,7 +195,7 @@ class _Replacing:
         return most + int(np.abs(addend.astype(np.int64)).max(initial=0)) <= _SINGLE_EXACT
 
     def _product(self, node: NodeProto, made: str) -> list[NodeProto]:
-        """Return a product of real numbers that makes a value."""
+        """Return a float product that makes a value."""
         zero = node.input[2:3] if len(node.input) > 2 and node.input[2] else []
         weights_zero = node.input[3:4] if len(node.input) > 3 and node.input[3] else []
         found: list[NodeProto] = []
@@ -207,7 +209,7 @@ class _Replacing:
     def _widened(
         self, found: list[NodeProto], integers: str, zero: Iterable[str], axis: int
     ) -> str:
-        """Return the name of integers less their zero point, as real numbers."""
+        """Return the name of integers minus zero point, as floats."""
         key = (integers, *zero)
         if key not in self._wide:
             made = self._wide[key] = self._fresh(f"{integers}_real")
@@ -226,7 +228,7 @@ class _Replacing:
         return self._wide[key]
 
     def _requantized(self, node: NodeProto) -> list[NodeProto] | None:
-        """Return a product of real numbers whose sums become small integers, if they are exact."""
+        """Return a float product whose exact sums become small integers; None if not exact."""
         is_gemm = node.op_type == "QGemm"
         bias, scales, zero = (6, (1, 4, 7), 8) if is_gemm else (None, (1, 4, 6), 7)
         if len(node.output) != 1 or (
@@ -295,14 +297,14 @@ class _Replacing:
         try:
             return numpy_helper.to_array(tensor)
         except ValueError:
-            return None  # The walk refuses it with its name.
+            return None  # The walk refuses the node with its name.
 
     def _shape(self, name: str) -> list[int]:
         tensor = self._tensor(name)
         return [] if tensor is None else list(tensor.dims)
 
     def _fresh(self, name: str) -> str:
-        """Return a new name like one that there is."""
+        """Return a new name similar to an existing name."""
         fresh, number = name, 0
         while fresh in self._taken:
             number += 1
@@ -312,12 +314,12 @@ class _Replacing:
 
 
 def _input(node: NodeProto, position: int | None) -> str:
-    """Return the name of an input, empty if it is left out."""
+    """Return an input's name; empty if left out."""
     return "" if position is None or position >= len(node.input) else node.input[position]
 
 
 def _attribute(node: NodeProto, name: str, default: float = 0) -> float:
-    """Return a number of a node."""
+    """Return a node's numeric attribute."""
     found = (each for each in node.attribute if each.name == name)
     return next(
         (each.f if each.type == AttributeProto.FLOAT else each.i for each in found), default
@@ -325,7 +327,7 @@ def _attribute(node: NodeProto, name: str, default: float = 0) -> float:
 
 
 def _sides(node: NodeProto, rank: int) -> tuple[int, int | tuple[int, ...]]:
-    """Return the dimension of weights that makes channels, and those that a sum is along."""
+    """Return the weights' channel dimension, and the summed dimensions."""
     if node.op_type == "ConvInteger":
         return 0, tuple(range(1, rank))
     if node.op_type == "QGemm" and _attribute(node, "transB"):
@@ -334,7 +336,7 @@ def _sides(node: NodeProto, rank: int) -> tuple[int, int | tuple[int, ...]]:
 
 
 def _is_complete(node: NodeProto) -> bool:
-    """Return whether a DynamicQuantizeLinear node makes all of its results."""
+    """Return whether a DynamicQuantizeLinear node makes all results."""
     return len(node.input) == 1 and len(node.output) == 3 and all((*node.input, *node.output))
 
 

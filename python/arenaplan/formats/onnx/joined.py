@@ -1,10 +1,10 @@
 """
-Concatenations of concatenations.
+Nested concatenations.
 
-A dense block joins the first two of its values, then the first three, and so on. Every value
-is then an operand of many concatenations, and could be a piece of only one of them. But a
-concatenation that begins with all operands of an earlier one begins with that one as a whole:
-written so, each is a piece of the next, and all of them are the same bytes.
+A dense block joins its first two values, then the first three, and so on. Every value is then an
+operand of many concatenations, but can be a piece of only one. However, a concatenation that begins
+with all operands of an earlier concatenation begins with the earlier result: written so, each
+result is a piece of the next, and all results share bytes.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.op import Op, Operand
 
 Joined: TypeAlias = dict[tuple[int, int], tuple[list[int], Operand]]
-"""By first operand and axis: the operands of the latest concatenation, and its result."""
+"""By first operand and axis: the latest concatenation's operands and result."""
 
 
 def nested(op: Op, results: Sequence[Result], joined: Joined) -> list[Operand | None]:
-    """Return the operands of a concatenation, those of an earlier one as its result."""
+    """Return a concatenation's operands, with an earlier concatenation as a single operand."""
     shape, _ = results[0]
     axis = _axis(op, len(shape))
     own = _indices(op.inputs)
-    # Where rows of the operands alternate, the earlier one would be copied, not shown.
+    # If operand rows alternate, the earlier result would be copied, not shown.
     if own is None or prod(shape[:axis]) != 1:
         return op.inputs
     known = joined.get((own[0], axis))
@@ -40,7 +40,7 @@ def nested(op: Op, results: Sequence[Result], joined: Joined) -> list[Operand | 
 def note(
     op: Op, operands: Sequence[Operand | None], result: Operand | None, joined: Joined
 ) -> None:
-    """Remember a concatenation of ``operands``, those that it has in the model."""
+    """Remember a concatenation of ``operands``, as in the model."""
     own = _indices(operands)
     if own is not None and result is not None and len(own) > 1:
         joined[own[0], _axis(op, len(result.shape))] = (own, result)

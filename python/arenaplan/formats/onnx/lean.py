@@ -1,9 +1,9 @@
 """
 ONNX files without the data of large initializers.
 
-A reader of messages copies every weight, and a plan reads none. So the data stays where it is, and
-the message says where: an initializer of which :func:`lean` has left out the data has an entry
-``OWN`` of external data, with the offset in the model's own file and the length.
+The protobuf reader copies every weight, but a plan reads no weights. So the data stays in the file:
+an initializer whose data :func:`lean` left out has an external data entry ``OWN``, with the offset
+in the model's own file and the length.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from onnx import TensorProto
 
 Content: TypeAlias = "bytes | mmap.mmap"
-"""The bytes of a file."""
+"""A file's bytes."""
 
 OWN: Final = b"arenaplan.offset"
 
 LARGE: Final = 1 << 16
-"""Fewest bytes of data that are left out."""
+"""Fewest data bytes that are left out."""
 
 _GRAPH, _INITIALIZER, _RAW_DATA, _EXTERNAL = 7, 5, 9, 13
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 
 
 class _Field(NamedTuple):
-    """A field of a message."""
+    """A message field."""
 
     number: int
     start: int
@@ -39,14 +39,14 @@ class _Field(NamedTuple):
 
 
 class _UnusualError(Exception):
-    """The message is cut off, or has what only the reader of messages understands."""
+    """The message is truncated, or uses features known only to the protobuf reader."""
 
 
 def lean(content: Content) -> bytes:
     """
-    Return the message of a model without data of large initializers.
+    Return a model's message without the data of large initializers.
 
-    All other bytes are kept, and so are those of a message that is not plain.
+    All other bytes are kept; an unusual message is returned unchanged.
     """
     try:
         return b"".join(_model(memoryview(content)))
@@ -56,9 +56,10 @@ def lean(content: Content) -> bytes:
 
 def own_offset(proto: TensorProto) -> tuple[int, int] | None:
     """
-    Return where the data of a tensor is in the model's own file, and its length.
+    Return the offset and length of a tensor's data in the model's own file.
 
-    ``None`` if the message has the data. A model that says so by itself names bytes of its own.
+    ``None`` if the message has the data. A model that itself uses the entry names bytes in its own
+    file.
     """
     if len(proto.external_data) != 1 or proto.external_data[0].key != OWN.decode():
         return None
@@ -68,7 +69,7 @@ def own_offset(proto: TensorProto) -> tuple[int, int] | None:
 
 
 def _model(data: memoryview) -> Iterator[memoryview | bytes]:
-    """Yield the parts of a model, whose graph must be one field."""
+    """Yield the parts of a model, whose graph must be a single field."""
     graphs = [field for field in _fields(data, 0, len(data)) if field.number == _GRAPH]
     if len(graphs) != 1 or not graphs[0].has_length:
         raise _UnusualError
@@ -94,7 +95,7 @@ def _graph(data: memoryview, start: int, stop: int) -> Iterator[memoryview | byt
 
 
 def _tensor(data: memoryview, start: int, stop: int) -> bytes | None:
-    """Return a tensor without its data; ``None`` if it has none, or external data already."""
+    """Return a tensor without data; ``None`` without data, or with external data already."""
     fields = list(_fields(data, start, stop))
     raw = [field for field in fields if field.number == _RAW_DATA]
     if len(raw) != 1 or not raw[0].has_length or raw[0].stop - raw[0].body < LARGE:
@@ -108,7 +109,7 @@ def _tensor(data: memoryview, start: int, stop: int) -> bytes | None:
 
 
 def _fields(data: memoryview, start: int, stop: int) -> Iterator[_Field]:
-    """Yield the fields of a message."""
+    """Yield a message's fields."""
     at = start
     while at < stop:
         first = at
@@ -130,7 +131,7 @@ def _fields(data: memoryview, start: int, stop: int) -> Iterator[_Field]:
 
 
 def _read(data: memoryview, at: int, stop: int) -> tuple[int, int]:
-    """Return the number at a place, and the place behind it."""
+    """Return the number at a position, and the next position."""
     number = shift = 0
     while at < stop and shift < 70:
         byte = data[at]
@@ -142,7 +143,7 @@ def _read(data: memoryview, at: int, stop: int) -> tuple[int, int]:
 
 
 def _varint(number: int) -> bytes:
-    """Return a number as messages have it."""
+    """Encode a number as in messages."""
     found = bytearray()
     while number > 127:
         found.append(number & 127 | 128)

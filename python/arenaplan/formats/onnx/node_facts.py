@@ -1,4 +1,4 @@
-"""What is known of all nodes that are alike: one record, shared by the operators of all models."""
+"""Facts about equal nodes: a record shared by the operators in all models."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ if TYPE_CHECKING:
     from arenaplan.graph import Effects
 
 Result: TypeAlias = tuple[Shape, str]
-"""Shape and element type of an output."""
+"""An output's shape and element type."""
 
 _PLAIN: Final = (int, float, str, tuple)
 
 
 class Facts:
-    """What is known of all nodes that are alike; filled by the walk over the first one."""
+    """Facts about equal nodes, filled by the walk over the first node."""
 
     __slots__ = ("attributes", "cost", "effects", "results")
 
     def __init__(self) -> None:
         self.attributes: Mapping[str, Any] | None = None
-        """Attributes by name; ``None`` until a node was checked against its schema."""
+        """Attributes by name; ``None`` until a node is checked against the schema."""
         self.results: Sequence[Result] = ()
-        """Shapes and types of the results, if a rule gives them."""
+        """Result shapes and types, if given by a rule."""
         self.effects: Effects | None = None
-        """Effects of the node in the graph, whose results are :attr:`results`."""
+        """The node's effects in the graph, for :attr:`results`."""
         self.cost = 0
-        """Cost of the node, once its effects are known."""
+        """The node's cost, once the effects are known."""
 
     def remember(self, attributes: Mapping[str, Any]) -> bool:
-        """Keep attributes, and return True; unless they are tensors, which belong to a model."""
+        """
+        Keep attributes and return True, unless attributes are tensors, which belong to a model.
+        """
         if not all(isinstance(value, _PLAIN) for value in attributes.values()):
             return False
         self.attributes = attributes

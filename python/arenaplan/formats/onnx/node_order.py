@@ -1,4 +1,4 @@
-"""Order of execution: nodes after all that they read."""
+"""Execution order: nodes after their operands."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from arenaplan.base.errors import UndefinedValue, fault
 from arenaplan.base.quoting import listed, quoted
 
 MAX_NESTING = 30
-"""Deepest nesting of subgraphs: the limit of protobuf's readers."""
+"""Deepest subgraph nesting: the limit of protobuf readers."""
 
 BRANCHING = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-"""Operators of the default domain with subgraphs."""
+"""Default-domain operators with subgraphs."""
 
 
 def label(node: NodeProto) -> str:
-    """Return how a message names a node: by its name, or else by its first output."""
+    """Return a node's name for messages: its own name, or the first output's."""
     return quoted(node.name or next(filter(None, node.output), ""))
 
 
 def ordered(nodes: Iterable[NodeProto], defined: Container[str]) -> list[NodeProto]:
     """
-    Return nodes in an order in which each comes after all that it reads.
+    Return nodes in topological order.
 
-    Of the nodes that could come next, the one that came first in the given order does.
+    Ties are broken by the given order.
 
     Parameters
     ----------
     defined : container of str
-        Names that exist without these nodes.
+        Names defined without these nodes.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def _reads(node: NodeProto) -> set[str]:
 
 
 def _circle(nodes: Sequence[NodeProto], reads: Sequence[set[str]]) -> list[str]:
-    """Return the names of the nodes in a circle; all of ``nodes`` wait for another."""
+    """Return the names of nodes in a circle; all ``nodes`` wait for another node."""
     producers = {name: index for index, node in enumerate(nodes) for name in node.output}
     path: list[int] = []
     seen: dict[int, int] = {}

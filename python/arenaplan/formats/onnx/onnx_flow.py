@@ -1,8 +1,8 @@
 """
-Branches and loops whose course data decides: their subgraphs become bodies of a node.
+Data-dependent branches and loops: subgraphs become a node's bodies.
 
-A subgraph is walked as a graph of its own (:class:`BodyWalk`). Names from around it become inputs
-of that graph, and operands of the node; constants from around it are constants there, too.
+A subgraph is walked as a separate graph (:class:`BodyWalk`). Captured names become the graph's
+inputs and the node's operands; captured constants stay constants.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ from arenaplan.planner.bodies import (
 
 class _Around(MutableMapping[str, "Operand | TensorProto | None"]):
     """
-    The names that a subgraph sees: its own, and those around its node.
+    The names visible in a subgraph: its own, and the names around its node.
 
-    A value from around becomes an input of the subgraph when it is first used.
+    A captured value becomes an input of the subgraph on first use.
     """
 
     def __init__(self, graph: Graph, outer: Walk, scope: Scope) -> None:
         self.own: dict[str, Operand | TensorProto | None] = {}
         self.captured: list[tuple[int, Operand]] = []
-        """Inputs of the subgraph, and the values around it that they are."""
+        """The subgraph's captured inputs, with the captured values."""
         self._known: dict[int, tuple[Operand, Operand]] = {}
         self._graph = graph
         self._outer = outer
@@ -78,7 +78,7 @@ class _Around(MutableMapping[str, "Operand | TensorProto | None"]):
         return self.own[name]
 
     def _brought(self, known: Operand | None) -> Operand | None:
-        """Return a value from around the subgraph as one inside, where it has one name."""
+        """Return a captured value as a value inside, where a value has only one name."""
         if known is None or isinstance(known, Absent):
             return known
         if isinstance(known, Items):
@@ -93,7 +93,7 @@ class _Around(MutableMapping[str, "Operand | TensorProto | None"]):
                 inside = Operand(name, shape, dtype, index=self._graph.input(name, shape, dtype))
                 assert inside.index is not None
                 self.captured.append((inside.index, known))
-            # The value around is held, so that no other one gets its address.
+            # The outer value is kept alive, so that no other object gets its id.
             found = self._known[id(known)] = (known, inside)
         return found[1]
 
@@ -115,18 +115,18 @@ class _Around(MutableMapping[str, "Operand | TensorProto | None"]):
 
 class BodyWalk(Walk):
     """
-    The walk over a subgraph.
+    Walks a subgraph.
 
     Parameters
     ----------
     outer : Walk
-        The walk that came upon it.
+        The walk with the node.
     frame : Frame
-        The graph or function around it.
+        The surrounding graph or function.
     op : Op
-        The node that runs it.
+        The node that runs the subgraph.
     name : str
-        Attribute of the node that holds the subgraph.
+        The node's attribute with the subgraph.
     """
 
     def __init__(self, outer: Walk, frame: Frame, op: Op, name: str) -> None:
@@ -154,7 +154,7 @@ class BodyWalk(Walk):
         self.results = [info.name for info in proto.output]
 
     def bring(self, position: int, shape: Shape, dtype: str, slot: Slot) -> int:
-        """Declare an input, and return its value in the graph."""
+        """Declare an input; return its value in the graph."""
         name = self.inputs[position]
         index = self.graph.input(name, shape, dtype)
         self.scope.own[name] = Operand(name, shape, dtype, index=index)
@@ -162,7 +162,7 @@ class BodyWalk(Walk):
         return index
 
     def take(self, position: int, source: Operand, axis: int, at: int) -> None:
-        """Declare an input that is, at every round, one slice of a value around the node."""
+        """Declare an input that in every round is a slice of a value around the node."""
         name = self.inputs[position]
         dims = source.shape
         shape = dims[:axis] + dims[axis + 1 :]
@@ -198,7 +198,7 @@ class BodyWalk(Walk):
         return operand
 
     def declared_input(self, position: int) -> tuple[Dim, ...] | None:
-        """Return the shape with which an input is declared, as far as it is."""
+        """Return the shape with which an input is declared, as far as known."""
         return declared(self._proto.input[position]).dims
 
 
@@ -210,21 +210,21 @@ class Flow(NamedTuple):
     bodies: list[Body]
     attributes: dict[str, object]
     carried: int = 0
-    """Number of carried values of a loop; they are its first results."""
+    """Number of a loop's carried values, which are the first results."""
     first: int = 0
     """Position of the first initial value among the operands."""
     rounds: int | None = None
-    """How often a loop runs its body, if that is known."""
+    """How often a loop runs the body, if known."""
 
 
 def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
     """
-    Add a branch or loop to the graph, or settle a sequence, and return the results.
+    Add a branch or loop to the graph, or settle a sequence; return the results.
 
     Raises
     ------
     UnsupportedSubgraph
-        If it cannot be planned: its sizes, or the types of its results, depend on its course.
+        If sizes or result types depend on the branch or the rounds.
     """
     if op.type in SEQUENCES:
         return settle(walk, frame, op, names)
@@ -244,7 +244,7 @@ def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Op
             return _unrolled(walk, frame, op, error)
         raise
     graph = walk.graph
-    # A carried value needs memory, also if nothing reads its last state.
+    # A carried value needs memory, even if its last state is not read.
     names = [*names, *[""] * (flow.carried - len(names))]
     made: list[Operand | None] = []
     for at, (name, (shape, dtype)) in enumerate(zip(names, flow.results, strict=False)):
@@ -286,7 +286,7 @@ def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Op
 
 
 def _branch(walk: Walk, frame: Frame, op: Op) -> Flow:
-    """Both branches, of which one will run."""
+    """A node with both branches, only one of which runs."""
     condition = op.input(0)
     if condition.dtype != "bool" or condition.shape not in ((), (1,)):
         raise op.error(InvalidOperand, "its condition is not a single bool")
@@ -324,9 +324,9 @@ def _check_same(op: Op, output: str, one: Operand, other: Operand) -> None:
 
 def _capture(body: BodyWalk, operands: list[Operand | None], first: int) -> None:
     """
-    Add the values that a body reads from around it to the operands of its node.
+    Add a body's captured values to the operands of its node.
 
-    Those before position ``first`` come twice then, so that no result is written over them.
+    Operands before position ``first`` are then repeated, so that no result overwrites them.
     """
     for index, known in body.scope.captured:
         at = next((at for at in range(first, len(operands)) if operands[at] is known), None)
@@ -340,7 +340,7 @@ def _capture(body: BodyWalk, operands: list[Operand | None], first: int) -> None
 
 
 def _loop(walk: Walk, frame: Frame, op: Op) -> Flow:
-    """A body that runs a number of times, or until it says that it is done."""
+    """A body that runs a number of times, or until its condition is false."""
     _check_control(op)
     initial = [op.input(at) for at in range(2, len(op.inputs))]
     body = BodyWalk(walk, frame, op, "body")
@@ -383,12 +383,12 @@ def _always(condition: Operand, op: Op) -> bool:
 
 
 def _peeked(operand: Operand, op: Op) -> np.ndarray:
-    """Return the data of a constant."""
+    """Return a constant's data."""
     return Op(op.name, op.type, "", op.version, [operand], [], {}, op.budget).array(0)
 
 
 def _check_control(op: Op) -> None:
-    """Refuse a number of rounds or a condition that is not a single one."""
+    """Refuse a round count or a condition that is not a single value."""
     for known, dtype, what in (
         (op.optional(0), "int64", "number of rounds"),
         (op.optional(1), "bool", "condition"),
@@ -398,7 +398,7 @@ def _check_control(op: Op) -> None:
 
 
 def _trips(op: Op, again: Operand) -> int | None:
-    """Return the number of rounds, if it is known."""
+    """Return the number of rounds, if known."""
     limit, start = op.optional(0), op.optional(1)
     if start is not None and not start.inline:
         return None
@@ -416,7 +416,7 @@ def _single(body: BodyWalk, position: int) -> Shape:
 
 
 def _carry(op: Op, body: BodyWalk, first: int, initial: Sequence[Operand]) -> list[Operand]:
-    """Declare the carried values, and return all results of a body."""
+    """Declare the carried values; return all of a body's results."""
     refuse_items(op)
     for at, known in enumerate(initial):
         index = body.bring(first + at, known.shape, known.dtype, Slot("result", at))
@@ -459,7 +459,7 @@ def _finish_loop(
     trips: int,
     axes: Sequence[int],
 ) -> list[Result]:
-    """Settle the results of a loop, and return their shapes and types."""
+    """Settle a loop's results; return shapes and types."""
     draft = body.draft
     draft.results = [body.index_of(known) for known in changed]
     kinds: list[Result] = [(known.shape, known.dtype) for known in changed]
@@ -473,12 +473,12 @@ def _finish_loop(
 
 def _unrolled(walk: Walk, frame: Frame, op: Op, error: PlannerError) -> list[Operand | None]:
     """
-    Return the results of a loop whose rounds differ in shapes, and which is walked round by round.
+    Return the results of a loop that is unrolled because shapes differ between rounds.
 
     Parameters
     ----------
     error : PlannerError
-        The reason why its body has no plan for all rounds.
+        The reason why the body has no plan for all rounds.
     """
     body = op.attributes["body"]
     limit, start = op.optional(0), op.optional(1)
@@ -507,7 +507,7 @@ def _unrolled(walk: Walk, frame: Frame, op: Op, error: PlannerError) -> list[Ope
     made: list[Operand | None] = [*carried]
     for at, rows in enumerate(joined):
         if not rows:
-            raise error  # No row tells the shape of a result without rows.
+            raise error  # Without rows, a stacked result's shape is unknown.
         name = f"{prefix[:64]}/joined.{at}"
         axis = Operand(f"{name}.axis", (1,), "int64", np.array([0]), True)
         parts = [
@@ -521,7 +521,7 @@ def _unrolled(walk: Walk, frame: Frame, op: Op, error: PlannerError) -> list[Ope
 def _round(
     walk: Walk, frame: Frame, op: Op, number: int, carried: Sequence[Operand]
 ) -> list[Operand]:
-    """Walk the body of a loop once, in the place of the loop, and return its results."""
+    """Walk a loop's body once, inline, and return the results."""
     name = op.outputs[0] or op.type
     counter = Operand(f"{name}.number", (), "int64", np.array(number), True)
     condition = Operand(f"{name}.condition", (), "bool", np.array(True), True)
@@ -569,7 +569,7 @@ def _scan(walk: Walk, frame: Frame, op: Op) -> Flow:
 
 
 def _listed(op: Op, name: str, count: int) -> list[int]:
-    """Return numbers, which are 0 if they are left out."""
+    """Return a list of numbers, 0 where left out."""
     found = op.integers(name)
     if found is not None and len(found) != count:
         raise op.error(InvalidAttribute, f"{name} has {len(found)} numbers instead of {count}")

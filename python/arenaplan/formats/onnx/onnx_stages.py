@@ -1,9 +1,9 @@
 """
-The walk over a model whose sizes data decides: as far as they are known.
+Walks a model with data-dependent sizes, as far as sizes are known.
 
-A node whose result has a size that depends on data waits, and so do all nodes behind it. The graph
-has all other nodes, and :class:`~arenaplan.formats.partial.Partial` says what has to become
-known. When it is, a walk that knows it goes further, and its graph has the same nodes and more.
+A node with a data-dependent result size waits, and so do all nodes after it. The graph has all
+other nodes, and :class:`~arenaplan.formats.partial.Partial` says which values must become known.
+With these values, a new walk goes further, and its graph has the same nodes and more.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from arenaplan.formats.partial import (
 from arenaplan.graph.sizes import Bind
 
 _MOST_NUMBERS = 4096
-"""Elements of a value that can say shapes, axes or sizes."""
+"""Largest value, in elements, that can give shapes, axes or sizes."""
 
 
 def open_partial(source: Source, bind: Bind | None = None) -> PartialWith:
     """
-    Read an ONNX model, and return a function that makes its graph as far as sizes are known.
+    Read an ONNX model; return a function that builds the graph as far as sizes are known.
 
     Raises
     ------
     PlannerError, OSError
-        As for :func:`~arenaplan.formats.onnx.load_onnx`, and so does the function.
+        As for :func:`~arenaplan.formats.onnx.load_onnx`, here and in the returned function.
     """
     model, path, folder = read_model(source)
     name = model.graph.name or (path.stem if path is not None else "")
@@ -133,7 +133,7 @@ class StagedWalk(Walk):
         return [Pending(name) if name else None for name in names]
 
     def _told(self, operand: Operand | None) -> Operand | None:
-        """Return a value with its data, if that is known."""
+        """Return a value with data, if the data is known."""
         if operand is not None and operand.source is None and operand.index is not None:
             operand.source = self._known.data.get(operand.name)
             operand.inline = operand.source is not None
@@ -144,11 +144,11 @@ class StagedWalk(Walk):
         if op.domain or op.type not in DECIDING:
             return False
         if op.type in EVALUATORS and all(known is None or known.inline for known in op.inputs):
-            return False  # It is folded.
+            return False  # The node is folded.
         return not all(name in self._known.shapes for name in names if name)
 
     def _decide(self, op: Op, names: Sequence[str]) -> None:
-        """Note that a node has to run before its sizes are known."""
+        """Record that a node has to run before its sizes are known."""
         inputs: list[str | None] = []
         constants: dict[int, Callable[[], np.ndarray]] = {}
         for at, known in enumerate(op.inputs):
@@ -199,7 +199,7 @@ class StagedWalk(Walk):
             If no data would help: ``error``.
         """
         deciders = [] if self.decider is None else [self.decider]
-        # Of an operator that nothing is known of, it is not known that data would help.
+        # For an unknown operator, data may not help.
         is_known = rule_of(op) is not None or has_schema(op)
         if self.decider is None and op.type not in FLOWS and is_known:
             deciders = _numbers(op)
@@ -239,7 +239,7 @@ class StagedWalk(Walk):
         return stated.dims if self.decider is not None else super()._resolved(stated)
 
     def _add_output(self, name: str) -> None:
-        """Declare an output, if it is in the graph."""
+        """Declare an output, if present in the graph."""
         if not isinstance(self.lookup(self._main.scope, name), Pending):
             super()._add_output(name)
 

@@ -1,4 +1,4 @@
-"""The work of nodes of ONNX, and which nodes may run again."""
+"""Work of ONNX nodes, and which nodes may run again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RANDOM: Final = frozenset(
 
 
 def cost_of(op: Op, outputs: Sequence[Operand | None]) -> int:
-    """Return the work of one run of a node without bodies, at least 1."""
+    """Return the work per run of a node without bodies, at least 1."""
     count = _OPERATIONS.get(op.type)
     operations = 0 if count is None else count(op, outputs)
     return max(ops.roofline(operations, dict.fromkeys((*op.inputs, *outputs))), 1)
@@ -37,14 +37,14 @@ def cost_of_bodies(
     bodies: Sequence[Body], rounds: int | None, moved: Sequence[Operand | None]
 ) -> int:
     """
-    Return the work of one run of a node that runs one of some bodies, at least 1.
+    Return the work per run of a node that runs one of several bodies, at least 1.
 
     Parameters
     ----------
     rounds : int or None
-        How often a loop runs its body; an unknown number counts as one.
+        How often a loop runs the body; an unknown number counts as one.
     moved : sequence of Operand or None
-        Operands and results of the node.
+        The node's operands and results.
     """
     most = max((sum(node.cost for node in body.graph.nodes) for body in bodies), default=0)
     return max(ops.roofline(most * (1 if rounds is None else rounds), dict.fromkeys(moved)), 1)
@@ -58,10 +58,10 @@ def are_pure(bodies: Sequence[Body]) -> bool:
 
 def is_pure(op: Op) -> bool:
     """
-    Whether equal operands always give equal results, and nothing else happens.
+    Whether equal operands always give equal results, without side effects.
 
-    The standard says so of its operators, except those that draw random numbers. Of ONNX Runtime's,
-    those count that have a rule; optimizers overwrite their operands. Others are unknown.
+    Standard operators are pure, except random operators. ONNX Runtime's operators are pure if there
+    is a rule; optimizers overwrite operands. Other operators are unknown.
     """
     if op.type in RANDOM:
         return op.type == "Dropout" and not op.domain and not any(op.inputs[2:])
@@ -74,7 +74,7 @@ def is_pure(op: Op) -> bool:
 
 
 def _made(outputs: Sequence[Operand | None]) -> ops.Shape:
-    """Return the shape of the first output that is there."""
+    """Return the first present output's shape."""
     return next((known.shape for known in outputs if known is not None), ())
 
 
@@ -90,7 +90,7 @@ def _matmul(op: Op, outputs: Sequence[Operand | None]) -> int:
 
 
 def _convolution(weights: int) -> Count:
-    """Return the count of a convolution whose weights are at a position among the inputs."""
+    """Return the count for a convolution with weights at an input position."""
 
     def count(op: Op, outputs: Sequence[Operand | None]) -> int:
         return ops.convolution_operations(_made(outputs), op.input(weights).shape)
@@ -99,23 +99,23 @@ def _convolution(weights: int) -> Count:
 
 
 def _turned_convolution(op: Op, outputs: Sequence[Operand | None]) -> int:
-    """Each element of the operand meets one filter."""
+    """Each operand element meets one filter."""
     return ops.convolution_operations(op.input(0).shape, op.input(1).shape)
 
 
 def _weight_gradient(op: Op, outputs: Sequence[Operand | None]) -> int:
-    """Each element of the gradient of the result meets one filter."""
+    """Each element of the result's gradient meets one filter."""
     return ops.convolution_operations(op.input(1).shape, _made(outputs))
 
 
 def _convolution_gradients(op: Op, outputs: Sequence[Operand | None]) -> int:
-    """Gradients of the image and of the weights, each with the operations of the convolution."""
+    """Gradients of image and weights each take the convolution's operations."""
     passes = sum(known is not None for known in outputs[:2])
     return passes * ops.convolution_operations(op.input(0).shape, op.input(2).shape)
 
 
 def _recurrent(op: Op, outputs: Sequence[Operand | None]) -> int:
-    """Each row of each step meets the weights of the input and of the state, in each direction."""
+    """Each row in each step meets the input and state weights, in each direction."""
     rows = prod(op.input(0).shape[:2])
     return 2 * rows * (prod(op.input(1).shape) + prod(op.input(2).shape))
 
@@ -140,4 +140,4 @@ _OPERATIONS: Final[Mapping[str, Count]] = {
     "ConvTranspose": _turned_convolution,
     "QLinearConv": _convolution(3),
 }
-"""Multiplications and additions, by operator; those of others take less time than their bytes."""
+"""Multiplications and additions by operator; other operators' take less time than their bytes."""

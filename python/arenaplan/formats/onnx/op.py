@@ -1,9 +1,9 @@
 """
-Operators and operands, as the importer sees them before they are part of a graph.
+Operators and operands in the importer, before they are part of a graph.
 
-A constant may be computed from others. Folding an operator only records it. Its data is computed on
-demand: for the importer, for the few small constants that say shapes, or for an executor. So a
-model is planned without reading its weights, and a constant of any size costs nothing.
+A constant may be computed from other constants. Folding only records the operator. The data is
+computed on demand: for the importer, which reads a few small constants with shapes, or for an
+executor. So planning reads no weights, and large constants cost nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from arenaplan.graph.values import Quantized
 
 Source: TypeAlias = "np.ndarray | StoredTensor | Folded | None"
 Scope: TypeAlias = "MutableMapping[str, Operand | TensorProto | None]"
-"""Meanings of names; a stored tensor is itself until it is used."""
+"""Meanings of names; a stored tensor represents itself until used."""
 
-# Looking these up in the class of a message is slow, and there are many attributes.
+# Lookup in the message class is slow, and there are many attributes.
 _KINDS = AttributeProto.AttributeType.Value
 _UNDEFINED, _FLOAT, _INT, _STRING = map(_KINDS, ("UNDEFINED", "FLOAT", "INT", "STRING"))
 _TENSOR, _GRAPH, _FLOATS, _INTS = map(_KINDS, ("TENSOR", "GRAPH", "FLOATS", "INTS"))
@@ -44,7 +44,7 @@ Arrays: TypeAlias = "list[np.ndarray | None]"
 Evaluate: TypeAlias = "Callable[[Op, Arrays, Sequence[Result]], Sequence[np.ndarray]]"
 
 KEPT = 1 << 16
-"""Largest constant that is remembered once it is computed."""
+"""Largest constant that is cached once computed."""
 
 MAX_LIST = 4096
 """Most numbers that an operand which says a shape, axes or sizes can have."""
@@ -52,14 +52,14 @@ MAX_LIST = 4096
 
 class DataDependent(Exception):
     """
-    A result's shape depends on data that is only known when the model runs.
+    A result's shape depends on data known only when the model runs.
 
     Parameters
     ----------
     operand : Operand, optional
-        The value that decides, if it is a single one.
+        The deciding value, if there is only one.
     error : PlannerError, optional
-        The refusal of a model in which that is so; a general one if left out.
+        The error for refusing the model; a general error if left out.
     """
 
     def __init__(self, operand: Operand | None = None, error: PlannerError | None = None) -> None:
@@ -69,7 +69,7 @@ class DataDependent(Exception):
 
 
 class Operand:
-    """A value: its shape and type, and where its data comes from if it never changes."""
+    """A value: shape and type, and the data source if constant."""
 
     __slots__ = ("dtype", "index", "inline", "name", "shape", "source")
 
@@ -86,12 +86,14 @@ class Operand:
         self.shape = shape
         self.dtype = dtype
         self.source = source
-        """Data of a constant, or how to get it; ``None`` for what is computed at run time.
-        An array is repeated to the operand's shape."""
+        """
+        A constant's data, or a way to get the data; ``None`` for values computed at run time. An
+        array is repeated to the operand's shape.
+        """
         self.inline = inline
         """Whether this is a constant whose data can be had without opening another file."""
         self.index = index
-        """The value in the graph, once it is part of it."""
+        """The value in the graph, once added."""
 
     @property
     def is_fixed(self) -> bool:
@@ -99,7 +101,7 @@ class Operand:
         return self.source is not None
 
     def __call__(self) -> np.ndarray:
-        """Return a constant's data as executors want it: contiguous and aligned."""
+        """Return a constant's data for executors: contiguous and aligned."""
         try:
             return np.require(compute(self, None), requirements=["C", "A"])
         except MemoryError as error:
@@ -108,12 +110,12 @@ class Operand:
             ) from error
 
     def quantized(self) -> Quantized | None:
-        """Return the integers that a constant stands for, if DequantizeLinear makes it of such."""
+        """Return the quantized integers behind a constant made by DequantizeLinear."""
         return quantized_source(self)
 
 
 class Pending(Operand):
-    """A value whose size is not known yet: nodes that read it wait, too."""
+    """A value whose size is not known yet; nodes that read the value wait, too."""
 
     __slots__ = ()
 
@@ -122,7 +124,7 @@ class Pending(Operand):
 
 
 class Items(Operand):
-    """A sequence of a known number of values, which no memory holds as one."""
+    """A sequence with a known number of values, not stored as a single array."""
 
     __slots__ = ("items",)
 
@@ -141,7 +143,7 @@ class Absent(Operand):
 
 
 class Op:
-    """One operator with its operands, and typed access to its attributes."""
+    """An operator with operands, and typed access to attributes."""
 
     __slots__ = (
         "attributes",
@@ -170,11 +172,11 @@ class Op:
     ) -> None:
         self.name = name
         self.origin: Origin | None = None
-        """Layer and line of source, for reports; set after the operator was made."""
+        """Layer and source line, for reports; set after creation."""
         self.facts: Facts | None = None
-        """What is known of all operators that are alike; set after the operator was made."""
+        """Facts about equal operators; set after creation."""
         self.looked = False
-        """Whether a rule looked at the data of a constant."""
+        """Whether a rule read a constant's data."""
         self.type = type
         self.domain = domain
         self.version = version
@@ -187,7 +189,7 @@ class Op:
 
     @property
     def label(self) -> str:
-        """The name of this operator in a message."""
+        """The operator's name for messages."""
         if self.name:
             return f"node {quoted(self.name)} ({self.type})"
         made = next((output for output in self.outputs if output), "")
@@ -211,7 +213,7 @@ class Op:
         return self.inputs[position] if position < len(self.inputs) else None
 
     def array(self, position: int) -> np.ndarray:
-        """Return the data of a constant operand."""
+        """Return a constant operand's data."""
         operand = self.input(position)
         self.looked = True
         data = peek(operand, self.budget)
@@ -236,7 +238,7 @@ class Op:
         return tuple(array.tolist()) if shape else (array.item(),)
 
     def scalar(self, position: int) -> int | float:
-        """Return the only element of a constant operand."""
+        """Return a constant operand's only element."""
         operand = self.input(position)
         if any(dim != 1 for dim in operand.shape) or operand.dtype.startswith("complex"):
             raise self.error(InvalidOperand, f"input {position} is not a single number")
@@ -256,7 +258,7 @@ class Op:
         return value
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """Return a whole number; required if it has no default."""
+        """Return a whole number, required without a default."""
         number: int = self._attribute(name, int, default)
         return number
 
@@ -267,7 +269,7 @@ class Op:
         Raises
         ------
         InvalidAttribute
-            If it is neither 0 nor 1: runtimes do not agree on the meaning of other numbers.
+            If the attribute is neither 0 nor 1: runtimes disagree on the meaning of other numbers.
         """
         number = self.integer(name, int(default))
         if number not in (0, 1):
@@ -275,28 +277,28 @@ class Op:
         return number == 1
 
     def flags(self, *names: str) -> None:
-        """Refuse attributes that are neither 0 nor 1, of those that are there."""
+        """Refuse present attributes that are neither 0 nor 1."""
         for name in names:
             self.flag(name)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a string; required if it has no default."""
+        """Return a string, required without a default."""
         text: str = self._attribute(name, str, default)
         return text
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return a list of whole numbers, or ``None`` if it is left out."""
+        """Return a list of whole numbers; ``None`` if left out."""
         value = self.attributes.get(name)
         if value is None:
             return None
-        # A list in a model holds elements of one type.
+        # A list in a model has elements with the same type.
         if not isinstance(value, tuple) or (value and type(value[0]) is not int):
             raise self.error(InvalidAttribute, f"attribute {name!r} is not a list of whole numbers")
         return value
 
     def either(self, name: str, position: int) -> tuple[int, ...] | None:
         """
-        Return numbers that older versions have as an attribute and newer ones as an input.
+        Return numbers from an attribute (older versions) or an input (newer versions).
 
         Raises
         ------
@@ -325,7 +327,7 @@ class Op:
 
 
 class Folded:
-    """A constant that an operator makes of other constants."""
+    """A constant computed by an operator from other constants."""
 
     __slots__ = ("evaluate", "op", "position", "results")
 
@@ -349,7 +351,7 @@ class Folded:
 def evaluate_now(
     op: Op, evaluate: Evaluate, arrays: Arrays, results: Sequence[Result]
 ) -> list[np.ndarray]:
-    """Return the results of an operator for ``arrays``."""
+    """Return an operator's results for ``arrays``."""
     try:
         with np.errstate(all="ignore"):
             return [np.asarray(array) for array in evaluate(op, arrays, results)]
@@ -358,7 +360,7 @@ def evaluate_now(
 
 
 def peek(operand: Operand, budget: Budget) -> np.ndarray | None:
-    """Return a constant's data while a model is read, or ``None`` if it is not at hand."""
+    """Return a constant's data while a model is read; ``None`` if not at hand."""
     source = operand.source
     if isinstance(source, StoredTensor) and operand.inline and source.bytes <= KEPT:
         # The common case, without the machinery for the others.
@@ -396,7 +398,7 @@ def compute(operand: Operand, budget: Budget | None) -> np.ndarray:
 
 
 def quantized_source(operand: Operand) -> Quantized | None:
-    """Return the integers of 8 bits that DequantizeLinear makes a constant of, if it does."""
+    """Return the 8-bit integers behind a constant made by DequantizeLinear, if any."""
     source = operand.source
     if not isinstance(source, Folded) or source.op.type != "DequantizeLinear" or source.op.domain:
         return None
@@ -409,7 +411,7 @@ def quantized_source(operand: Operand) -> Quantized | None:
 
 
 def _data(operand: Operand, arrays: Mapping[int, np.ndarray]) -> np.ndarray:
-    """Return a constant's data, given that of the constants it is computed from."""
+    """Return a constant's data, given the data of its inputs."""
     source = operand.source
     if isinstance(source, Folded):
         return source.compute([None if i is None else arrays[id(i)] for i in source.op.inputs])
@@ -428,7 +430,7 @@ def _inputs(source: object) -> list[Operand]:
 
 
 def _count_uses(operand: Operand) -> dict[int, int]:
-    """Return how often each constant below ``operand`` is read to compute it."""
+    """Return how often each constant below ``operand`` is read for the computation."""
     uses = {id(operand): 1}
     pending = [operand]
     while pending:
@@ -451,7 +453,7 @@ def decode_attributes(
     Parameters
     ----------
     bound : mapping, optional
-        If these are in the body of a function: the attributes of its call.
+        In a function body: the call's attributes.
     """
     if bound is not None:
         pairs = resolved_attributes(protos, bound)
@@ -467,7 +469,7 @@ def decode_attributes(
 def resolved_attributes(
     protos: Iterable[AttributeProto], bound: Mapping[str, AttributeProto] | None
 ) -> list[tuple[str, AttributeProto]]:
-    """Return attributes by name, with those of the function's call where the body says so."""
+    """Return attributes by name, with references resolved to the function call's attributes."""
     pairs = []
     for proto in protos:
         if not proto.ref_attr_name:
@@ -478,7 +480,7 @@ def resolved_attributes(
 
 
 def _decode(proto: AttributeProto, name: str, owner: str, folder: Folder) -> Any:
-    """Return the value of an attribute."""
+    """Return an attribute's value."""
     kind = proto.type
     if kind == _INTS:
         return tuple(proto.ints[:])

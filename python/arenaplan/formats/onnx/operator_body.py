@@ -1,4 +1,4 @@
-"""The function of an operator of ONNX Runtime's tools, while it is being written for one node."""
+"""Builds the function that replaces a node with an ONNX Runtime operator."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from arenaplan.graph.ops import Shape
 from arenaplan.graph.ops.own_ops import SINKS, TRAINING
 
 VERSION: Final = 27
-"""Version of the standard operators in functions."""
+"""Version of standard operators in functions."""
 
 
 class Body:
-    """A function that is being written, for one node."""
+    """A function under construction for a node."""
 
     def __init__(self, op: Op) -> None:
         self.op = op
         self._nodes: list[NodeProto] = []
 
     def operand(self, position: int) -> Operand:
-        """Return an input that must be there, with at least one dimension."""
+        """Return a required input with at least one dimension."""
         found = self.op.input(position)
         if not found.shape:
             raise self.op.error(ShapeMismatch, f"input {position} is a single number")
         return found
 
     def dims(self, position: int, rank: int) -> Shape:
-        """Return the dimensions of an input that has so many."""
+        """Return an input's dimensions; the input must have the given rank."""
         shape = self.op.input(position).shape
         if len(shape) != rank:
             raise self.op.error(
@@ -42,7 +42,7 @@ class Body:
         return shape
 
     def name(self, position: int) -> str:
-        """Return the name of an input, empty if it is left out."""
+        """Return an input's name; empty if left out."""
         return "" if self.op.optional(position) is None else f"i{position}"
 
     def wants(self, position: int) -> bool:
@@ -50,18 +50,18 @@ class Body:
         return position < len(self.op.outputs) and bool(self.op.outputs[position])
 
     def several(self, kind: str, inputs: Sequence[str], count: int, **attributes: Any) -> list[str]:
-        """Add a node, and return the names of its results."""
+        """Add a node; return the result names."""
         name = f"{self.op.type}.{len(self._nodes)}"
         made = [f"{name}.{number}" for number in range(count)]
         self._nodes.append(helper.make_node(kind, inputs, made, name, **attributes))
         return made
 
     def __call__(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node, and return the name of its only result."""
+        """Add a node; return the name of the only result."""
         return self.several(kind, inputs, 1, **attributes)[0]
 
     def constant(self, numbers: Any, dtype: str = "int64") -> str:
-        """Return the name of a constant."""
+        """Return a constant's name."""
         try:
             array = np.asarray(numbers, numpy_dtype(dtype))
         except (OverflowError, TypeError, ValueError):
@@ -69,15 +69,15 @@ class Body:
         return self("Constant", value=numpy_helper.from_array(array))
 
     def steps(self, count: int, dtype: str = "int64") -> str:
-        """Return the name of the numbers from 0 on, which nothing computes while a file is read."""
+        """Return the name of the numbers from 0 on, which are not computed while a file is read."""
         return self("Range", *(self.constant(end, dtype) for end in (0, count, 1)))
 
     def reshape(self, name: str, *shape: int) -> str:
-        """Return the name of a value in another shape."""
+        """Return the name of a reshaped value."""
         return self("Reshape", name, self.constant(shape))
 
     def split(self, name: str, axis: int, *sizes: int) -> list[str]:
-        """Return the names of parts of a value along an axis."""
+        """Return the names of a value's parts along an axis."""
         return self.several("Split", [name, self.constant(sizes)], len(sizes), axis=axis)
 
     def function(self, *results: str) -> FunctionProto:
@@ -105,7 +105,7 @@ class Body:
         )
 
     def refused(self, what: str) -> Exception:
-        """Return the error for a form of the operator that this package does not know."""
+        """Return the error for an unsupported form of the operator."""
         return self.op.error(UnsupportedOp, f"{what} is not supported")
 
     def refuse_inputs(self, *positions: int) -> None:

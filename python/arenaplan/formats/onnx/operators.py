@@ -1,8 +1,7 @@
 """
-The operators of ONNX: their canonical operators, one table.
+Table from ONNX operators to canonical operators.
 
-Nodes that are copies are not declared as views: the executor runs them piece by piece, as it
-runs other nodes.
+Copies are not declared as views: the executor runs copies piece by piece like other nodes.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def _normalize(axis: int) -> Callable[[Op], ops.Operator | None]:
 
 
 def _channels(axis: int) -> Callable[[Op], ops.Operator | None]:
-    """Return a normalization of all from an axis on, unless statistics are asked for, too."""
+    """Return a normalization from an axis on, unless the node also outputs statistics."""
     operator = ops.Normalize(axis, channel=1)
     return lambda op: None if any(op.outputs[1:]) else operator
 
@@ -63,7 +62,7 @@ def _softmax(op: Op) -> ops.Operator:
 
 
 def _gather(op: Op) -> ops.Operator | None:
-    """One row that is known is a slice."""
+    """A single known row is a slice."""
     if prod(op.input(1).shape) != 1:
         return None
     return ops.one_index(op.input(0).shape, op.integer("axis", 0), int(op.array(1).item()))
@@ -73,7 +72,7 @@ _CROPS: Final = "tf_crop_and_resize"
 
 
 def _resize(op: Op) -> ops.Operator | None:
-    """Channels stay apart if they are neither mixed nor moved."""
+    """Channels are independent if neither mixed nor moved."""
     first = op.version < 11 or op.type == "Upsample"
     if not first and op.text("coordinate_transformation_mode", "half_pixel") == _CROPS:
         return None
@@ -94,7 +93,7 @@ def _resize(op: Op) -> ops.Operator | None:
 
 
 def _rows(op: Op, kernel: Sequence[int] | None = None) -> ops.Rows | None:
-    """Return how the rows of a result see those of the image."""
+    """Return how result rows see image rows."""
     space = op.input(0).shape[2:]
     if len(space) < 2:
         return None
@@ -118,7 +117,7 @@ def _pool(op: Op) -> ops.Operator:
 
 
 def _conv_transpose(op: Op) -> ops.Operator:
-    """Rows that are padded by a rule of the whole are needed as a whole."""
+    """With padding rules that depend on the whole size, rows are needed whole."""
     space, kernel = op.input(0).shape[2:], op.input(1).shape[2:]
     if len(space) < 2 or op.integers("output_shape") is not None:
         return ops.WHOLE
@@ -178,7 +177,7 @@ OPERATORS: Final[ops.Table[Op]] = {
     "Split": lambda op: ops.Split(op.integer("axis", 0), split_sizes(op)),
     "Transpose": _transpose,
 }
-"""Canonical operators by operator of the default domain."""
+"""Canonical operators by operator in the default domain."""
 
 CONTRIB_OPERATORS: Final[ops.Table[Op]] = {
     **dict.fromkeys(("QLinearAdd", "QLinearMul"), ops.ELEMENTWISE),
@@ -188,7 +187,7 @@ CONTRIB_OPERATORS: Final[ops.Table[Op]] = {
     "ReduceSumTraining": OPERATORS["ReduceSum"],
     "Scale": ops.FIRST_OPERAND,
 }
-"""Canonical operators by operator of the domain of ONNX Runtime."""
+"""Canonical operators by operator in ONNX Runtime's domain."""
 
 _TABLES: Final[Mapping[str, ops.Table[Op]]] = {
     "": OPERATORS,
@@ -205,7 +204,7 @@ _COPIES: Final = frozenset(["Cast", "CastLike", "Expand", "Pad", "Tile", "Transp
 """Operators that the executor runs even if they only copy."""
 
 _IGNORES: Final = {"CastLike": (1,)}
-"""Inputs of which only the type is used, besides those of :data:`OPERATORS`."""
+"""Inputs of which only the type is used, besides the inputs in :data:`OPERATORS`."""
 
 
 def node_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
@@ -237,7 +236,7 @@ def node_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
 
 
 def _replacing(op: Op, outputs: Sequence[Operand | None]) -> Effects:
-    """Return leave for the results of an optimizer to overwrite the operands that they replace."""
+    """Permit an optimizer's results to overwrite the replaced operands."""
     pairs = []
     for position, result in REPLACES[op.type]:
         x, y = op.optional(position), outputs[result] if result < len(outputs) else None

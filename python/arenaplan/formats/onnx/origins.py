@@ -1,4 +1,4 @@
-"""Origins of ONNX nodes, as the exporter of PyTorch writes them into their metadata."""
+"""Origins of ONNX nodes, from metadata written by PyTorch's exporter."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _SCOPES: Final = "pkg.torch.onnx.name_scopes"
 _TRACE: Final = "pkg.torch.onnx.stack_trace"
 _READ: Final = frozenset([_SCOPES, _TRACE])
 _LONGEST: Final = 1 << 16
-"""Letters of metadata that are looked at."""
+"""Most characters of metadata that are read."""
 
 _QUOTED: Final = re.compile(r"'([^'\n]*)'")
 
 
 def node_origin(node: NodeProto) -> Origin | None:
     """
-    Return layer and line of source of a node, None if its metadata has neither.
+    Return a node's layer and source line; None if the metadata has neither.
 
     Examples
     --------

@@ -1,10 +1,10 @@
 """
-Operators outside of the standard: those of this package, and those that a user declares.
+Operators outside the standard: this package's operators, and user-declared operators.
 
-Those of this package have the domain ``arenaplan.training``: gradients of operators that the
-standard cannot express without values of the operand's size beside them, losses with their
-statistics, and updates of parameters in place. Kernels are in ``run/numpy/kernels/gradients_*.py``
-and ``run/numpy/kernels/updates.py``.
+This package's operators have the domain ``arenaplan.training``: gradients that the standard cannot
+express without additional values as large as the operand, losses with statistics, and in-place
+parameter updates. Kernels are in ``run/numpy/kernels/gradients_*.py`` and
+``run/numpy/kernels/updates.py``.
 """
 
 from __future__ import annotations
@@ -32,19 +32,21 @@ def _no_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """An operator outside of the standard."""
+    """An operator outside the standard."""
 
     schema: Schema
     results: Results | None = None
-    """Returns shapes and element types of all outputs; ``None`` if only files declare them."""
+    """Returns shapes and element types of all outputs; ``None`` if only files declare outputs."""
     effects: EffectsRule = _no_effects
-    """Returns the effects of a node, given its outputs."""
+    """Returns a node's effects, given the outputs."""
     writes: tuple[tuple[int, int], ...] = ()
-    """States that the operator replaces: their position among the inputs, and that of the new
-    content among the outputs."""
+    """
+    States that the operator replaces: the state's position among the inputs, and the new content's
+    among the outputs.
+    """
 
     def filled(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return attributes, with the defaults of those that are left out."""
+        """Return attributes, with defaults for missing attributes."""
         known = self.schema.attributes.values()
         return {**{k.name: k.default for k in known if k.default is not None}, **attributes}
 
@@ -52,12 +54,12 @@ class Own:
         self, node: str, inputs: Sequence[Operand | None], attributes: Mapping[str, Any]
     ) -> dict[str, Any]:
         """
-        Return the attributes of a node of a file, with defaults.
+        Return the attributes of a node in a file, with defaults.
 
         Raises
         ------
         InvalidOperand, InvalidAttribute
-            If operands or attributes are not those of the operator.
+            If operands or attributes do not match the operator.
         """
         try:
             return self.filled(sorted_out(self.schema, inputs, attributes)[1])
@@ -88,12 +90,12 @@ def _like(*positions: int) -> Results:
 
 
 def _of_shape(op: Op) -> Sequence[Result]:
-    """The attribute ``shape``, and the type of input 0."""
+    """Shape from the attribute ``shape``, type from input 0."""
     return ((op.integers("shape") or (), op.input(0).dtype),)
 
 
 def _elementwise(op: Op) -> Sequence[Result]:
-    """All operands have one shape."""
+    """All operands have the same shape."""
     shapes = {known.shape for known in op.inputs if known is not None and prod(known.shape) != 1}
     if len(shapes) > 1:
         raise op.error(ShapeMismatch, f"its inputs have the shapes {sorted(shapes)}")
@@ -101,7 +103,7 @@ def _elementwise(op: Op) -> Sequence[Result]:
 
 
 def _conv_weight(op: Op) -> Sequence[Result]:
-    """Weights ``(M, C / group, …)`` of data ``(N, C, …)`` and results ``(N, M, …)``."""
+    """Weights ``(M, C / group, …)`` for data ``(N, C, …)`` and results ``(N, M, …)``."""
     x, dy = op.input(0), op.input(1)
     group, kernel = op.integer("group", 1), op.integers("kernel_shape") or ()
     if len(x.shape) != len(dy.shape) or len(x.shape) != len(kernel) + 2 or x.shape[1] % group:
@@ -110,7 +112,7 @@ def _conv_weight(op: Op) -> Sequence[Result]:
 
 
 def _loss(op: Op) -> Sequence[Result]:
-    """The loss, per label or as one number; the logarithms of all probabilities."""
+    """The loss, per label or as a scalar; the logarithms of all probabilities."""
     scores, labels = op.input(0), op.input(1)
     if len(scores.shape) < 2 or (scores.shape[0], *scores.shape[2:]) != labels.shape:
         raise op.error(
@@ -126,18 +128,18 @@ def _loss(op: Op) -> Sequence[Result]:
 
 
 def _nll_gradient(op: Op) -> Sequence[Result]:
-    """One number per class and label."""
+    """A number per class and label."""
     labels = op.input(1).shape
     return (((labels[0], op.integer("classes"), *labels[1:]), op.input(0).dtype),)
 
 
 def _sgd(op: Op) -> Sequence[Result]:
-    """The parameter, and the velocity if there is one."""
+    """The parameter, and the velocity, if any."""
     return _like(1)(op) if op.optional(3) is None else _like(1, 3)(op)
 
 
 def _assigned(op: Op) -> Sequence[Result]:
-    """The new content of a state, which has its shape and type."""
+    """A state's new content, with the state's shape and type."""
     state, value = op.input(0), op.input(1)
     if (state.shape, state.dtype) != (value.shape, value.dtype):
         raise op.error(
@@ -162,12 +164,12 @@ def _own(
     ignores: tuple[int, ...] = (),
 ) -> Own:
     """
-    Return an operator of this package.
+    Return one of this package's operators.
 
     Parameters
     ----------
     meaning : Operator, optional
-        The canonical operator, which effects follow from.
+        The canonical operator, which determines the effects.
     takes_over : tuple of int
         Inputs whose bytes output 0 may take over although the operator is not elementwise.
     ignores : tuple of int
@@ -186,7 +188,7 @@ def _own(
 
 
 def _adopted(name: str, results: Results) -> Own:
-    """Return a standard operator that nodes built here run with a kernel of this package."""
+    """Return a standard operator that runs with this package's kernel in nodes built here."""
     known = standard(name)
     assert known is not None, f"the standard has {name}"
     schema = Schema(name, TRAINING, 1, known.inputs, known.outputs, known.attributes, known.doc)
@@ -256,4 +258,4 @@ _TABLE: Final = (
 OWN: Final[dict[tuple[str, str], Own]] = {
     (each.schema.domain, each.schema.name): each for each in _TABLE
 }
-"""Operators outside of the standard, by domain and name."""
+"""Operators outside the standard, by domain and name."""

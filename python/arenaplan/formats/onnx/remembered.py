@@ -1,9 +1,9 @@
 """
-Facts about nodes that are remembered: networks repeat few operators on few shapes many times.
+Cached facts about nodes: networks repeat few operators on few shapes many times.
 
-The shapes of a node's results, its effects, its cost and the plain values of its attributes follow
-from its operator, the bytes of its attributes, and shape and type of each operand, unless somebody
-looked at the data of a constant. So they are worked out once, for all nodes of all models.
+A node's result shapes, effects, cost and plain attribute values follow from the operator, the
+attribute bytes, and each operand's shape and type, unless a rule read a constant's data. So these
+facts are computed once for all nodes in all models.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arenaplan.formats.onnx.op import Operand
 
 _LONGEST: Final = 512
-"""Bytes of an attribute from which on it is not remembered: it holds data or a graph."""
+"""Attributes with more bytes are not cached: they hold data or a graph."""
 
 _Key: TypeAlias = tuple[object, ...]
 
@@ -58,5 +58,5 @@ def _facts(_key: _Key) -> Facts:
 
 
 def forget() -> None:
-    """Forget all facts, since an operator has other ones from now on."""
+    """Forget all facts, because an operator's facts have changed."""
     _facts.cache_clear()

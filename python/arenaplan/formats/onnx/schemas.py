@@ -1,4 +1,4 @@
-"""What the schemas of the package ``onnx`` say of a node: its operands and types of attributes."""
+"""Node facts from the package ``onnx``'s schemas: operands and attribute types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arenaplan.formats.onnx.node_order import label
 
 
 class _Schema(NamedTuple):
-    """What a standard operator has."""
+    """Facts about a standard operator."""
 
     inputs: int
     outputs: int
@@ -25,11 +25,11 @@ class _Schema(NamedTuple):
 _UNKNOWN = _Schema(2**31, 2**31, {})
 
 
-@lru_cache(maxsize=1 << 12)  # Names are those of files, of which there may be any number.
+@lru_cache(maxsize=1 << 12)  # Names come from files and are unlimited in number.
 def _schema(operator: str, version: int) -> _Schema:
-    """Return what an operator has; operators that there are not may have anything."""
+    """Return an operator's facts; unknown operators may have anything."""
     try:
-        # The type stubs of the package lack most of what a schema has.
+        # The package's type stubs lack most schema attributes.
         found: Any = defs.get_schema(operator, version, "")
     except defs.SchemaError:
         return _UNKNOWN
@@ -39,17 +39,17 @@ def _schema(operator: str, version: int) -> _Schema:
 
 def check_node(node: NodeProto, version: int) -> None:
     """
-    Refuse a node of the standard with more operands than its operator has, or other attributes.
+    Refuse a standard node with too many operands, or with wrong attributes.
 
-    Rules and kernels read operands by position and attributes by name. What they do not know, they
-    would leave out.
+    Rules and kernels read operands by position and attributes by name, and would ignore unknown
+    operands and attributes.
 
     Raises
     ------
     InvalidOperand
         If there are too many inputs or outputs.
     InvalidAttribute
-        If an attribute has another type than the operator's attribute of that name.
+        If an attribute's type differs from the schema's.
     """
     schema = _schema(node.op_type, version)
     for what, found, most in (

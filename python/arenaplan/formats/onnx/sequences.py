@@ -1,8 +1,8 @@
 """
 Sequences and optional values: settled while a model is read.
 
-A sequence is a list of values here, and takes part in no node. So its length has to be known, and
-so has each position that is read.
+A sequence is a list of values here, not an operand of nodes. So the length and each read position
+must be known.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from arenaplan.formats.onnx.tensors import StoredTensor
 from arenaplan.formats.onnx.walk import Walk
 
 _MOST_ITEMS: Final = 1 << 14
-"""Most elements that a sequence can get one by one."""
+"""Most elements that a sequence can receive one by one."""
 
 
 def settle(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
@@ -38,7 +38,7 @@ def settle(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Opera
     Raises
     ------
     DataDependent
-        If they depend on a position or length that is not known.
+        If the results depend on an unknown position or length.
     """
     return _RULES[op.type](walk, frame, op, names)
 
@@ -167,14 +167,14 @@ def walk_body(
     walk: Walk, frame: Frame, op: Op, body: GraphProto, label: str, given: Sequence[Operand]
 ) -> list[Operand]:
     """
-    Walk a subgraph in the place of its node, and return its results.
+    Walk a subgraph in place of its node; return the results.
 
     Parameters
     ----------
     label : str
-        Part of the names of its values.
+        Part of the value names.
     given : sequence of Operand
-        Meanings of its inputs.
+        Operands for the inputs.
     """
     op.budget.expand(op.label)
     if len(body.input) != len(given):
@@ -224,12 +224,12 @@ def _get(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand
 
 def refuse_items(op: Op) -> None:
     """
-    Raise if an operand is no array.
+    Raise if an operand is not an array.
 
     Raises
     ------
     UnsupportedDtype
-        If one is a sequence, or an optional value that is not there.
+        If an operand is a sequence, or an absent optional value.
     """
     for known in op.inputs:
         if isinstance(known, (Items, Absent)):

@@ -1,4 +1,4 @@
-"""Operators of ONNX Runtime for layers whose past is a state of fixed size, as functions."""
+"""ONNX Runtime operators for layers with a fixed-size state as past, as functions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _ACTIVATIONS: Final[Mapping[str, Sequence[str]]] = {
     "swish": ("Swish",),
 }
 _SWAPPED: Final = (0, 2, 1)
-"""The order of dimensions in which the last two change places."""
+"""Dimension order with the last two swapped."""
 
 
 def _activated(body: Body, name: str, default: str) -> str:
-    """Return the name of a value behind the activation that an attribute says."""
+    """Return the name of a value after the activation given by an attribute."""
     kind = body.op.text("activation", default)
     if kind not in _ACTIVATIONS:
         raise body.op.error(InvalidAttribute, f"activation {kind!r} is none of {[*_ACTIVATIONS]}")
@@ -32,7 +32,7 @@ def _activated(body: Body, name: str, default: str) -> str:
 
 
 def _causal_convolution(body: Body) -> FunctionProto:
-    """A convolution per channel that reads the present element and earlier ones."""
+    """A convolution per channel that reads the current and earlier elements."""
     op = body.op
     body.refuse_attributes(
         ndim=1, state_window=0, state_length=0, state_update_capacity=0, state_channels_last=-1
@@ -69,7 +69,7 @@ def _causal_convolution(body: Body) -> FunctionProto:
 
 
 def _linear_attention(body: Body) -> FunctionProto:
-    """The standard operator; heads of values may share queries and keys, too."""
+    """The standard operator; value heads may share queries and keys, too."""
     op = body.op
     body.refuse_attributes(state_window=0)
     queries, heads = op.integer("q_num_heads"), op.integer("kv_num_heads")
@@ -95,7 +95,7 @@ def _linear_attention(body: Body) -> FunctionProto:
 
 
 def _gates(body: Body) -> FunctionProto:
-    """The logarithms of decays, in single precision, and the rates of updates."""
+    """The logarithms of decays, in single precision, and the update rates."""
     wide = body("Cast", body.name(0), to=TensorProto.FLOAT)
     decay = body("Softplus", body("Add", wide, body.name(1)))
     decay = body("CastLike", body("Mul", decay, body.name(2)), body.name(0))
@@ -125,4 +125,4 @@ STATE_BODIES: Final[Mapping[str, Write]] = {
     "LinearAttention": _linear_attention,
     "LinearAttentionGate": _gates,
 }
-"""How the function of an operator of ONNX Runtime is written, by name."""
+"""How to write an ONNX Runtime operator's function, by name."""

@@ -1,8 +1,8 @@
 """
-Signatures of operators: names of arguments, attributes, defaults and documentation.
+Operator signatures: argument names, attributes, defaults and documentation.
 
-Those of standard operators come from the package ``onnx``; those of
-:mod:`arenaplan.formats.onnx.own_operators` are written there in the same form.
+Standard signatures come from the package ``onnx``; :mod:`arenaplan.formats.onnx.own_operators` has
+signatures in the same form.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from arenaplan.base.quoting import listed, quoted
 from arenaplan.graph.ops.own_ops import table_name
 
 VERSION: Final = min(24, defs.onnx_opset_version())
-"""Operator set of composed nodes: the newest that kernels are written for."""
+"""Operator set for composed nodes: the newest set with kernels."""
 TRAINING: Final = "ai.onnx.preview.training"
 
 ArgumentKind: TypeAlias = Literal["required", "optional", "variadic"]
@@ -33,19 +33,21 @@ _KINDS: Final[Mapping[str, ArgumentKind]] = {
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An input or output of an operator."""
+    """An operator's input or output."""
 
     name: str
     type: str
-    """Arguments of one operator with an equal type have the same element type; an element type
-    such as ``int64`` stands for itself."""
+    """
+    Within an operator, arguments with equal types have the same element type; an element type such
+    as ``int64`` means itself.
+    """
     kind: ArgumentKind = "required"
     doc: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A property of an operator that is no value."""
+    """An operator attribute, which is not a value."""
 
     name: str
     default: Any = None
@@ -56,7 +58,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The signature of an operator."""
+    """An operator's signature."""
 
     name: str
     domain: str
@@ -78,7 +80,7 @@ class Schema:
 
     @property
     def least_outputs(self) -> int:
-        """The number of outputs that are always there."""
+        """The number of required outputs."""
         return max(sum(each.kind == "required" for each in self.outputs), 1)
 
     @property
@@ -87,7 +89,7 @@ class Schema:
         return bool(self.inputs) and self.inputs[-1].kind == "variadic"
 
     def input_names(self) -> str:
-        """Return the names of inputs and attributes as an error message lists them."""
+        """Return the input and attribute names for an error message."""
         inputs = ", ".join(each.name for each in self.inputs) or "none"
         return f"inputs are {inputs}; attributes are {', '.join(self.attributes) or 'none'}"
 
@@ -107,12 +109,12 @@ class Schema:
 
 def parsed(signature: str, domain: str, doc: str) -> Schema:
     """
-    Return the signature that a text says: the reverse of :meth:`Schema.signature`.
+    Parse a signature: the reverse of :meth:`Schema.signature`.
 
     Raises
     ------
     InvalidOption
-        If the text is no signature.
+        If the text is not a signature.
 
     Examples
     --------
@@ -139,7 +141,7 @@ def parsed(signature: str, domain: str, doc: str) -> Schema:
 
 
 def _function(call: str) -> ast.FunctionDef:
-    """Return a call, as in a signature, as the head of a function."""
+    """Return a call from a signature as the head of a function."""
     (function,) = ast.parse(f"def {call.strip()}: ...").body
     if not isinstance(function, ast.FunctionDef):
         raise ValueError(call)
@@ -147,7 +149,9 @@ def _function(call: str) -> ast.FunctionDef:
 
 
 def _arguments(given: ast.arguments) -> tuple[Argument, ...]:
-    """Return inputs or outputs: the last ones may be left out, and the very last be several."""
+    """
+    Return inputs or outputs: trailing arguments may be optional, and the last may be variadic.
+    """
     required = len(given.args) - len(given.defaults)
     if any(not isinstance(each, ast.Constant) or each.value is not None for each in given.defaults):
         raise ValueError("an input that may be left out has the default None")
@@ -207,10 +211,10 @@ def sorted_out(
 
 @cache
 def standard(name: str, domain: str = "") -> Schema | None:
-    """Return the signature of a standard operator, ``None`` if there is none."""
+    """Return a standard operator's signature; ``None`` if unknown."""
     version = 1 if domain == TRAINING else VERSION
     try:
-        # The type stubs of the package lack most of what a schema has.
+        # The package's type stubs lack most schema attributes.
         schema: Any = defs.get_schema(name, version, domain)
     except defs.SchemaError:
         return None
@@ -238,7 +242,7 @@ def standard(name: str, domain: str = "") -> Schema | None:
 
 
 def _default(attribute: Any) -> Any:
-    """Return the default of a standard attribute as a plain value."""
+    """Return a standard attribute's default as a plain value."""
     proto: AttributeProto = attribute.default_value
     if not proto.type:
         return None
@@ -249,7 +253,7 @@ def _default(attribute: Any) -> Any:
 
 
 def _type(text: str) -> str:
-    """Return a type of the standard: ``tensor(int64)`` is ``int64``, a variable is its name."""
+    """Return a standard type: ``tensor(int64)`` is ``int64``, a type variable is its name."""
     if text.startswith("tensor("):
         name = text[len("tensor(") : -1]
         return {"float": "float32", "double": "float64"}.get(name, name)
@@ -258,14 +262,14 @@ def _type(text: str) -> str:
 
 @cache
 def standard_names() -> tuple[str, ...]:
-    """Return the names of all operators of the default domain, in alphabetical order."""
+    """Return the names of all default-domain operators, in alphabetical order."""
     known: Any = defs
     names = {each.name for each in known.get_all_schemas() if not each.domain}
     return tuple(sorted(name for name in names if standard(name) is not None))
 
 
 def unknown_operator(name: str, known: tuple[str, ...]) -> UnsupportedOp:
-    """Return the error for a name that is no operator, with those that resemble it."""
+    """Return the error for an unknown operator, with similar names."""
     lowered = name.lower()
     alike = [each for each in known if each.lower() == lowered or lowered in each.lower()]
     hint = f"; there is {listed(alike[:5])}" if alike else ""

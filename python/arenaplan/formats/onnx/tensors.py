@@ -46,8 +46,10 @@ DTYPES: dict[int, str] = {
     25: "uint2",
     26: "int2",
 }
-"""Element types by their number in a model. The later ones are numbers because older
-versions of the package ``onnx`` have no name for them."""
+"""
+Element types by number in a model. Newer types are numbers, because older versions of the package
+``onnx`` have no name for them.
+"""
 
 DTYPE_CODES: dict[str, int] = {name: code for code, name in DTYPES.items()}
 
@@ -67,12 +69,12 @@ _FIELDS: dict[str, str] = {
 
 def dtype_of(code: int, what: str) -> str:
     """
-    Return NumPy's name of an element type.
+    Return an element type's NumPy name.
 
     Raises
     ------
     UnsupportedDtype
-        If elements of that type have no fixed size, or the type is unknown.
+        If the type's elements have no fixed size, or the type is unknown.
     """
     dtype = DTYPES.get(code)
     if dtype is None:
@@ -83,7 +85,7 @@ def dtype_of(code: int, what: str) -> str:
 
 @cache
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """Return the data type called ``name``, which may be one that NumPy itself lacks."""
+    """Return the data type ``name``, which may be a type missing in NumPy."""
     try:
         return np.dtype(name)
     except TypeError:
@@ -94,7 +96,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def from_bytes(data: bytes | memoryview, dtype: str, shape: Shape) -> np.ndarray:
-    """Return an array of elements that are stored little-endian."""
+    """Return an array from little-endian elements."""
     if BITS[dtype] < 8:
         packed = TensorProto(dims=shape, data_type=DTYPE_CODES[dtype], raw_data=b"".join((data,)))
         return numpy_helper.to_array(packed)
@@ -103,7 +105,7 @@ def from_bytes(data: bytes | memoryview, dtype: str, shape: Shape) -> np.ndarray
 
 
 class StoredTensor:
-    """A tensor of a model file. Its bytes are counted at once, and decoded by :meth:`load`."""
+    """A tensor in a model file. Its bytes are counted at once, and decoded by :meth:`load`."""
 
     __slots__ = (
         *("_folder", "_loaded", "_own", "_proto", "_span"),
@@ -129,9 +131,9 @@ class StoredTensor:
         self._folder = folder
         self._span: Span | None = None
         self._loaded: weakref.ref[np.ndarray] | None = None
-        """The elements, as long as somebody has them: graphs of one model share them."""
+        """The elements, while in use: graphs from one model share the elements."""
         self._own: int | None = None
-        """Where the bytes are in the model's own file, if the message does not have them."""
+        """Where the bytes are in the model's own file, if missing in the message."""
         self.is_external = proto.data_location == _EXTERNAL
         """Whether the bytes are in another file than the model."""
         if self.is_external:
@@ -144,7 +146,7 @@ class StoredTensor:
             self._check_payload()
 
     def load(self) -> np.ndarray:
-        """Return the elements; without reading them again, if they are still in memory."""
+        """Return the elements, without reading again if still in memory."""
         array = None if self._loaded is None else self._loaded()
         if array is None:
             array = self._decode()
@@ -152,7 +154,7 @@ class StoredTensor:
         return array
 
     def _decode(self) -> np.ndarray:
-        """Return the elements; without copying them, where that is possible."""
+        """Return the elements, without copying where possible."""
         if self._span is not None:
             data = self._folder.read(self.name, self._span)
             return Reread.of(from_bytes(data, self.dtype, self.shape))
@@ -164,7 +166,7 @@ class StoredTensor:
         return numpy_helper.to_array(self._proto)
 
     def _check_stored(self, stored: int) -> None:
-        """Refuse a tensor with more or fewer bytes than its shape says."""
+        """Refuse a tensor whose byte count does not match the shape."""
         if stored != self.bytes:
             raise fault(
                 "TensorPayloadMismatch",
@@ -172,7 +174,7 @@ class StoredTensor:
             )
 
     def _check_payload(self) -> None:
-        """Refuse a tensor that holds more or fewer elements than its shape says."""
+        """Refuse a tensor whose element count does not match the shape."""
         proto, dtype = self._proto, self.dtype
         field = _FIELDS.get(dtype, "int32_data")
         listed = len(getattr(proto, field))

@@ -1,10 +1,10 @@
 """
-The walk over a model that makes a graph of it: one pass, in order of execution.
+Walks a model and builds a graph: one pass, in execution order.
 
-Each node is read once. Its results get a shape; if all it reads is constant, so are its
-results, and it disappears; a function, or a branch that is certain to be taken, is
-walked in its place; else it becomes a node of the graph. Nothing here is recursive: a graph in the
-place of a node is a :class:`~arenaplan.formats.onnx.frames.Frame` on a stack.
+Each node is read once, and the results get shapes. A node with only constant operands disappears
+into constant results; a function, or a branch that is always taken, is walked inline; every other
+node becomes a node in the graph. The walk is not recursive: an inlined graph is a
+:class:`~arenaplan.formats.onnx.frames.Frame` on a stack.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ from arenaplan.graph.sizes import Bind, checked_bytes
 _WHOLE = (View(0, 0),)
 
 FLOWS = frozenset({"If", "Loop", "Scan"})
-"""Operators of the default domain that become nodes with bodies."""
+"""Default-domain operators that become nodes with bodies."""
 
 SEQUENCES = frozenset(
     {
@@ -88,19 +88,19 @@ SEQUENCES = frozenset(
         *("SequenceLength", "SequenceMap", "SplitToSequence"),
     }
 )
-"""Operators of the default domain on sequences and optional values, which become no node."""
+"""Default-domain operators on sequences and optional values, which do not become nodes."""
 _SPECIAL = FLOWS | SEQUENCES
 _FEW = 64
-"""Most numbers of a result that is looked for among earlier ones."""
+"""Most numbers in a result that is looked up among earlier results."""
 _UNLIKE = BRANCHING | {"Constant"}
 """Operators whose attributes hold graphs or data."""
 
 EmitFlow: TypeAlias = "Callable[[Walk, Frame, Op, Sequence[str]], list[Operand | None]]"
-"""Adds a branch or loop to the graph of a walk, and returns its results."""
+"""Adds a branch or loop to a walk's graph, and returns the results."""
 
 
 class Common(NamedTuple):
-    """Facts that the walks over a model and over its subgraphs share."""
+    """Facts shared by the walks over a model and the model's subgraphs."""
 
     folder: Folder
     functions: Functions
@@ -112,20 +112,20 @@ class Common(NamedTuple):
 
 class Walk:
     """
-    One import of a model.
+    Imports a model.
 
     Parameters
     ----------
     model : ModelProto
-        The model; it is not changed.
+        The model, which is not changed.
     name : str
-        Name of the graph.
+        The graph's name.
     folder : Folder
-        Where external data may be.
+        Folder for external data.
     bind : mapping or None
         Numbers for symbolic dimensions.
     tensors : dict of str to StoredTensor
-        Initializers that earlier walks over the same model have read; this one adds to them.
+        Initializers read by earlier walks over the same model; extended by this walk.
     flows : callable
         Adds branches and loops to the graph.
     """
@@ -156,31 +156,30 @@ class Walk:
         self._main = Frame(iter(fill(nodes, scope)), scope, scope, versions, types)
 
     def _begin(self, graph: Graph, proto: GraphProto, common: Common) -> None:
-        """Prepare to make a graph of a graph in the model."""
+        """Prepare to build the graph for a graph in the model."""
         self.graph = graph
         self.common = common
         self.scratch: set[int] = set()
-        """Values that only a node itself uses."""
+        """Values used only inside a node."""
         self._proto = proto
         self._folder, self._functions = common.folder, common.functions
         self._budget, self._dims = common.budget, common.dims
         self.decider: Operand | None = None
-        """Value whose data decides the sizes of the latest node, if one does."""
+        """Value whose data decides the latest node's sizes, if any."""
         self.depth = 0
-        """Number of bodies around the one that is walked."""
+        """Number of bodies around the walked body."""
         self._is_inside = False
         self._has_items = False
         self._taken: dict[str, int] = {}
         self._joined: Joined = {}
         self._numbers: dict[tuple[object, ...], list[Operand | None]] = {}
-        """Positions and lengths that functions have computed: all layers of a model ask for the
-        same ones."""
+        """Positions and lengths computed by functions: all layers in a model ask for the same."""
         self._repeated: set[int | None] = set()
         """Values of nodes that may run again for each reader."""
         self._behind: Mapping[str, Declared] | None = None
 
     def run(self) -> Graph:
-        """Return the graph of the whole model."""
+        """Return the whole model's graph."""
         self._visit_all()
         self._add_outputs()
         let_repeat(self.graph, self._twice)
@@ -192,7 +191,7 @@ class Walk:
         self.visit_frame(self._main)
 
     def visit_frame(self, first: Frame) -> None:
-        """Take in every node of a frame, and those of functions and branches in their place."""
+        """Visit every node in a frame, and in inlined functions and branches."""
         stack = [first]
         while stack:
             frame = stack[-1]
@@ -236,7 +235,7 @@ class Walk:
         if isinstance(operand, Absent):
             raise UnsupportedDtype(f"graph output {quoted(name)} is an optional value without one")
         if isinstance(operand, Items):
-            # A sequence leaves the graph as its elements.
+            # A sequence leaves the graph as separate elements.
             for number, item in enumerate(operand.items):
                 copy = self._renamed(item, self.unique(f"{name}[{number}]"))
                 self.graph.output(self.index_of(copy))
@@ -246,7 +245,7 @@ class Walk:
         self.graph.output(self.index_of(operand))
 
     def _renamed(self, operand: Operand, name: str) -> Operand:
-        """Return a copy of a value that something put in a node's place only passes on."""
+        """Return a renamed copy of a value that an inlined graph only passes on."""
         shape, dtype = operand.shape, operand.dtype
         if operand.source is not None:
             return Operand(name, shape, dtype, operand.source, operand.inline)
@@ -257,7 +256,7 @@ class Walk:
         return copy
 
     def _warn_of_unread(self) -> None:
-        """Warn of values without readers."""
+        """Warn about values without readers."""
         graph = self.graph
         read = {index for node in graph.nodes for index in node.inputs}
         read.update(graph.outputs)
@@ -269,7 +268,7 @@ class Walk:
     # -- nodes -------------------------------------------------------------------------
 
     def _visit(self, frame: Frame, node: NodeProto) -> Frame | None:
-        """Take in one node; return the frame to be walked in its place, if there is one."""
+        """Visit a node; return the frame to walk inline, if any."""
         kind, domain = node.op_type, node.domain
         if domain:
             domain = domain_name(domain)
@@ -338,7 +337,9 @@ class Walk:
         return None
 
     def _results(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[Operand | None]:
-        """Return the results of a node, which is added to the graph unless they are constant."""
+        """
+        Return a node's results; the node is added to the graph unless the results are constant.
+        """
         names = op.outputs if frame.place is None else self.names_in(frame, op.outputs)
         self.decider = None
         if op.type in _SPECIAL and not op.domain:
@@ -372,15 +373,16 @@ class Walk:
     def _call(
         self, key: FunctionKey, frame: Frame, node: NodeProto, inputs: list[Operand | None]
     ) -> Frame:
-        """Return the frame of a call of a function."""
+        """Return the frame for a function call."""
         prefix = self.prefix(frame, node)
         return self._named(self._functions.open(key, frame, node, inputs, prefix, self._budget))
 
     def lookup(self, scope: Scope, name: str) -> Operand | None:
-        """Return the meaning of a name, if it has one."""
+        """Return a name's meaning, if any."""
         known = scope.get(name)
         if type(known) is TensorProto:
-            # Only the graph itself has such; all other scopes see it through this one.
+            # Only the graph itself has stored tensors; all other scopes see them through this
+            # scope.
             tensor = self.common.tensors.get(name)
             if tensor is None:
                 tensor = self.common.tensors[name] = StoredTensor(known, name, self._folder)
@@ -402,7 +404,7 @@ class Walk:
         own[name] = operand
 
     def _leave(self, frame: Frame) -> None:
-        """Hand the results of a body to its caller."""
+        """Pass a body's results to the caller."""
         if frame.place is None:
             return
         self._functions.close(frame)
@@ -444,7 +446,7 @@ class Walk:
             if known is None:
                 inputs.append(None)
             else:
-                # A constant becomes part of the graph when it is first used.
+                # A constant becomes part of the graph on first use.
                 inputs.append(self.index_of(known) if known.index is None else known.index)
         if effects is None:
             effects = node_effects(op, operands)
@@ -454,7 +456,7 @@ class Walk:
                 facts.cost, facts.effects = cost, effects
         shows_repeated = effects.views == _WHOLE and inputs[0] in self._repeated
         if effects.repeats or (shows_repeated and not any(operands[1:])):
-            # A view of a value that is made again is made again with it.
+            # A view of a recomputed value is recomputed with the value.
             effects = effects._replace(repeats=True)
             self._repeated.update(known.index for known in operands if known is not None)
         appended = graph.append(
@@ -476,7 +478,7 @@ class Walk:
     def apply(
         self, kind: str, inputs: Sequence[Operand], name: str, **attributes: object
     ) -> Operand:
-        """Return the result of an operator with a rule that stands in no model."""
+        """Return the result of an operator with a rule that is not in the model."""
         if any(isinstance(known, Pending) for known in inputs):
             return Pending(name)
         op = Op("", kind, "", 13, list(inputs), [name], attributes, self._budget)
@@ -490,12 +492,12 @@ class Walk:
     @contextmanager
     def deeper(self, op: Op) -> Iterator[None]:
         """
-        Count how deep bodies are nested, while one is walked.
+        Count nested bodies while a body is walked.
 
         Raises
         ------
         UnsupportedModel
-            If that is too deep.
+            If bodies are nested too deeply.
         """
         if self.depth >= MAX_NESTING:
             raise op.error(
@@ -511,7 +513,7 @@ class Walk:
         """Note that nodes which are not in the graph yet will read some values."""
 
     def index_of(self, operand: Operand) -> int:
-        """Return the value in the graph of an operand."""
+        """Return an operand's value in the graph."""
         index = operand.index
         if index is None:
             index = operand.index = self.graph.constant(
@@ -550,7 +552,7 @@ class Walk:
     def _is_as_declared(
         self, frame: Frame, names: Sequence[str], results: Sequence[Result]
     ) -> bool:
-        """Whether nothing else is declared of some results, which are known, than they are."""
+        """Whether some known results agree with all declarations."""
         infos = frame.infos
         for name, result in zip(names, results, strict=False):
             info = infos.get(name)
@@ -563,7 +565,7 @@ class Walk:
         return True
 
     def _complete(self, frame: Frame, op: Op, name: str, found: PartialResult) -> Result:
-        """Return one result from inferred and declared facts."""
+        """Return a result from inferred and declared facts."""
         if not name:
             return (), "bool"
         shape, dtype = found
@@ -590,7 +592,7 @@ class Walk:
     def _merged(
         self, op: Op, name: str, found: PartialResult, stated: Declared
     ) -> tuple[tuple[Dim, ...] | None, str | None]:
-        """Return the known facts about a result; inferred ones are more reliable."""
+        """Merge the known facts about a result; inferred facts are more reliable."""
         shape, dtype = found
         if dtype is not None and stated.dtype not in (None, dtype):
             raise op.error(
@@ -619,11 +621,11 @@ class Walk:
         return tuple(d if s is None else s for s, d in zip(shape, dims, strict=True)), dtype
 
     def _bounded(self, name: str, dims: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
-        """Return dimensions with the upper bounds of the caller."""
+        """Return dimensions with the caller's upper bounds."""
         return self._dims.most(name, dims)
 
     def _resolved(self, stated: Declared) -> tuple[Dim, ...] | None:
-        """Return declared dimensions with the numbers of the caller."""
+        """Return declared dimensions with the caller's numbers."""
         return self._dims.resolved(stated.dims)
 
     # -- constants -----------------------------------------------------------------------
@@ -631,7 +633,7 @@ class Walk:
     def _fold(
         self, op: Op, results: Sequence[Result], names: Sequence[str]
     ) -> list[Operand | None] | None:
-        """Return the results as constants, if they are constant."""
+        """Return the results as constants, if constant."""
         if op.domain:
             return None
         if op.type in ("Shape", "Size"):
@@ -671,12 +673,12 @@ class Walk:
     # -- names ---------------------------------------------------------------------------
 
     def prefix(self, frame: Frame, node: NodeProto) -> str:
-        """Return the prefix of names in the place of a node."""
+        """Return the name prefix for a node's inlined graph."""
         name = node.name or next(filter(None, node.output), node.op_type)
         return f"{frame.prefix}{name[:64]}/"
 
     def _named(self, frame: Frame) -> Frame:
-        """Let the results of a body have the names that they have in its caller."""
+        """Give a body's results the caller's names."""
         assert frame.place is not None
         caller, results, targets = frame.place
         for inner, target in zip(results, self.names_in(caller, targets), strict=False):
@@ -685,7 +687,7 @@ class Walk:
         return frame
 
     def names_in(self, frame: Frame, names: Sequence[str]) -> Sequence[str]:
-        """Return the names in the graph of values that ``frame`` produces."""
+        """Return the graph names of values that ``frame`` produces."""
         if frame.place is None:
             return names
         for name in names:
@@ -712,7 +714,7 @@ def _input_types(graph: GraphProto, stored: Mapping[str, object]) -> dict[str, D
     infos = {}
     for info in graph.input:
         name = info.name
-        # Old models list their initializers as inputs, too.
+        # Old models also list initializers as inputs.
         if name not in stored:
             if name in infos:
                 raise fault("DuplicateName", f"two graph inputs have the name {quoted(name)}")
@@ -736,7 +738,7 @@ def _plain(op: Op) -> Mapping[str, Any]:
 
 
 def _alike(op: Op, results: Sequence[Result]) -> tuple[object, ...] | None:
-    """Return a key of nodes that make the same few whole numbers; ``None`` for other nodes."""
+    """Return a key for nodes that make the same few whole numbers; ``None`` for other nodes."""
     if op.domain or len(results) != 1 or op.type == "Multinomial":
         return None
     ((shape, dtype),) = results

@@ -1,4 +1,4 @@
-"""A copy of an ONNX model with other weights."""
+"""Copies an ONNX model with new weights."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from arenaplan.base.quoting import quoted
 
 def with_weights(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> bytes:
     """
-    Return the content of a model file in which some weights are others; all are in the file.
+    Return a model file's content with some weights replaced, and all weights inside the file.
 
     Parameters
     ----------
     path : path
         The model.
     arrays : mapping
-        The new data by name of an initializer, or of the output of a ``Constant`` node.
+        The new data by name of an initializer or a ``Constant`` node's output.
 
     Raises
     ------
     UndefinedValue
-        If the model stores no weight of a name: it may compute one from others.
+        If the model stores no weight with a name; the weight may be computed from others.
     ModelError
-        If the file would be larger than a file of the format can be.
+        If the file would be larger than the format allows.
     """
     model = onnx.load(path)
     stored = {tensor.name: tensor for tensor in model.graph.initializer}

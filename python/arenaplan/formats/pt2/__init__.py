@@ -1,12 +1,12 @@
 """
-The importer of exported PyTorch programs: live ones, and files without torch.
+The importer for exported PyTorch programs: live programs, and files without torch.
 
-The archive that ``torch.export.save`` writes is a zip with the graph as JSON
-(:mod:`~arenaplan.formats.pt2.archive`, :mod:`~arenaplan.formats.pt2.pt2_document`). That and a live
-program (:mod:`~arenaplan.formats.pt2.pt2_live`) become one and the same
-:class:`~arenaplan.formats.pt2.pt2_program.Program`; the canonical operators of ATen are one table
+The archive written by ``torch.export.save`` is a zip with the graph as JSON
+(:mod:`~arenaplan.formats.pt2.archive`, :mod:`~arenaplan.formats.pt2.pt2_document`). The archive and
+a live program (:mod:`~arenaplan.formats.pt2.pt2_live`) become the same
+:class:`~arenaplan.formats.pt2.pt2_program.Program`; a table has the canonical operators for ATen
 (:data:`~arenaplan.formats.pt2.pt2_operators.OPERATORS`). Values that only depend on parameters are
-constant, and need no memory of the arena.
+constant, and need no arena memory.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def load_pt2(source: Source, *, bind: Bind | None = None) -> Graph:
     Returns
     -------
     Graph
-        The program in the order of the file, without constants. Values that an
-        operator writes in place are values of their own that may take over its operand.
+        The program in file order, with constants folded. A value written in place is a new value
+        that may take over the operand.
 
     Raises
     ------
@@ -66,12 +66,12 @@ def load_pt2(source: Source, *, bind: Bind | None = None) -> Graph:
 
 def open_pt2(source: Source) -> Callable[[Bind | None], Graph]:
     """
-    Read an exported PyTorch program, and return a function that makes its graph.
+    Read an exported PyTorch program; return a function that builds the graph.
 
     Raises
     ------
     PlannerError, OSError
-        As :func:`load_pt2`, and so does the function.
+        As :func:`load_pt2`, here and in the returned function.
     """
     document, path = read_graph(source)
     name = "" if path is None else path.stem

@@ -16,22 +16,22 @@ from arenaplan.base.errors import NotAModel, fault
 Source: TypeAlias = "str | os.PathLike[str] | bytes"
 
 MAX_GRAPH: Final = 1 << 28
-"""Most bytes that the description of a graph can have; weights are elsewhere."""
+"""Largest graph description, in bytes; weights are elsewhere."""
 
 _MAX_RATIO: Final = 200
-"""Largest compression ratio of JSON; files that shrink more were made to fill memory."""
+"""Largest compression ratio for JSON; files that shrink more are meant to exhaust memory."""
 
 
 def read_graph(source: Source) -> tuple[dict[str, Any], Path | None]:
     """
-    Return the description of a model's graph, and the path it was read from.
+    Return a model's graph description, and the path.
 
     Raises
     ------
     NotAModel
-        If the file is no archive of an exported program.
+        If the file is not an archive of an exported program.
     ModelError
-        If it unpacks to far more than its size justifies.
+        If the file unpacks to far more than its size justifies.
     OSError
         If the file cannot be read.
     """
@@ -45,12 +45,12 @@ def read_graph(source: Source) -> tuple[dict[str, Any], Path | None]:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting, as one would for the other end of a pipe."""
+    """Open a file without waiting, for example for a pipe's writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _read(file: Any, what: str) -> dict[str, Any]:
-    """Return the JSON document ``models/model.json`` of an archive."""
+    """Return the JSON document ``models/model.json`` from an archive."""
     try:
         with zipfile.ZipFile(file) as archive:
             names = [
@@ -75,7 +75,7 @@ def _read(file: Any, what: str) -> dict[str, Any]:
 
 
 def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> bytes:
-    """Return one file of an archive, of the size that it claims."""
+    """Return a file from an archive, with the size that the archive claims."""
     if info.file_size > MAX_GRAPH:
         raise fault("ModelTooLarge", f"the graph in {what} has {info.file_size} bytes")
     if info.file_size > _MAX_RATIO * max(1, info.compress_size):

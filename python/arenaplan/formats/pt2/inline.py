@@ -21,19 +21,19 @@ _WRAPPERS: Final = frozenset(
         "wrap_with_set_grad_enabled",
     )
 )
-"""Operators that run the one graph they are given, once, on the tensors that follow it."""
+"""Operators that run their only graph once, on the tensors that follow."""
 
 
 def flatten(program: Program) -> Program:
     """
-    Return a program in which wrappers are replaced by their content.
+    Return a program with wrappers replaced by their content.
 
-    Tensors inside are called after the wrapper, ``wrap_with_autocast.add``.
+    Tensors inside are named after the wrapper, ``wrap_with_autocast.add``.
 
     Raises
     ------
     UnsupportedSubgraph
-        If a wrapper does not run one graph on as many tensors as go into it.
+        If a wrapper does not run exactly one graph with the right number of tensors.
     """
     if not any(call.graphs for call in program.calls):
         return program
@@ -69,7 +69,7 @@ def calls_name(call: Call) -> str:
 
 
 def _rename(call: Call, names: Mapping[str, str], *, results: bool = False) -> Call:
-    """Return a call that reads, and if so asked makes, tensors of other names."""
+    """Return a call that reads, and optionally makes, renamed tensors."""
     arguments = tuple(
         Argument(
             argument.name,

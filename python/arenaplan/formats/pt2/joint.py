@@ -1,9 +1,9 @@
 """
-Joint graphs: forward and backward pass of a PyTorch program in one graph, and perhaps the update.
+Joint graphs: a PyTorch program's forward and backward pass, and optionally the update.
 
-Transposes and expansions are views with strides in PyTorch. Where only products read or make a
-transposed tensor, the transpose is a view here as well: kernels of products take strides. Where
-elementwise operators read an expanded tensor, they read the smaller one.
+Transposes and expansions are strided views in PyTorch. Where only products read or make a
+transposed tensor, the transpose is a view here, too, because product kernels take strides.
+Elementwise operators read the smaller tensor instead of the expanded tensor.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _ATTENTION: Final = "_scaled_dot_product_"
 
 
 def base_of(call: Call) -> str:
-    """Return the name of an operator of ATen without its overload; of others nothing."""
+    """Return an ATen operator's name without overload; "" for other operators."""
     parts = call.target.removeprefix("torch.ops.").split(".")
     return parts[1] if len(parts) > 1 and parts[0] == "aten" else ""
 
 
 def strided(program: Program) -> frozenset[str]:
     """
-    Return the results of transposes that need no copy.
+    Return the transposes' results that need no copy.
 
-    Either only products read the result, or the operand is the result of a product, or of another
-    such transpose, that nothing else reads.
+    Either only products read the result, or the operand is the result of a product or another such
+    transpose without other readers.
     """
     readers = _readers(program)
     transposes = [call for call in program.calls if _is_transpose(call)]
@@ -45,7 +45,7 @@ def strided(program: Program) -> frozenset[str]:
         if all(user and (_is_product(user) or user.results[0] in found) for user in users):
             found.update(call.results)
     written = {name for call in program.calls if _is_product(call) for name in call.results}
-    """Results of products, in whichever order of dimensions their readers want."""
+    """Product results, in any dimension order that readers want."""
     for call in transposes:
         (source,) = (name for name in call.reads() if name is not None)
         if source in written and len(readers[source]) == 1:
@@ -55,12 +55,12 @@ def strided(program: Program) -> frozenset[str]:
 
 
 def _is_product(call: Call) -> bool:
-    """Whether a call is a product of matrices."""
+    """Whether a call is a matrix product."""
     return base_of(call) in _PRODUCTS
 
 
 def _is_transpose(call: Call) -> bool:
-    """Whether a call puts the dimensions of one tensor in another order."""
+    """Whether a call only reorders a tensor's dimensions."""
     reads = [name for name in call.reads() if name is not None]
     return base_of(call) in _TRANSPOSES and len(reads) == len(call.results) == 1
 
@@ -69,11 +69,11 @@ def without_aliases(
     program: Program, replaced: Mapping[str, str]
 ) -> tuple[Program, Mapping[str, str]]:
     """
-    Return a program in which a tensor has one name, and its donations.
+    Return a program in which each tensor has only one name, and the donations.
 
-    Tensors without gradients are other tensors than those with gradients in PyTorch, of the same
-    bytes, and ``copy`` returns its second operand in the type of the first one. Nothing writes in
-    place in a joint graph, so they are one.
+    In PyTorch, a detached tensor is a different tensor with the same bytes, and ``copy`` returns
+    the second operand in the first operand's type. Joint graphs have no in-place writes, so such
+    tensors are merged.
     """
     names: dict[str, str] = {}
     calls = []
@@ -91,7 +91,7 @@ def without_aliases(
 
 
 def _same_tensor(call: Call, program: Program) -> str | None:
-    """Return the operand that is the result of a call."""
+    """Return the operand that is a call's result."""
     reads = [name for name in call.reads() if name is not None]
     base = base_of(call)
     if len(call.results) != 1 or not reads:
@@ -104,7 +104,7 @@ def _same_tensor(call: Call, program: Program) -> str | None:
 
 
 def without_expansions(program: Program) -> Program:
-    """Return a program whose elementwise operators repeat elements of operands themselves."""
+    """Return a program whose elementwise operators repeat operand elements themselves."""
     smaller: dict[str, str] = {}
     """Sources of expanded tensors."""
     calls = []
@@ -123,7 +123,7 @@ def without_expansions(program: Program) -> Program:
 
 
 def cost_of(base: str, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> int:
-    """Return the work of one run (:mod:`arenaplan.graph.ops.work`)."""
+    """Return the work per run (:mod:`arenaplan.graph.ops.work`)."""
     operands = [x for x in inputs if x is not None]
     made = sum(prod(x.shape) for x in outputs)
     operations = max([made, *(prod(x.shape) for x in operands)])
@@ -131,21 +131,21 @@ def cost_of(base: str, inputs: Sequence[Array | None], outputs: Sequence[Array])
         operations = ops.product_operations((made,), operands[-2].shape[-1])
     elif base in ("convolution", "convolution_backward") and len(operands) >= 2:
         *_, weights = operands[: 3 if base == "convolution_backward" else 2]
-        # Every element of the output image is a sum over one filter; each gradient is one more.
+        # Every output image element is a sum over one filter; each gradient is another such sum.
         image = outputs[0] if base == "convolution" else operands[0]
         passes = 1 if base == "convolution" else len(outputs)
         operations = passes * ops.convolution_operations(image.shape, weights.shape)
     elif base.startswith(_ATTENTION):
         is_backward = base.endswith("_backward")
         queries, keys = operands[1:3] if is_backward else operands[:2]
-        # Two products forward; backward, one of them again and two gradients of each.
+        # Forward: two products. Backward: one product again, and two gradients for each product.
         product = ops.product_operations(queries.shape, keys.shape[-2])
         operations = (5 if is_backward else 2) * product
     return ops.roofline(operations, (*operands, *outputs))
 
 
 def _readers(program: Program) -> dict[str, list[Call | None]]:
-    """Return the calls that read each tensor, with ``None`` for the results of the program."""
+    """Return the calls that read each tensor, with ``None`` for program results."""
     readers: dict[str, list[Call | None]] = {name: [] for name in program.tensors}
     for call in program.calls:
         for name in set(call.reads()) - {None}:

@@ -1,4 +1,4 @@
-"""Sizes that are numbers, symbols, or small expressions of symbols."""
+"""Sizes as numbers, symbols, or small symbolic expressions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST: Final = 2000
 """Longest expression, in characters, that is evaluated."""
 
 _LARGEST: Final = 1 << 63
-"""No size, and nothing on the way to one, is as large."""
+"""Bound for sizes and intermediate results."""
 
 _FUNCTIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "Add": lambda a, b: a + b,
@@ -31,7 +31,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "Pow": lambda a, b: a**b,
     "PythonMod": lambda a, b: a % b,
 }
-"""Results of SymPy's classes, and of those that PyTorch adds, for two numbers."""
+"""Results for two numbers, by class in SymPy or PyTorch."""
 
 _DIVISIONS: Final = frozenset({"CeilDiv", "CleanDiv", "FloorDiv", "Mod", "PythonMod"})
 
@@ -45,17 +45,17 @@ _OPERATORS: Final[Mapping[type[ast.operator], str]] = {
 
 class Dims:
     """
-    Numbers for the symbols of a model.
+    Numbers for a model's symbols.
 
-    Expressions are those that PyTorch writes, ``Add(Symbol('s0', integer=True), Integer(1))``,
-    or as one would, ``s0 + 1``.
+    Expressions are PyTorch's, ``Add(Symbol('s0', integer=True), Integer(1))``, or plain, ``s0 +
+    1``.
 
     Parameters
     ----------
     bind : mapping or None
-        Numbers of the caller: by symbol, and whole shapes by input.
+        Numbers from the caller: by symbol, and whole shapes by input.
     declared : mapping
-        Sizes of the inputs as the program describes them, by name.
+        Input sizes in the program, by name.
     """
 
     def __init__(self, bind: Bind | None, declared: Mapping[str, Sequence[Size]]) -> None:
@@ -83,7 +83,7 @@ class Dims:
     def _bind_shape(
         self, name: str, shape: Sequence[int], declared: Mapping[str, Sequence[Size]]
     ) -> None:
-        """Take over the numbers of an input's shape."""
+        """Record the numbers in an input's shape."""
         sizes = declared.get(name)
         if sizes is None:
             raise UnknownDim(
@@ -107,7 +107,7 @@ class Dims:
                 )
 
     def _set(self, symbol: str, number: int) -> None:
-        """Note the number of a symbol, which can have one only."""
+        """Record a symbol's number; a second, different number is an error."""
         if self._numbers.setdefault(symbol, number) != number:
             raise fault(
                 "DimConflict",
@@ -126,7 +126,7 @@ class Dims:
         return tuple(self._number(name, size) for size in sizes)
 
     def _number(self, name: str, size: Size) -> int:
-        """Return one size as a number."""
+        """Return a size as a number."""
         if isinstance(size, int):
             number = size
         else:
@@ -139,7 +139,7 @@ class Dims:
         return number
 
     def _value(self, name: str, size: str, node: ast.expr) -> int:
-        """Return the value of a part of an expression; it is short, and so not nested deeply."""
+        """Return a subexpression's value; expressions are short, so nesting is not deep."""
         symbol = _symbol(node)
         if symbol is not None:
             if symbol in self._numbers:
@@ -173,7 +173,7 @@ class Dims:
     def _apply(
         self, function: str | None, name: str, size: str, parts: Sequence[ast.expr]
     ) -> int | None:
-        """Return the result of a function for its arguments, pair by pair; ``None`` if unknown."""
+        """Return a function's result for the arguments, pair by pair; ``None`` if unknown."""
         apply = _FUNCTIONS.get(function or "")
         if apply is None or not parts:
             return None
@@ -188,7 +188,7 @@ class Dims:
 
 
 def _symbol(node: ast.expr | None) -> str | None:
-    """Return the symbol that a part of an expression is."""
+    """Return a subexpression's symbol, if a symbol."""
     match node:
         case ast.Name(id=symbol):
             return symbol
@@ -198,7 +198,7 @@ def _symbol(node: ast.expr | None) -> str | None:
 
 
 def _symbols(size: str) -> list[str]:
-    """Return the symbols of an expression."""
+    """Return an expression's symbols."""
     tree = parsed(size, _LONGEST)
     if tree is None:
         return []

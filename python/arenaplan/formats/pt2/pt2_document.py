@@ -1,4 +1,4 @@
-"""From the JSON document in an archive to a program, everything in it doubted."""
+"""From the archive's untrusted JSON document to a program."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _DTYPES: Mapping[int, str] = {
     31: "float8_e4m3fnuz",
     32: "float8_e5m2fnuz",
 }
-"""Element types as the format numbers them."""
+"""Element types by number in the format."""
 
 _NO_TENSORS = ("constant_input", "custom_obj", "token")
-"""Kinds of inputs and outputs that have no bytes."""
+"""Kinds of inputs and outputs without bytes."""
 
 _DEEPEST: Final = 32
 """Most graphs inside each other."""
@@ -63,7 +63,7 @@ def read_program(document: Mapping[str, Any]) -> Program:
 def _program(
     graph: Mapping[str, Any], inputs: tuple[Port, ...], outputs: tuple[Port, ...], depth: int
 ) -> Program:
-    """Return the program of a graph."""
+    """Return a graph's program."""
     if not depth:
         raise fault("NestingTooDeep", f"graphs are nested more than {_DEEPEST} deep")
     described = _object(graph, "tensor_values", "the graph")
@@ -74,7 +74,7 @@ def _program(
 
 
 def _inner(graph: object, what: str, depth: int) -> Program:
-    """Return a program that a call runs; its inputs and outputs are listed without kinds."""
+    """Return a program that a call runs; inputs and outputs are listed without kinds."""
     if not isinstance(graph, dict):
         raise NotAModel(f"{what} runs a graph that is no object")
     inputs, outputs = (
@@ -101,7 +101,7 @@ def _tensor(name: str, meta: object) -> Tensor:
 
 
 def _size(name: str, size: object) -> Size:
-    """Return one size."""
+    """Return a size."""
     if isinstance(size, dict):
         number, expression = size.get("as_int"), size.get("as_expr")
         if isinstance(expression, dict) and isinstance(expression.get("expr_str"), str):
@@ -142,7 +142,7 @@ def _call(node: Mapping[str, Any], position: int, depth: int) -> Call:
 
 
 def _origin(metadata: object) -> Origin | None:
-    """Return layer and line of source; metadata of another form has none."""
+    """Return layer and source line; None for metadata in another form."""
     if not isinstance(metadata, dict):
         return None
     stack, trace = (metadata.get(key) for key in ("nn_module_stack", "stack_trace"))
@@ -165,14 +165,14 @@ def _value(arg: Mapping[str, Any]) -> Any:
 
 
 def _known(symbol: object) -> int | str:
-    """Return a number, or the name of one that is not known yet."""
+    """Return a number, or the name of an unknown number."""
     if isinstance(symbol, dict) and isinstance(symbol.get("as_int"), int):
         return int(symbol["as_int"])
     return "symbol"
 
 
 def _ports(signature: Mapping[str, Any], key: str) -> Iterator[Port]:
-    """Yield the entries of a signature."""
+    """Yield a signature's entries."""
     for spec in _list(signature, key, "the signature"):
         if not isinstance(spec, dict) or len(spec) != 1:
             raise NotAModel(f"the signature's {key} are malformed")
@@ -188,7 +188,7 @@ def _ports(signature: Mapping[str, Any], key: str) -> Iterator[Port]:
 
 
 def _tensors_in(arg: object) -> Iterator[str | None]:
-    """Yield the names of the tensors in an argument, ``None`` for those left out of a list."""
+    """Yield the names of tensors in an argument; ``None`` for tensors left out of a list."""
     if not isinstance(arg, dict):
         return
     if isinstance(arg.get("name"), str) and "as_tensor" not in arg:

@@ -1,8 +1,9 @@
 """
-Donation: new contents of a joint graph at the addresses of the old ones.
+Donation: new contents in a joint graph at the old contents' addresses.
 
-A new content may replace an old one if its node can run behind all readers of the old one, and can
-write in place where it reads the old one itself. Otherwise a copy at the end replaces it.
+A new content may replace an old content if the new content's node can run after all readers of the
+old content, and can write in place if the node itself reads the old content. Otherwise, a copy at
+the end replaces the old content.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ def write_back(graph: Graph, pairs: Mapping[int, int]) -> dict[int, int]:
     graph : Graph
         Without write-backs and outputs; changed in place.
     pairs : mapping
-        States, and the values that replace them.
+        States, with the replacing values.
 
     Returns
     -------
     dict
-        Values of which only copies replace states, and one such copy of each.
+        Values of which only copies replace states, with a copy for each.
     """
     binder = _Binder(graph)
     # Large contents are bound first: theirs are the copies to avoid.
@@ -39,22 +40,22 @@ def write_back(graph: Graph, pairs: Mapping[int, int]) -> dict[int, int]:
 
 
 def _bytes(graph: Graph, value: int) -> int:
-    """Return the size of a value."""
+    """Return a value's size."""
     return ops.array_bytes(graph.values[value].shape, graph.values[value].dtype)
 
 
 class _Binder:
-    """One run of :func:`write_back`."""
+    """A run of :func:`write_back`."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._makers: dict[int, Node] = {}
         self._readers: dict[int, list[Node]] = {}
         self._behind: dict[int, list[Node]] = {}
-        """By reader of an old content, the nodes that replace it."""
+        """By reader of an old content, the replacing nodes."""
         self._views: set[int] = set()
         self._bound: dict[int, Node] = {}
-        """By state, the node that replaces it."""
+        """By state, the replacing node."""
         self._values: set[int] = set()
         self.copies: dict[int, int] = {}
         """Copies by value."""
@@ -74,14 +75,14 @@ class _Binder:
             self._readers.setdefault(value, []).append(node)
 
     def bind(self, value: int, into: int) -> None:
-        """Replace a state by a value, or by a copy of it."""
+        """Replace a state by a value, or by a copy of the value."""
         if not self._is_bound(value, into):
             value = self.copies[value] = self._copied(value)
             assert self._is_bound(value, into), "nothing depends on a copy"
         self._graph.write_back(value, into)
 
     def _is_bound(self, value: int, into: int) -> bool:
-        """Bind a value to the bytes of a state, if its node can write there."""
+        """Bind a value to a state's bytes, if the value's node can write there."""
         maker = self._makers.get(value)
         if maker is None or value in self._values or value in self._views:
             return False
@@ -99,7 +100,7 @@ class _Binder:
         return True
 
     def _takes_over(self, maker: Node, into: int, value: int) -> bool:
-        """Whether a node that reads a state may write a value over it."""
+        """Whether a node that reads a state may overwrite the state with a value."""
         output = maker.outputs.index(value)
         allowed = {pair.input for pair in maker.effects.in_place if pair.output == output}
         return all(at in allowed for at, read in enumerate(maker.inputs) if read == into)
@@ -138,7 +139,7 @@ class _Binder:
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
-    """Return a name that nothing has yet."""
+    """Return an unused name."""
     used = set(taken)
     number = 0
     found = name

@@ -21,7 +21,7 @@ from arenaplan.formats.trees import donated_at
 from arenaplan.graph.origin import Origin, origin_of
 
 _KINDS: Final[Mapping[str, str]] = {"constant_tensor": "tensor_constant"}
-"""Kinds of inputs and outputs whose names differ from those in files."""
+"""Kinds of inputs and outputs with different names in files."""
 
 _COPY: Final = "torch.ops.aten.copy_.default"
 _BATCH_NORMS: Final = frozenset(
@@ -33,12 +33,12 @@ _DEEPEST: Final = 32
 
 def read_live(exported: Any) -> Program:
     """
-    Return the program that ``torch.export.export`` made.
+    Return the program made by ``torch.export.export``.
 
     Raises
     ------
     InvalidOption
-        If it is no ``ExportedProgram``.
+        If ``exported`` is not an ``ExportedProgram``.
     NotAModel
         If the program says nothing about a tensor.
     """
@@ -56,23 +56,23 @@ def read_live(exported: Any) -> Program:
 
 def read_joint(module: Any, donate: Mapping[int, int]) -> JointProgram:
     """
-    Return the program of a graph module that was traced with the sizes of its tensors.
+    Return the program for a graph module that was traced with tensor sizes.
 
     Parameters
     ----------
     module : torch.fx.GraphModule
         The module.
     donate : mapping
-        Donated inputs by position, and the positions of the results that replace them.
+        Donated inputs by position, with the positions of the replacing results.
 
     Raises
     ------
     InvalidOption
-        If it is no graph module, or a position is no whole number.
+        If ``module`` is not a graph module, or a position is not a whole number.
     IndexError
-        If there is no such input or result.
+        If the input or result does not exist.
     UnsupportedOp
-        If an operator writes to its operands without a name that says so.
+        If an operator writes to operands without the naming convention for writes.
     """
     import torch
 
@@ -98,7 +98,7 @@ def read_joint(module: Any, donate: Mapping[int, int]) -> JointProgram:
 
 
 def _written(module: Any) -> list[Any]:
-    """Return the last nodes of a graph that copy new contents into inputs, which nothing reads."""
+    """Return a graph's last nodes that copy new contents into inputs and have no readers."""
     found = []
     for node in reversed(module.graph.nodes):
         if node.op == "output":
@@ -111,7 +111,7 @@ def _written(module: Any) -> list[Any]:
 
 
 def _refuse_hidden_writes(module: Any) -> None:
-    """Refuse operators that write to their operands, and whose names do not say so."""
+    """Refuse operators that write to operands without the naming convention for writes."""
     for node in module.graph.nodes:
         schema = getattr(node.target, "_schema", None)
         if node.op != "call_function" or schema is None:
@@ -119,7 +119,7 @@ def _refuse_hidden_writes(module: Any) -> None:
         base = schema.name.split("::")[1]
         is_hidden = schema.is_mutable and not base.endswith("_")
         if base in _BATCH_NORMS:
-            # The declarations of these operators leave out that they update the statistics.
+            # These operators' declarations hide the update of statistics.
             names = (argument.name for argument in schema.arguments)
             given = dict(zip(names, node.args, strict=False)) | node.kwargs
             is_hidden |= bool(given.get("training") and given.get("running_mean") is not None)
@@ -139,7 +139,7 @@ def _ports(specs: Any) -> Iterator[Port]:
 
 
 class _Reader:
-    """Reads graphs; ``torch`` is given because it is imported late."""
+    """Reads graphs; ``torch`` is a parameter because of its late import."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -151,7 +151,7 @@ class _Reader:
         inputs: tuple[Port, ...] | None = None,
         outputs: tuple[Port, ...] | None = None,
     ) -> Program:
-        """Return the program of a graph; its nodes name the inputs and outputs of a body."""
+        """Return a graph's program; the nodes name a body's inputs and outputs."""
         if self._depth == _DEEPEST:
             raise fault("NestingTooDeep", f"graphs are nested more than {_DEEPEST} deep")
         self._depth += 1
@@ -174,7 +174,7 @@ class _Reader:
         return Program(tensors, tuple(calls), inputs, outputs)
 
     def _call(self, node: Any, module: Any, tensors: dict[str, Tensor]) -> Call:
-        """Return a node, and record its results."""
+        """Return a node as a call, and record the results."""
         arguments, graphs = [], []
         for name, value in self._named_arguments(node):
             graph = self._graph(value, module)
@@ -196,7 +196,7 @@ class _Reader:
         )
 
     def _is_random(self, node: Any) -> bool:
-        """Whether an operator draws random numbers; attention does if it leaves out elements."""
+        """Whether an operator draws random numbers; attention does with dropout."""
         seeded = self._torch.Tag.nondeterministic_seeded
         if seeded not in getattr(node.target, "tags", ()):
             return False
@@ -205,7 +205,7 @@ class _Reader:
         return "dropout_p" not in names or part != 0.0
 
     def _named_arguments(self, node: Any) -> Iterator[tuple[str, Any]]:
-        """Yield the arguments that a node gives, in the order of the operator's schema."""
+        """Yield a node's arguments, in schema order."""
         schema = getattr(node.target, "_schema", None)
         if schema is None:
             yield from (("", value) for value in node.args)
@@ -218,14 +218,14 @@ class _Reader:
                 yield argument.name, node.args[position]
 
     def _graph(self, value: Any, module: Any) -> Any:
-        """Return the graph that an argument is, if it is one."""
+        """Return an argument's graph, if the argument is a graph."""
         if not isinstance(value, self._torch.fx.Node) or value.op != "get_attr":
             return None
         found = getattr(module, value.target, None)
         return found if isinstance(found, self._torch.fx.GraphModule) else None
 
     def _names(self, value: Any) -> Iterator[str | None]:
-        """Yield the tensors in an argument, ``None`` for those left out of a list."""
+        """Yield the tensors in an argument; ``None`` for tensors left out of a list."""
         if isinstance(value, self._torch.fx.Node):
             if self._is_tensor(value.meta.get("val")):
                 yield self.name(value)
@@ -236,7 +236,7 @@ class _Reader:
                     yield from [None] if item is None else names
 
     def leaves(self, value: Any) -> list[str | None]:
-        """Return the names of the results in a tree, ``None`` for those that are no tensors."""
+        """Return the names of a tree's results; ``None`` for results that are not tensors."""
         if isinstance(value, (list, tuple)):
             return [name for item in value for name in self.leaves(item)]
         if isinstance(value, dict):
@@ -247,7 +247,7 @@ class _Reader:
         return [self.name(value) if is_tensor else None]
 
     def name(self, node: Any) -> str:
-        """Return the name of a tensor: of equal pieces of one result the first one's."""
+        """Return a tensor's name: for equal pieces of a result, the first piece's name."""
         if node.target is operator.getitem:
             source, index = node.args
             return self._piece(source, index, node)
@@ -261,7 +261,7 @@ class _Reader:
         return default if isinstance(default, str) else str(default.name)
 
     def _results(self, node: Any) -> list[tuple[str, Any]]:
-        """Return the tensors that a node makes, by name; those without users too."""
+        """Return the tensors that a node makes, by name, including unused tensors."""
         value = node.meta.get("val")
         if self._is_tensor(value):
             return [(node.name, value)]
@@ -288,7 +288,7 @@ class _Reader:
 
 
 def _origin(meta: Mapping[str, Any]) -> Origin | None:
-    """Return layer and line of source of a node."""
+    """Return a node's layer and source line."""
     stack = meta.get("nn_module_stack")
     # Entries are from a key to path and type, the innermost last.
     entries = list(stack.values()) if isinstance(stack, Mapping) else []
@@ -298,7 +298,7 @@ def _origin(meta: Mapping[str, Any]) -> Origin | None:
 
 
 def _size(size: Any) -> Size:
-    """Return a number, or the expression that it is."""
+    """Return a number, or an expression."""
     if isinstance(size, int):
         return size
     expression = getattr(getattr(size, "node", None), "expr", None)
@@ -319,7 +319,7 @@ def _plain(value: Any) -> Any:
 
 
 def _qualified(target: Any) -> str:
-    """Return the qualified name of an operator, as files have it."""
+    """Return an operator's qualified name, as in files."""
     if hasattr(target, "_schema"):
         namespace, name = target._schema.name.split("::")
         return f"torch.ops.{namespace}.{name}.{target._overloadname}"

@@ -1,4 +1,4 @@
-"""The operators of ATen: their canonical operators, one table, for files and live programs."""
+"""Table from ATen operators to canonical operators, for files and live programs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def _dropout(op: Op) -> ops.Operator:
 
 
 def _batch_norm(op: Op) -> ops.Operator:
-    """When training, statistics are those of the batch."""
+    """In training, statistics come from the batch."""
     return ops.Normalize(0) if op.arguments.get("training") else ops.FIRST_OPERAND
 
 
 def _layer_norm(op: Op) -> ops.Operator:
-    """The last dimensions, as many as the shape of the scale has."""
+    """The last dimensions, as many as in the scale's shape."""
     shape = op.integers("normalized_shape")
     return ops.Normalize(-len(shape) if shape else 0)
 
@@ -58,7 +58,7 @@ def _split(op: Op) -> ops.Operator | None:
 
 
 def _slice(op: Op) -> ops.Operator | None:
-    """The length is that of the result: ends may be sizes that have no number yet."""
+    """The length is the result's: ends may be sizes without a number yet."""
     start = 0 if op.arguments.get("start") is None else op.integer("start", 0)
     axis, step, shape = op.integer("dim", 0), op.integer("step", 1), op.shape()
     axis = None if axis is None else ops.from_front(axis, len(shape))
@@ -73,7 +73,7 @@ def _slice(op: Op) -> ops.Operator | None:
 
 
 def _select(op: Op) -> ops.Operator | None:
-    """One row."""
+    """A single row."""
     axis, index = op.integer("dim", 0), op.arguments.get("index")
     if axis is None or not isinstance(index, int):
         return None
@@ -90,17 +90,17 @@ def _pad(op: Op) -> ops.Operator | None:
 
 
 def _channels(dims: int) -> Callable[[Op], ops.Operator | None]:
-    """Channels of images of some dimensions, which come first if there is only one image."""
+    """Image channels, which come first if there is only one image."""
     return lambda op: ops.PLANES if len(op.shape()) == dims + 2 else None
 
 
 def _conv(dims: int) -> Callable[[Op], ops.Operator | None]:
-    """A convolution of images of some dimensions, or of one image."""
+    """A convolution of images, or of a single image, with some space dimensions."""
     return lambda op: _convolution(op) if len(op.shape()) == dims + 2 else ops.CONVOLUTION
 
 
 def _convolution(op: Op) -> ops.Operator:
-    """A convolution of images of any dimensions, transposed or not."""
+    """A convolution of images with any dimensions, transposed or not."""
     if op.arguments.get("transposed"):
         return ops.WHOLE
     return ops.Convolution(op.integer("groups", 1) or 1)
@@ -167,7 +167,7 @@ OPERATORS: Final[ops.Table[Op]] = {
     "slice": _slice,
     "transpose": _transpose,
 }
-"""Canonical operators by operator of the namespace ``aten``, without its overload."""
+"""Canonical operators by operator in the namespace ``aten``, without overload."""
 
 _OTHER_ALIASES = """
     as_strided chunk diagonal expand_as imag mT movedim moveaxis narrow numpy_T permute real
@@ -177,7 +177,7 @@ _OTHER_ALIASES = """
 """
 
 ALIASES = frozenset([*_VIEWS.split(), *_OTHER_ALIASES.split()])
-"""Operators whose results may be views in PyTorch: writing to one shows in the other."""
+"""Operators whose results may be views in PyTorch: a write to one shows in the other."""
 
 RANDOM = frozenset(
     [
@@ -189,5 +189,5 @@ RANDOM = frozenset(
 
 
 def is_in_place(base: str) -> bool:
-    """Whether an operator of the namespace ``aten`` writes to its operand."""
+    """Whether an operator in the namespace ``aten`` writes to its operand."""
     return base.endswith("_") and not base.endswith("__") and base != "detach_"

@@ -1,7 +1,7 @@
 """
-An exported program from any source: the facts for an importer.
+An exported program from any source: the facts for the importer.
 
-Files and live objects are both turned into this, and so there is one way from here to a graph.
+Files and live objects both become such a program, so there is a single path to a graph.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from arenaplan.graph.origin import Origin
 
 Size: TypeAlias = "int | str"
-"""A number, or an expression of symbols as :class:`~arenaplan.formats.pt2.pt2_dims.Dims` reads."""
+"""A number, or a symbolic expression for :class:`~arenaplan.formats.pt2.pt2_dims.Dims`."""
 
 
 class Tensor(NamedTuple):
@@ -20,35 +20,34 @@ class Tensor(NamedTuple):
 
     sizes: tuple[Size, ...]
     dtype: str
-    """One of our element types, or the source's name of an unknown one."""
+    """A supported element type, or the source's name for an unknown type."""
 
 
 class Argument(NamedTuple):
-    """One argument of a call: tensors, or anything else."""
+    """A call's argument: tensors, or anything else."""
 
     name: str
     tensors: tuple[str | None, ...]
-    """Names of tensors, ``None`` for one left out of a list."""
+    """Tensor names; ``None`` for a tensor left out of a list."""
     value: Any
-    """Value of an argument that is no tensor: numbers, booleans, strings, lists of these,
-    ``None``."""
+    """A non-tensor argument's value: numbers, booleans, strings, lists of these, ``None``."""
 
 
 class Call(NamedTuple):
-    """One node."""
+    """A node."""
 
     name: str
     target: str
-    """Qualified name of the operator, ``torch.ops.aten.add.Tensor``."""
+    """The operator's qualified name, ``torch.ops.aten.add.Tensor``."""
     arguments: tuple[Argument, ...]
     results: tuple[str, ...]
-    """Names of the tensors that it makes."""
+    """Names of the call's result tensors."""
     graphs: tuple[Program, ...] = ()
-    """Programs that it runs, such as the branches of ``cond``."""
+    """Programs that the call runs, such as the branches of ``cond``."""
     origin: Origin | None = None
-    """Layer and line of source that it comes from."""
+    """The call's layer and source line."""
     is_random: bool = False
-    """Whether it draws random numbers; of live programs only."""
+    """Whether the call draws random numbers; only in live programs."""
 
     def reads(self) -> Iterator[str | None]:
         """Yield the tensors among the arguments."""
@@ -57,13 +56,13 @@ class Call(NamedTuple):
 
 
 class Port(NamedTuple):
-    """A tensor that goes into a program or comes out of it."""
+    """A tensor that enters or leaves a program."""
 
     kind: str
     """``user_input``, ``parameter``, ``buffer``, ``user_output``, ``buffer_mutation`` …"""
     tensor: str
     owner: str = ""
-    """The buffer that it is, or becomes."""
+    """The buffer that the tensor is, or becomes."""
 
 
 class Program(NamedTuple):
@@ -80,4 +79,4 @@ class JointProgram(NamedTuple):
 
     program: Program
     replaced: Mapping[str, str]
-    """Donated inputs, and the tensors that replace them in their bytes."""
+    """Donated inputs, with the tensors that replace their bytes."""

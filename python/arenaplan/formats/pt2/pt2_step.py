@@ -1,4 +1,4 @@
-"""From a training step of PyTorch to a graph module without writes in place."""
+"""From a PyTorch training step to a graph module without in-place writes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class TracedStep(NamedTuple):
     """A training step as a graph module."""
 
     module: Any
-    """Graph module; its last nodes copy new contents into arguments that the step writes to."""
+    """Graph module; the last nodes copy new contents into arguments that the step writes to."""
     donate: dict[int, int]
-    """Donated inputs, and the results that replace them, by position among all tensors."""
+    """Donated inputs with replacing results, by position among all tensors."""
     unreplaced: list[int]
     """Donated inputs that no result replaces."""
 
@@ -29,11 +29,11 @@ class _Leaf:
     shape: tuple[int, ...]
     dtype: str
     at: int = field(compare=False)
-    """Position among the tensors of the tree."""
+    """Position among the tree's tensors."""
 
 
 def has_tensors(args: Any) -> bool:
-    """Whether a tree has tensors of PyTorch; it is not imported for that."""
+    """Whether a tree has PyTorch tensors, without importing PyTorch."""
     torch = sys.modules.get("torch")
     if torch is None:
         return False
@@ -42,19 +42,19 @@ def has_tensors(args: Any) -> bool:
 
 def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
     """
-    Trace a step with tensors that have shapes and no content.
+    Trace a step with tensors that have shapes but no content.
 
-    Gradients become operators first; writes in place become results in a second pass, because
-    PyTorch cannot do that around gradients.
+    Gradients become operators first; in-place writes become results in a second pass, because
+    PyTorch cannot functionalize around gradients.
 
     Raises
     ------
     InvalidOption
-        If a donated argument or result is no whole number.
+        If a donated argument or result is not a whole number.
     IndexError
-        If there is no such argument or result.
+        If the argument or result does not exist.
     ValueError
-        If a result has another structure or other types than the argument that it is to replace.
+        If a result's structure or types differ from the argument to be replaced.
     """
     import torch
     from torch.fx.experimental.proxy_tensor import make_fx
@@ -63,7 +63,7 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
     leaves, structure = pytree.tree_flatten(tuple(args))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     types: Any = None
-    """The results with types in the place of tensors."""
+    """The results with types in place of tensors."""
 
     def run(*given: Any) -> list[Any]:
         nonlocal types
@@ -89,7 +89,7 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
 def _batch_norm(
     x: Any, scale: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    """Normalize as ``native_batch_norm``, whose declaration hides that it writes to statistics."""
+    """Normalize like ``native_batch_norm``, whose declaration hides the write to statistics."""
     from torch import ops
 
     if mean is None:
@@ -101,9 +101,9 @@ def _batch_norm(
 
 def _types(tree: Any, torch: Any) -> Any:
     """
-    Return a tree with types in the place of tensors, and nothing in that of other leaves.
+    Return a tree with types in place of tensors, and ``()`` in place of other leaves.
 
-    Dictionaries are sorted: those of equal content have one structure.
+    Dictionaries are sorted, so equal content has equal structure.
     """
     pytree = torch.utils._pytree
     positions = count()

@@ -30,7 +30,7 @@ from arenaplan.planner.nested import declare_inner
 _CONSTANTS = ("parameter", "buffer", "tensor_constant")
 
 _BODIES: Final = frozenset(("associative_scan", "cond", "map", "map_impl", "scan", "while_loop"))
-"""Operators of the namespace ``higher_order`` that run graphs, one at a time."""
+"""Operators in the namespace ``higher_order`` that run graphs, one at a time."""
 
 
 def graph_of(
@@ -41,19 +41,19 @@ def graph_of(
     replaced: Mapping[str, str] | None = None,
 ) -> Graph:
     """
-    Return the graph of a program.
+    Return a program's graph.
 
     Parameters
     ----------
     program : Program
         The program, from a file or live.
     name : str
-        Name of the model.
+        The model's name.
     bind : mapping or None
         Numbers for symbols by name, and whole shapes by input.
     replaced : mapping, optional
-        For a joint graph, donated inputs with the tensors that replace them. Kernels of its
-        products read and write with strides; nodes have costs.
+        For a joint graph, donated inputs with the replacing tensors. In joint graphs, product
+        kernels read and write with strides, and nodes have costs.
     """
     program = flatten(program)
     dims = Dims(bind, _declared_inputs(program))
@@ -66,7 +66,7 @@ def graph_of(
 
 
 def _declared_inputs(program: Program) -> dict[str, tuple[Size, ...]]:
-    """Return the sizes of the caller's inputs by name."""
+    """Return the caller's input sizes by name."""
     found = {}
     for port in program.inputs:
         if port.kind == "user_input":
@@ -84,21 +84,21 @@ def _described(program: Program, name: str) -> Tensor:
 
 class _Walk:
     """
-    One reading of a program.
+    Reads a program.
 
     Parameters
     ----------
     program : Program
         The program to read.
     name : str
-        Name of the model.
+        The model's name.
     dims : Dims
         Numbers for symbols.
     is_body : bool, default False
-        Whether a node of another program runs it: its inputs are operands of that node, which
-        are not in the arena of the body.
+        Whether a node of another program runs this program: the inputs are then the node's
+        operands, outside the body's arena.
     replaced : mapping, optional
-        Donated inputs of a joint graph, and the tensors that replace them.
+        A joint graph's donated inputs, with the replacing tensors.
     """
 
     def __init__(
@@ -113,20 +113,20 @@ class _Walk:
         self._is_joint = replaced is not None
         self._replaced = replaced or {}
         self._strided = frozenset[str]() if replaced is None else strided(program)
-        """Transposes of a joint graph that are layouts of products."""
+        """Transposes in a joint graph that are product layouts."""
         self._program = program
         self._dims = dims
         self._is_body = is_body
         self._graph = Graph(name)
         self._values: dict[str, int] = {}
-        """Value by tensor; writing to a tensor gives it another."""
+        """Value by tensor; a write to a tensor gives a new value."""
         self._operands: dict[str, Array] = {}
         self._fixed: set[str] = set()
         """Tensors that belong to the caller or the model."""
         self._roots: dict[str, str] = {}
-        """What a tensor is a view of, or was made by writing to."""
+        """The tensor that a tensor views, or was written from."""
         self._latest: dict[str, list[tuple[float, str]]] = {}
-        """By root, the two tensors of its family that are read last, and where."""
+        """By root, the two tensors in the family with the last reads, and the positions."""
         self._last_use = self._last_uses()
 
     def run(self) -> Graph:
@@ -154,7 +154,7 @@ class _Walk:
         return self._graph
 
     def _last_uses(self) -> dict[str, float]:
-        """Return the position of the last node that reads each tensor."""
+        """Return the position of each tensor's last reader."""
         last: dict[str, float] = {}
         for position, call in enumerate(self._program.calls):
             last.update((name, position) for name in call.reads() if name is not None)
@@ -162,11 +162,11 @@ class _Walk:
         return last
 
     def _add(self, call: Call, position: int) -> None:
-        """Append a node, or the constants that it computes."""
+        """Append a node, or the constants that the node computes."""
         space, base, op = _operator(call.target)
         reads, writes = list(call.reads()), list(call.results)
         if not writes and (space == "aten" or not reads):
-            return  # It asks for a size, computes with sizes or asserts something.
+            return  # The call reads or computes sizes, or asserts something.
         what = call.name or (calls_name(call) if writes else f"{op}_{position}")
         inputs = tuple(None if name is None else self._value(name, what) for name in reads)
         known = [None if name is None else self._operands[name] for name in reads]
@@ -175,7 +175,7 @@ class _Walk:
             self._check_mutation(reads[0] if reads else None, position, what)
         is_constant = space == "aten" and base not in RANDOM and not is_mutation
         if self._is_joint and not reads:
-            is_constant = False  # Constants are in no figure: an array of zeros would hide bytes.
+            is_constant = False  # Constants are not counted: an array of zeros would hide bytes.
         if is_constant and all(self._is_known(name) for name in reads):
             for name in writes:
                 self._declare(name, "folded")
@@ -212,7 +212,7 @@ class _Walk:
         node.origin = call.origin
 
     def _bodies(self, call: Call, space: str, base: str, what: str) -> tuple[int, ...]:
-        """Declare the bytes that a node needs to run graphs of its own."""
+        """Declare the bytes that a node needs to run its graphs."""
         if not call.graphs and space != "higher_order":
             return ()
         if space != "higher_order" or base not in _BODIES or not call.graphs:
@@ -230,7 +230,7 @@ class _Walk:
     def _follow(
         self, base: str, reads: list[str | None], writes: list[str], *, is_mutation: bool
     ) -> None:
-        """Note which tensors are one in PyTorch."""
+        """Record which tensors are the same in PyTorch."""
         source = reads[0] if reads else None
         if source is None:
             return
@@ -243,17 +243,19 @@ class _Walk:
                 self._join(name, source)
 
     def _join(self, name: str, source: str) -> None:
-        """Note that a tensor may have the bytes of another."""
+        """Record that a tensor may share another tensor's bytes."""
         root = self._roots.setdefault(source, source)
         self._roots[name] = root
         family = {other: use for use, other in self._latest.get(root, [])}
         for member in (root, name):
             family[member] = self._last_use.get(member, -1)
-        # Of all but one, whichever that is, the latest is among the latest two.
+        # Leaving out any one tensor, the latest remaining is among the latest two.
         self._latest[root] = sorted(((use, key) for key, use in family.items()), reverse=True)[:2]
 
     def _check_mutation(self, name: str | None, position: int, what: str) -> None:
-        """Refuse to write to a tensor with other views: it has one value here, not two."""
+        """
+        Refuse writes to a tensor with other views: the graph would need a value for each view.
+        """
         if name is None or name in self._fixed or self._roots.get(name, name) in self._fixed:
             raise UnsupportedOp(
                 f"node {quoted(what)} writes to an input, parameter or buffer in place; export "
@@ -267,13 +269,13 @@ class _Walk:
                 )
 
     def _value(self, name: str, what: str) -> int:
-        """Return the value of a tensor."""
+        """Return a tensor's value."""
         if name not in self._values:
             raise UndefinedValue(f"{quoted(what)} reads tensor {quoted(name)}, which nothing made")
         return self._values[name]
 
     def _declare(self, name: str, kind: str) -> int:
-        """Declare the value of a tensor."""
+        """Declare a tensor's value."""
         if name in self._values:
             raise fault("DuplicateProducer", f"tensor {quoted(name)} is made twice")
         sizes, dtype = _described(self._program, name)
@@ -298,7 +300,7 @@ class _Walk:
 
 
 def _operator(target: str) -> tuple[str, str, str]:
-    """Return namespace, name without overload, and full name of an operator."""
+    """Return an operator's namespace, name without overload, and full name."""
     parts = target.removeprefix("torch.ops.").split(".")
     if len(parts) < 2:
         return "", parts[0], parts[0]

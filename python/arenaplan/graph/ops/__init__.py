@@ -1,14 +1,13 @@
 """
-The meaning of operators for memory: one record for each kind of operator.
+Memory semantics of operators: a record for each operator kind.
 
-A canonical operator is an instance of a class below, with the attributes that its effects depend
-on, in the same form for all formats: axes, permutations, indices that are taken, amounts of
-padding. Its effects follow from it and from the shapes and types of the operands
-(:func:`effects_of`). Everything here is a permission; an operator of no kind reads its inputs and
-writes its outputs.
+A canonical operator is an instance of a class below, with the attributes that affect memory, in the
+same form for all formats: axes, permutations, taken indices, padding amounts. The effects follow
+from the operator and the operands' shapes and types (:func:`effects_of`). All effects are
+permissions; an operator without a kind reads all inputs and writes all outputs.
 
-Importers have one table each, which maps names of their format to canonical operators, or to
-functions that translate attributes. They know no rule of their own.
+Each importer has a table from format names to canonical operators, or to functions that translate
+attributes. Importers have no further rules.
 
 ========================  =========================================================================
 kind                      operators

@@ -1,9 +1,8 @@
 """
 Boxes: parts of arrays.
 
-A box is given by one slice per dimension, start and stop. The box of an operand that a box of a
-result needs is the *footprint* of the latter; dimensions are kept, so that operands which are
-broadcast still are.
+A box has a slice per dimension, with start and stop. The operand box needed for a result box is the
+result box's *footprint*; dimensions are kept, so broadcast operands still broadcast.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from typing import TypeAlias
 Box: TypeAlias = "tuple[slice, ...]"
 """A part of an array: start and stop along each dimension."""
 Footprint: TypeAlias = "list[Box | None]"
-"""The part of each input that is needed; ``None`` for all of it."""
+"""The needed part of each input; ``None`` for the whole input."""
 Shapes: TypeAlias = "Sequence[tuple[int, ...] | None]"
-"""The shape of each input; ``None`` where an optional one is left out."""
+"""Each input's shape; ``None`` for an omitted optional input."""
 
 
 class Uncuttable(Exception):
-    """An operator cannot make the part of its result that was asked for by itself."""
+    """An operator cannot make the requested part of the result by itself."""
 
 
 def whole(shape: Sequence[int]) -> Box:
-    """Return the box that is all of an array."""
+    """Return the box with the whole array."""
     return tuple(slice(0, size) for size in shape)
 
 
 def is_whole(box: Box, shape: Sequence[int]) -> bool:
-    """Whether a box is all of an array."""
+    """Whether a box is the whole array."""
     return all(_is_full(part, size) for part, size in zip(box, shape, strict=True))
 
 
 def box_shape(box: Box) -> tuple[int, ...]:
-    """Return the shape of a box."""
+    """Return a box's shape."""
     return tuple(part.stop - part.start for part in box)
 
 
@@ -45,12 +44,12 @@ def _is_full(part: slice, size: int) -> bool:
 
 def reshaped(box: Box, old: Sequence[int], new: Sequence[int]) -> Box:
     """
-    Return the box of an array of shape ``new`` that has the same elements in memory.
+    Return the box in an array with shape ``new`` that has the same elements in memory.
 
     Raises
     ------
     Uncuttable
-        If there is none.
+        If there is no such box.
     """
     if tuple(old) == tuple(new):
         return box
@@ -62,7 +61,7 @@ def reshaped(box: Box, old: Sequence[int], new: Sequence[int]) -> Box:
     for size in new:
         inner //= max(size, 1)
         at, rest = divmod(start, inner)
-        if count <= inner - rest:  # All in one index of this dimension.
+        if count <= inner - rest:  # All in a single index of this dimension.
             found.append(slice(at, at + 1))
             start = rest
             continue
@@ -75,7 +74,7 @@ def reshaped(box: Box, old: Sequence[int], new: Sequence[int]) -> Box:
 
 
 def _run(box: Box, shape: Sequence[int]) -> tuple[int, int]:
-    """Return first element and length of a box, which must be without gaps."""
+    """Return a box's first element and length; the box must be contiguous."""
     start, count, inner, is_open = 0, 1, 1, True
     for part, size in zip(reversed(box), reversed(shape), strict=True):
         length = part.stop - part.start
@@ -90,7 +89,7 @@ def _run(box: Box, shape: Sequence[int]) -> tuple[int, int]:
 
 def spread(shape: Sequence[int] | None, box: Box, made: Sequence[int]) -> Box | None:
     """
-    Return the part of an operand that is broadcast to ``box`` of a result of shape ``made``.
+    Return the operand part that is broadcast to ``box`` in a result with shape ``made``.
 
     Raises
     ------
@@ -117,7 +116,7 @@ def first(shapes: Shapes) -> tuple[int, ...]:
     Raises
     ------
     Uncuttable
-        If it is left out.
+        If input 0 is left out.
     """
     shape = shapes[0] if shapes else None
     if shape is None:

@@ -1,4 +1,4 @@
-"""Operators that make each element of the output from the elements at the same place."""
+"""Operators that make each output element from input elements at the same place."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Elementwise(Operator):
         return True
 
     def permissions(self, node: Operands) -> Effects:
-        """Operands of the shape of the output, and at least its width."""
+        """Operands with the output's shape, and at least the output's element width."""
         return taken_over(node, range(len(node.inputs)))
 
     def pieces(self, node: Operands) -> Flow | None:
-        """One per element; operands that are repeated are needed as a whole."""
+        """A piece per element; repeated operands are needed whole."""
         y = node.y
         if y is None:
             return None
@@ -41,7 +41,7 @@ class Elementwise(Operator):
         return Flow(0, prod(shape), tuple(same))
 
     def windows(self, node: Operands) -> tuple[Window, ...]:
-        """The same rows of operands that have as many."""
+        """The same rows of operands with equal row counts."""
         y = node.y
         if y is None:
             return ()
@@ -54,16 +54,16 @@ class Elementwise(Operator):
         return same_rows(tuple(has_rows))
 
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
-        """Every element needs its own of each operand."""
+        """Every element needs the matching element of each operand."""
         return [spread(shape, box, made) for shape in shapes]
 
 
 @dataclass(slots=True)
 class FirstOperand(Operator):
-    """Elements are made from those of input 0, and other inputs are parameters: activations."""
+    """Elements made from input 0's elements; other inputs are parameters: activations."""
 
     channel: int | None = None
-    """Dimension of which the other inputs have one element per index, if they do."""
+    """Dimension in which the other inputs have an element per index, if any."""
 
     @property
     def is_cheap(self) -> bool:
@@ -75,7 +75,7 @@ class FirstOperand(Operator):
         return first_taken_over(node)
 
     def pieces(self, node: Operands) -> Flow | None:
-        """One per element."""
+        """A piece per element."""
         x, y = node.x, node.y
         if x is None or y is None or x.shape != y.shape:
             return None
@@ -88,7 +88,7 @@ class FirstOperand(Operator):
         return same_rows((0,)) if is_whole and self.channel != ROWS else ()
 
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
-        """Every element needs its own of input 0, and the parameters of its channel."""
+        """Every element needs the matching element of input 0, and its channel's parameters."""
         if first(shapes) != made:
             raise Uncuttable
         channel = self.channel
@@ -98,7 +98,7 @@ class FirstOperand(Operator):
 
 @dataclass(slots=True)
 class Convert(FirstOperand):
-    """Elements of another type; the same bytes if the type stays."""
+    """Elements converted to another type; the same bytes if the type stays."""
 
     def permissions(self, node: Operands) -> Effects:
         """Input 0, as a view if the type stays."""
@@ -119,7 +119,7 @@ class Update(Operator):
 
 @dataclass(slots=True)
 class ShapeOnly(Operator):
-    """Only the shape or the type of input 0 is used."""
+    """Only input 0's shape or type is used."""
 
     def permissions(self, node: Operands) -> Effects:
         """Input 0 is not read."""
@@ -129,9 +129,9 @@ class ShapeOnly(Operator):
 @dataclass(slots=True)
 class Loop(Operator):
     """
-    A loop: inputs from ``first`` on are the values that it carries to outputs from ``result`` on.
+    A loop, which carries inputs from ``first`` on to outputs from ``result`` on.
 
-    It reads all of these inputs before it writes any of these outputs.
+    The loop reads all these inputs before writing any of these outputs.
     """
 
     first: int
@@ -139,7 +139,7 @@ class Loop(Operator):
     result: int = 0
 
     def permissions(self, node: Operands) -> Effects:
-        """Each value stays where it was."""
+        """Each value stays in place."""
         carried = node.inputs[self.first : self.first + self.count]
         pairs = (
             InPlace(self.first + at, self.result + at)

@@ -1,4 +1,4 @@
-"""Operators that move elements and compute nothing."""
+"""Operators that only move elements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arenaplan.graph.ops.window_ops import planes
 
 @dataclass(slots=True)
 class Reshape(Operator):
-    """The same elements in the same order; or some of them repeated, which makes them more."""
+    """The same elements in the same order, or some elements repeated, for a larger output."""
 
     @property
     def is_cheap(self) -> bool:
@@ -23,17 +23,17 @@ class Reshape(Operator):
         return True
 
     def permissions(self, node: Operands) -> Effects:
-        """Input 0 as a whole, if nothing is repeated."""
+        """All of input 0, if no element is repeated."""
         return shown(node)
 
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
-        """The box of input 0 that has the same elements, if there is one."""
+        """The box in input 0 with the same elements, if any."""
         return [reshaped(box, made, first(shapes)), *(None for _ in shapes[1:])]
 
 
 @dataclass(slots=True)
 class Bitcast(Operator):
-    """The same bytes as elements of another type."""
+    """The same bytes as elements with another type."""
 
     def permissions(self, node: Operands) -> Effects:
         """Input 0 as a whole."""
@@ -45,7 +45,7 @@ class Bitcast(Operator):
 
 @dataclass(slots=True)
 class Identity(Operator):
-    """Each output is the input at its position."""
+    """Each output is the input at the same position."""
 
     def permissions(self, node: Operands) -> Effects:
         """All inputs."""
@@ -56,12 +56,12 @@ class Identity(Operator):
 
 @dataclass(slots=True)
 class Transpose(Operator):
-    """Dimension *i* of the output is dimension ``perm[i]`` of input 0."""
+    """Output dimension *i* is dimension ``perm[i]`` of input 0."""
 
     perm: Sequence[int]
 
     def permissions(self, node: Operands) -> Effects:
-        """Input 0 as a whole, if only dimensions of 1 change places."""
+        """All of input 0, if only dimensions of size 1 move."""
         x, perm = node.x, self.perm
         if x is None or len(perm) != len(x.shape) or sorted(perm) != list(range(len(perm))):
             return NO_EFFECTS
@@ -77,7 +77,7 @@ class Transpose(Operator):
         return Flow(0, prod(y.shape[: min(moved + 1, len(perm) - 1)]))
 
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
-        """The same box but for the order of dimensions."""
+        """The same box, except for the dimension order."""
         if sorted(self.perm) != list(range(len(box))):
             raise Uncuttable
         parts = dict(zip(self.perm, box, strict=True))
@@ -86,14 +86,14 @@ class Transpose(Operator):
 
 @dataclass(slots=True)
 class Concat(Operator):
-    """Inputs one behind the other along a dimension, one that is new to them or not."""
+    """Inputs one after the other along a dimension, existing or new."""
 
     axis: int
     converted: Collection[int] = ()
     """Inputs whose elements are converted, and not copied."""
 
     def permissions(self, node: Operands) -> Effects:
-        """Inputs are pieces of the output if nothing varies before the dimension."""
+        """Inputs are pieces of the output if all dimensions before are 1."""
         y = node.y
         if y is None or leading(y, self.axis) is None:
             return NO_EFFECTS
@@ -107,7 +107,7 @@ class Concat(Operator):
         return Effects(views=tuple(views)) if offset == size(y) else NO_EFFECTS
 
     def windows(self, node: Operands) -> tuple[Window, ...]:
-        """The same rows of every input, unless those are joined."""
+        """The same rows of every input, unless rows are joined."""
         y = node.y
         axis = None if y is None else from_front(self.axis, len(y.shape))
         if axis is None or axis == ROWS or None in node.inputs:
@@ -115,7 +115,7 @@ class Concat(Operator):
         return same_rows(tuple(range(len(node.inputs))))
 
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
-        """The same box of every input, which is whole along the dimension."""
+        """The same box of every input, whole along the dimension."""
         axis = from_front(self.axis, len(made))
         if axis is None or not is_whole(box[axis : axis + 1], made[axis : axis + 1]):
             raise Uncuttable
@@ -127,16 +127,16 @@ class Concat(Operator):
 
 @dataclass(slots=True)
 class Split(Operator):
-    """Outputs are one behind the other along a dimension of an input."""
+    """Outputs are one after the other along a dimension of an input."""
 
     axis: int
     sizes: Sequence[int] | None = None
-    """Length of each output along the dimension; without it, no output may be left out."""
+    """Each output's length along the dimension; without lengths, no output may be left out."""
     source: int = 0
-    """Position of the input."""
+    """The input's position."""
 
     def permissions(self, node: Operands) -> Effects:
-        """Outputs are pieces of the input if nothing varies before the dimension."""
+        """Outputs are pieces of the input if all dimensions before are 1."""
         x = node.inputs[self.source] if self.source < len(node.inputs) else None
         axis = None if x is None or x.is_fixed else leading(x, self.axis)
         if x is None or axis is None:
@@ -154,13 +154,13 @@ class Split(Operator):
 
 @dataclass(slots=True)
 class Slice(Operator):
-    """Some indices of each dimension of input 0."""
+    """Some indices along each dimension of input 0."""
 
     taken: Sequence[range]
     """The indices, by dimension."""
 
     def permissions(self, node: Operands) -> Effects:
-        """The output is a piece of input 0 if its elements are neighbors there."""
+        """The output is a piece of input 0 if contiguous there."""
         x, y, taken = node.x, node.y, self.taken
         if x is None or y is None or len(taken) != len(x.shape):
             return NO_EFFECTS
@@ -185,10 +185,10 @@ class Pad(Operator):
     """Input 0 with a border."""
 
     amounts: Sequence[tuple[int, int]]
-    """Elements before and behind each dimension; negative ones are cut off."""
+    """Elements before and after each dimension; negative amounts are cut off."""
 
     def permissions(self, node: Operands) -> Effects:
-        """Input 0 as a whole, if there is no border; amounts of both signs move elements."""
+        """All of input 0, if there is no border; amounts with both signs move elements."""
         return NO_EFFECTS if any(pair != (0, 0) for pair in self.amounts) else shown(node)
 
     def pieces(self, node: Operands) -> Flow | None:
@@ -197,7 +197,7 @@ class Pad(Operator):
 
 
 def one_index(shape: Sequence[int], axis: int, index: int) -> Slice | None:
-    """Return the slice that one index of a dimension is."""
+    """Return the slice for a single index along a dimension."""
     rank = len(shape)
     axis += rank if axis < 0 else 0
     if not 0 <= axis < rank or not -shape[axis] <= index < shape[axis]:

@@ -1,4 +1,4 @@
-"""Operands of an operator: the facts that the meaning of an operator may depend on."""
+"""Operands: the facts on which an operator's meaning may depend."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BITS: Mapping[str, int] = {
     "complex64": 64,
     "complex128": 128,
 }
-"""Size of one element of each type."""
+"""Element size by type, in bits."""
 
 
 class Operand(Protocol):
@@ -47,11 +47,11 @@ class Operand(Protocol):
 
     @property
     def dtype(self) -> str:
-        """Element type: a key of :data:`BITS`."""
+        """Element type: a key in :data:`BITS`."""
 
     @property
     def is_fixed(self) -> bool:
-        """Whether no output can share the bytes: those of a constant, or of a variable."""
+        """Whether no output can share the bytes: constants and variables."""
 
 
 class Array(NamedTuple):
@@ -63,7 +63,7 @@ class Array(NamedTuple):
 
 
 class Operands:
-    """All operands of one node; ``None`` where an optional one is left out."""
+    """A node's operands; ``None`` for an omitted optional operand."""
 
     __slots__ = ("inputs", "outputs", "x", "y")
 
@@ -71,34 +71,36 @@ class Operands:
         self.inputs = inputs
         self.outputs = outputs
         self.x = inputs[0] if inputs else None
-        """The first input, if there is one."""
+        """The first input, if any."""
         self.y = outputs[0] if outputs else None
-        """The first output, if there is one."""
+        """The first output, if any."""
 
 
 def array_bytes(shape: Shape, dtype: str) -> int:
-    """Return the bytes of an array, elements smaller than a byte packed."""
+    """Return an array's bytes, with elements smaller than a byte packed."""
     return (prod(shape) * BITS[dtype] + 7) // 8
 
 
 def size(operand: Operand) -> int:
-    """Return the bytes of an operand."""
+    """Return an operand's bytes."""
     return array_bytes(operand.shape, operand.dtype)
 
 
 def row(operand: Operand, axis: int) -> int:
-    """Return the bytes from one index of a dimension to the next."""
+    """Return the bytes between consecutive indices along a dimension."""
     return prod(operand.shape[axis + 1 :]) * BITS[operand.dtype] // 8
 
 
 def from_front(axis: int, rank: int) -> int | None:
-    """Return an axis counted from the front; negative ones count from the end."""
+    """Return an axis counted from the front; negative axes count from the end."""
     axis += rank if axis < 0 else 0
     return axis if 0 <= axis < rank else None
 
 
 def leading(operand: Operand, axis: int) -> int | None:
-    """Return an axis before which nothing varies: a range along it is one of whole bytes."""
+    """
+    Return an axis if all dimensions before are 1, so that ranges along the axis are contiguous.
+    """
     at = from_front(axis, len(operand.shape))
     is_range = at is not None and BITS[operand.dtype] >= 8 and prod(operand.shape[:at]) == 1
     return at if is_range else None

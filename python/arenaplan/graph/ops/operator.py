@@ -1,4 +1,4 @@
-"""Canonical operators, and the effects of a node that follow from the operator."""
+"""Canonical operators, and the node effects that follow from an operator."""
 
 from __future__ import annotations
 
@@ -13,58 +13,58 @@ from arenaplan.graph.ops.operands import BITS, Operands, Shape, size
 _Node = TypeVar("_Node")
 
 ROWS = 2
-"""The dimension of images ``(N, C, H, …)`` that rows are counted along."""
+"""The dimension of images ``(N, C, H, …)`` in which rows are counted."""
 
 
 class Operator:
     """
-    The meaning of a kind of operator for memory.
+    Memory semantics of an operator kind.
 
-    A subclass has the attributes that the meaning depends on, in one form for all formats. It
-    overrides the methods for which it has an answer.
+    A subclass has the attributes that affect memory, in the same form for all formats, and
+    overrides the methods for which the operator has an answer.
 
-    Instances are shared and do not change. They are no frozen dataclasses, since those take several
-    times as long to make, and importers make one for many nodes.
+    Instances are shared and do not change. Frozen dataclasses would take several times as long to
+    create, and importers create many instances.
     """
 
     __slots__ = ()
 
     @property
     def is_cheap(self) -> bool:
-        """Whether kernels do little for each element of the output."""
+        """Whether kernels do little work per output element."""
         return False
 
     @property
     def loads(self) -> tuple[int, ...]:
-        """Inputs that kernels may copy tile by tile before they compute with them."""
+        """Inputs that kernels may copy tile by tile before computing."""
         return ()
 
     def permissions(self, node: Operands) -> Effects:
-        """Return the bytes that operands of a node may share; no flows."""
+        """Return the bytes that a node's operands may share, without flows."""
         return NO_EFFECTS
 
     def pieces(self, node: Operands) -> Flow | None:
-        """Return in which pieces a node can make its only output, ``None`` for as a whole."""
+        """Return the pieces in which a node can make its only output; ``None`` if only whole."""
         return None
 
     def windows(self, node: Operands) -> tuple[Window, ...]:
-        """Return which rows of inputs the rows of a node's only output need, if it has rows."""
+        """Return the input rows needed for rows of a node's only output, if the output has rows."""
         return ()
 
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
         """
-        Return the part of each input that a box of the output needs.
+        Return the part of each input needed for an output box.
 
-        A box that is a piece needs no more than the same piece of the inputs that it follows.
+        A box that is a piece needs no more than the same piece of each followed input.
 
         Parameters
         ----------
         shapes : sequence
-            The shape of each input.
+            Each input's shape.
         made : tuple of int
-            The shape of the output.
+            The output's shape.
         box : tuple of slice
-            The box, which is not all of the output.
+            The box, which is not the whole output.
 
         Raises
         ------
@@ -75,25 +75,27 @@ class Operator:
 
 
 Table: TypeAlias = "Mapping[str, Operator | Callable[[_Node], Operator | None]]"
-"""Canonical operators by name in some format, or functions that read the attributes of a node and
-return its canonical operator, ``None`` if it is none."""
+"""
+Canonical operators by name in some format, or functions from a node to the canonical operator,
+``None`` without one.
+"""
 
 
 def lookup(table: Table[_Node], name: str, node: _Node) -> Operator | None:
-    """Return the canonical operator of a node."""
+    """Return a node's canonical operator."""
     entry = table.get(name)
     return entry if entry is None or isinstance(entry, Operator) else entry(node)
 
 
 def effects_of(operator: Operator | None, node: Operands, *, copies: bool = False) -> Effects:
     """
-    Return the effects of a node; without an operator it reads inputs and writes outputs.
+    Return a node's effects; without an operator, reads all inputs and writes all outputs.
 
     Parameters
     ----------
     copies : bool, default False
-        Whether a kernel runs the node even if the output is all of input 0. It is then an output
-        in place with equal bytes, which can be made in pieces, and no view.
+        Whether a kernel runs the node even if the output is all of input 0. The output is then in
+        place with equal bytes, can be made in pieces, and is not a view.
     """
     if operator is None:
         return NO_EFFECTS
@@ -110,9 +112,9 @@ def effects_of(operator: Operator | None, node: Operands, *, copies: bool = Fals
 
 def repeats(operator: Operator | None, node: Operands) -> bool:
     """
-    Return whether a node may run again for each reader: a cheap one that makes much of little.
+    Return whether a node may run again per reader: cheap, with a larger output than input.
 
-    Its inputs are then kept and not its output, which is larger than all of them together.
+    The inputs are then kept instead of the output, which is larger than all inputs together.
     """
     y = node.y
     if operator is None or y is None or not operator.is_cheap or any(node.outputs[1:]):
@@ -127,7 +129,7 @@ def _with_flow(effects: Effects, flow: Flow, loads: tuple[int, ...]) -> Effects:
 
 
 def windows_of(operator: Operator | None, node: Operands) -> tuple[Window, ...]:
-    """Return the windows of a node on images ``(N, C, H, …)``, whose rows are dimension 2."""
+    """Return a node's windows on images ``(N, C, H, …)``, whose rows are dimension 2."""
     y = node.y
     if operator is None or y is None or any(node.outputs[1:]):
         return ()
@@ -137,7 +139,7 @@ def windows_of(operator: Operator | None, node: Operands) -> tuple[Window, ...]:
 
 @lru_cache(64)
 def same_rows(inputs: tuple[int, ...]) -> tuple[Window, ...]:
-    """Return that each row of the output needs the same row of some inputs."""
+    """Return windows in which each output row needs the same row of some inputs."""
     return tuple(Window(position, 0, ROWS) for position in inputs)
 
 
@@ -148,7 +150,7 @@ _COPY = Effects(in_place=(InPlace(0, 0, identity=True),))
 
 
 def taken_over(node: Operands, positions: Iterable[int]) -> Effects:
-    """Return leave for output 0 to take over inputs of its shape and at least its width."""
+    """Permit output 0 to take over inputs with its shape and at least its element width."""
     y = node.y
     if y is None:
         return NO_EFFECTS
@@ -161,7 +163,7 @@ def taken_over(node: Operands, positions: Iterable[int]) -> Effects:
 
 
 def first_taken_over(node: Operands) -> Effects:
-    """Return leave for output 0 to take over input 0, if there is one."""
+    """Permit output 0 to take over input 0, if there is an input."""
     return taken_over(node, (0,)) if node.inputs else NO_EFFECTS
 
 
@@ -171,7 +173,7 @@ def _in_place(inputs: tuple[int, ...]) -> Effects:
 
 
 def shown(node: Operands) -> Effects:
-    """Return leave for output 0 to show the bytes of input 0, of the same type and size."""
+    """Permit output 0 to show input 0's bytes, with equal type and size."""
     x, y = node.x, node.y
     if x is None or y is None or x.is_fixed or x.dtype != y.dtype or size(x) != size(y):
         return NO_EFFECTS
@@ -179,7 +181,7 @@ def shown(node: Operands) -> Effects:
 
 
 def part(node: Operands, offset: int) -> Effects:
-    """Return leave for output 0 to show the bytes of input 0 from an offset."""
+    """Permit output 0 to show input 0's bytes from an offset."""
     x, y = node.x, node.y
     if x is None or y is None or x.is_fixed or x.dtype != y.dtype:
         return NO_EFFECTS

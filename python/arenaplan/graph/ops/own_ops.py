@@ -1,30 +1,36 @@
-"""The domains of operators that only this package has."""
+"""Domains for arenaplan's own operators."""
 
 from typing import Final
 
 TRAINING: Final = "arenaplan.training"
-"""Operators of :mod:`arenaplan.formats.onnx.own_operators`, which the NumPy executor runs."""
+"""Operators in :mod:`arenaplan.formats.onnx.own_operators`, run by the NumPy executor."""
 SINKS: Final = "arenaplan.sinks"
-"""The domain of Attention with an input 7: a score per head that is in the softmax and has no value
-of its own."""
+"""
+Domain of Attention with an input 7: a score per head that takes part in the softmax without a
+value.
+"""
 QUANTIZATION: Final = "arenaplan.quantization"
-"""Operators that an importer puts in the place of quantizing ones."""
+"""Operators that an importer puts in place of quantizing operators."""
 EXTREMES: Final = "Extremes"
-"""The operator of that domain that returns the least and the greatest element of each part of a
-tensor: of each channel of images, and of each row of anything else."""
+"""
+Operator in that domain that returns the minimum and maximum of each part: each channel for images,
+each row for other tensors.
+"""
 SCALE: Final = "Scale"
-"""The operator of that domain that returns scale and zero point of the 8-bit integers that just
-cover some numbers and zero."""
+"""
+Operator in that domain that returns scale and zero point for 8-bit integers covering some numbers
+and zero.
+"""
 REQUANTIZE: Final = "Requantize"
-"""The operator of that domain that multiplies sums by scales, rounds, and adds a zero point."""
+"""Operator in that domain that multiplies sums by scales, rounds, and adds a zero point."""
 
 
 def table_name(op: str, domain: str) -> str:
-    """Return the name of an operator in tables: with its domain, if that is one of the user's."""
+    """Return an operator's table name: with the domain, if user-defined."""
     return op if domain in ("", "ai.onnx", TRAINING) else f"{domain}::{op}"
 
 
 def undeclared(domain: str, part: str) -> str:
-    """Return what to do about a part that an operator lacks, if a user can declare the part."""
+    """Return advice about a missing part, if the user can declare the part."""
     is_users = domain.partition(".")[0] not in ("", "ai", "arenaplan", "tflite")
     return f"; declare it by arenaplan.operator(…, {part}=…)" if is_users else ""

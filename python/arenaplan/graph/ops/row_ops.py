@@ -1,4 +1,4 @@
-"""Operators that combine the elements of a row: normalizations, reductions, products."""
+"""Operators that combine a row's elements: normalizations, reductions, products."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from arenaplan.graph.ops.operator import Operator, first_taken_over
 @dataclass(slots=True)
 class Normalize(Operator):
     """
-    Elements of input 0 that are changed by statistics: softmax, layer normalization.
+    Input 0's elements, normalized by statistics: softmax, layer normalization.
 
-    All statistics are read before the first element of their row is written.
+    All statistics are read before a row's first element is written.
     """
 
     axis: int
-    """Elements from this dimension on belong together; from 0 on, all of them."""
+    """First normalized dimension; with 0, all elements belong together."""
     channel: int | None = None
-    """Dimension of which the other inputs have one element per index; else they are broadcast."""
+    """Dimension in which the other inputs have an element per index; else they are broadcast."""
 
     def permissions(self, node: Operands) -> Effects:
         """Input 0."""
         return first_taken_over(node)
 
     def pieces(self, node: Operands) -> Flow | None:
-        """One per row."""
+        """A piece per row."""
         x, y = node.x, node.y
         if x is None or y is None or x.shape != y.shape:
             return None
@@ -58,15 +58,15 @@ class Normalize(Operator):
 
 @dataclass(slots=True)
 class Reduce(Operator):
-    """One element for all along some dimensions of input 0."""
+    """Input 0 reduced along some dimensions."""
 
     axes: Sequence[int]
     """The dimensions, counted from the front."""
     keeps: bool = True
-    """Whether the output has dimensions of 1 in their place."""
+    """Whether reduced dimensions stay with size 1."""
 
     def pieces(self, node: Operands) -> Flow | None:
-        """One per index before the first dimension that is reduced."""
+        """A piece per index before the first reduced dimension."""
         if node.x is None or not self.axes:
             return None
         return Flow(0, prod(node.x.shape[: min(self.axes)]), (0,))
@@ -86,17 +86,17 @@ class Reduce(Operator):
 
 @dataclass(slots=True)
 class Extremes(Operator):
-    """The least and the greatest element along the last dimensions of input 0, in one more."""
+    """Minimum and maximum along the last dimensions of input 0, in a new dimension."""
 
     axis: int
-    """The first of those dimensions, counted from the front."""
+    """The first reduced dimension, counted from the front."""
 
     def pieces(self, node: Operands) -> Flow | None:
-        """One per index before them."""
+        """A piece per index before the reduced dimensions."""
         return None if node.x is None else Flow(0, prod(node.x.shape[: self.axis]), (0,))
 
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
-        """Those dimensions are needed whole."""
+        """The reduced dimensions are needed whole."""
         if not is_whole(box[-1:], made[-1:]):
             raise Uncuttable
         return [(*box[:-1], *whole(first(shapes)[self.axis :]))]
@@ -104,18 +104,18 @@ class Extremes(Operator):
 
 @dataclass(slots=True)
 class Product(Operator):
-    """A product of matrices, or of stacks of them."""
+    """A product of matrices, or of stacked matrices."""
 
     is_transposed: bool = False
-    """Whether columns of input 0 make rows of the output."""
+    """Whether columns of input 0 make output rows."""
 
     @property
     def loads(self) -> tuple[int, ...]:
-        """Both matrices: of stacks, a tile needs those of its own rows."""
+        """Both matrices; in a stack, a tile needs the matrices for its rows."""
         return (0, 1)
 
     def pieces(self, node: Operands) -> Flow | None:
-        """One per row, of the same row of input 0, unless that is repeated or transposed."""
+        """A piece per row, from the same row of input 0, unless repeated or transposed."""
         x, y = node.x, node.y
         if x is None or y is None:
             return None
@@ -124,7 +124,7 @@ class Product(Operator):
         return Flow(0, rows, (0,) if is_followed else ())
 
     def footprint(self, shapes: Shapes, made: Shape, box: Box) -> Footprint:
-        """Rows need those of input 0, matrices their own of input 1; an addend is broadcast."""
+        """Rows need input 0's rows, matrices input 1's matrices; an addend is broadcast."""
         a, b, *addend = shapes
         if a is None or b is None or min(len(a), len(b)) < 2 or self.is_transposed:
             raise Uncuttable

@@ -1,10 +1,10 @@
 """
-Operators on images: windows that slide over them, and channels that are worked on apart.
+Image operators: sliding windows, and separate channels.
 
-Images are arrays ``(N, C, …)``, or ``(N, H, W, C)`` for operators that say so. Images of the second
-kind are stored and made row by row, and rows pixel by pixel. Each element is written at once,
-while the pixel's window is still needed. Bytes before that window, and in earlier rows, are not
-needed any more, so the output may overlap the image at a distance.
+Images are arrays ``(N, C, …)``, or ``(N, H, W, C)`` where documented. The latter are stored and
+made row by row, and rows pixel by pixel. Each element is written at once, while the pixel's window
+is still needed. Bytes before that window, and in earlier rows, are not needed any more, so the
+output may overlap the image at a distance.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def windows_over(node: Operands, rows: Rows | None) -> tuple[Window, ...]:
 
 @dataclass(slots=True)
 class Planes(Operator):
-    """Each channel is worked on by itself: pools, resizing."""
+    """Each channel is processed separately: pools, resizing."""
 
     def pieces(self, node: Operands) -> Flow | None:
         """Return a piece per channel and image."""
@@ -78,7 +78,7 @@ class Planes(Operator):
 
 @dataclass(slots=True)
 class Pool(Planes):
-    """Windows that slide over each channel by itself."""
+    """Windows that slide over each channel separately."""
 
     rows: Rows | None = None
 
@@ -127,7 +127,7 @@ class Whole(Operator):
         return windows_over(node, self.rows)
 
     def pieces(self, node: Operands) -> Flow | None:
-        """One per element."""
+        """A piece per element."""
         return any_piece(node)
 
 
@@ -136,9 +136,9 @@ class Neighbors(Operator):
     """Channels are combined with neighboring channels: local response normalization."""
 
     below: int
-    """Channels before its own that an element needs."""
+    """Channels before an element's own channel that the element needs."""
     above: int
-    """Channels behind its own that an element needs."""
+    """Channels after an element's own channel that the element needs."""
 
     @property
     def loads(self) -> tuple[int, ...]:
@@ -182,7 +182,7 @@ class Slide(NamedTuple):
 
     stride: int
     before: int
-    """Padding before the first row, or column, of the image."""
+    """Padding before the image's first row or column."""
 
 
 @dataclass(slots=True)
@@ -210,10 +210,10 @@ class Pixelwise(Operator):
 
 @dataclass(slots=True)
 class PixelwiseConvolution(Pixelwise):
-    """A convolution on such images; each pixel channel needs all image channels, or just one."""
+    """A convolution on ``(N, H, W, C)``; a pixel channel needs all image channels, or just one."""
 
     unrolls: bool = True
-    """Whether windows are unrolled before they are multiplied."""
+    """Whether windows are unrolled before multiplication."""
 
     @property
     def loads(self) -> tuple[int, ...]:
@@ -229,9 +229,9 @@ class Side(NamedTuple):
     """A single image dimension over which windows slide."""
 
     size: int
-    """Rows, or columns, of the image."""
+    """Image rows, or columns."""
     made: int
-    """Sizes of the output."""
+    """Output sizes."""
     stride: int
     before: int
     """Padding before the first."""

@@ -1,4 +1,4 @@
-"""Reports of a batch: a table in a file, and a page for people."""
+"""Batch reports: a table in a file, and a page for people."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def table(outcomes: Sequence[Outcome], suffix: str) -> bytes:
     Raises
     ------
     InvalidOption
-        If the suffix is another one.
+        If the suffix is unknown.
     ImportError
-        If Parquet is asked for, and the package ``pyarrow`` is not installed.
+        If the suffix is ``.parquet`` and the package ``pyarrow`` is not installed.
     """
     return writer_of(suffix)(outcomes)
 
 
 def writer_of(suffix: str) -> Callable[[Sequence[Outcome]], bytes]:
     """
-    Return the function that makes a table, before there is one.
+    Return the function that writes tables, so that a wrong suffix fails early.
 
     Raises
     ------
@@ -93,7 +93,7 @@ _WRITERS: Mapping[str, Callable[[Sequence[Outcome]], bytes]] = {
 
 
 def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return the figures of a batch: counts, errors by name, and arenas by target."""
+    """Return a batch's figures: counts, errors by name, and arenas by target."""
     planned = [outcome for outcome in outcomes if outcome.is_planned]
     arenas: dict[str, list[int]] = {}
     for outcome in planned:

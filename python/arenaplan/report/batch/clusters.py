@@ -1,4 +1,4 @@
-"""Executors of engines that run on several machines, by address."""
+"""Executors for engines on several machines, by address."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from arenaplan.base.errors import InvalidOption
 @contextmanager
 def executor_at(address: str) -> Iterator[Executor]:
     """
-    Return the executor of an engine that runs already.
+    Return the executor for a running engine.
 
     Parameters
     ----------
     address : str
-        ``dask://HOST:PORT`` is the scheduler of a Dask cluster. ``ray://HOST:PORT`` is a Ray
-        cluster, and ``ray://`` the one of this machine. Workers need arenaplan and the files.
+        ``dask://HOST:PORT`` is a Dask scheduler. ``ray://HOST:PORT`` is a Ray cluster, and
+        ``ray://`` this machine's cluster. Workers need arenaplan and the files.
 
     Raises
     ------
     InvalidOption
-        If the address is of no known engine.
+        If the address names no known engine.
     ImportError
-        If the engine's package is not installed; the message names it.
+        If the engine's package, named in the message, is not installed.
     """
     engine, separator, place = address.partition("://")
     if not separator or engine not in ("dask", "ray"):
@@ -54,7 +54,7 @@ def executor_at(address: str) -> Iterator[Executor]:
 
 
 class RayExecutor(Executor):
-    """Tasks of Ray as futures of the standard library."""
+    """Ray tasks as standard-library futures."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray

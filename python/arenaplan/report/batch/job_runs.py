@@ -1,4 +1,4 @@
-"""Running jobs: in processes of our own that may die, or on an executor of the caller."""
+"""Running jobs: in worker processes that may die, or on the caller's executor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from arenaplan.graph import Graph
 from arenaplan.report.batch.jobs import Job, Outcome, failed, run_job
 
 _AHEAD = 4
-"""Jobs per worker that are handed to an executor before they can run."""
+"""Jobs per worker that an executor receives before they can run."""
 _PERIOD = 2.0
 """Seconds between two looks at whether an engine is still there."""
 
@@ -38,46 +38,45 @@ def plan_many(
     **options: Any,
 ) -> Iterator[Outcome]:
     """
-    Plan many models for one or several targets, each in a worker process.
+    Plan many models for one or several targets, in worker processes.
 
     Parameters
     ----------
     sources : iterable of path or Graph
-        The models; they are taken from the iterable as workers become free.
+        The models; the iterable is read as workers become free.
     targets : sequence of str or None
-        Targets, by name; ``None`` is the one of the file's format.
+        Targets by name; ``None`` is the file format's target.
     bind : mapping of str to int, optional
-        Numbers for symbolic dimensions, of all models.
+        Numbers for symbolic dimensions in all models.
     workers : int, optional
-        Number of processes; as many as processors by default.
+        Number of processes; by default the number of processors.
     executor : concurrent.futures.Executor, optional
-        Runs the jobs in place of processes of our own: threads, or an engine that has this
-        protocol, such as Dask's ``Client.get_executor()``. It is not shut down.
+        Runs the jobs instead of worker processes: threads, or an engine with this protocol, such as
+        Dask's ``Client.get_executor()``. The executor is not shut down.
     max_nodes : int, optional
-        Most nodes of the graph of a file, as of :func:`arenaplan.load`.
+        Most nodes per graph, as for :func:`arenaplan.load`.
     max_bytes : int, optional
-        Most bytes of a file, as of :func:`arenaplan.load`.
+        Most bytes per file, as for :func:`arenaplan.load`.
     **options
-        Other options of :func:`arenaplan.plan`.
+        Other :func:`arenaplan.plan` options.
 
     Yields
     ------
     Outcome
-        One per model and target, in the order of the models. A model that cannot be planned is an
-        outcome with an error. So is one whose worker died twice; other jobs go on.
+        One per model and target, in model order. A model that cannot be planned, or whose worker
+        died twice, gives an outcome with an error; other jobs go on.
 
     Raises
     ------
     InvalidOption
-        If there are fewer than one worker, or workers besides an executor, or a limit is no whole
-        number of at least 0.
+        If ``workers`` < 1, or both ``workers`` and ``executor`` are given, or a limit is not a
+        whole number >= 0.
     ExecutionError
-        If the executor does not run jobs any more, with the kind ``EngineLost``.
+        If the executor no longer runs jobs; the kind is ``EngineLost``.
 
     Examples
     --------
-    A script that starts processes has its own code under ``if __name__ == "__main__":``, as
-    :mod:`multiprocessing` says.
+    A script that starts processes needs ``if __name__ == "__main__":``; see :mod:`multiprocessing`.
 
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> import arenaplan as ap
@@ -121,7 +120,7 @@ def run_jobs(
 
 
 def _on_executor(executor: Executor, jobs: Iterator[Job], ahead: int) -> Iterator[Outcome]:
-    """Yield outcomes of jobs that run on the caller's executor."""
+    """Yield the outcomes of jobs on the caller's executor."""
     waiting: list[tuple[Job, Future[Outcome]]] = []
     try:
         for job in jobs:
@@ -141,7 +140,7 @@ def _anywhere(job: Job) -> Job:
 
 
 def _submit(executor: Executor, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-    """Return the future of a task; a refusal of the engine is in the future, too."""
+    """Submit a task; if the engine refuses, the future has the error."""
     try:
         return executor.submit(function, *arguments)
     except Exception as error:
@@ -152,15 +151,15 @@ def _submit(executor: Executor, function: Callable[..., Any], *arguments: Any) -
 
 def _outcome(executor: Executor, job: Job, future: Future[Outcome]) -> Outcome:
     """
-    Return what came of a job, which runs again if the engine lost it.
+    Return a job's outcome; a job that the engine lost runs again.
 
-    An engine reports its own end like the end of one job. So an error is one of the job only if
-    the job fails twice on an engine that runs another task before and after.
+    An engine reports its own failure like a job's failure. So an error is blamed on the job only if
+    the job fails twice while the engine runs another task before and after.
 
     Raises
     ------
     ExecutionError
-        If the engine does not run jobs any more.
+        If the engine no longer runs jobs.
     """
     sent = _anywhere(job)
     try:
@@ -182,7 +181,7 @@ def _probe(executor: Executor, error: Exception) -> None:
     Raises
     ------
     ExecutionError
-        If it fails; the error that led to the question is in the message.
+        If the task fails; the message has the error that led to the probe.
     """
     try:
         _result(executor, _submit(executor, os.getpid))
@@ -196,12 +195,12 @@ def _probe(executor: Executor, error: Exception) -> None:
 
 def _result(executor: Executor, future: Future[Any]) -> Any:
     """
-    Return the result of a task.
+    Return a task's result.
 
     Raises
     ------
     ExecutionError
-        If the client of Dask gave up its scheduler: futures of such a client never end.
+        If the Dask client gave up its scheduler: such a client's futures never end.
     """
     client = getattr(executor, "_client", None)
     while not wait([future], timeout=_PERIOD).done:
@@ -212,14 +211,14 @@ def _result(executor: Executor, future: Future[Any]) -> Any:
 
 def _in_processes(jobs: Iterator[Job], workers: int) -> Iterator[Outcome]:
     """
-    Yield outcomes of jobs that run in processes, which are made again when one dies.
+    Yield the outcomes of jobs in worker processes; dead processes are replaced.
 
-    A process that dies takes the pool with it, and nobody knows which job it ran. So all jobs that
-    had begun run again one by one, each in a process of its own. One that dies there is at fault.
+    A dying process breaks the whole pool and does not say which job it ran. So all jobs that had
+    begun run again one by one, each in a new process. A job whose new process dies is at fault.
     """
     numbered = enumerate(jobs)
     done: dict[int, Outcome] = {}
-    """Outcomes of jobs behind one that is not done."""
+    """Outcomes of jobs that wait for an earlier job."""
     following = 0
     is_over = False
     while not is_over:
@@ -230,7 +229,7 @@ def _in_processes(jobs: Iterator[Job], workers: int) -> Iterator[Outcome]:
         fresh: list[tuple[int, Job]] = []
         try:
             while True:
-                # A slow job keeps those behind it from leaving, and memory stays bounded.
+                # Later jobs wait for a slow job, so that memory stays bounded.
                 room = _AHEAD * workers - len(running)
                 if len(done) < 16 * _AHEAD * workers:
                     fresh = list(islice(numbered, room))
@@ -261,23 +260,23 @@ def _in_processes(jobs: Iterator[Job], workers: int) -> Iterator[Outcome]:
 
 def _finished(job: Job, future: Future[Outcome]) -> Outcome:
     """
-    Return what a worker sent.
+    Return the outcome sent by a worker.
 
     Raises
     ------
     BrokenProcessPool
-        If it died.
+        If the worker died.
     """
     try:
         return future.result()
     except BrokenProcessPool:
         raise
-    except Exception as error:  # The job, or its outcome, cannot be sent between processes.
+    except Exception as error:  # The job or the outcome cannot be pickled.
         return failed(job, error)
 
 
 def _alone(job: Job) -> Outcome:
-    """Return the outcome of a job in a process of its own."""
+    """Run a job in a new process and return the outcome."""
     with _pool(1) as pool:
         try:
             return pool.submit(run_job, job).result()
@@ -289,13 +288,13 @@ def _alone(job: Job) -> Outcome:
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
-    """Return processes that share no locks with threads of this one."""
+    """Return a process pool that shares no locks with this process's threads."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
 
 
 def _end_with_parent() -> None:
-    """End this worker when the process that started it is gone, even if that was killed."""
+    """End this worker when the parent process is gone, even if killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker has a parent"
 

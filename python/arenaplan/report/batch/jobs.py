@@ -1,4 +1,4 @@
-"""Jobs of a batch: one model and one target each, and what came of it."""
+"""Batch jobs: one model and one target each, and the outcome."""
 
 from __future__ import annotations
 
@@ -22,29 +22,28 @@ class Job:
     """A model to plan for one target."""
 
     source: str | Graph
-    """Path of the file, or the graph itself."""
+    """The file's path, or the graph itself."""
     target: str | None = None
-    """Name of the target; the one of the file's format by default."""
+    """The target's name; by default the file format's target."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Other options of :func:`arenaplan.plan`."""
+    """Other :func:`arenaplan.plan` options."""
     bind: Bind = field(default_factory=dict)
     """
-    Numbers for symbolic dimensions, and shapes of inputs; those of names that the model does not
-    have are left out.
+    Numbers for symbolic dimensions, and input shapes; names unknown to the model are left out.
     """
     limits: Limits = UNLIMITED
-    """Limits of the model, if it is a file."""
+    """Limits for a model file."""
 
     @property
     def name(self) -> str:
-        """The path, or the name of the graph."""
+        """The path, or the graph's name."""
         return self.source.name if isinstance(self.source, Graph) else self.source
 
     def key(self) -> str:
         """
-        Return a text that is the same for the same job on the same file.
+        Return a text that identifies the job and the file's content.
 
-        The content of a file counts by its size and its time of change.
+        The file's size and modification time stand for the content.
         """
         if isinstance(self.source, Graph):
             content: object = sha256(self.source.to_json().encode()).hexdigest()
@@ -60,29 +59,30 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a job: a plan in figures, or an error."""
+    """A job's outcome: a plan in figures, or an error."""
 
     model: str
-    """The path of the model, or the name of the graph."""
+    """The model's path, or the graph's name."""
     target: str
-    """Name of the target; empty where the model could not be read far enough to know it."""
+    """The target's name; empty if the model could not be read far enough to know."""
     arena_bytes: int | None = None
-    """Bytes of the arena, or of all memories together."""
+    """Bytes in the arena, or in all memories together."""
     lower_bound: int | None = None
     """Bytes that no plan with this order and these techniques goes below."""
     status: str = ""
-    """That of the plan: ``optimal`` or ``feasible``, ``unknown`` for a part of a model; empty if
-    there is none."""
+    """
+    Plan status: ``optimal`` or ``feasible``, ``unknown`` for part of a model; empty without a plan.
+    """
     nodes: int | None = None
     values: int | None = None
     error: str = ""
-    """Name of the error; empty if there is none."""
+    """The error's name; empty without an error."""
     message: str = ""
-    """Message of the error."""
+    """The error's message."""
     left_out: str = ""
-    """Names of ``bind`` that the model does not have, with commas between them."""
+    """Names in ``bind`` that the model does not have, with commas between."""
     covers: str = ""
-    """The part of the model that the figures are of; empty for the whole model."""
+    """The part of the model that the figures cover; empty for the whole model."""
 
     @property
     def is_planned(self) -> bool:
@@ -146,7 +146,7 @@ def _graphs(job: Job, left_out: list[str]) -> Iterator[Graph]:
 
 
 def failed(job: Job, error: BaseException, left_out: Sequence[str] = ()) -> Outcome:
-    """Return the outcome of a job that ended with an error."""
+    """Return the outcome for a job that ended with an error."""
     return Outcome(
         job.name,
         job.target or "",

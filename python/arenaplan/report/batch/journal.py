@@ -1,4 +1,4 @@
-"""The journal of a batch: outcomes as they come, so that a batch that was interrupted goes on."""
+"""The batch journal: outcomes are written as they come, to resume an interrupted batch."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def run_with_journal(
     jobs: Sequence[Job], path: Path, *, workers: int | None = None, executor: Executor | None = None
 ) -> Iterator[Outcome]:
     """
-    Yield the outcome of each job, in order; those that a journal has are not planned again.
+    Yield each job's outcome, in order; jobs in the journal are not planned again.
 
-    An outcome is in the journal before it is yielded. The caller removes the journal when a report
-    has been written.
+    Outcomes are journaled before they are yielded. The caller removes the journal after writing the
+    report.
 
     Parameters
     ----------
     path : Path
-        The journal: a line of JSON per outcome. A line that was cut off is ignored.
+        The journal: a JSON line per outcome. Truncated lines are ignored.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def _read(path: Path) -> Iterable[tuple[str, Outcome]]:
                 found = json.loads(line)
                 yield found["key"], Outcome(**{name: found[name] for name in _NAMES})
             except (ValueError, KeyError, TypeError, RecursionError):
-                continue  # Cut off when the batch was killed, or of another version.
+                continue  # Truncated when the batch was killed, or from another version.
 
 
 def _ends_a_line(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Gates: whether a plan keeps within its budgets, and has not grown since its baseline."""
+"""Gates: whether a plan keeps within budgets and has not grown since a baseline."""
 
 from arenaplan.report.gating.baseline import read_baseline
 from arenaplan.report.gating.gating import gate, judged

@@ -15,23 +15,23 @@ from arenaplan.graph.model import Model
 from arenaplan.planner.changes import Layout
 
 Baseline: TypeAlias = "Plan | Mapping[str, Any] | str | os.PathLike[str] | bytes"
-"""A plan, a report, the path of a file with one of them, or the content of such a file."""
+"""A plan, a report, a path to a file with either, or the file's content."""
 
 _MOST: Final = 1 << 30
-"""Most bytes of a baseline."""
+"""Largest baseline file, in bytes."""
 
 
 def read_baseline(source: Baseline) -> Layout:
     """
-    Return the layout of a baseline.
+    Return a baseline's layout.
 
-    Files may be plans (``plan -o``), plans of one shape with their graph (``--with-graph``), and
+    Files may be plans (``plan -o``), single-shape plans with a graph (``--with-graph``), and
     reports (``map --to json``, ``inspect --json``).
 
     Raises
     ------
     BaselineError
-        If the file is damaged, or of another kind.
+        If the file is damaged, or not a baseline.
     OSError
         If the file cannot be read.
     """
@@ -48,7 +48,7 @@ def read_baseline(source: Baseline) -> Layout:
 
 
 def _content(path: str | os.PathLike[str]) -> tuple[bytes, str]:
-    """Return the content and the name of a file."""
+    """Return a file's content and name."""
     with Path(path).open("rb") as file:
         data = file.read(_MOST + 1)
     if len(data) > _MOST:

@@ -1,4 +1,4 @@
-"""The judgment of one plan by its budgets and its baseline."""
+"""Judges a plan by budgets and a baseline."""
 
 from __future__ import annotations
 
@@ -51,24 +51,24 @@ def gate(
     **overrides: Unpack[PlanKeywords],
 ) -> Gate:
     """
-    Plan a model, and judge the plan by budgets and by a plan that was made before.
+    Plan a model, and judge the plan by budgets and an earlier plan.
 
-    There must be a rule: ``budget``, ``spaces`` or ``baseline``. The budget is that of the whole
-    arena, with target ``tflm`` of all that the runtime needs, for which ``source`` must be the
-    file. ``spaces``, such as ``"sram=64KiB,psram=8MiB"``, have a budget each: of several memories
-    the model is planned for them, and one memory is the arena by another name.
+    At least one rule is required: ``budget``, ``spaces`` or ``baseline``. The budget limits the
+    whole arena; with target ``tflm`` the runtime's total, for which ``source`` must be the file.
+    Each memory in ``spaces``, such as ``"sram=64KiB,psram=8MiB"``, has a budget. The model is
+    planned for the memories if there are several; a single memory names the arena.
 
     Parameters
     ----------
     source : Graph, path or bytes
         The model, as for :func:`load`.
     options : PlanOptions, optional
-        Options of the plan.
+        Plan options.
     baseline : Plan, mapping, path or bytes, optional
-        The plan or report to compare with, or a file with one: no memory may need more bytes.
+        The plan or report to compare with, or a file with either: no memory may need more bytes.
     allow_growth : int or str, default 0
-        Growth over the baseline that passes, per memory: bytes, a size such as ``"1KiB"``, or a
-        part such as ``"2%"``.
+        Allowed growth over the baseline, per memory: bytes, a size such as ``"1KiB"``, or a
+        percentage such as ``"2%"``.
     bind : mapping, optional
         Numbers for symbolic dimensions, as for :func:`load`.
     time_limit, on_progress
@@ -79,14 +79,14 @@ def gate(
     Returns
     -------
     Gate
-        The judgment; it is true if every rule holds. A plan that does not fit is no exception.
+        The judgment, true if every rule holds. A plan that does not fit is not an exception.
 
     Raises
     ------
     BaselineError
         If the baseline is damaged.
     InvalidOption
-        If there is no rule, or if it is not known what the runner needs in all.
+        If there is no rule, or the runner's total is not known.
     PlannerError, OSError
         If the model cannot be read or planned.
 
@@ -123,21 +123,21 @@ def gate(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The budgets of a gate, and the options of the plan that they judge."""
+    """A gate's budgets, and the options for the plan."""
 
     options: PlanOptions
     budgets: tuple[tuple[str, int], ...]
-    """Names of memories, with their bytes."""
+    """Memory names with bytes."""
     single: str | None
-    """The name of the only memory; ``None`` if a plan chooses among several."""
+    """The only memory's name; ``None`` if a plan chooses among several."""
 
     @classmethod
     def of(cls, options: PlanOptions) -> Limits:
         """
-        Return the budgets in options.
+        Return the budgets from options.
 
-        One memory is the arena, whose plan exists even if it is too large; several are planned with
-        their sizes, which decide where values go.
+        A single memory is the arena, which is planned even if too large. Several memories are
+        planned with their sizes, which decide where values go.
         """
         if options.spaces is None:
             budget = checked_budget(options.budget)
@@ -151,7 +151,7 @@ class Limits:
             return cls(options, budgets, None)
         (space,) = spaces
         if any(name != space.name for name in (options.pins or {}).values()):
-            return cls(options, budgets, None)  # The planner has the message for it.
+            return cls(options, budgets, None)  # The planner raises the error.
         alignment = options.alignment if space.alignment is None else space.alignment
         plain = replace(options, spaces=None, pins=None, budget=space.capacity, alignment=alignment)
         return cls(plain, budgets, space.name)
@@ -190,7 +190,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Growth that passes: bytes, or a part of the baseline."""
+    """Allowed growth: bytes, or a fraction of the baseline."""
 
     bytes: int = 0
     part: float = 0.0
@@ -203,7 +203,7 @@ class Growth:
         Raises
         ------
         InvalidOption, SizeError
-            If it is neither a size nor a part.
+            If the text is neither a size nor a percentage.
         """
         if isinstance(text, int):
             if text < 0:
@@ -235,9 +235,9 @@ def judged(
     needed: int | None = None,
 ) -> Gate:
     """
-    Return the judgment of a plan, or of the error that there is none.
+    Judge a plan, or the error raised in place of a plan.
 
-    ``needed`` are the bytes that the runner needs in all, where the arena is one.
+    ``needed`` is the runner's total in bytes, if there is only one arena.
     """
     target = limits.options.target
     if not isinstance(made, Plan):
@@ -262,7 +262,7 @@ def judged(
             rows.append(GateRow("baseline", change.name, change.after, limit, change.before))
         causes = _causes(baseline, layout, found.grew)
         others = len({change.name for change in found.changes} - {each.name for each in causes})
-    # What the runtime needs in all is that of the whole file.
+    # The runtime's total covers the whole file.
     is_whole = needed is not None and baseline is None and made.target.runtime == "tflm"
     problem = None if is_whole else _part_of(made)
     return Gate(made.model, made.target.name, made, tuple(rows), causes, problem, others)
@@ -282,7 +282,7 @@ def _require_one_model(baseline: Layout, layout: Layout) -> None:
 
 
 def _part_of(plan: Plan) -> str | None:
-    """Return why a plan answers for a part of a model only; ``None`` if it is of the whole."""
+    """Return why a plan covers only part of a model; ``None`` for the whole."""
     try:
         plan.covers.require_whole(plan.model)
     except PartOfModel as error:
@@ -294,21 +294,21 @@ def needed_bytes(
     source: Source | None, plan: Plan, build: Callable[[str], Build] | None = None
 ) -> int:
     """
-    Return the bytes that the runner of a plan needs in one arena: what budgets are compared with.
+    Return the bytes that a plan's runner needs in one arena, for budgets.
 
     Parameters
     ----------
     source : path or bytes, optional
-        The model file, which decides what TensorFlow Lite Micro needs beside tensors.
+        The model file, which decides the bytes TensorFlow Lite Micro needs besides tensors.
     plan : Plan
         The plan.
     build : callable, optional
-        Returns the build of the runtime for the name of a target; by default the usual one.
+        Returns the runtime build for a target name; by default the usual build.
 
     Raises
     ------
     InvalidOption
-        If the plan is for TensorFlow Lite Micro, and there is no file for the runtime.
+        If the plan is for TensorFlow Lite Micro and ``source`` is not a file for the runtime.
     """
     if plan.target.runtime != "tflm":
         return plan.arena_bytes
@@ -318,7 +318,7 @@ def needed_bytes(
             "option budget: for target tflm the whole arena counts, which only a .tflite file "
             "tells; give the file, or a budget for another target"
         )
-    # Other targets need none of this.
+    # Other targets do not need the import.
     from arenaplan.tflite.files import own_arena
     from arenaplan.tflite.reader.tflite_model import parse, read_bytes
     from arenaplan.tflite.runtime.build import Build
@@ -329,7 +329,7 @@ def needed_bytes(
 
 
 def _renamed(layout: Layout, name: str) -> Layout:
-    """Return a layout whose only arena has this name, so that names of memories may change."""
+    """Rename a layout's only arena, because memory names may change."""
     if len(layout.arenas) != 1 or name in layout.arenas:
         return layout
     ((old, size),) = layout.arenas.items()
@@ -341,7 +341,7 @@ def _renamed(layout: Layout, name: str) -> Layout:
 
 
 def _causes(before: Layout, after: Layout, grew: Sequence[SpaceChange]) -> tuple[GrowthCause, ...]:
-    """Return the values at the peaks of memories that grew which are not as they were."""
+    """Return the values that changed and are at the peaks of memories that grew."""
     causes = []
     for change in grew:
         peak, old_peak = _peak(after, change.name), _peak(before, change.name)
@@ -360,13 +360,13 @@ def _causes(before: Layout, after: Layout, grew: Sequence[SpaceChange]) -> tuple
 
 
 def _weight(cause: GrowthCause) -> tuple[int, str]:
-    """Sort causes by the bytes that they add to the peak."""
+    """Sort key: the bytes that a cause adds to the peak, largest first."""
     added = cause.after - (cause.before or 0) if cause.kind == "grown" else cause.after
     return -added, cause.name
 
 
 def _kind(old: Place | None, new: Place, old_peak: int) -> Cause | None:
-    """Return how a value adds to the peak, ``None`` if it did so before."""
+    """Return how a value adds to the peak; ``None`` if the value did before."""
     if old is None:
         return "new"
     if new.size > old.size:
@@ -383,7 +383,7 @@ def _peak(layout: Layout, space: str) -> int:
 
 
 def _needed(error: CapacityExceeded, baseline: Layout | None) -> tuple[GrowthCause, ...]:
-    """Return the values that do not fit and are larger than in the baseline, or not in it."""
+    """Return the values that do not fit and are new or larger than in the baseline."""
     if baseline is None or not isinstance(error, SpacesExceeded):
         return ()
     places: Mapping[str, Place] = baseline.places

@@ -18,7 +18,7 @@ def printable(name: str) -> str:
 
 
 def table(gate: Gate) -> list[str]:
-    """Return the lines of a gate below its verdict."""
+    """Return the lines below a gate's verdict."""
     lines = []
     if gate.rows:
         header = f"  {'rule':<9} {'memory':<12} {'bytes':>14} {'limit':>14} {'headroom':>14}"
@@ -48,14 +48,14 @@ def _growth(gate: Gate) -> Iterator[str]:
 
 
 def _sizes(cause: GrowthCause) -> str:
-    """Return the bytes of a value before and after."""
+    """Return a value's bytes before and after."""
     if cause.before is None or cause.before == cause.after:
         return f"{cause.after:,}"
     return f"{cause.before:,} -> {cause.after:,}"
 
 
 def markdown(gates: Sequence[Gate]) -> str:
-    """Return one section per gate, in the Markdown of GitHub."""
+    """Return a section per gate, in GitHub Markdown."""
     return "\n".join(_section(gate) for gate in gates)
 
 
@@ -89,7 +89,7 @@ def _row(row: GateRow) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return text that is only text in a cell: no markup, and nobody is mentioned."""
+    """Escape text for a table cell: no markup and no mentions."""
     return "".join(f"\\{c}" if c in "\\`*_[]|~" else _entity(c) for c in printable(text))
 
 

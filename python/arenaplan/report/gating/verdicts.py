@@ -1,4 +1,4 @@
-"""Gates as data: the rules, the causes of growth, and whether a plan passes."""
+"""Gates as data: rules, causes of growth, and the verdict."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ Cause: TypeAlias = Literal["new", "grown", "moved here", "live at the peak now"]
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """The bytes of one memory, and the most that are allowed."""
+    """A memory's bytes and limit."""
 
     rule: Literal["budget", "baseline"]
     space: str
-    """Name of the memory."""
+    """The memory's name."""
     bytes: int
-    """Bytes that the plan needs; with TensorFlow Lite Micro and a budget those of
-    ``kTensorArenaSize``."""
+    """Bytes the plan needs; for a TensorFlow Lite Micro budget, ``kTensorArenaSize``."""
     limit: int
     """Most bytes that pass."""
     baseline: int | None = None
-    """Bytes of the baseline, for the rule ``"baseline"``."""
+    """Bytes in the baseline, for the rule ``"baseline"``."""
 
     @property
     def passed(self) -> bool:
@@ -39,7 +38,7 @@ class GateRow:
 
 @dataclass(frozen=True, slots=True)
 class GrowthCause:
-    """A value at the peak of an arena that grew, and what it has to do with it."""
+    """A value at the peak of an arena that grew, and the value's part in the growth."""
 
     space: str
     name: str
@@ -53,7 +52,7 @@ class GrowthCause:
 @dataclass(frozen=True, slots=True)
 class Gate:
     """
-    Whether a plan passes, and why it does not.
+    Whether a plan passes, and why not.
 
     ``bool(gate)`` is :attr:`passed`.
     """
@@ -63,15 +62,15 @@ class Gate:
     plan: Plan | None
     """The plan; ``None`` if none was found that fits the memories."""
     rows: tuple[GateRow, ...]
-    """One row per budget and per memory of the baseline."""
+    """A row per budget and per memory in the baseline."""
     causes: tuple[GrowthCause, ...] = ()
     """The values that make memories larger than in the baseline, the largest growth first."""
     problem: str | None = None
-    """Why there is no plan, or why it answers for a part of the model only."""
+    """Why there is no plan, or why the plan covers only part of the model."""
     others: int = 0
     """Values that have other places than in the baseline, and are no causes."""
     is_error: bool = False
-    """Whether the model or the baseline could not be read, so that nothing was judged."""
+    """Whether the model or the baseline could not be read, so that there is no judgment."""
 
     @property
     def passed(self) -> bool:
@@ -105,7 +104,7 @@ class Gate:
         return found
 
     def document(self) -> dict[str, Any]:
-        """Return the gate as ``arenaplan gate --json`` prints it."""
+        """Return the ``arenaplan gate --json`` document."""
         return {
             "model": self.model,
             "target": self.target,

@@ -1,8 +1,8 @@
 """
-What if a model were another one: half the channels or the resolution of a layer, another type.
+What-if questions: half the channels or resolution of a layer, another element type.
 
-The model is not touched. The graph gets other shapes, which are carried through its operators as
-far as their meaning is known, and the edited graph is planned as every other graph.
+The model file is not changed. The graph gets new shapes, which are carried through operators with
+known meaning, and the edited graph is planned like any graph.
 """
 
 from arenaplan.report.whatif.peak_search import WhatIf, WhatIfs, what_if

@@ -1,4 +1,4 @@
-"""Other sizes of dimensions, carried from one value to all values that must change with it."""
+"""New dimension sizes, carried from one value to all values that must change, too."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from arenaplan.graph import Graph, Node, Value
 
 
 class CannotEdit(Exception):
-    """The sizes of a graph cannot be changed as asked, or not by known rules."""
+    """The sizes cannot be changed as requested, or not by known rules."""
 
 
 class _Kind(NamedTuple):
-    """The meaning of an operator for sizes."""
+    """How an operator relates sizes."""
 
     name: str
     """``"conv"``, ``"dense"``, ``"channelwise"``, ``"concat"``, ``"reshape"`` or ``"transpose"``"""
@@ -54,12 +54,12 @@ _KINDS: Final = {
 
 
 def decides_size(graph: Graph, node: Node) -> bool:
-    """Return whether a node has weights that decide how many channels its result has."""
+    """Return whether a node has weights that decide the number of result channels."""
     return _kind_of(graph, node) in (_CONV, _DENSE)
 
 
 def _kind_of(graph: Graph, node: Node) -> _Kind | None:
-    """Return the meaning of an operator for sizes; None is unknown, or elementwise."""
+    """Return how an operator relates sizes; None for unknown or elementwise operators."""
     kind = _KINDS.get(node.op)
     group = node.attributes.get("group", 1) if kind == _CONV else 1
     if group == 1:
@@ -71,12 +71,12 @@ def _kind_of(graph: Graph, node: Node) -> _Kind | None:
 
 class Axes:
     """
-    The dimensions of a graph, some of which get other sizes.
+    A graph's dimensions, some with new sizes.
 
     Parameters
     ----------
     graph : Graph
-        The graph, with the shapes of its model.
+        The graph, with the model's shapes.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -98,7 +98,7 @@ class Axes:
     # -- questions -----------------------------------------------------------------
 
     def channel_axis(self, value: Value) -> int:
-        """Return the axis of channels: the last one, but the second one of images in ONNX."""
+        """Return the channel axis: the last axis, but the second for ONNX images."""
         rank = len(value.shape)
         if rank < 2:
             raise CannotEdit(f"{value.name!r} has no channels")
@@ -106,7 +106,7 @@ class Axes:
         return 1 if first or (self.graph.target == "executorch" and rank >= 4) else rank - 1
 
     def pixel_axes(self, value: Value) -> tuple[int, ...]:
-        """Return the axes of rows and columns of images; none of other values."""
+        """Return the row and column axes for images; empty for other values."""
         rank = len(value.shape)
         if rank < 4:
             return ()
@@ -114,7 +114,7 @@ class Axes:
         return tuple(axis for axis in range(1, rank) if axis != channel)
 
     def shape(self, value: int) -> tuple[int, ...]:
-        """Return the new shape of a value."""
+        """Return a value's new shape."""
         old = self.graph.values[value].shape
         return tuple(self.sizes.get((value, axis), size) for axis, size in enumerate(old))
 
@@ -122,12 +122,13 @@ class Axes:
 
     def halve_channels(self, node: Node) -> None:
         """
-        Give the result of a node half of its channels, and all that follows from that.
+        Halve the channels of a node's result, and carry the change on.
 
         Raises
         ------
         CannotEdit
-            If a value outside would have to change, or the meaning of an operator is not known.
+            If an input, output or state would have to change, or an operator's meaning is not
+            known.
         """
         value = self._own_result(node)
         axis = self.channel_axis(value)
@@ -136,7 +137,7 @@ class Axes:
 
     def halve_pixels(self, node: Node) -> None:
         """
-        Give the result of a node half of its rows and columns, as if its stride were doubled.
+        Halve the rows and columns of a node's result, as if the stride were doubled.
 
         Raises
         ------
@@ -152,7 +153,7 @@ class Axes:
         self._carry(channels=False)
 
     def _own_result(self, node: Node) -> Value:
-        """Return the result of a node that decides its size itself."""
+        """Return the result of a node that decides the result's size."""
         if not decides_size(self.graph, node):
             raise CannotEdit(f"{node.op} has the sizes of its operands")
         results = [value for value in node.outputs if value is not None]
@@ -179,7 +180,7 @@ class Axes:
             self._todo.append((value, axis))
 
     def _carry(self, *, channels: bool) -> None:
-        """Carry new sizes to all values that must change with them."""
+        """Carry new sizes to all values that must change, too."""
         done: set[tuple[int, int]] = set()
         while self._todo:
             value, axis = self._todo.pop()
@@ -193,17 +194,17 @@ class Axes:
                 self._forth(reader, value, axis, channels=channels)
 
     def _back(self, node: Node, value: int, axis: int, *, channels: bool) -> None:
-        """Change the operands of a node whose result has changed."""
+        """Change a node's operands after a change of the result."""
         kind, size = _kind_of(self.graph, node), self.sizes[value, axis]
         if kind in (_CONV, _DENSE) and (channels or kind == _CONV):
-            return  # It has other weights then, or another stride.
+            return  # The weights or the stride change instead.
         if kind == _CHANNELWISE:
             if not channels:
                 return  # Another stride.
             self._alike(node, value, axis, size)
         elif kind == _CONCAT:
             if axis == self._concat_axis(node, value):
-                return  # It follows from an operand.
+                return  # An operand decides the size.
             for source in self._sources(node):
                 self._set(source, axis, size)
         elif kind == _RESHAPE:
@@ -217,7 +218,7 @@ class Axes:
             self._elementwise(node, value, axis, size)
 
     def _forth(self, node: Node, value: int, axis: int, *, channels: bool) -> None:
-        """Change the results of a node of which an operand has changed."""
+        """Change a node's results after a change of an operand."""
         kind, size = _kind_of(self.graph, node), self.sizes[value, axis]
         results = [result for result in node.outputs if result is not None]
         if kind in (_CONV, _DENSE, _CHANNELWISE) and node.inputs[0] != value:
@@ -276,7 +277,7 @@ class Axes:
     def _elementwise(
         self, node: Node, result: int, axis: int, size: int, source: int | None = None
     ) -> None:
-        """Change all operands and the result of an operator that works element by element."""
+        """Change all operands and the result of an elementwise operator."""
         shape = self.graph.values[result].shape
         alike = {pair.input for pair in node.effects.in_place if pair.output == 0}
         full = {
@@ -287,7 +288,7 @@ class Axes:
         if not alike & full or len([v for v in node.outputs if v is not None]) != 1:
             raise CannotEdit(f"{node.op} {node.name!r} is not known")
         at = axis
-        if source is not None:  # Dimensions of operands are counted from the last one.
+        if source is not None:  # Operand dimensions are aligned at the last dimension.
             at = axis + len(shape) - len(self.graph.values[source].shape)
         self._set(result, at, size)
         for value in self._sources(node):
@@ -296,11 +297,11 @@ class Axes:
                 self._set(value, own, size)
 
     def _window(self, value: int, result: int, axis: int, size: int) -> None:
-        """Change rows or columns behind a window: those that are gone, divided by the stride."""
+        """Change rows or columns behind a window: the change is divided by the stride."""
         before = self.graph.values[value].shape[axis]
         after = self.graph.values[result].shape[axis]
         if after <= 1 or before <= 1:
-            return  # All rows become one.
+            return  # The window covers all rows.
         if after <= before:
             stride = max(1, round(before / after))
             new = after - (before - size) // stride
@@ -311,7 +312,7 @@ class Axes:
         self._set(result, axis, new)
 
     def _concat_axis(self, node: Node, result: int) -> int:
-        """Return the axis along which operands are joined: the one that is their sum."""
+        """Return the axis along which operands are joined: the axis where sizes add up."""
         shape = self.graph.values[result].shape
         parts = [self.graph.values[s].shape for s in node.inputs if s is not None]
         axes = [
@@ -325,7 +326,7 @@ class Axes:
         return axes[0]
 
     def _reshaped(self, value: int, other: int, axis: int, size: int) -> tuple[int, int]:
-        """Return the axis and the size of a value that is another one with other dimensions."""
+        """Return the axis and size in a reshaped value."""
         old, new = self.graph.values[value].shape, self.graph.values[other].shape
         for start, stop, first, last in _groups(old, new):
             if start <= axis < stop:
@@ -342,7 +343,7 @@ class Axes:
 
 
 def _groups(old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the smallest runs of dimensions of two shapes that have equal products."""
+    """Yield the shortest dimension runs of two shapes with equal products."""
     start = first = at = other = 0
     left = right = 1
     while at < len(old) or other < len(new):

@@ -14,15 +14,15 @@ from arenaplan.report.whatif.axes import CannotEdit
 
 def edited(graph: Graph, values: Mapping[int, Value]) -> Graph:
     """
-    Return a graph in which some values have other shapes or types.
+    Return a graph in which some values have new shapes or types.
 
-    Permissions whose numbers cannot be carried over are left out, so that the plan of a model that
-    really has these shapes needs no more bytes.
+    Permissions whose numbers cannot be carried over are dropped, so a real model with these shapes
+    needs no more bytes.
 
     Raises
     ------
     CannotEdit
-        If a view is no longer one.
+        If a view would no longer be a view.
     """
     made = graph.copy()
     for index, value in values.items():
@@ -35,18 +35,18 @@ def edited(graph: Graph, values: Mapping[int, Value]) -> Graph:
 
 
 def _effects(old: Graph, new: Graph, node: Node) -> Effects:
-    """Return the effects of a node whose operands have other sizes."""
+    """Return a node's effects for new operand sizes."""
     effects = node.effects
     views = tuple(_view(old, new, node, view) for view in effects.views)
     flows = tuple(
         flow for flow in (_flow(old, new, node, flow) for flow in effects.flows) if flow is not None
     )
-    # Their distance depends on sizes in a way that only the operator knows.
+    # Only the operator knows how the distance depends on sizes.
     return effects._replace(views=views, flows=flows, overlaps=())
 
 
 def _view(old: Graph, new: Graph, node: Node, view: View) -> View:
-    """Return a view with its new offset."""
+    """Return a view with the new offset."""
     if view.offset == 0:
         return view
     if view.of == "output":

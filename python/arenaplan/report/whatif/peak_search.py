@@ -1,4 +1,4 @@
-"""The changes of a model that lower its peak most."""
+"""The model changes that lower the peak most."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from arenaplan.report.whatif.smaller_inputs import half_batch, half_images, impo
 By: TypeAlias = Literal["layer", "node"]
 
 MODEL: Final = "the model"
-"""Subject of changes of the whole model."""
+"""Subject of changes to the whole model."""
 
 _PLANNED: Final = 3
-"""Changes that are planned for each one that is asked for."""
+"""Changes planned per requested change."""
 
 _TYPES: Final = {"float64": "float32", "float32": "float16", "float16": "int8"}
-"""The next smaller type of elements."""
+"""The next smaller element type."""
 
 
 class WhatIf(NamedTuple):
-    """A change of a model, and the arena of the model after it."""
+    """A model change, and the arena after the change."""
 
     subject: str
     """The layer or node that is changed, or ``"the model"``."""
     change: str
     """Such as ``"half the channels"``."""
     arena_bytes: int
-    """Bytes of the plan of the changed model."""
+    """Arena bytes after the change."""
     saved: float
-    """Part of the arena that the change saves."""
+    """Fraction of the arena that the change saves."""
     values: int
     """Values that have another size after the change."""
     by: Literal["graph", "import"]
@@ -53,15 +53,15 @@ class WhatIf(NamedTuple):
 
 
 class WhatIfs(NamedTuple):
-    """The changes that lower the peak of a model most."""
+    """The model changes that lower the peak most."""
 
     plan: Plan
-    """The plan of the model as it is, with the options."""
+    """The unchanged model's plan, with the options."""
     compared: Plan
     """The plan that the changes are compared with: without the scratch memory that kernels declare
     for real weights; else :attr:`plan`."""
     rows: tuple[WhatIf, ...]
-    """The changes that save something, the one that saves most first."""
+    """The changes that save bytes, largest saving first."""
     skipped: tuple[tuple[str, str], ...]
     """Changes that cannot be made, and why."""
 
@@ -93,29 +93,29 @@ def what_if(
     **overrides: Unpack[PlanKeywords],
 ) -> WhatIfs:
     """
-    Return the changes of a model that lower its peak most.
+    Return the model changes that lower the peak most.
 
-    A layer can have half its channels, or half its resolution as if its stride were doubled; sizes
-    follow through all operators up to the next ones with weights. The model can have half of a
-    symbolic dimension, half of the rows and columns of its images, or smaller elements. Each
-    figure is that of a plan of the changed graph, and none is estimated. Where a permission to
-    share bytes cannot be carried over it is left out: the changed model needs at most that.
+    Layer changes are half the channels, or half the resolution as if the stride were doubled; new
+    sizes follow through all operators up to the next weights. Model changes are half a symbolic
+    dimension, half the image rows and columns, or smaller elements. Every figure comes from a plan
+    for the changed graph. Permissions to share bytes that cannot be carried over are dropped, so
+    the figures are upper bounds.
 
     Parameters
     ----------
     source : Graph, path or bytes
-        The model, as for :func:`load`. A graph alone cannot be imported again with other inputs.
+        The model, as for :func:`load`. A graph cannot be imported again with other inputs.
     options : PlanOptions, optional
-        Options of all plans, for one arena. Changes are compared without the scratch memory that
-        kernels declare for real weights.
+        Options for all plans, with a single arena. Changes are compared without the scratch memory
+        that kernels declare for real weights.
     bind : mapping, optional
         Numbers for symbolic dimensions, as for :func:`load`.
     top : int, default 10
-        Number of changes to return.
+        Most changes to return.
     by : {"layer", "node"}
-        Whether changes are named by layer, with the best one of each, or by node.
+        Whether to report the best change per layer, or changes per node.
     time_limit : float, optional
-        Seconds after which no further change is planned.
+        Seconds after which no further changes are planned.
     on_progress : callable, optional
         As for :func:`plan`; ``False`` ends the search with the changes so far.
     **overrides
@@ -185,7 +185,7 @@ def what_if(
 
 
 def _of_types(graph: Graph, target: str) -> Iterator[_Change]:
-    """Yield smaller types of all values."""
+    """Yield smaller types for all values."""
     for old, new in _TYPES.items():
         values: dict[int, Value] = {
             value.index: replace(value, dtype=new)
@@ -203,7 +203,7 @@ def _of_types(graph: Graph, target: str) -> Iterator[_Change]:
 
 
 def _of_inputs(source: Source, graph: Graph, bind: Mapping[str, Any]) -> Iterator[_Change]:
-    """Yield smaller inputs of the model, which is imported again."""
+    """Yield smaller model inputs; the model is imported again."""
     count = len(graph.values)
     for name, number in bind.items():
         if isinstance(number, int) and number >= 2:
@@ -224,7 +224,7 @@ def _of_inputs(source: Source, graph: Graph, bind: Mapping[str, Any]) -> Iterato
 def _of_layers(
     graph: Graph, plans: tuple[Plan, Plan], target: str, by: By, skipped: list[tuple[str, str]]
 ) -> list[_Change]:
-    """Return changes of layers with values at a peak, those that free most of it first."""
+    """Yield layer changes for values at a peak, largest first."""
     seen = graph.for_target(target)
     peak = {
         seen.values[index].name
@@ -271,7 +271,7 @@ def _bytes(value: Value) -> int:
 
 
 def _layer(graph: Graph, node: Node) -> str:
-    """Return the layer of a node, its name if it has none."""
+    """Return a node's layer, or the name of a node without a layer."""
     if node.origin is not None and node.origin.layer:
         return node.origin.layer
     made = next((graph.values[v].name for v in node.outputs if v is not None), "")
@@ -279,7 +279,7 @@ def _layer(graph: Graph, node: Node) -> str:
 
 
 def _editor(graph: Graph, values: Mapping[int, Value], target: str) -> Callable[[], Graph]:
-    """Return a function that makes the edited graph as a target sees it."""
+    """Return a function that makes the edited graph as seen by a target."""
 
     def edit() -> Graph:
         seen = graph.for_target(target)

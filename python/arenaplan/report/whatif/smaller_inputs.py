@@ -16,7 +16,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def half_batch(graph: Graph) -> Shapes:
-    """Return shapes of inputs with half of the first dimension, where they all have the same."""
+    """Return input shapes with half the first dimension, if equal for all inputs."""
     shapes = {graph.values[index].name: graph.values[index].shape for index in graph.inputs}
     sizes = {shape[0] for shape in shapes.values() if shape}
     if len(sizes) != 1 or sizes <= {0, 1} or not all(shapes.values()):
@@ -25,7 +25,7 @@ def half_batch(graph: Graph) -> Shapes:
 
 
 def half_images(graph: Graph) -> Shapes:
-    """Return shapes of inputs with half of the rows and columns, if there are images (N, C, …)."""
+    """Return input shapes with half the rows and columns, if there are images (N, C, …)."""
     shapes = {graph.values[index].name: graph.values[index].shape for index in graph.inputs}
     return {
         name: (*shape[:2], *((size + 1) // 2 for size in shape[2:]))
@@ -36,7 +36,7 @@ def half_images(graph: Graph) -> Shapes:
 
 def imported(source: Source, bind: Mapping[str, Any], shapes: Shapes) -> Graph:
     """
-    Return the graph of an ONNX model whose inputs have other shapes.
+    Import an ONNX model with other input shapes.
 
     All other shapes are inferred anew.
 
@@ -45,7 +45,7 @@ def imported(source: Source, bind: Mapping[str, Any], shapes: Shapes) -> Graph:
     CannotEdit
         If the model is in another format.
     PlannerError, OSError
-        If the model with such inputs is none, such as where a shape is written into it.
+        If the model is not valid for such inputs, for example because a shape is fixed.
     """
     data = source if isinstance(source, bytes) else Path(os.fspath(source)).read_bytes()
     if suffix_of(source) != ".onnx":

@@ -1,10 +1,9 @@
 """
-Proofs of rewritten TFLite models.
+Proofs for rewritten TFLite models.
 
-A rewritten model computes strips of the tensors of its original, in an order that needs less
-memory. :func:`prove` derives from both files which part of which tensor every tensor of the
-rewritten model holds, and replays the plan in the file. The rewriter and this checker share
-nothing but the reader of the file format.
+A rewritten model computes strips of the original's tensors, in an order that needs less memory.
+:func:`prove` derives from both files which part of an original tensor every rewritten tensor holds,
+and replays the plan in the file. The rewriter and this checker share only the file reader.
 """
 
 from arenaplan.tflite.proving.checking import check_proof

@@ -1,4 +1,4 @@
-"""The check of a proof file: a new proof of the same files must say the same."""
+"""Checks a proof file: a new proof for the same files must be equal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_proof(text: bytes | str, original: Source, rewritten: Source) -> Proof
     Parameters
     ----------
     text : bytes or str
-        Content of the proof file.
+        The proof file's content.
     original, rewritten : path or bytes
         The models.
 
@@ -28,9 +28,9 @@ def check_proof(text: bytes | str, original: Source, rewritten: Source) -> Proof
     Raises
     ------
     ProofError
-        If the proof is of other files, or does not say what a new proof says.
+        If the proof is for other files, or differs from a new proof.
     ProofError
-        If the text is no proof of this version.
+        If the text is not a proof in this version.
     PlannerError
         As :func:`prove`.
     """

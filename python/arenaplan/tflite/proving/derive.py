@@ -1,9 +1,9 @@
 """
-Derivation of every tensor of a rewritten graph from the tensors of the original.
+Derives every tensor in a rewritten graph from the original's tensors.
 
-The original is evaluated first: its inputs and the results of its operators get numbers, element
-by element, and moves pass numbers on. The rewritten graph is evaluated after that with nothing but
-those numbers: every operator must be justified by a rule, or the proof ends.
+The original is evaluated first: inputs and operator results get numbers, element by element, and
+moves pass numbers on. The rewritten graph is then evaluated with those numbers only: a rule must
+justify every operator, or the proof fails.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from arenaplan.tflite.proving.proof_windows import Window, window_of
 Rule: TypeAlias = Literal["same", "window", "elements", "move"]
 
 _MOST_COMPARED: Final = 8
-"""Calls of the original that a message can be about."""
+"""Most calls in the original that a message compares with."""
 
 
 class Justified(NamedTuple):
@@ -43,13 +43,13 @@ class Justified(NamedTuple):
     operator: int
     rule: Rule
     original: int | None
-    """The operator of the original with the same parameters; ``None`` for moves."""
+    """The original operator with the same parameters; ``None`` for moves."""
     move: Move | None
 
 
 @dataclass(slots=True)
 class Known:
-    """The elements of the tensors of a graph."""
+    """The elements of a graph's tensors."""
 
     graph: Graph
     names: Names
@@ -57,7 +57,7 @@ class Known:
     elements: dict[int, Elements] = field(default_factory=dict)
     written: set[int] = field(default_factory=set)
     merged: set[int] = field(default_factory=set)
-    """Results of windows in which elements at several places have one number."""
+    """Window results in which elements at several places have the same number."""
     _indexes: dict[int, Index] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,12 +70,12 @@ class Known:
 
     def of(self, number: int, operation: Operation | None = None) -> Elements:
         """
-        Return the elements of a tensor.
+        Return a tensor's elements.
 
         Raises
         ------
         UndefinedValue, ProofError
-            If nothing has written the tensor.
+            If the tensor was never written.
         """
         if number not in self.elements:
             fact = self.graph.tensors[number]
@@ -90,13 +90,13 @@ class Known:
         return self.elements[number]
 
     def index(self, number: int) -> Index:
-        """Return the places of the elements of a tensor."""
+        """Return the places of a tensor's elements."""
         if number not in self._indexes:
             self._indexes[number] = Index(self.of(number))
         return self._indexes[number]
 
     def write(self, number: int, elements: Elements, operation: Operation | None) -> None:
-        """Set the elements of a tensor."""
+        """Set a tensor's elements."""
         fact = self.graph.tensors[number]
         if number in self.written or fact.is_constant or fact.is_variable:
             writer = "the caller" if operation is None else operation.text()
@@ -108,7 +108,7 @@ class Known:
 
 @dataclass(slots=True)
 class Original:
-    """The original graph, evaluated, with its operators by their parameters."""
+    """The evaluated original graph, with operators by parameters."""
 
     known: Known
     windows: dict[Key, list[tuple[int, Window]]] = field(default_factory=dict)
@@ -160,7 +160,7 @@ def original_of(graph: Graph, names: Names) -> Original:
 
 
 def _twin(operation: Operation, others: Sequence[int], known: Known) -> Operation | None:
-    """Return an earlier operator that makes the same of the same operands."""
+    """Return an earlier operator with the same result from the same operands."""
     for number in others:
         twin = known.graph.operations[number]
         if all(
@@ -175,7 +175,7 @@ def _twin(operation: Operation, others: Sequence[int], known: Known) -> Operatio
 
 
 def _made(operation: Operation, known: Known, fresh: Elements) -> Elements:
-    """Return the elements of a result; those that are made of known values alone are constants."""
+    """Return a result's elements; elements made only from known values are constants."""
     tensors = known.graph.tensors
     window, single = window_of(operation, tensors), pointwise_of(operation, tensors)
     blank = None
@@ -196,7 +196,7 @@ def _made(operation: Operation, known: Known, fresh: Elements) -> Elements:
 
 
 def _moved(operation: Operation, known: Known) -> Move | str:
-    """Write the results of an operator that only moves elements; else return why it is none."""
+    """Write the results if an operator only moves elements; else return why not."""
     operands = [
         None if i is None or known.graph.tensors[i].is_variable else known.of(i, operation)
         for i in operation.inputs
@@ -214,7 +214,7 @@ def _moved(operation: Operation, known: Known) -> Move | str:
 
 
 def _whole(operation: Operation, tensors: Sequence[Fact]) -> Key:
-    """Return all that a kernel can see of an operator but the elements that are computed."""
+    """Return everything a kernel can see of an operator except computed elements."""
     head = (operation.name, operation.is_custom, operation.version, operation.options)
     inputs = tuple(None if i is None else tensors[i].key for i in operation.inputs)
     outputs = tuple(tensors[i].key for i in operation.outputs)
@@ -223,7 +223,7 @@ def _whole(operation: Operation, tensors: Sequence[Fact]) -> Key:
 
 
 class Derivation:
-    """The evaluation of a rewritten graph."""
+    """Evaluates a rewritten graph."""
 
     def __init__(self, original: Original, graph: Graph) -> None:
         self.original = original
@@ -239,7 +239,7 @@ class Derivation:
         Raises
         ------
         ProofError
-            If an operator is not justified, or an output is not that of the original.
+            If an operator is not justified, or an output differs from the original's.
         """
         self._inputs()
         for operation in self.known.graph.operations:
@@ -280,7 +280,7 @@ class Derivation:
     # -- operators ----------------------------------------------------------------------------
 
     def _operation(self, operation: Operation) -> None:
-        """Justify an operator and write its results."""
+        """Justify an operator and write the results."""
         moved = _moved(operation, self.known)
         if not isinstance(moved, str):
             self.justified.append(Justified(operation.index, "move", None, moved))
@@ -298,7 +298,7 @@ class Derivation:
         raise fault("NotProven", f"{operation.text()} {self._refused(operation, moved)}")
 
     def _take(self, operation: Operation, number: int) -> None:
-        """Write the results that an operator of the original makes."""
+        """Write the results of an original operator."""
         theirs = self.original.known.graph.operations[number]
         for mine, other in zip(operation.outputs, theirs.outputs, strict=True):
             if not self.known.graph.tensors[mine].is_variable:
@@ -306,7 +306,7 @@ class Derivation:
         self.justified.append(Justified(operation.index, "same", number, None))
 
     def _reads_the_same(self, operation: Operation, number: int) -> bool:
-        """Return whether the computed operands are those of an operator of the original."""
+        """Return whether the computed operands equal an original operator's operands."""
         theirs = self.original.known.graph.operations[number]
         return all(
             mine is None
@@ -317,7 +317,9 @@ class Derivation:
         )
 
     def _in_order(self, operation: Operation) -> None:
-        """Justify an operator with a state: the next one of the original, on the same states."""
+        """
+        Justify an operator with a state: the original's next such operator, on the same states.
+        """
         old = self.original.known.graph
         if self._ordered >= len(self.original.ordered):
             raise fault(
@@ -357,7 +359,7 @@ class Derivation:
         self._take(operation, number)
 
     def _in_windows(self, operation: Operation) -> bool:
-        """Justify an operator with windows, if it is a part of one of the original."""
+        """Justify an operator with windows, if it computes part of an original operator."""
         tensors = self.known.graph.tensors
         window = window_of(operation, tensors)
         if window is None or operation.inputs[0] is None:
@@ -380,7 +382,7 @@ class Derivation:
         return best is not None and self._partly(operation, "window", *best)
 
     def _by_elements(self, operation: Operation) -> bool:
-        """Justify an operator that computes element by element, if it is a part of another."""
+        """Justify an elementwise operator, if it computes part of an original operator."""
         single = pointwise_of(operation, self.known.graph.tensors)
         if single is None:
             return False
@@ -407,7 +409,7 @@ class Derivation:
     def _partly(
         self, operation: Operation, rule: Rule, found: proof_windows.Found, number: int
     ) -> bool:
-        """Write a result that is a part of one of the original."""
+        """Write a result that is part of an original result."""
         if not found.proven:
             doubt = self.known.names.why(int(found.elements.min()))
             theirs = self.original.known.graph.operations[number]
@@ -424,13 +426,13 @@ class Derivation:
     # -- messages -----------------------------------------------------------------------------
 
     def _reason(self, operator: int) -> str:
-        """Return the beginning of a reason: the operator, and its result."""
+        """Return a reason's beginning: the operator and its result."""
         operation = self.known.graph.operations[operator]
         result = self.known.graph.tensors[operation.outputs[0]]
         return f"{operation.text()}, {result.text()}: "
 
     def _difference(self, seen: Elements, wanted: Elements) -> str:
-        """Return text for the first element that is not the one of the original."""
+        """Return text about the first element that differs from the original."""
         if seen.shape != wanted.shape:
             return f"its shape is {seen.shape}, not {wanted.shape}"
         at = int(np.flatnonzero(seen.ravel() != wanted.ravel())[0])
@@ -473,7 +475,7 @@ class Derivation:
         )
 
     def _unlike(self, operation: Operation, theirs: Operation) -> list[str]:
-        """Return the parameters in which an operator differs from one of the original."""
+        """Return the parameters in which an operator differs from an original operator."""
         found = []
         if operation.version != theirs.version:
             found.append("version")
@@ -503,7 +505,7 @@ class Derivation:
 def _compare_ends(
     what: str, old: Graph, theirs: Sequence[int], new: Graph, mine: Sequence[int]
 ) -> None:
-    """Refuse other inputs or outputs than those of the original."""
+    """Refuse inputs or outputs that differ from the original's."""
     if len(theirs) != len(mine):
         raise fault(
             "NotProven", f"the graph has {len(mine)} {what}s, the original has {len(theirs)}"

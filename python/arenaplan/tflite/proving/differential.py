@@ -1,4 +1,4 @@
-"""Runs of both models in installed runtimes, on equal inputs, with outputs compared bit by bit."""
+"""Runs both models in installed runtimes on equal inputs and compares outputs bit by bit."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Run:
     inputs: int = 0
     """Inputs that were compared."""
     distinct: int = 0
-    """Different outputs among them: equal outputs prove little if all are the same."""
+    """Number of different outputs: equal outputs prove little if all are the same."""
     tensors: int = 0
-    """Tensors inside of the rewritten model that were compared with parts of the original's."""
+    """Inner tensors compared with parts of the original's tensors."""
     note: str = ""
-    """What the runtime said, if it does not run the original."""
+    """The runtime's message, if the runtime cannot run the original."""
 
 
 class _Runner(Protocol):
@@ -63,18 +63,18 @@ def compared(
     original, rewritten : path or bytes
         The models.
     proof : Proof
-        Their proof, which tells which tensors inside can be compared, too.
+        The proof, which says which inner tensors can also be compared.
     runtimes : sequence of str
-        Of :data:`RUNTIMES`. One that is not installed is reported and left out.
+        Names from :data:`RUNTIMES`. A runtime that is not installed is reported and skipped.
     inputs : int
-        Inputs of every run: the least and the largest numbers, then random ones.
+        Number of runs: with the least numbers, the largest numbers, then random numbers.
     seed : int
-        Seed of the random inputs.
+        Seed for random inputs.
 
     Raises
     ------
     ExecutionError
-        If an output or a tensor inside differs, or only the original runs.
+        If an output or an inner tensor differs, or only the original runs.
     """
     data = [read_bytes(source)[0] for source in (original, rewritten)]
     found = []
@@ -103,7 +103,7 @@ def compared(
 
 
 def _compared(name: str, old: _Runner, new: _Runner, proof: Proof, inputs: int, seed: int) -> Run:
-    """Compare two models in one runtime."""
+    """Compare two models in a runtime."""
     graph = proof.derivations[0].known.graph
     numbers = np.random.default_rng(seed)
     outputs: set[bytes] = set()
@@ -124,7 +124,7 @@ def _compared(name: str, old: _Runner, new: _Runner, proof: Proof, inputs: int, 
 
 
 def _compared_inside(name: str, old: _Runner, new: _Runner, proof: Proof, turn: int) -> int:
-    """Compare all tensors inside, if the runtime keeps them; return their number."""
+    """Compare all inner tensors, if the runtime keeps them; return their number."""
     derivation = proof.derivations[0]
     mine, theirs = derivation.known, derivation.original.known
     size = 1 + max((int(e.max()) for e in theirs.elements.values() if e.size), default=0)
@@ -157,14 +157,14 @@ def _compared_inside(name: str, old: _Runner, new: _Runner, proof: Proof, turn: 
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
-    """Return the bits of numbers."""
+    """Return numbers as bits."""
     plain = np.ascontiguousarray(array)
     width = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[plain.itemsize]
     return plain.reshape(-1).view(width).astype(np.uint64)
 
 
 def _input(fact: Fact, turn: int, numbers: np.random.Generator) -> np.ndarray:
-    """Return an input: the least numbers, the largest, and then random ones."""
+    """Return an input: the least numbers, the largest numbers, then random numbers."""
     dtype = np.dtype(DTYPES[fact.type])
     if dtype.kind == "f":
         return numbers.standard_normal(fact.shape).astype(dtype)
@@ -180,7 +180,7 @@ def _input(fact: Fact, turn: int, numbers: np.random.Generator) -> np.ndarray:
 
 
 def _makers(runtime: str) -> Iterator[tuple[str, Callable[[bytes], _Runner] | None]]:
-    """Yield the kernels of a runtime, and what makes a model for them if it is installed."""
+    """Yield a runtime's kernel sets, each with a model loader if installed."""
     if runtime == "tflm":
         module = _imported("tflite_micro")
         yield "tflm", None if module is None else lambda data: _Tflm(module.runtime, data)
@@ -203,7 +203,7 @@ def _litert(module: Any, kind: Any, *, keeps: bool) -> Callable[[bytes], _Runner
 
 
 def _imported(name: str) -> Any:
-    """Return a module, or None if it is not installed."""
+    """Import a module; None if not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:

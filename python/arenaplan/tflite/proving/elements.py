@@ -1,10 +1,10 @@
 """
 Numbers that stand for elements of tensors.
 
-Two elements with equal numbers have equal bits in every run. A number that is not negative is an
-element that an input or an operator of the original makes. Below are: places outside of an image,
-elements with a value that is known, elements that operators make of such values alone, and elements
-whose value is in doubt, which are equal to nothing, themselves included.
+Two elements with equal numbers have equal bits in every run. A non-negative number is an element
+made by an input or operator of the original. Negative numbers are, from the top: places outside an
+image, elements with known values, elements that operators make from known values only, and elements
+in doubt, which equal no element, not even themselves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Shape: TypeAlias = "tuple[int, ...]"
 Elements: TypeAlias = "NDArray[np.int64]"
 
 OUTSIDE: Final = -1
-"""A place outside of an image, which a window leaves out."""
+"""A place outside an image, which a window skips."""
 
 _FIRST_VALUE: Final = -2
 """The value whose bits are 0; larger bits are below."""
@@ -33,10 +33,10 @@ _FIRST_VALUE: Final = -2
 _LAST_VALUE: Final = _FIRST_VALUE - (1 << 32) + 1
 
 _FIRST_DERIVED: Final = -(1 << 34)
-"""What operators make of known values; later ones are below."""
+"""First result made from known values; later results are below."""
 
 DOUBT: Final = -(1 << 40)
-"""Numbers up to this one are elements in doubt."""
+"""Numbers up to this bound are elements in doubt."""
 
 _BITS: Final = {
     **dict.fromkeys((3, 6, 9, 21, 22), 8),
@@ -48,14 +48,14 @@ _BITS: Final = {
     19: 2,
     20: 4,
 }
-"""Bits of an element by type. Strings and variants are absent."""
+"""Element bits by type. Strings and variants are absent."""
 
 MOST_ELEMENTS: Final = 1 << 27
-"""Most elements of all tensors of a model."""
+"""Most elements in all tensors of a model."""
 
 
 def value(bits: int) -> int:
-    """Return the number of elements with a value; ``bits`` is the value as unsigned bits."""
+    """Return the number for an element with a value; ``bits`` is the value as unsigned bits."""
     return _FIRST_VALUE - bits
 
 
@@ -65,18 +65,18 @@ def is_value(number: int) -> bool:
 
 
 def bits_of(number: int) -> int:
-    """Return the bits of a known value."""
+    """Return a known value's bits."""
     return _FIRST_VALUE - number
 
 
 def item_bytes(type_: int) -> int:
-    """Return the bytes of an element in memory; 0 if unknown. Small elements are not packed."""
+    """Return an element's bytes in memory; 0 if unknown. Small elements are not packed."""
     bits = _BITS.get(type_, 0)
     return max(8, bits) // 8 if bits else 0
 
 
 def values_of(content: bytes, type_: int, shape: Shape) -> Elements | None:
-    """Return the numbers of a constant's elements, if they have 8, 16 or 32 bits."""
+    """Return numbers for a constant's elements, if these have 8, 16 or 32 bits."""
     bits = _BITS.get(type_, 0)
     if bits not in (8, 16, 32) or len(content) != prod(shape) * bits // 8:
         return None
@@ -85,7 +85,7 @@ def values_of(content: bytes, type_: int, shape: Shape) -> Elements | None:
 
 
 class Origin(NamedTuple):
-    """The tensor of the original that elements with numbers from ``first`` on are of."""
+    """The original tensor whose elements have numbers from ``first`` on."""
 
     first: int
     name: str
@@ -111,7 +111,7 @@ class Names:
     _doubts: list[Doubt] = field(default_factory=list)
 
     def fresh(self, name: str, shape: Shape) -> Elements:
-        """Return numbers for the elements of a tensor that the original makes."""
+        """Return numbers for a tensor made by the original."""
         count = prod(shape)
         if self._next + count > MOST_ELEMENTS:
             raise UnsupportedModel(
@@ -123,7 +123,7 @@ class Names:
         return found
 
     def content(self, key: tuple[object, ...], name: str, shape: Shape) -> Elements:
-        """Return numbers for a constant whose elements have no numbers of their own."""
+        """Return numbers for a constant whose elements have no value numbers."""
         if key not in self._contents:
             self._contents[key] = len(self._origins)
             return self.fresh(name, shape)
@@ -132,7 +132,7 @@ class Names:
 
     def derived(self, key: tuple[object, ...], count: int) -> Elements:
         """
-        Return numbers for elements that an operator makes of known values alone.
+        Return numbers for elements that an operator makes from known values only.
 
         Equal keys, which stand for the operator's parameters and the values, give equal numbers.
         """
@@ -143,12 +143,12 @@ class Names:
         return np.arange(first, first - count, -1, dtype=np.int64)
 
     def doubt(self, operator: int, reason: str) -> int:
-        """Return the number of elements that are in doubt."""
+        """Return the number for elements in doubt."""
         self._doubts.append(Doubt(operator, reason))
         return DOUBT - len(self._doubts) + 1
 
     def why(self, number: int) -> Doubt:
-        """Return the reason of a doubt."""
+        """Return the reason for a doubt."""
         return self._doubts[DOUBT - number]
 
     def told(self, number: int) -> str:
@@ -166,14 +166,14 @@ class Names:
 
 
 def first_twins(*tables: Elements) -> Sequence[Elements]:
-    """Return, by row of each table, the number of the first equal row, counted over all tables."""
+    """Return, per row in each table, the index of the first equal row over all tables."""
     whole = np.concatenate(tables)
     _, first, group = np.unique(whole, axis=0, return_index=True, return_inverse=True)
     return np.split(first[group.ravel()], np.cumsum([len(table) for table in tables])[:-1])
 
 
 def place(position: int, shape: Shape) -> str:
-    """Return text for the place of an element: its row where the tensor is an image."""
+    """Return text for an element's place: the row, if the tensor is an image."""
     where = [int(i) for i in np.unravel_index(position, shape)] if shape else []
     if len(shape) == 4:
         return f"row {where[1]} (column {where[2]}, channel {where[3]})"

@@ -1,4 +1,4 @@
-"""A TFLite model as the proof reads it: facts about tensors and operators that can be compared."""
+"""A TFLite model for the proof: comparable facts about tensors and operators."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _STATEFUL: Final = """
     STABLEHLO_CASE STABLEHLO_COMPOSITE STABLEHLO_RNG_BIT_GENERATOR STABLEHLO_WHILE VAR_HANDLE WHILE
 """
 _STATE: Final = frozenset(_STATEFUL.split())
-"""Operators that read or write more than their operands, or may."""
+"""Operators that may read or write more than their operands."""
 
 Key: TypeAlias = "tuple[object, ...]"
 Quantization: TypeAlias = "tuple[object, ...] | None"
 
 
 class Unread(NamedTuple):
-    """A part of the file of an unknown form, by its position in content that both files share."""
+    """A file part in an unknown form, by position in content shared by both files."""
 
     at: int
 
@@ -69,11 +69,11 @@ class Fact:
     is_constant: bool
     content: bytes
     item: int
-    """Bytes of an element in memory; 0 if unknown."""
+    """Bytes per element in memory; 0 if unknown."""
 
     @cached_property
     def key(self) -> Key:
-        """What a kernel can see of the tensor, without its elements."""
+        """Everything a kernel can see of the tensor except elements."""
         kind = "variable" if self.is_variable else "constant" if self.is_constant else "computed"
         return kind, self.type, self.shape, self.quantization, self.digest
 
@@ -84,7 +84,7 @@ class Fact:
 
     @property
     def encoding(self) -> Key:
-        """How bits of the tensor stand for numbers."""
+        """How the tensor's bits represent numbers."""
         return self.type, self.quantization
 
     @property
@@ -127,7 +127,7 @@ class Operation:
     rest: Key
     """All else that a kernel can see."""
     is_ordered: bool
-    """Whether the operator has a state, or may have one."""
+    """Whether the operator has a state or may have a state."""
 
     def text(self) -> str:
         """Return the operator for messages."""
@@ -135,7 +135,7 @@ class Operation:
 
     @property
     def plain(self) -> Options:
-        """The options, of those that are known."""
+        """The options, with a known type."""
         return self.options if isinstance(self.options, Options) else Options(-1, ())
 
 
@@ -160,11 +160,11 @@ class File:
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the file."""
+        """The file's SHA-256."""
         return hashlib.sha256(self.model.data).hexdigest()
 
     def metadata(self, ignored: Sequence[str] = ()) -> list[tuple[str, str]]:
-        """Return names and digests of all metadata but plans, and but those that are ignored."""
+        """Return names and digests of all metadata except plans and ignored entries."""
         return sorted(
             (entry.name, hashlib.sha256(self.model.content(entry.buffer)).hexdigest())
             for entry in self.model.metadata
@@ -183,7 +183,7 @@ class File:
         entries = [entry for entry in self.model.metadata if entry.name == PLAN]
         if not entries:
             return None
-        content = self.model.content(entries[-1].buffer)  # The runtime obeys the last one.
+        content = self.model.content(entries[-1].buffer)  # The runtime obeys the last entry.
         words = memoryview(content[: len(content) // 4 * 4]).cast("i")
         tensors = sum(len(graph.tensors) for graph in self.graphs)
         if len(words) < 3 or words[0] != 1 or words[2] != tensors or len(words) != tensors + 3:
@@ -196,7 +196,7 @@ class File:
 
 def read_pair(original: Source, rewritten: Source) -> tuple[File, File]:
     """
-    Read both files, within the limits of the block around the caller.
+    Read both files, within the limits set around the caller.
 
     Raises
     ------
@@ -205,19 +205,19 @@ def read_pair(original: Source, rewritten: Source) -> tuple[File, File]:
     ModelError
         If a file has more bytes or operators than the limits permit.
     UnsupportedModel
-        If a file keeps data in a form that is not known.
+        If a file keeps data in an unknown form.
     """
     old, new = _admitted(original), _admitted(rewritten)
     shift = len(new.data) - len(old.data)
-    # A writer can keep the old file as it is, behind new tables. Offsets point forward, so that
-    # equal positions in it are equal content.
+    # A writer can keep the old file unchanged behind new tables. Offsets point forward, so that
+    # equal positions in the old part are equal content.
     is_shared = shift >= 0 and new.data.endswith(old.data)
     sides = [_Reader(old, 0, is_shared).file(), _Reader(new, shift, is_shared).file()]
     return sides[0], sides[1]
 
 
 def _admitted(source: Source) -> Model:
-    """Return the model of one file, if it is within the limits."""
+    """Return a file's model, if within the limits."""
     limits = current()
     limits.admit(source)
     model = parse(read_bytes(source)[0])
@@ -229,13 +229,13 @@ def _admitted(source: Source) -> Model:
 
 
 class _Reader:
-    """Reading of one file."""
+    """Reads a file."""
 
     def __init__(self, model: Model, shift: int, is_shared: bool) -> None:
         self._model = model
         self._shift = shift
         self._is_shared = is_shared
-        # What parsing has read counts against the budget of its own reader.
+        # Parsing's reads counted against the parser's own budget.
         self._root = FlatBuffer(model.data).root("the model")
 
     def file(self) -> File:
@@ -329,7 +329,7 @@ class _Reader:
         )
 
     def _bytes(self, table: Table, what: str) -> bytes:
-        """Return the options of a custom operator."""
+        """Return a custom operator's options."""
         at = table.number(_FAR_AT, "Q")
         if at > 1:
             size = table.number(_FAR_SIZE, "Q")
@@ -340,16 +340,16 @@ class _Reader:
 
     def _unread(self, at: int | None, what: str) -> Unread:
         """
-        Return the position of a table of an unknown form.
+        Return the position of a table in an unknown form.
 
         Raises
         ------
         UnsupportedModel
-            If the files do not share that content, so that nothing can be said of it.
+            If the files do not share the content, so that the content cannot be compared.
         """
         if at is None:
             return Unread(-1)
-        # The table of fields can lie in front of the table.
+        # The field table can lie in front of the table.
         fields = at - self._root.buffer.number("i", at, what)
         if not self._is_shared or min(at, fields) < self._shift:
             raise UnsupportedModel(

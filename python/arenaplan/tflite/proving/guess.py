@@ -1,7 +1,7 @@
 """
-Guesses at the place of a tensor inside of another one.
+Guesses a tensor's place inside another tensor.
 
-A guess is never believed: rules compare every element afterwards.
+Guesses are never trusted: rules compare every element afterwards.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from arenaplan.tflite.proving.elements import Elements, Shape
 
 Indices: TypeAlias = "NDArray[np.int64]"
-"""By index along one dimension of a tensor: the index in another one, or -1."""
+"""Per index along a dimension of a tensor: the index in another tensor, or -1."""
 
 
 class Index:
@@ -41,7 +41,7 @@ class Index:
         return bool(((following == self._sorted[:-1]) & (following >= 0)).any())
 
     def positions(self, elements: Elements) -> Indices:
-        """Return a position of each element; -1 where there is none."""
+        """Return a position for each element; -1 without a position."""
         if self._size == 0:
             return np.full(elements.shape, -1, np.int64)
         if self._order is None:
@@ -53,12 +53,12 @@ class Index:
 
     def axes(self, elements: Elements) -> list[Indices]:
         """
-        Return a guess along every dimension.
+        Return a guess for every dimension.
 
         Parameters
         ----------
         elements : Elements
-            A tensor of as many dimensions.
+            A tensor with the same number of dimensions.
         """
         positions = self.positions(elements)
         found = []

@@ -1,10 +1,10 @@
 """
-The order in which reference kernels read their operands and write their results.
+The order in which reference kernels read operands and write results.
 
-The reference kernels of TensorFlow Lite Micro for the operators of :data:`IN_ORDER` loop over the
-elements of the result in the order of memory, and read all that an element needs before they write
-it. A result may therefore lie over bytes that no later element needs. Kernels of other sets compute
-several elements at a time, or read ahead.
+For the operators in :data:`IN_ORDER`, TensorFlow Lite Micro's reference kernels loop over result
+elements in memory order, and read everything an element needs before writing the element. A result
+may therefore lie over bytes that no later element needs. Other kernel sets compute several elements
+at a time, or read ahead.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ IN_PLACE: Final[Mapping[str, str]] = {
         "read before it is written",
     ),
 }
-"""Operators whose reference kernel may have its result at the address of an operand, and why."""
+"""Operators whose reference kernel may write the result at an operand's address, and why."""
 
 
 def fits_in_place(operation: Operation, x: Fact, y: Fact) -> bool:
     """
-    Return whether a result may be at the address of an operand.
+    Return whether a result may be at an operand's address.
 
-    Narrower elements must be single bytes: in C, others may be stored before the wider elements at
-    the same place are loaded.
+    Narrower elements must be single bytes: a C compiler may store other types before loading the
+    wider elements at the same place.
     """
     is_narrower = y.item < x.item
     return (
@@ -76,22 +76,22 @@ def fits_in_place(operation: Operation, x: Fact, y: Fact) -> bool:
 
 def last_reads(operation: Operation, place: int, tensors: Sequence[Fact]) -> Indices | None:
     """
-    Return, by element of an operand, the last element of the result that is made from it.
+    Return, per operand element, the last result element made from the operand element.
 
     Parameters
     ----------
     operation : Operation
         An operator.
     place : int
-        Position of the operand.
+        The operand's position.
     tensors : sequence of Fact
-        The tensors of the graph.
+        The graph's tensors.
 
     Returns
     -------
     Indices or None
-        In the order of memory; -1 for elements that are not read. ``None`` if the order in which
-        the kernel works is not known.
+        In memory order; -1 for elements that are not read. ``None`` if the kernel's order is not
+        known.
     """
     number = operation.inputs[place]
     if number is None or operation.is_custom or operation.name not in IN_ORDER:
@@ -116,7 +116,7 @@ def last_reads(operation: Operation, place: int, tensors: Sequence[Fact]) -> Ind
 
 
 def _last_broadcast(x: Fact, y: Fact) -> Indices | None:
-    """Return the same for one loop over the elements of a result, or loops over dimensions."""
+    """Return the last reads for a loop over result elements or over dimensions."""
     places = np.arange(x.count, dtype=np.int64).reshape(x.shape)
     if np.broadcast_shapes(x.shape, y.shape) != y.shape:
         return None
@@ -126,7 +126,7 @@ def _last_broadcast(x: Fact, y: Fact) -> Indices | None:
 
 
 def _last(side: Side) -> Indices:
-    """Return, by row of the image, the last row of the result whose window sees the row."""
+    """Return, per image row, the last result row whose window sees the image row."""
     found = np.full(side.size, -1, np.int64)
     made = np.arange(side.made, dtype=np.int64)
     for tap in range(side.taps):

@@ -1,4 +1,4 @@
-"""Options of operators as comparable values, from a description of every known options table."""
+"""Operator options as comparable values, with a description of every known options table."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ _FIELDS: Final = """
     114 q q|115 I*|116 ?|117|118|119|120|121|122|123|124|125|126
 """
 """
-Fields by type of options, in the order of slots, as the schema of TensorFlow Lite numbers them:
-codes of :mod:`struct` (``?`` is one byte), a default other than 0, ``*`` for a vector, ``s`` for
-text.
+Fields by options type, in slot order, with the type numbers of TensorFlow Lite's schema: codes as
+in :mod:`struct` (``?`` is a byte), a default other than 0, ``*`` for a vector, ``s`` for text.
 """
 
 
 class _Field(NamedTuple):
-    """A field of an options table."""
+    """A field in an options table."""
 
     code: str
     default: int
@@ -34,7 +33,7 @@ class _Field(NamedTuple):
 
 
 def _read(text: str) -> dict[int, tuple[_Field, ...]]:
-    """Return the fields by type of options."""
+    """Return the fields by options type."""
     found = {}
     for line in text.strip().replace("\n", "|").split("|"):
         kind, *fields = line.split()
@@ -49,12 +48,12 @@ _TABLES: Final = _read(_FIELDS)
 
 
 class Options(NamedTuple):
-    """Options of an operator. Equal options make equal kernels."""
+    """An operator's options. Equal options make equal kernels."""
 
     kind: int
-    """Type of the options, 0 for none."""
+    """Options type, 0 for none."""
     fields: tuple[Value, ...]
-    """Values by slot, with defaults where the file leaves a field out; floats by their bits."""
+    """Values by slot, with defaults for absent fields; floats as bits."""
 
     def number(self, slot: int) -> int:
         """Return a field that is a number; 0 where the options have no such field."""
@@ -62,7 +61,7 @@ class Options(NamedTuple):
         return value if isinstance(value, int) else 0
 
     def without(self, slot: int) -> Options:
-        """Return the options with one field left out."""
+        """Return the options without one field."""
         return Options(self.kind, (*self.fields[:slot], None, *self.fields[slot + 1 :]))
 
 
@@ -73,14 +72,14 @@ def decoded(kind: int, table: Table | None) -> Options | None:
     Parameters
     ----------
     kind : int
-        Type of the options.
+        Options type.
     table : Table or None
         The table, if the file has one.
 
     Returns
     -------
     Options or None
-        ``None`` if the type is not known, or the table has fields that are not.
+        ``None`` if the type or any field in the table is unknown.
     """
     if kind == 0:
         return Options(0, ()) if table is None else None
@@ -95,7 +94,7 @@ def decoded(kind: int, table: Table | None) -> Options | None:
 
 
 def _value(table: Table, slot: int, field: _Field) -> Value:
-    """Return one field."""
+    """Return a field's value."""
     if field.code == "s":
         return table.string(slot)
     if field.is_vector:

@@ -1,4 +1,4 @@
-"""The part of a tensor of the original that each tensor of the rewritten graph holds."""
+"""The part of an original tensor held by each rewritten tensor."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class Run(NamedTuple):
     """Neighboring indices along a dimension."""
 
     kind: str
-    """``"rows"`` of the original tensor, ``"padding"``, or ``"unproven"``."""
+    """``"rows"`` from the original tensor, ``"padding"``, or ``"unproven"``."""
     start: int
     """First index in the original tensor; 0 if there is none."""
     length: int
 
 
 class Part(NamedTuple):
-    """A part of a tensor of the original: a product of runs along every dimension."""
+    """A part of an original tensor: a product of runs along every dimension."""
 
     tensor: int
     axes: tuple[tuple[Run, ...], ...]
 
 
 class Parts:
-    """Tensors of the original by their elements."""
+    """The original's tensors by elements."""
 
     def __init__(self, original: Known) -> None:
         self._original = original
@@ -45,14 +45,16 @@ class Parts:
         self._ends = np.array(ends, np.int64).reshape(-1, 3)
 
     def of(self, elements: Elements) -> Part | None:
-        """Return the part that a tensor holds, if it is a part of one tensor."""
+        """
+        Return the part that a tensor holds, if all elements come from the same original tensor.
+        """
         known = elements[elements >= 0]
         if known.size == 0:
             return None
         low, high, rank = self._ends.T
         fits = (low <= known.min()) & (known.max() <= high) & (rank == elements.ndim)
         candidates = np.flatnonzero(fits)
-        # The tensor that an operator makes comes before those into which moves have joined it.
+        # An operator's result comes before tensors into which moves have joined the result.
         for place in candidates[np.argsort((high - low)[candidates], kind="stable")]:
             part = self._part(int(self._numbers[place]), elements)
             if part is not None:
@@ -77,7 +79,7 @@ class Parts:
 
 
 def _runs(guess: Indices, doubtful: Mask, blank: Mask) -> tuple[Run, ...]:
-    """Return the runs along one dimension."""
+    """Return the runs along a dimension."""
     runs: list[Run] = []
     for index, place in enumerate(guess):
         kind = "unproven" if doubtful[index] else "padding" if blank[index] else "rows"

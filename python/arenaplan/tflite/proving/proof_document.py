@@ -24,7 +24,7 @@ _SUMS: Final = frozenset({"window"})
 def described(
     old: File, new: File, derivations: Sequence[Derivation], plan: Replayed | None
 ) -> dict[str, Any]:
-    """Return the document of a proof."""
+    """Return a proof's document."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -51,7 +51,7 @@ def _exactness(derivations: Sequence[Derivation]) -> str:
 
 
 def _subgraph(derivation: Derivation) -> dict[str, Any]:
-    """Return the map of a subgraph's tensors, and the rule of each operator."""
+    """Return the map of a subgraph's tensors, and each operator's rule."""
     known, original = derivation.known, derivation.original.known
     parts = Parts(original)
     tensors = []
@@ -81,7 +81,7 @@ def _subgraph(derivation: Derivation) -> dict[str, Any]:
 
 
 def _is_moved(derivation: Derivation, number: int) -> bool:
-    """Return whether an operator of the original only moves elements."""
+    """Return whether an original operator only moves elements."""
     return number in derivation.original.moves
 
 
@@ -132,7 +132,7 @@ def _pairs(pairs: Sequence[tuple[int, int, int]]) -> list[dict[str, int]]:
 
 def proof_schema() -> str:
     """
-    Return the JSON schema of proof files.
+    Return the JSON schema for proof files.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def proof_schema() -> str:
 
 
 def to_json(document: Mapping[str, Any]) -> str:
-    """Return the text of a proof file."""
+    """Return a proof file's text."""
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -175,12 +175,12 @@ def read_document(text: bytes | str) -> dict[str, Any]:
 
 def compare(given: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
     """
-    Refuse a proof that does not say what a new proof of the same files says.
+    Refuse a proof that differs from a new proof for the same files.
 
     Raises
     ------
     ProofError
-        If so; the message names the first part that differs.
+        If the proofs differ; the message names the first difference.
     """
     where = _first_difference(given, fresh, "")
     if where is not None:
@@ -188,7 +188,7 @@ def compare(given: Mapping[str, Any], fresh: Mapping[str, Any]) -> None:
 
 
 def _first_difference(given: object, fresh: object, path: str) -> str | None:
-    """Return the first difference of two documents, depth first."""
+    """Return the first difference between two documents, depth first."""
     if isinstance(given, dict) and isinstance(fresh, dict):
         for key in sorted({*given, *fresh}):
             here = f"{path}.{key}" if path else str(key)

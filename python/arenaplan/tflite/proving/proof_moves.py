@@ -1,8 +1,8 @@
 """
 Operators that only move elements.
 
-A move is described by the origin of each element of its results: a position among the elements of
-all operands, one operand after the other, or a known value.
+A move gives the origin of each result element: a position among all operands' elements, one operand
+after the other, or a known value.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class NotAMove(Exception):
 
 
 class Move(NamedTuple):
-    """The origin of each element of the results of an operator."""
+    """The origin of each result element of an operator."""
 
     results: tuple[Elements, ...]
     reads: tuple[int, ...]
     """Positions of the operands whose elements are moved."""
 
     def applied(self, operands: Sequence[Elements]) -> list[Elements]:
-        """Return the elements of the results for those of the operands in :attr:`reads`."""
+        """Return the result elements, given the elements of the operands in :attr:`reads`."""
         flat = np.concatenate([part.ravel() for part in operands])
         found = []
         for result in self.results:
@@ -51,7 +51,7 @@ def move_of(operation: Operation, tensors: Sequence[Fact]) -> Move:
     Raises
     ------
     NotAMove
-        If the operator computes, or its parameters are not constant or contradict each other.
+        If the operator computes, or has parameters that are not constant or contradictory.
     """
     rule = None if operation.is_custom else _RULES.get(operation.name)
     if rule is None:
@@ -72,7 +72,7 @@ def move_of(operation: Operation, tensors: Sequence[Fact]) -> Move:
 
 
 class _Call:
-    """An operator and its operands."""
+    """An operator and the operands."""
 
     def __init__(self, operation: Operation, tensors: Sequence[Fact]) -> None:
         self.operation = operation
@@ -93,13 +93,13 @@ class _Call:
         return self._tensors[self.operation.outputs[place]]
 
     def count(self, inputs: int, outputs: int = 1) -> None:
-        """Refuse another number of operands or results."""
+        """Refuse an unexpected number of operands or results."""
         found = len(self.operation.inputs), len(self.operation.outputs)
         if found != (inputs, outputs):
             raise NotAMove(f"it has {found[0]} operands and {found[1]} results")
 
     def numbers(self, place: int) -> tuple[int, ...]:
-        """Return a constant operand of whole numbers."""
+        """Return a constant operand with whole numbers."""
         fact = self.input(place)
         if not fact.is_constant or fact.type not in (_INT32, _INT64):
             raise NotAMove(f"{fact.text()} is no constant of whole numbers")
@@ -116,7 +116,7 @@ class _Call:
         return axis
 
     def one(self, numbers: tuple[int, ...]) -> int:
-        """Return the only number of several."""
+        """Return the only number; refuse several."""
         if len(numbers) != 1:
             raise NotAMove(f"it has {len(numbers)} numbers for one dimension")
         return numbers[0]
@@ -258,7 +258,7 @@ def _pad(call: _Call) -> Move:
 
 
 def zero_of(fact: Fact) -> int | None:
-    """Return the element that stands for zero in a tensor; ``None`` if it is not known."""
+    """Return the element that represents zero in a tensor; ``None`` if not known."""
     point = fact.zero_point
     if fact.type in _FLOATS or fact.type in (_INT32, _INT64):
         return value(0) if fact.quantization is None else None
@@ -269,7 +269,7 @@ def zero_of(fact: Fact) -> int | None:
 
 
 def _given(fact: Fact, like: Fact) -> int | None:
-    """Return the element that a constant holds, if it has the type of a tensor."""
+    """Return the element in a constant, if the constant has the tensor's type."""
     if not fact.is_constant or fact.type != like.type or len(fact.content) != like.item <= 4:
         return None
     if fact.quantization is not None and fact.quantization != like.quantization:

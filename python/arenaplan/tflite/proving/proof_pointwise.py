@@ -1,8 +1,8 @@
 """
-Operators that compute element by element, with broadcasting.
+Elementwise operators, with broadcasting.
 
-An element of the result depends on one element of every operand. Two calls with the same
-parameters make the same bits for equal elements.
+A result element depends on one element of every operand. Two calls with the same parameters make
+the same bits from equal elements.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Pointwise(NamedTuple):
     key: Key
     """All that a kernel can see but shapes and elements."""
     shape: Shape
-    """Shape of the result."""
+    """The result's shape."""
 
 
 def pointwise_of(operation: Operation, tensors: Sequence[Fact]) -> Pointwise | None:
-    """Return an operator as one that computes element by element; ``None`` if it is none."""
+    """Return an operator as an elementwise operator; ``None`` if not elementwise."""
     if operation.is_custom or operation.intermediates or operation.name not in _NAMES:
         return None
     if len(operation.outputs) != 1 or operation.plain.kind < 0:
@@ -65,18 +65,18 @@ def matched(
     names: Names,
 ) -> Elements | None:
     """
-    Return the elements that a call makes, as elements that the original call makes.
+    Return a call's result elements as elements of the original call's result.
 
     Parameters
     ----------
     new, old : Pointwise
-        The call, and that of the original.
+        The call, and the original call.
     operands : sequence of Elements
-        The operands of the call.
+        The call's operands.
     sources : sequence of (Elements, Index)
-        The operands of the original, and their places.
+        The original's operands, and their places.
     result : Elements
-        The result of the original.
+        The original's result.
     operator : int
         The operator, for messages.
     names : Names
@@ -119,7 +119,7 @@ def matched(
             view[where_not] = np.where(view[where_not] == 0, fresh, view[where_not])
     made = np.where(bad < 0, bad, result[grid])
     if fresh and any(index.has_twins for _, index in sources):
-        # The first place of an element is not always the one that the call is a part of.
+        # An element's first place may differ from the place that the call computes.
         theirs, mine = (
             _tuples(parts, call.shape)
             for parts, call in (([source for source, _ in sources], old), (operands, new))
@@ -132,18 +132,18 @@ def matched(
 
 
 def without_twins(operands: Sequence[Elements], call: Pointwise, fresh: Elements) -> Elements:
-    """Return new elements, with one number for those that are made of equal operands."""
+    """Return new elements, with the same number for elements made from equal operands."""
     (found,) = first_twins(_tuples(operands, call.shape))
     return fresh.ravel()[found].reshape(call.shape)
 
 
 def _tuples(operands: Sequence[Elements], shape: Shape) -> Elements:
-    """Return a row for each element of a result: what it is made of."""
+    """Return a row for each result element: the operand elements."""
     return np.stack([np.broadcast_to(o, shape).ravel() for o in operands], axis=1)
 
 
 def blank_elements(operands: Sequence[Elements], call: Pointwise, names: Names) -> Elements:
-    """Return what a call makes of known values alone; 0 for all other elements."""
+    """Return what a call makes from known values only; 0 for all other elements."""
     found = np.zeros(call.shape, np.int64)
     seen = np.stack([np.broadcast_to(operand, call.shape) for operand in operands], axis=-1)
     is_blank = ((seen < 0) & (seen > DOUBT)).all(axis=-1)
@@ -161,7 +161,7 @@ def _guess(
     operands: Sequence[Elements],
     sources: Sequence[tuple[Elements, Index]],
 ) -> list[Indices] | None:
-    """Return, by dimension, the part of the original's result that the call may make."""
+    """Return, per dimension, the part of the original's result that the call may make."""
     found: list[Indices] | None = None
     pairs = zip(operands, sources, strict=True)
     for operand, (source, index) in sorted(pairs, key=lambda pair: pair[1][1].has_twins):

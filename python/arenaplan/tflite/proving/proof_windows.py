@@ -1,12 +1,11 @@
 """
 Operators whose windows slide over an image: convolutions and pooling.
 
-A kernel computes each element of the result from the elements that its window sees, tap by tap,
-in an order that depends on nothing else. Two calls with the same parameters therefore make the
-same bits wherever their windows see the same elements at the same taps. A tap outside of the
-image is left out. A convolution also adds nothing for an element that stands for zero, because
-both the number and its product are zero; the average and the maximum of a pool have no such
-element.
+A kernel computes each result element from the elements in the window, tap by tap, in a fixed order.
+Two calls with the same parameters therefore make the same bits wherever the windows see the same
+elements at the same taps. A tap outside the image is skipped. For a convolution, a skipped tap
+equals an element that represents zero, because the product is zero, too; average and maximum
+pooling have no such element.
 """
 
 from __future__ import annotations
@@ -30,16 +29,18 @@ _WEIGHTS: Final = {
     _INT16: (_INT8,),
     _INT8: (_INT8, _INT4),
 }
-"""Types of weights by type of image. Others are hybrids, whose kernels measure whole operands."""
+"""
+Weight types by image type. Other combinations are hybrids, whose kernels measure whole operands.
+"""
 
 _MOST_TAPS: Final = 1 << 10
-"""Most rows or columns of a window that the rule covers; the work grows with them."""
+"""Most rows or columns in a window that the rule covers; the work grows with them."""
 
 Reach = Literal["all", "own"]
 
 
 class Side(NamedTuple):
-    """One dimension of an image over which windows slide."""
+    """An image dimension over which windows slide."""
 
     size: int
     made: int
@@ -48,10 +49,10 @@ class Side(NamedTuple):
     spread: int
     """Places from a tap to the next: the dilation."""
     before: int
-    """Padding in front of the first."""
+    """Padding in front of the first element."""
 
     def sees(self, at: Indices, tap: int) -> Indices:
-        """Return the places that a tap of windows sees."""
+        """Return the places that a window tap sees."""
         return at * self.stride - self.before + tap * self.spread
 
 
@@ -60,23 +61,23 @@ class Window:
     """An operator with windows."""
 
     key: Key
-    """All that a kernel can see but the image, the padding, and the parameters of channels."""
+    """Everything a kernel can see except the image, the padding, and the channel parameters."""
     channels: tuple[bytes, ...]
-    """Parameters by channel of the result."""
+    """Parameters per result channel."""
     rows: Side
     columns: Side
     depth: int
-    """Channels of the image."""
+    """Number of image channels."""
     reach: Reach
-    """Channels of the image that a channel of the result depends on: all, or its own."""
+    """Image channels that a result channel depends on: all, or its own."""
     share: int
-    """Channels of the result per channel of the image, if each has its own."""
+    """Result channels per image channel, if each result channel has its own."""
     outside: int
-    """The element that a tap outside of the image is equal to."""
+    """The element that equals a tap outside the image."""
 
 
 def window_of(operation: Operation, tensors: Sequence[Fact]) -> Window | None:
-    """Return an operator as one with windows; ``None`` if it is none that the rule covers."""
+    """Return an operator as a window operator; ``None`` if the rule does not cover the operator."""
     if operation.is_custom or operation.intermediates or len(operation.outputs) != 1:
         return None
     if not operation.inputs or operation.inputs[0] is None:
@@ -148,7 +149,7 @@ def _convolution(operation: Operation, x: Fact, y: Fact, tensors: Sequence[Fact]
     if not is_deep and x.shape[3] == weights.shape[3]:
         key = (*key, x.shape[3])
     elif not is_deep:
-        key = (*key, x.shape[3], channels)  # The group of a channel follows from its number.
+        key = (*key, x.shape[3], channels)  # A channel's group follows from the channel's number.
     reach: Reach = "own" if is_deep else "all"
     return Window(key, channels, *sides, x.shape[3], reach, share, zero)
 
@@ -161,7 +162,7 @@ def _sides(
     strides: Sequence[int],
     spreads: Sequence[int],
 ) -> tuple[Side, Side] | None:
-    """Return both dimensions, if the shape of the result is the one that the kernel makes."""
+    """Return both dimensions, if the result has the shape that the kernel makes."""
     is_same = operation.plain.number(0) == _SAME
     found = []
     for axis in (0, 1):
@@ -180,7 +181,7 @@ def _sides(
 
 
 def _channels(weights: Fact, bias: Fact | None, axis: int) -> tuple[bytes, ...] | None:
-    """Return the parameters of every channel of the result: weights, bias, scale, zero point."""
+    """Return the parameters for every result channel: weights, bias, scale, zero point."""
     count = weights.shape[axis]
     if weights.type == _INT4:
         # Channels share bytes: only the whole can be compared.
@@ -236,14 +237,14 @@ def _per_channel(fact: Fact, count: int) -> list[bytes] | None:
 
 
 class Found(NamedTuple):
-    """Elements of a result, and the number of them that are not in doubt."""
+    """A result's elements, and how many are not in doubt."""
 
     elements: Elements
     proven: int
 
 
 class Theirs(NamedTuple):
-    """A call of the original."""
+    """A call in the original."""
 
     window: Window
     image: Elements
@@ -256,16 +257,16 @@ def matched(
     new: Window, image: Elements, theirs: Theirs, operator: int, names: Names
 ) -> Found | None:
     """
-    Return the elements that a call makes, as elements that the original call makes.
+    Return a call's result elements as elements of the original call's result.
 
     Parameters
     ----------
     new : Window
         The call.
     image : Elements
-        The image of the call.
+        The call's image.
     theirs : Theirs
-        The call of the original.
+        The original call.
     operator : int
         The operator, for messages.
     names : Names
@@ -288,7 +289,7 @@ def matched(
     else:
         return None
     if fresh and index.has_twins:
-        # The first place of an element is not always the one that the call is a part of.
+        # An element's first place may differ from the place that the call computes.
         kinds: dict[tuple[bytes, ...], int] = {}
         others, mine = _sights(source, old, kinds), _sights(image, new, kinds)
         _, found = first_twins(others, mine)
@@ -311,7 +312,7 @@ def _by_place(
     operator: int,
     names: Names,
 ) -> tuple[Elements, int]:
-    """Return what windows make that see what those of the original see, and a doubt, if any."""
+    """Return results of windows that see what the original's windows see, and a doubt, if any."""
     old, source, index, result = theirs
     batch, rows, columns, depth = index.axes(image)
     down = _guess(rows, new.rows, old.rows)
@@ -350,12 +351,12 @@ def _by_place(
 
 def _sights(image: Elements, window: Window, kinds: dict[tuple[bytes, ...], int]) -> Elements:
     """
-    Return a row for each group of elements of a result that depends on the same: what they see.
+    Return, for each group of result elements with equal dependencies, a row with the seen elements.
 
     Parameters
     ----------
     kinds : dict
-        Numbers of parameters of channels so far, where each channel has its own image.
+        Numbers of channel parameters so far, if each channel has its own image.
     """
     taps, images = _Taps(image, window), np.arange(len(image))
     pairs = [(a, b) for a in range(window.rows.taps) for b in range(window.columns.taps)]
@@ -369,7 +370,9 @@ def _sights(image: Elements, window: Window, kinds: dict[tuple[bytes, ...], int]
 
 
 def without_twins(image: Elements, window: Window, fresh: Elements) -> Elements:
-    """Return new elements, with one number for those whose windows see the same."""
+    """
+    Return new elements, with the same number for elements whose windows see the same elements.
+    """
     (found,) = first_twins(_sights(image, window, {}))
     made: Elements = fresh.reshape(len(found), -1)[found].reshape(fresh.shape)
     return made
@@ -377,10 +380,10 @@ def without_twins(image: Elements, window: Window, fresh: Elements) -> Elements:
 
 def blank_windows(image: Elements, window: Window, names: Names) -> Elements:
     """
-    Return what a call makes of windows that see known values alone; 0 for all other windows.
+    Return results of windows that see only known values; 0 for all other windows.
 
-    The number of such an element follows from the parameters and the values, not from its place:
-    rows that a window makes of padding are equal wherever they are.
+    An element's number follows from the parameters and values, not from the place: all rows made
+    from padding are equal.
     """
     channels = len(window.channels)
     shape = (image.shape[0], window.rows.made, window.columns.made, channels)
@@ -405,7 +408,7 @@ def blank_windows(image: Elements, window: Window, names: Names) -> Elements:
 
 
 def _same_channels(new: Window, old: Window, depth: Indices) -> Indices | None:
-    """Return the channel of the original's result that each channel is."""
+    """Return, per channel, the channel in the original's result."""
     if new.key != old.key:
         return None
     if new.reach == "own":
@@ -433,7 +436,7 @@ def _same_channels(new: Window, old: Window, depth: Indices) -> Indices | None:
 
 
 def _guess(inside: Indices, new: Side, old: Side) -> Indices:
-    """Return, by row of the result, the row of the original's result that it may be."""
+    """Return, per result row, a candidate row in the original's result."""
     found = np.full(new.made, -1, np.int64)
     for tap in range(new.taps):
         at = new.sees(np.arange(new.made), tap)
@@ -447,7 +450,7 @@ def _guess(inside: Indices, new: Side, old: Side) -> Indices:
 
 
 class _Taps:
-    """An image with a border of elements that stand for its outside."""
+    """An image with a border of elements that represent the outside."""
 
     def __init__(self, image: Elements, window: Window) -> None:
         self._window = window

@@ -1,4 +1,4 @@
-"""The proof of a rewritten model, from both files alone."""
+"""Proves a rewritten model, from both files alone."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from arenaplan.tflite.reader.tflite_model import Signature, Source
 @dataclass(frozen=True)
 class Proof:
     """
-    The proof that a rewritten TFLite model computes what its original computes.
+    The proof that a rewritten TFLite model computes the same bits as the original.
 
     Attributes
     ----------
     document : mapping
-        The proof as the document of ``schema/proof.schema.json``.
+        The proof as a document for ``schema/proof.schema.json``.
     plan : Replayed or None
-        The plan in the rewritten file, if it has one.
+        The plan in the rewritten file, if any.
     """
 
     document: Mapping[str, Any]
@@ -35,7 +35,7 @@ class Proof:
 
     @property
     def rules(self) -> dict[str, int]:
-        """Number of operators by the rule that justifies them."""
+        """Number of operators by justifying rule."""
         found: dict[str, int] = {}
         for derivation in self.derivations:
             for entry in derivation.justified:
@@ -43,24 +43,24 @@ class Proof:
         return dict(sorted(found.items()))
 
     def to_json(self) -> str:
-        """Return the content of a proof file."""
+        """Return the proof file's content."""
         return to_json(self.document)
 
 
 def prove(original: Source, rewritten: Source, *, ignored_metadata: Sequence[str] = ()) -> Proof:
     """
-    Prove that a rewritten TFLite model computes what its original computes.
+    Prove that a rewritten TFLite model computes the same bits as the original.
 
-    Every tensor of the rewritten file is derived from the tensors of the original by the
-    operators of the file, element by element; then the plan in the file, if there is one, is
-    replayed on bytes that know their element. Nothing that the rewriter says is believed.
+    Every rewritten tensor is derived element by element from the original's tensors through the
+    rewritten operators. Then the plan in the file, if any, is replayed on bytes labeled with
+    elements. No claim by the rewriter is trusted.
 
     Parameters
     ----------
     original, rewritten : path or bytes
         The models.
     ignored_metadata : sequence of str, optional
-        Names of metadata that may differ, such as ``"min_runtime_version"``.
+        Names for metadata that may differ, such as ``"min_runtime_version"``.
 
     Returns
     -------
@@ -70,9 +70,9 @@ def prove(original: Source, rewritten: Source, *, ignored_metadata: Sequence[str
     Raises
     ------
     InvalidOption
-        If a runtime computes by an entry that may differ.
+        If an ignored entry changes what a runtime computes.
     ProofError
-        If an operator, tensor, input, output, signature or other part is not that of the original.
+        If an operator, tensor, input, output, signature or other part differs from the original.
     PlanError
         If the plan in the file would corrupt a run.
     ModelError
@@ -103,7 +103,7 @@ def prove(original: Source, rewritten: Source, *, ignored_metadata: Sequence[str
 
 
 def proven(old: File, new: File, ignored: Sequence[str] = ()) -> Proof:
-    """Return the proof of two files that are read already."""
+    """Return the proof for two parsed files."""
     ignored = sorted(set(ignored) - OBEYED)
     derivations, plan = _derived(old, new, ignored)
     document = described(old, new, derivations, plan)
@@ -114,12 +114,12 @@ def proven(old: File, new: File, ignored: Sequence[str] = ()) -> Proof:
 
 def proven_plan(original: Source, rewritten: Source) -> Replayed | None:
     """
-    Prove as :func:`prove`, and return the plan alone, which takes less time.
+    Prove as :func:`prove`, but return only the plan, which takes less time.
 
     Returns
     -------
     Replayed or None
-        The plan in the rewritten file, if it has one.
+        The plan in the rewritten file, if any.
     """
     return _derived(*read_pair(original, rewritten))[1]
 
@@ -127,7 +127,7 @@ def proven_plan(original: Source, rewritten: Source) -> Replayed | None:
 def _derived(
     old: File, new: File, ignored: Sequence[str] = ()
 ) -> tuple[tuple[Derivation, ...], Replayed | None]:
-    """Derive all subgraphs of a file from those of another, and replay its plan."""
+    """Derive all subgraphs from the original's subgraphs, and replay the plan."""
     _compare_files(old, new, ignored)
     derivations = []
     for theirs, mine in zip(old.graphs, new.graphs, strict=True):
@@ -148,18 +148,18 @@ def replay_plan(source: Source, offsets: Sequence[int] | None = None) -> Replaye
     source : path or bytes
         The model.
     offsets : sequence of int, optional
-        Offset by tensor, of the subgraphs one after the other, -1 where the runtime decides; by
-        default the plan in the file.
+        Offset by tensor, subgraph after subgraph; -1 where the runtime decides. By default the plan
+        in the file.
 
     Returns
     -------
     Replayed
-        The plan, and the kernels that it is right for.
+        The plan, and the kernels for which the plan is safe.
 
     Raises
     ------
     PlanError
-        If the plan would corrupt a run, or the file has none.
+        If the plan would corrupt a run, or the file has no plan.
     ProofError, UnsupportedModel, UnsupportedDtype
         If the model has parts that no rule covers.
     ModelError
@@ -176,7 +176,7 @@ def replay_plan(source: Source, offsets: Sequence[int] | None = None) -> Replaye
 
 
 def _replayed(side: File, derivation: Derivation, offsets: Sequence[int]) -> Replayed:
-    """Replay the plan of a file; the runtime must place the tensors of all other subgraphs."""
+    """Replay a file's plan; the runtime must place the tensors in all other subgraphs."""
     main = len(side.graphs[0].tensors)
     tensors = sum(len(graph.tensors) for graph in side.graphs)
     if len(offsets) != tensors:
@@ -221,7 +221,7 @@ def _compare_files(old: File, new: File, ignored: Sequence[str]) -> None:
 
 
 def _plain(side: File, signature: Signature) -> tuple[object, ...]:
-    """Return a signature that names inputs and outputs by their position."""
+    """Return a signature with inputs and outputs as positions."""
     graph = side.graphs[signature.subgraph]
     ends = (
         _positions(signature.inputs, graph.inputs, signature.key),

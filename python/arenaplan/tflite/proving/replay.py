@@ -1,9 +1,9 @@
 """
-Replay of the plan in a file: the operators run on bytes that know which element they belong to.
+Replays the plan in a file: operators run on bytes labeled with elements.
 
-TensorFlow Lite Micro puts tensors at the offsets of the plan and checks nothing. A tensor without
-an offset is placed by the runtime over the whole time in which an operator mentions the tensor,
-beside all others of that time, and cannot be overwritten.
+TensorFlow Lite Micro puts tensors at the plan's offsets without checks. A tensor without an offset
+is placed by the runtime for the whole time in which operators mention the tensor, apart from all
+tensors live then, and cannot be overwritten.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from arenaplan.tflite.proving.facts import ONLINE, Fact, Operation
 from arenaplan.tflite.proving.kernel_order import IN_ORDER, fits_in_place, last_reads
 
 UNIT: Final = 16
-"""Offsets are multiples of this many bytes."""
+"""Offsets are multiples of this byte count."""
 
 _MAX: Final = 2**31 - 1
 _LANES: Final = 16
-"""More than the bytes of an element."""
+"""More than an element's bytes."""
 
 COPIERS: Final[Mapping[str, str]] = {
     "CONCATENATION": "one memcpy for each piece of an operand",
@@ -39,8 +39,8 @@ COPIERS: Final[Mapping[str, str]] = {
     "UNPACK": "a loop over elements for each piece of a result",
 }
 """
-Operators whose kernel may find its source at the place of its result, byte on equal byte, and why:
-the kernel stores nothing but the bytes that it has read from that place.
+Operators whose kernel may find the source in the result's place, byte on equal byte, and why: the
+kernel stores only bytes that it has read from the same place.
 """
 
 
@@ -48,7 +48,7 @@ class Replayed(NamedTuple):
     """A plan that holds."""
 
     head: int
-    """Bytes up to the last planned one."""
+    """Bytes up to the end of the last planned tensor."""
     planned: int
     """Tensors with an offset."""
     online: int
@@ -56,47 +56,49 @@ class Replayed(NamedTuple):
     aliases: tuple[tuple[int, int, int], ...]
     """Operators that copy bytes onto themselves: operator, tensor read, tensor written."""
     overlaps: tuple[tuple[int, int, int], ...]
-    """Operators that write over operands that they have used up, as reference kernels may."""
+    """Operators that write over used-up operands, as reference kernels may."""
     in_place: tuple[tuple[int, int, int], ...] = ()
-    """Operators whose result is at the address of an operand, element by element, as all sets of
-    kernels that are known allow."""
+    """
+    Operators whose result is at an operand's address, element by element, as all known kernel sets
+    allow.
+    """
 
     @property
     def kernels(self) -> str:
         """
-        Kernels that the plan is right for.
+        Kernels for which the plan is safe.
 
-        ``"any"``; ``"known"``, those that work element by element in the order of memory, of which
-        the sets that are known were read; or ``"reference"``.
+        ``"any"``; ``"known"``, kernels that work element by element in memory order, according to
+        the sources of the known kernel sets; or ``"reference"``.
         """
         return "reference" if self.overlaps else "known" if self.in_place else "any"
 
 
 def replay(known: Known, offsets: Sequence[int], justified: Sequence[Justified]) -> Replayed:
     """
-    Run the operators on the bytes of the plan.
+    Run the operators on the plan's bytes.
 
     Parameters
     ----------
     known : Known
-        The rewritten graph, with the elements of every tensor.
+        The rewritten graph, with every tensor's elements.
     offsets : sequence of int
         Offset by tensor; -1 where the runtime decides.
     justified : sequence of Justified
-        The operators of the graph, in order.
+        The graph's operators, in order.
 
     Raises
     ------
     PlanError
-        If an offset is none of a tensor in the arena, or no possible one.
+        If an offset is not possible or belongs to a tensor outside the arena.
     PlanOverlap
-        If an operator would read other bytes than those of its operands.
+        If an operator would read bytes that do not belong to an operand.
     """
     return _Memory(known, offsets).run(justified)
 
 
 class _Memory:
-    """The planned bytes of an arena."""
+    """An arena's planned bytes."""
 
     def __init__(self, known: Known, offsets: Sequence[int]) -> None:
         self._known = known
@@ -105,7 +107,7 @@ class _Memory:
         self._at = self._packed()
         size = max((at + self._fact(t).size for t, at in self._at.items()), default=0)
         self._bytes = np.full(size, -1, np.int64)
-        """Element and byte of it, as one number."""
+        """Element and byte within the element, as one number."""
         self._writer = np.full(size, -1, np.int64)
         self._aliases: list[tuple[int, int, int]] = []
         self._overlaps: list[tuple[int, int, int]] = []
@@ -172,7 +174,7 @@ class _Memory:
         return Replayed(head, len(self._at), online, *found)
 
     def _operator(self, operation: Operation, entry: Justified) -> None:
-        """Run one operator: all operands must be there, and none may be lost meanwhile."""
+        """Run an operator: all operands must be present and must stay intact meanwhile."""
         used = self._used(operation, entry)
         for number, mask in used.items():
             self._read(number, mask, operation.text())
@@ -188,7 +190,7 @@ class _Memory:
             self._write(number)
 
     def _used(self, operation: Operation, entry: Justified) -> dict[int, np.ndarray | None]:
-        """Return the planned tensors that an operator reads, and which elements of each."""
+        """Return the planned tensors that an operator reads, with the elements read."""
         numbers = [i for i in operation.inputs if i is not None]
         if entry.move is None:
             return {i: None for i in numbers if i in self._at}
@@ -211,20 +213,20 @@ class _Memory:
         return slice(at, at + self._fact(number).size)
 
     def _tags(self, number: int) -> Elements:
-        """Return the numbers of a tensor's bytes."""
+        """Return the labels for a tensor's bytes."""
         item = self._fact(number).item
         tags: Elements = self._known.of(number).reshape(-1, 1) * _LANES + np.arange(item)
         return tags.ravel()
 
     def _mask(self, number: int, mask: np.ndarray | None) -> np.ndarray:
-        """Return which bytes of a tensor are read, without those in doubt."""
+        """Return which tensor bytes are read, without bytes in doubt."""
         sure = self._known.of(number).ravel() > DOUBT
         if mask is not None:
             sure = sure & mask
         return np.repeat(sure, self._fact(number).item)
 
     def _read(self, number: int, mask: np.ndarray | None, reader: str) -> None:
-        """Refuse bytes that are not those of a tensor."""
+        """Refuse bytes that do not belong to a tensor."""
         span = self._span(number)
         lost = (self._bytes[span] != self._tags(number)) & self._mask(number, mask)
         if not lost.any():
@@ -259,7 +261,7 @@ class _Memory:
     def _in_place(
         self, operation: Operation, source: int, mask: np.ndarray | None, target: int
     ) -> None:
-        """Refuse a result over bytes that its operator reads, other than onto themselves."""
+        """Refuse a result over bytes that the operator reads, except onto themselves."""
         read, written = self._span(source), self._span(target)
         first, last = max(read.start, written.start), min(read.stop, written.stop)
         if first >= last:
@@ -289,12 +291,12 @@ class _Memory:
     def _is_used_up(
         self, operation: Operation, source: int, mask: np.ndarray | None, target: int
     ) -> bool:
-        """Return whether a kernel that works in order reads each byte before it writes there."""
+        """Return whether an in-order kernel reads each byte before writing there."""
         x, y = self._fact(source), self._fact(target)
         if len(operation.outputs) != 1:
             return False
         sure = self._mask(source, mask)
-        # Addresses of the operand, as bytes of the result.
+        # Operand addresses, as bytes of the result.
         at = np.arange(x.size) + self._at[source] - self._at[target]
         inside = sure & (at >= 0) & (at < y.size)
         for position, number in enumerate(operation.inputs):

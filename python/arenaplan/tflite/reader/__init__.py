@@ -1,1 +1,1 @@
-"""TFLite files as data, as graphs, and as the timeline of the runtime."""
+"""TFLite files as data, as graphs, and as the runtime's timeline."""

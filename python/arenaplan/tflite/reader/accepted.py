@@ -1,4 +1,4 @@
-"""Types of operands that kernels of TensorFlow Lite Micro accept: others end its preparation."""
+"""Operand types that TensorFlow Lite Micro kernels accept; other types fail preparation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arenaplan.tflite.reader.tflite_model import Model
 _BY_WEIGHTS: Final = frozenset(
     {("float32", "float32"), ("int8", "int8"), ("int8", "int4"), ("int16", "int8")}
 )
-"""Types of activations and weights; the runtime calls all others hybrid models."""
+"""Activation and weight types; the runtime calls all other combinations hybrid models."""
 
 _ACCEPTED: Final = {
     "CONV_2D": (0, 1, _BY_WEIGHTS),
@@ -22,17 +22,17 @@ _ACCEPTED: Final = {
     "SVDF": (0, 1, frozenset({("float32", "float32"), ("int8", "int8")})),
     "TRANSPOSE_CONV": (2, 1, _BY_WEIGHTS - {("int8", "int4")}),
 }
-"""By operator two operands and the pairs of their types, as the sources of kernels have them."""
+"""Per operator, two operands and their type pairs, from the kernel sources."""
 
 
 def check_accepted(model: Model) -> None:
     """
-    Refuse a model that TensorFlow Lite Micro refuses for the types of its operands.
+    Refuse a model with operand types that TensorFlow Lite Micro refuses.
 
     Raises
     ------
     UnsupportedModel
-        If so; the message names the operator.
+        If a kernel refuses the types; the message names the operator.
     """
     for number, subgraph in enumerate(model.subgraphs):
         for position, operator in enumerate(subgraph.operators):

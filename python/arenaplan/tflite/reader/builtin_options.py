@@ -1,7 +1,7 @@
 """
-Options and quantization of an operator as attributes of a node: plain numbers by name.
+Operator options and quantization as node attributes: plain numbers by name.
 
-Names of options are those of the schema. Scales are stored as the Python floats of their 32 bits.
+Option names come from the schema. 32-bit scales are stored as Python floats.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Attributes = Mapping[str, Any]
 
 
 class Field(NamedTuple):
-    """One option: slot of its table, and type as :mod:`struct` names it."""
+    """An option: slot in the table, and type as in :mod:`struct`."""
 
     slot: int
     code: str
@@ -102,12 +102,12 @@ FIELDS: Final[Mapping[str, Mapping[str, Field]]] = {
 
 def attributes_of(operator: Operator, tensors: Sequence[Tensor]) -> Attributes:
     """
-    Return the attributes of an operator's node.
+    Return an operator's node attributes.
 
-    Besides the options by name they are ``input_quantization`` and ``output_quantization``: per
-    operand a list of scales, one of zero points and the axis of these, or ``None``; and
-    ``intermediates``, the same for tensors that no node computes. Numbers among the options of a
-    custom operator have their own names.
+    Besides options by name, the attributes are ``input_quantization`` and ``output_quantization``,
+    which have per operand a scale list, a zero-point list and the axis, or ``None``; and
+    ``intermediates``, the same for tensors that no node computes. Numbers among a custom operator's
+    options keep their names.
     """
     attributes: dict[str, Any] = {}
     if operator.is_custom:
@@ -127,7 +127,7 @@ def attributes_of(operator: Operator, tensors: Sequence[Tensor]) -> Attributes:
 
 
 def _option(operator: Operator, field: Field) -> float:
-    """Return an option, or its default."""
+    """Return an option, or the default."""
     options = operator.options
     if options is None:
         return field.default
@@ -138,7 +138,7 @@ def _option(operator: Operator, field: Field) -> float:
 
 
 def _quantization(tensor: Tensor) -> list[Any] | None:
-    """Return scales, zero points and their axis, if there are any."""
+    """Return scales, zero points and axis, if any."""
     known = tensor.quantization
     if known is None:
         return None

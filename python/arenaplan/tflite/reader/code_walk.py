@@ -1,9 +1,9 @@
 """
-The graph that generated C code runs: that of the executor, with the effects of the code's kernels.
+The graph for generated C code: the executor's graph, with the generated kernels' effects.
 
-Padding is part of the convolution behind it, and nodes on images have windows over rows, so that a
-plan may run them strip by strip. A kernel of generated code reads the window of an element before
-it writes the element, one element after the other.
+Convolutions include the padding before them, and image nodes have windows over rows, so a plan may
+run image nodes strip by strip. A generated kernel computes element by element, and reads an
+element's window before writing the element.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from arenaplan.tflite.reader.tflite_operators import ELEMENTWISE, FIRST_OPERAND,
 from arenaplan.tflite.reader.tflite_tensors import array
 
 _ROWS: Final = 1
-"""The dimension of images ``(N, H, W, C)`` that rows are counted along."""
+"""The dimension of images ``(N, H, W, C)`` in which rows are counted."""
 _SAME, _VALID = 0, 1
 _CONVOLUTIONS: Final = {"CONV_2D": (4, 5), "DEPTHWISE_CONV_2D": (5, 6)}
-"""Slots of the dilation of columns and of rows."""
+"""Slots for the column and row dilation."""
 _POOLS: Final = frozenset({"AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"})
 _PADS: Final = frozenset({"PAD", "PADV2"})
 
 
 OWN_DOMAIN, STREAMED = "arenaplan", "Rows"
-"""Domain and operator of nodes that ask the caller for rows of an image."""
+"""Domain and operator for nodes that request image rows from the caller."""
 
 
 def streamed_values(graph: Graph) -> list[int]:
@@ -44,12 +44,12 @@ def streamed_values(graph: Graph) -> list[int]:
 
 def streamed(graph: Graph) -> Graph:
     """
-    Return the graph of a model whose images are given row by row.
+    Return a model's graph with images given row by row.
 
     Raises
     ------
     UnsupportedModel
-        If no input is one image of a TFLite model.
+        If no input is a single image from a TFLite model.
     """
     made = graph.for_target("c-code-rows")
     if not streamed_values(made):
@@ -61,7 +61,7 @@ def streamed(graph: Graph) -> Graph:
 
 
 class Before(NamedTuple):
-    """Rows and columns of padding before an image."""
+    """Padding rows and columns before an image."""
 
     rows: int
     columns: int
@@ -69,12 +69,12 @@ class Before(NamedTuple):
 
 class CodeWalk(RunnableWalk):
     """
-    One reading of a model's main subgraph, for generated code.
+    Reads a model's main subgraph for generated code.
 
     Parameters
     ----------
     streams : bool, default False
-        Whether images among the inputs are asked for row by row.
+        Whether input images are requested row by row.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class CodeWalk(RunnableWalk):
         """Padding by tensor that no node makes."""
 
     def inside(self, place: Any) -> RunnableWalk:
-        """Return the walk over a subgraph that an operator of this walk runs."""
+        """Return the walk over a subgraph that an operator in this walk runs."""
         return RunnableWalk(self._model, "", None, place)
 
     def _declare(self, index: int, *, is_input: bool = False) -> int:
@@ -95,7 +95,7 @@ class CodeWalk(RunnableWalk):
         if not (is_input and self._streams and is_image):
             return super()._declare(index, is_input=is_input)
         value = super()._declare(index)
-        # Rows of a node follow those of an operand; a constant has no memory that is written.
+        # Rows of a node follow an operand's rows; a constant has no writable memory.
         numbers = np.zeros((1, shape[_ROWS], 1, 1), np.uint8)
         rows = self._graph.constant(
             f"rows of {self._names[index]}", numbers.shape, "uint8", numbers
@@ -111,7 +111,7 @@ class CodeWalk(RunnableWalk):
         return value
 
     def _fold(self, operator: Operator) -> bool:
-        """Let convolutions pad by themselves, besides what the executor's graph folds."""
+        """Also fold padding into convolutions, besides the executor's folds."""
         if super()._fold(operator):
             return True
         before = self._padded_by_readers(operator)
@@ -126,7 +126,7 @@ class CodeWalk(RunnableWalk):
         return True
 
     def _padded_by_readers(self, operator: Operator) -> Before | None:
-        """Return the padding of an operator all of whose readers can pad by themselves."""
+        """Return an operator's padding, if all readers can pad by themselves."""
         main = self._main
         if operator.is_custom or operator.name not in _PADS or not 2 <= len(operator.inputs) <= 3:
             return None
@@ -148,7 +148,7 @@ class CodeWalk(RunnableWalk):
         return Before(numbers[2], numbers[4])
 
     def _pads_itself(self, reader: Operator, made: int) -> bool:
-        """Whether an operator is a convolution of a tensor that has no padding yet."""
+        """Whether an operator is a convolution whose tensor has no padding yet."""
         slots = _CONVOLUTIONS.get(reader.name)
         return (
             slots is not None
@@ -175,7 +175,7 @@ class CodeWalk(RunnableWalk):
         return data is not None and data.size == 1 and bool(np.all(data == zero))
 
     def _attributes(self, operator: Operator) -> dict[str, Any]:
-        """Add the padding of a PAD that the operator does itself."""
+        """Add the folded PAD's padding."""
         attributes = dict(super()._attributes(operator))
         image = operator.inputs[0] if operator.inputs else None
         if image in self._padding:
@@ -204,7 +204,7 @@ class CodeWalk(RunnableWalk):
     def _sliding(
         self, operator: Operator, effects: Effects, slides: tuple[Slide, Slide, int]
     ) -> Effects:
-        """Return the effects of an operator whose windows are where the code has them."""
+        """Return an operator's effects, with windows as in the generated code."""
         rows, columns, extent = slides
         inputs, outputs = (
             [None if index is None else self._operands[index] for index in side]
@@ -248,7 +248,7 @@ class CodeWalk(RunnableWalk):
         return Slide(strides[0], before[0]), Slide(strides[1], before[1]), sizes[0]
 
     def _elementwise(self, operator: Operator, effects: Effects, y: Operand) -> Effects:
-        """Return the effects of an operator that makes one element after the other."""
+        """Return the effects for an operator that makes elements one after the other."""
         overlaps, windows = [], []
         count, width = prod(y.shape), BITS[y.dtype]
         for position, index in enumerate(operator.inputs):
@@ -256,7 +256,7 @@ class CodeWalk(RunnableWalk):
             if x is None or index is None:
                 continue
             if x.shape == y.shape and self._may_overlap(index) and min(width, BITS[x.dtype]) >= 8:
-                # Of wider results each element is ahead by the difference of both widths.
+                # With wider results, each element moves ahead by the width difference.
                 ahead = max(count - 1, 0) * max(width - BITS[x.dtype], 0) // 8
                 overlaps.append(Overlap(position, 0, ahead))
             if _is_image(y) and len(x.shape) == 4 and x.shape[_ROWS] == y.shape[_ROWS]:
@@ -265,7 +265,7 @@ class CodeWalk(RunnableWalk):
 
 
 def _is_image(operand: Operand | None) -> bool:
-    """Whether an operand is one image, whose rows are neighbors in memory."""
+    """Whether an operand is a single image, whose rows are adjacent in memory."""
     return (
         operand is not None
         and len(operand.shape) == 4

@@ -1,4 +1,4 @@
-"""Composite operators: each is a name for a subgraph that computes the same, its decomposition."""
+"""Composite operators: each names a subgraph, the decomposition, with the same result."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from arenaplan.tflite.reader.tflite_model import Model, Operator, Subgraph, chec
 
 def decomposed(model: Model) -> Model:
     """
-    Return a model in which decompositions stand in the place of composite operators.
+    Return a model with composite operators replaced by decompositions.
 
     Raises
     ------
     UnsupportedSubgraph
-        If a decomposition does not fit its operator, has variables, or runs itself.
+        If a decomposition does not fit the operator, has variables, or runs itself.
     ModelError
-        If there is no such subgraph, or subgraphs name each other more often than the size of the
-        file justifies.
+        If the subgraph does not exist, or subgraphs name each other more often than the file's size
+        justifies.
     """
     if not any(map(_is_composite, (o for graph in model.subgraphs for o in graph.operators))):
         return model
@@ -65,7 +65,7 @@ def _inlined(model: Model, number: int, budget: Budget) -> Subgraph:
 
 
 def _joints(inner: Subgraph, operator: Operator, what: str) -> dict[int, int | None]:
-    """Return the operands and results of an operator by the tensors of its decomposition."""
+    """Map a decomposition's tensors to the operator's operands and results."""
     ends = (*inner.inputs, *inner.outputs)
     if (len(inner.inputs), len(inner.outputs)) != (len(operator.inputs), len(operator.outputs)):
         raise UnsupportedSubgraph(
@@ -80,7 +80,7 @@ def _joints(inner: Subgraph, operator: Operator, what: str) -> dict[int, int | N
 
 
 def _moved(operator: Operator, places: dict[int, int | None]) -> Operator:
-    """Return an operator of a decomposition with the tensors of the subgraph around it."""
+    """Return a decomposition's operator on the outer subgraph's tensors."""
 
     def at(indices: Sequence[int | None]) -> tuple[int | None, ...]:
         return tuple(None if index is None else places[index] for index in indices)

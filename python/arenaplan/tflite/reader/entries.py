@@ -1,4 +1,4 @@
-"""Entry points of a file: the subgraphs that a program can run, one by one."""
+"""A file's entry points: subgraphs that a program can run by themselves."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from arenaplan.tflite.reader.tflite_model import Model
 from arenaplan.tflite.reader.tflite_operators import CALLS
 
 CALLEES: Final = {"IF": (0, 1), "WHILE": (0, 1), "CALL_ONCE": (0,)}
-"""Slots, among an operator's options, of the subgraphs that TensorFlow Lite Micro can call."""
+"""Option slots with subgraphs that TensorFlow Lite Micro can call."""
 
 
 _NAMED: Final = {**CALLEES, COMPOSITE: (CompositeField.SUBGRAPH,)}
-"""The same, and those of operators that TensorFlow Lite Micro does not know."""
+"""The same, plus operators unknown to TensorFlow Lite Micro."""
 
 
 def entries_of(model: Model) -> Mapping[str, int]:
     """
     Return the subgraphs that a program can run, by name.
 
-    Subgraphs with a signature are entry points, and so are the first and those that no operator
-    runs. A subgraph without a signature has its number for a name.
+    Entry points are the first subgraph, subgraphs with a signature, and subgraphs that no operator
+    runs. A subgraph without a signature is named by number.
     """
     keys: dict[int, str] = {}
     for signature in model.signatures:
@@ -56,7 +56,7 @@ def entries_of(model: Model) -> Mapping[str, int]:
 
 
 def covers_of(model: Model, signature: str | None) -> Covers:
-    """Return the part of a model that the main subgraph is; all of what was chosen by name."""
+    """Return the part of a model that the main subgraph covers; all if chosen by name."""
     entries = entries_of(model)
     if len(entries) == 1:
         return WHOLE
@@ -67,12 +67,12 @@ def covers_of(model: Model, signature: str | None) -> Covers:
 
 def chosen(model: Model, signature: str | None) -> Model:
     """
-    Return a model whose main subgraph is the one of a signature.
+    Return a model with a signature's subgraph as main subgraph.
 
     Raises
     ------
     InvalidOption
-        If the model has no signature of that name.
+        If the model has no signature with this name.
     """
     if signature is None:
         return model

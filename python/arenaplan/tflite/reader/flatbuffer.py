@@ -1,9 +1,9 @@
 """
 Reading an unverified FlatBuffer.
 
-Every range is checked against the file before it is read, through the two methods
-:meth:`FlatBuffer.number` and :meth:`FlatBuffer.numbers`. Tables can be shared, so a small file can
-describe a huge model; a budget of work proportional to the file stops that.
+Every range is checked against the file before reading, in the two methods :meth:`FlatBuffer.number`
+and :meth:`FlatBuffer.numbers`. Tables can be shared, so a small file can describe a huge model; a
+work budget proportional to the file size prevents this.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Final
 from arenaplan.base.errors import fault
 
 WORK_PER_BYTE: Final = 16
-"""Work that a file may cause, per byte of its size."""
+"""Work budget per file byte."""
 
 _TABLE_WORK: Final = 64
-"""Work that a table causes besides its bytes: the objects that are made of it."""
+"""Work per table besides its bytes, for the objects made from the table."""
 
 
 @cache
 def _layout(code: str, count: int = 1) -> struct.Struct:
-    """Return the layout of little-endian numbers."""
+    """Return the layout for little-endian numbers."""
     return struct.Struct(f"<{count}{code}")
 
 
 class FlatBuffer:
     """
-    The bytes of a FlatBuffer, each range checked before it is read.
+    A FlatBuffer's bytes; each range is checked before reading.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ class FlatBuffer:
 
     @property
     def work(self) -> int:
-        """Work done so far, of at most :data:`WORK_PER_BYTE` for each byte."""
+        """Work so far, at most :data:`WORK_PER_BYTE` per byte."""
         return WORK_PER_BYTE * len(self.data) - self._budget
 
     def spend(self, work: int) -> None:
-        """Count work, and stop when there is more of it than the file's size justifies."""
+        """Count work; refuse more work than the file's size justifies."""
         self._budget -= work
         if self._budget < 0:
             raise fault(
@@ -56,7 +56,7 @@ class FlatBuffer:
             )
 
     def number(self, code: str, at: int, what: str) -> int:
-        """Return the number of type ``code`` (of :mod:`struct`) at byte ``at``."""
+        """Return the number with type ``code`` (as in :mod:`struct`) at byte ``at``."""
         return self.numbers(code, 1, at, what)[0]
 
     def numbers(self, code: str, count: int, at: int, what: str) -> tuple[int, ...]:
@@ -64,11 +64,11 @@ class FlatBuffer:
         width = _layout(code).size
         self.check(at, count * width, what)
         self.spend(count * width)
-        # A layout per count would fill its cache with the lengths that occur in files.
+        # A cached layout per count would fill the cache with lengths from files.
         return tuple(n for (n,) in _layout(code).iter_unpack(self.data[at : at + count * width]))
 
     def check(self, at: int, size: int, what: str) -> None:
-        """Refuse a range of bytes that is not inside the file."""
+        """Refuse a byte range that is not inside the file."""
         if at < 0 or at + size > len(self.data):
             raise fault(
                 "FlatbufferCorrupt",
@@ -90,16 +90,16 @@ class FlatBuffer:
 
 class Table:
     """
-    A table of a FlatBuffer: fields by slot, each of which may be absent.
+    A FlatBuffer table: fields by slot, any of which may be absent.
 
     Parameters
     ----------
     buffer : FlatBuffer
-        The buffer of the table.
+        The table's buffer.
     at : int
-        Byte at which the table begins.
+        The table's first byte.
     what : str
-        Description of the table, for messages.
+        The table's description, for messages.
     """
 
     __slots__ = ("_fields", "_size", "at", "buffer", "what")
@@ -118,7 +118,7 @@ class Table:
 
     @property
     def slots(self) -> int:
-        """Number of slots, present or not."""
+        """Number of slots, present or absent."""
         return len(self._fields)
 
     def __contains__(self, slot: int) -> bool:
@@ -126,7 +126,7 @@ class Table:
         return slot < len(self._fields) and self._fields[slot] != 0
 
     def position(self, slot: int, size: int) -> int | None:
-        """Return the byte where a field of ``size`` bytes begins, if it is present."""
+        """Return the first byte of a field with ``size`` bytes, if present."""
         if slot not in self:
             return None
         offset = self._fields[slot]
@@ -135,29 +135,29 @@ class Table:
         return self.at + offset
 
     def number(self, slot: int, code: str, default: int = 0) -> int:
-        """Return a field that is a number, or its default."""
+        """Return a number field, or the default."""
         at = self.position(slot, _layout(code).size)
         return default if at is None else self.buffer.number(code, at, self.what)
 
     def target(self, slot: int) -> int | None:
-        """Return the byte that a field points to, if it is present."""
+        """Return the byte that a field points to, if present."""
         at = self.position(slot, 4)
         return None if at is None else self.buffer.follow(at, self.what)
 
     def table(self, slot: int, what: str) -> Table | None:
-        """Return a field that is a table, if it is present."""
+        """Return a table field, if present."""
         at = self.target(slot)
         return None if at is None else Table(self.buffer, at, what)
 
     def tables(self, slot: int, what: str) -> list[Table]:
-        """Return a field that is a vector of tables; absent is empty."""
+        """Return a field with a vector of tables; empty if absent."""
         return [
             Table(self.buffer, at, f"{what} {index}")
             for index, at in enumerate(self.targets(slot, what))
         ]
 
     def targets(self, slot: int, what: str) -> list[int]:
-        """Return the bytes that the elements of a vector of tables point to."""
+        """Return the bytes that a table vector's elements point to."""
         vector = self._vector(slot, 4)
         if vector is None:
             return []
@@ -166,7 +166,7 @@ class Table:
         return [start + 4 * index + offset for index, offset in enumerate(offsets)]
 
     def numbers(self, slot: int, code: str) -> tuple[int, ...] | None:
-        """Return a field that is a vector of numbers, if it is present."""
+        """Return a field with a vector of numbers, if present."""
         vector = self._vector(slot, _layout(code).size)
         if vector is None:
             return None
@@ -174,11 +174,11 @@ class Table:
         return self.buffer.numbers(code, count, start, f"{self.what}: field {slot}")
 
     def span(self, slot: int) -> tuple[int, int] | None:
-        """Return the start and length of a field that is a vector of bytes, unread."""
+        """Return the start and length of a byte vector field, without reading the bytes."""
         return self._vector(slot, 1)
 
     def string(self, slot: int) -> str | None:
-        """Return a field that is text, if it is present."""
+        """Return a text field, if present."""
         vector = self._vector(slot, 1)
         if vector is None:
             return None
@@ -189,7 +189,7 @@ class Table:
         return self.buffer.data[start : start + count].decode("utf-8", "backslashreplace")
 
     def _vector(self, slot: int, width: int) -> tuple[int, int] | None:
-        """Return the first byte and the length of a vector, if it is present."""
+        """Return a vector's first byte and length, if present."""
         at = self.target(slot)
         if at is None:
             return None

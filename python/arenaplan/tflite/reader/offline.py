@@ -13,12 +13,12 @@ METADATA_NAME: Final = "OfflineMemoryAllocation"
 
 def read_offsets(model: Model) -> tuple[int, ...] | None:
     """
-    Return the offsets that a model brings along, or None if it brings none.
+    Return the offsets stored in a model, or None.
 
     Raises
     ------
     PlanError
-        If there are more or fewer of them than tensors.
+        If the number of offsets differs from the number of tensors.
     """
     # The runtime obeys the last entry.
     entries = [entry for entry in model.metadata if entry.name == METADATA_NAME]

@@ -1,9 +1,8 @@
 """
-The graph that the executor runs: variables are states, and effects are those of its kernels.
+The graph for the executor: variables are states, and effects match the executor's kernels.
 
-Operators on resources become reads and writes of states, with the content that the subgraph of
-``CALL_ONCE`` gives them. Kernels make outputs in order, one block of elements after the other; none
-of them runs as one with others.
+Operators on resources become reads and writes of states, initialized by the subgraph of
+``CALL_ONCE``. Kernels make outputs in order, block by block; kernels are never fused.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _HANDLED: Final = frozenset({"ASSIGN_VARIABLE", "READ_VARIABLE", "VAR_HANDLE"})
 
 
 class Resource(NamedTuple):
-    """The name of a variable that all subgraphs share."""
+    """The name of a variable shared by all subgraphs."""
 
     container: str
     name: str
@@ -41,18 +40,18 @@ class Resource(NamedTuple):
 
 class RunnableWalk(Walk):
     """
-    One reading of a model's main subgraph, for the executor; or of one that its operators run.
+    Reads a model's main subgraph, or a called subgraph, for the executor.
 
     Parameters
     ----------
     place : Within, optional
-        The place of a subgraph that is not the main one.
+        The place of a called subgraph.
 
     Raises
     ------
     UnsupportedSubgraph
-        When the graph is planned, if an operator calls another subgraph; but for ``IF``, ``WHILE``,
-        and ``CALL_ONCE`` of a subgraph that assigns constants to variables.
+        On planning, if an operator calls another subgraph, except ``IF``, ``WHILE``, and
+        ``CALL_ONCE`` with a subgraph that assigns constants to variables.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class RunnableWalk(Walk):
             self._prefix = place.prefix
             self._begin(model, place.subgraph, place.graph, None)
         self.place = place
-        """The subgraph that is read, and those around it."""
+        """The subgraph being read, and the subgraphs around it."""
         self._handles: dict[int, Resource] = {}
         self._states: dict[Resource, int] = {}
         self._contents: dict[Resource, np.ndarray] = {}
@@ -86,7 +85,7 @@ class RunnableWalk(Walk):
         return value
 
     def _fold(self, operator: Operator) -> bool:
-        """Declare widened weights as constants: they have half of the bytes in the file."""
+        """Declare widened weights as constants: the file has half the bytes."""
         if operator.is_custom or operator.name != "DEQUANTIZE":
             return False
         ((source, *_), (made, *_)) = operator.inputs or (None,), operator.outputs or (None,)
@@ -121,22 +120,22 @@ class RunnableWalk(Walk):
         return self._graph
 
     def inside(self, place: Within) -> RunnableWalk:
-        """Return the walk over a subgraph that an operator of this walk runs."""
+        """Return the walk over a subgraph that an operator in this walk runs."""
         return RunnableWalk(self._model, "", None, place)
 
     def value_of(self, index: int | None, what: str) -> int:
-        """Return the value of an operand of an operator that has to be there."""
+        """Return the value of a required operand."""
         if index is None:
             raise InvalidOperand(f"operator {quoted(what)} leaves out an operand")
         return self._value(index)
 
     def declare_inputs(self, kinds: Sequence[Kind]) -> list[int]:
-        """Declare the inputs of a subgraph, which have the shapes and types of some operands."""
+        """Declare a subgraph's inputs, with the shapes and types of some operands."""
         self._check_fit("inputs", self._main.inputs, kinds)
         return [self._declare(index, is_input=True) for index in self._main.inputs]
 
     def take_inputs(self, values: Sequence[int]) -> None:
-        """Let the inputs of a subgraph be values of the graph."""
+        """Bind a subgraph's inputs to values in the graph."""
         found = [self._graph.values[value] for value in values]
         self._check_fit("inputs", self._main.inputs, [(it.shape, it.dtype) for it in found])
         for index, value in zip(self._main.inputs, found, strict=True):
@@ -149,12 +148,12 @@ class RunnableWalk(Walk):
 
     def made(self, kinds: Sequence[Kind] | None) -> list[int]:
         """
-        Append the nodes of a subgraph, and return its results.
+        Append a subgraph's nodes, and return the results.
 
         Parameters
         ----------
         kinds : sequence or None
-            Shapes and types that the results must have; a single one of any type if left out.
+            Required shapes and types of the results; if left out, a single result of any kind.
         """
         self._check_fit("outputs", self._main.outputs, kinds)
         before: tuple[int, ...] = ()
@@ -163,7 +162,7 @@ class RunnableWalk(Walk):
         return [self._value(index) for index in self._main.outputs]
 
     def _check_fit(self, what: str, indices: Sequence[int], kinds: Sequence[Kind] | None) -> None:
-        """Refuse a subgraph whose inputs or outputs are not what an operator has."""
+        """Refuse a subgraph whose inputs or outputs do not match an operator."""
         who = f"operator {quoted(self._prefix.rstrip('/'))}: subgraph {self.place.subgraph}"
         count = 1 if kinds is None else len(kinds)
         if len(indices) != count or (what == "inputs" and len(set(indices)) < count):
@@ -209,7 +208,8 @@ class RunnableWalk(Walk):
             )
         state = self._state(resource, moved[0])
         value = self._value(moved[0])
-        # Runs of these operators keep their order: what is read is older than what is assigned.
+        # Operators on a state keep their order: reads must see the content before later
+        # assignments.
         node = self._graph.append(
             operator.name,
             (state,) if is_read else (state, value),
@@ -238,11 +238,11 @@ class RunnableWalk(Walk):
         return effects._replace(flows=(), loads=(), windows=(), overlaps=tuple(sorted(overlaps)))
 
     def _may_overlap(self, index: int | None) -> bool:
-        """Whether the memory of a tensor may be written while a node runs."""
+        """Whether a tensor's memory may be written while a node runs."""
         return index is not None and not self._operands[index].is_fixed
 
     def _state(self, resource: Resource, index: int) -> int:
-        """Return the value of a variable, declared when it is first met."""
+        """Return a variable's value, declared on first use."""
         if resource not in self._states:
             tensor = self._main.tensors[index]
             shape, dtype = self._shapes.of(index), dtype_of(tensor, tensor.name)
@@ -258,7 +258,7 @@ class RunnableWalk(Walk):
         return self._states[resource]
 
     def _learn(self, operator: Operator) -> bool:
-        """Read what a subgraph assigns to variables, and return whether it does no more."""
+        """Read a subgraph's assignments to variables; return whether it does nothing else."""
         options = operator.options
         index = 0 if options is None else options.number(_SUBGRAPH, "i")
         if not 0 < index < len(self._model.subgraphs):
@@ -269,7 +269,7 @@ class RunnableWalk(Walk):
 
 
 def _contents(model: Model, subgraph: Subgraph) -> dict[Resource, np.ndarray] | None:
-    """Return the constants that a subgraph assigns to variables, ``None`` if it does more."""
+    """Return the constants that a subgraph assigns to variables; ``None`` if it does more."""
     handles: dict[int, Resource] = {}
     contents = {}
     for operator in subgraph.operators:

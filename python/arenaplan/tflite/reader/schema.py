@@ -1,5 +1,5 @@
 """
-The part of the TFLite schema that is read: slots of fields, element types, operators.
+The TFLite schema, as far as it is read: field slots, element types, operators.
 
 Slots and codes are part of the file format and never change; later versions only add.
 """
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 IDENTIFIER = b"TFL3"
-"""Bytes 4 to 8 of every file."""
+"""Bytes 4 to 8 in every file."""
 
 VERSION = 3
 
 
 class ModelField(IntEnum):
-    """Slots of the root table."""
+    """Slots in the root table."""
 
     VERSION = 0
     OPERATOR_CODES = 1
@@ -31,7 +31,7 @@ class ModelField(IntEnum):
 
 
 class SubgraphField(IntEnum):
-    """Slots of a subgraph."""
+    """Slots in a subgraph."""
 
     TENSORS = 0
     INPUTS = 1
@@ -41,7 +41,7 @@ class SubgraphField(IntEnum):
 
 
 class TensorField(IntEnum):
-    """Slots of a tensor."""
+    """Slots in a tensor."""
 
     SHAPE = 0
     TYPE = 1
@@ -55,7 +55,7 @@ class TensorField(IntEnum):
 
 
 class QuantizationField(IntEnum):
-    """Slots of a tensor's quantization."""
+    """Slots in a tensor's quantization."""
 
     SCALE = 2
     ZERO_POINT = 3
@@ -63,7 +63,7 @@ class QuantizationField(IntEnum):
 
 
 class OperatorField(IntEnum):
-    """Slots of an operator."""
+    """Slots in an operator."""
 
     OPCODE_INDEX = 0
     INPUTS = 1
@@ -78,14 +78,14 @@ class OperatorField(IntEnum):
 
 
 class CompositeField(IntEnum):
-    """Slots of the options of a composite operator."""
+    """Slots in a composite operator's options."""
 
     NAME = 0
     SUBGRAPH = 1
 
 
 class OperatorCodeField(IntEnum):
-    """Slots of an operator code."""
+    """Slots in an operator code."""
 
     DEPRECATED_CODE = 0
     CUSTOM_CODE = 1
@@ -94,7 +94,7 @@ class OperatorCodeField(IntEnum):
 
 
 class BufferField(IntEnum):
-    """Slots of a buffer."""
+    """Slots in a buffer."""
 
     DATA = 0
     OFFSET = 1
@@ -102,14 +102,14 @@ class BufferField(IntEnum):
 
 
 class MetadataField(IntEnum):
-    """Slots of a metadata entry."""
+    """Slots in a metadata entry."""
 
     NAME = 0
     BUFFER = 1
 
 
 class SignatureField(IntEnum):
-    """Slots of a signature."""
+    """Slots in a signature."""
 
     INPUTS = 0
     OUTPUTS = 1
@@ -118,7 +118,7 @@ class SignatureField(IntEnum):
 
 
 class TensorMapField(IntEnum):
-    """Slots of a signature's operand."""
+    """Slots in a signature's operand."""
 
     NAME = 0
     TENSOR = 1
@@ -126,11 +126,11 @@ class TensorMapField(IntEnum):
 
 COMPOSITE = "STABLEHLO_COMPOSITE"
 COMPOSITE_OPTIONS = 21
-"""Type of the options of a composite operator, as the second union of options numbers them."""
+"""Options type of composite operators, as numbered in the second options union."""
 
 
 class Options(IntEnum):
-    """Types of options that are read, as the union of options numbers them."""
+    """Options types that are read, as numbered in the options union."""
 
     CONV_2D = 1
     DEPTHWISE_CONV_2D = 2
@@ -172,7 +172,7 @@ OPTIONS_OF: Mapping[str, Options] = {
     **dict.fromkeys(_POOLS, Options.POOL_2D),
     **dict.fromkeys(_REDUCTIONS, Options.REDUCE),
 }
-"""Options that an operator must have, where they are read."""
+"""Required options type per operator, for options that are read."""
 
 DTYPES: Mapping[int, str] = {
     0: "float32",
@@ -187,7 +187,7 @@ DTYPES: Mapping[int, str] = {
     10: "float64",
     11: "complex128",
     12: "uint64",
-    13: "int32",  # A resource is a handle: the number of a variable.
+    13: "int32",  # A resource is a handle: a variable's number.
     15: "uint32",
     16: "uint16",
     17: "int4",
@@ -197,7 +197,7 @@ DTYPES: Mapping[int, str] = {
     21: "float8_e4m3fn",
     22: "float8_e5m2",
 }
-"""Element types by code. Strings and variants are absent: their size is not known ahead."""
+"""Element types by code. Strings and variants are absent: their size is not known in advance."""
 
 _OPERATORS = """
     ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE

@@ -1,10 +1,10 @@
 """
 Operators that run other subgraphs, ``IF`` and ``WHILE``, as nodes with bodies.
 
-Operands and results of such an operator are those of the subgraph, by position. The branches of an
-``IF`` are planned on top of each other. A ``WHILE`` has two subgraphs, one that decides and one
-that is repeated: the body of its node is the second and behind it the first, which decides about
-the next round; the nodes that decide about the first round come before the node.
+The operator's operands and results correspond to the subgraph's inputs and outputs by position. The
+branches of an ``IF`` share memory. A ``WHILE`` has a condition subgraph and a body subgraph: the
+node's body is the body subgraph followed by the condition for the next round; the nodes for the
+first condition come before the node.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from arenaplan.tflite.reader.tflite_operators import RESOURCES
 
 FLOWS: Final = frozenset({"IF", "WHILE"})
 MAX_NESTING: Final = 30
-"""Deepest nesting of subgraphs."""
+"""Deepest subgraph nesting."""
 Kind: TypeAlias = tuple[tuple[int, ...], str]
-"""Shape and type of an operand."""
+"""An operand's shape and type."""
 _THEN, _ELSE = 0, 1
 _CONDITION, _BODY = 0, 1
 
 
 @dataclass
 class Budget:
-    """Operators and tensors that the subgraphs of a model may still be expanded to."""
+    """Operators and tensors to which a model's subgraphs may still be expanded."""
 
     left: int
 
     def spend(self, count: int) -> None:
         """
-        Account for operators and tensors.
+        Count operators and tensors.
 
         Raises
         ------
         ModelError
-            If there are more than the size of the file justifies.
+            If there are more than the file's size justifies.
         """
         self.left -= count
         if self.left < 0:
@@ -71,14 +71,14 @@ class Within(NamedTuple):
     subgraph: int
     graph: Graph
     prefix: str
-    """Prefix of the names of its nodes and values."""
+    """Prefix for node and value names."""
     callers: tuple[int, ...]
-    """The subgraphs around it."""
+    """The surrounding subgraphs."""
     budget: Budget
 
 
 class FlowWalk(Protocol):
-    """A walk over a subgraph, as far as branches and loops know it."""
+    """A walk over a subgraph, as seen by branches and loops."""
 
     @property
     def model(self) -> Model:
@@ -90,22 +90,22 @@ class FlowWalk(Protocol):
 
     @property
     def place(self) -> Within:
-        """The subgraph that is read, and those around it."""
+        """The subgraph being read, and the subgraphs around it."""
 
     def inside(self, place: Within) -> Self:
-        """Return the walk over a subgraph that an operator of this walk runs."""
+        """Return the walk over a subgraph that an operator in this walk runs."""
 
     def value_of(self, index: int | None, what: str) -> int:
-        """Return the value of an operand of an operator that has to be there."""
+        """Return the value of a required operand."""
 
     def declare_inputs(self, kinds: Sequence[Kind]) -> list[int]:
-        """Declare the inputs of a subgraph, which have the shapes and types of some operands."""
+        """Declare a subgraph's inputs, with the shapes and types of some operands."""
 
     def take_inputs(self, values: Sequence[int]) -> None:
-        """Let the inputs of a subgraph be values of the graph."""
+        """Bind a subgraph's inputs to values in the graph."""
 
     def made(self, kinds: Sequence[Kind] | None) -> list[int]:
-        """Append the nodes of a subgraph, and return its results."""
+        """Append a subgraph's nodes, and return the results."""
 
 
 def add_flow(walk: FlowWalk, operator: Operator, what: str) -> None:
@@ -117,7 +117,7 @@ def add_flow(walk: FlowWalk, operator: Operator, what: str) -> None:
     UnsupportedSubgraph
         If a subgraph does not fit the operator, has variables, or runs itself.
     UnsupportedModel, ModelError
-        If there are too many in each other.
+        If subgraphs are nested too deeply, or are too many.
     """
     operands = [walk.value_of(index, what) for index in operator.inputs]
     results = [walk.value_of(index, what) for index in operator.outputs]
@@ -128,7 +128,7 @@ def add_flow(walk: FlowWalk, operator: Operator, what: str) -> None:
 def _add_branch(
     walk: FlowWalk, operator: Operator, what: str, operands: list[int], results: list[int]
 ) -> None:
-    """Append a node with two bodies, of which one runs."""
+    """Append a node with two bodies, only one of which runs."""
     if not operands:
         raise InvalidOperand(f"operator {quoted(what)} has no condition")
     _check_condition(walk.graph, operands[0], what)
@@ -147,7 +147,7 @@ def _add_branch(
 def _add_loop(
     walk: FlowWalk, operator: Operator, what: str, initial: list[int], results: list[int]
 ) -> None:
-    """Append the nodes of the first decision, and a node that repeats its body."""
+    """Append the nodes for the first condition, and a node that repeats its body."""
     kinds = _kinds(walk.graph, initial)
     if kinds != _kinds(walk.graph, results):
         raise UnsupportedSubgraph(

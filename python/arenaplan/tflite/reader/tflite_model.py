@@ -1,4 +1,4 @@
-"""A TFLite file as plain objects, every index in it checked."""
+"""A TFLite file as plain objects, with every index checked."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ from arenaplan.tflite.reader.schema import (
 Source: TypeAlias = "str | os.PathLike[str] | bytes"
 
 MAX_FILE = 2**31 - 1
-"""Largest FlatBuffer: offsets in it have 31 bits."""
+"""Largest FlatBuffer: offsets have 31 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """The encoding of numbers; compared, never computed with."""
+    """A quantization; compared, never computed with."""
 
     scale: tuple[int, ...]
-    """Bits of the scales."""
+    """The scales' bits."""
     zero_point: tuple[int, ...]
     dimension: int
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One tensor of a subgraph."""
+    """A subgraph's tensor."""
 
     name: str
     shape: Shape | None
@@ -67,10 +67,10 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator of a subgraph."""
+    """A subgraph's operator."""
 
     name: str
-    """Builtin operator, or the name of a custom one."""
+    """Builtin operator, or a custom operator's name."""
     is_custom: bool
     version: int
     inputs: tuple[int | None, ...]
@@ -78,16 +78,16 @@ class Operator:
     outputs: tuple[int | None, ...]
     intermediates: tuple[int, ...]
     options: Table | None = field(compare=False)
-    """Options of the few operators whose options are read."""
+    """Options, for the few operators whose options are read."""
     has_far_options: bool
-    """Whether it names bytes of the file by their position."""
+    """Whether the operator names file bytes by position."""
     custom_options: bytes = field(default=b"", repr=False)
-    """Options of a custom operator, in a form of its own."""
+    """A custom operator's options, in an operator-specific form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """Tensors, and the operators that run over them in order."""
+    """Tensors, and the operators that run on them in order."""
 
     name: str
     tensors: tuple[Tensor, ...]
@@ -103,7 +103,7 @@ class Buffer:
     start: int
     length: int
     is_far: bool
-    """Whether it lies behind the FlatBuffer and is named by its position in the file."""
+    """Whether the data lies behind the FlatBuffer and is named by file position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Names for the inputs and outputs of a subgraph."""
+    """Names for a subgraph's inputs and outputs."""
 
     key: str
     subgraph: int
@@ -136,10 +136,10 @@ class Model:
     metadata: tuple[Metadata, ...]
     signatures: tuple[Signature, ...]
     main: int = 0
-    """The subgraph that is read, with those that it runs."""
+    """The subgraph to read, with the subgraphs it runs."""
 
     def content(self, buffer: int) -> bytes:
-        """Return the bytes of a buffer."""
+        """Return a buffer's bytes."""
         span = self.buffers[buffer]
         return self.data[span.start : span.start + span.length]
 
@@ -150,12 +150,12 @@ class Model:
 
 def read_bytes(source: Source) -> tuple[bytes, Path | None]:
     """
-    Return the content of a model file, and the path it was read from.
+    Return a model file's content and path.
 
     Raises
     ------
     NotAModel, ModelError
-        If it is no plain file, or larger than the format allows.
+        If the path is not a plain file, or the file is larger than the format allows.
     OSError
         If the file cannot be read.
     """
@@ -175,24 +175,24 @@ def read_bytes(source: Source) -> tuple[bytes, Path | None]:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting, as one would for the other end of a pipe."""
+    """Open a file without waiting, for example for a pipe's writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def parse(data: bytes) -> Model:
     """
-    Return the model that the bytes of a file hold.
+    Parse a file's bytes into a model.
 
     Raises
     ------
     NotAModel
-        If they are not those of a TFLite file.
+        If the bytes are not a TFLite file.
     ModelError
         If an offset or length points outside the file.
     ExecutionError
-        If an operator names a tensor that does not exist, and the like.
+        If an operator names a tensor that does not exist, or similar.
     ModelError
-        If parts are shared so often that the model is many times the size of the file.
+        If parts are shared so often that the model is many times larger than the file.
     """
     if len(data) < 8 or data[4:8] != IDENTIFIER:
         raise NotAModel(f"no TFLite model: bytes 4 to 8 are not {IDENTIFIER.decode()}")
@@ -236,7 +236,7 @@ def checked_index(index: int, count: int, what: str) -> int:
 def _buffer(table: Table) -> Buffer:
     """Read where a buffer's data is."""
     offset = table.number(BufferField.OFFSET, "Q")
-    # Writers store 0 and 1 while they do not know the position.
+    # Writers store 0 and 1 until they know the position.
     if offset > 1:
         size = table.number(BufferField.SIZE, "Q")
         table.buffer.check(offset, size, table.what)
@@ -246,8 +246,8 @@ def _buffer(table: Table) -> Buffer:
 
 
 def _code(table: Table) -> tuple[str, bool, int]:
-    """Read the name of an operator, whether it is a custom one, and its version."""
-    # Codes up to 127 used to be one byte; writers still fill in both.
+    """Read an operator's name, whether the operator is custom, and the version."""
+    # Codes up to 127 once were a single byte; writers still fill in both fields.
     code = max(
         table.number(OperatorCodeField.CODE, "i"),
         table.number(OperatorCodeField.DEPRECATED_CODE, "b"),
@@ -255,7 +255,7 @@ def _code(table: Table) -> tuple[str, bool, int]:
     version = table.number(OperatorCodeField.VERSION, "i", 1)
     if code == CUSTOM:
         return table.string(OperatorCodeField.CUSTOM_CODE) or "CUSTOM", True, version
-    # A newer operator is one we know nothing about, not an error.
+    # A newer operator is unknown, not an error.
     known = 0 <= code < len(OPERATORS)
     return OPERATORS[code] if known else f"BUILTIN_{code}", False, version
 
@@ -299,7 +299,7 @@ def _tensor(table: Table, buffers: int) -> Tensor:
 
 
 def _quantization(tensor: Table) -> Quantization | None:
-    """Read how a tensor's numbers are encoded, if they are."""
+    """Read a tensor's quantization, if any."""
     table = tensor.table(TensorField.QUANTIZATION, f"{tensor.what}: its quantization")
     if table is None:
         return None
@@ -343,14 +343,14 @@ def _operator(table: Table, tensors: int, codes: list[tuple[str, bool, int]]) ->
 
 
 def _bytes_of(table: Table, slot: int) -> bytes:
-    """Return a field that is a vector of bytes; absent is empty."""
+    """Return a byte vector field; empty if absent."""
     start, length = table.span(slot) or (0, 0)
     table.buffer.spend(length)
     return table.buffer.data[start : start + length]
 
 
 def _options(table: Table, name: str, what: str) -> Table | None:
-    """Return the options of an operator whose options are read."""
+    """Return an operator's options, if options are read for the operator."""
     expected: int | None = OPTIONS_OF.get(name)
     kind, slot = OperatorField.OPTIONS_TYPE, OperatorField.OPTIONS
     if name == COMPOSITE:
@@ -367,7 +367,7 @@ def _options(table: Table, name: str, what: str) -> Table | None:
 
 
 def _metadata(table: Table, buffers: int) -> Metadata:
-    """Read an entry of the metadata."""
+    """Read a metadata entry."""
     buffer = table.number(MetadataField.BUFFER, "I")
     return Metadata(
         table.string(MetadataField.NAME) or "",

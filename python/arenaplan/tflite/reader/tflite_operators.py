@@ -1,7 +1,7 @@
 """
-The operators of TFLite: their canonical operators, one table.
+Table from TFLite operators to canonical operators.
 
-An operator that is not in the table, a custom one for example, reads its inputs and writes its
+An operator that is not in the table, such as a custom operator, reads all inputs and writes all
 outputs. Kernels make images pixel by pixel.
 """
 
@@ -22,29 +22,29 @@ class Operand(NamedTuple):
     dtype: str
     quantization: Quantization | None
     is_fixed: bool
-    """Whether its bytes are not in the arena, or are kept between runs."""
+    """Whether the bytes are outside the arena, or kept between runs."""
     numbers: tuple[int, ...] | None
-    """The elements, if they are constant whole numbers and few."""
+    """The elements of a small constant with whole numbers."""
 
 
 class Op(NamedTuple):
-    """A node as the table sees it."""
+    """A node as seen by the table."""
 
     inputs: Sequence[Operand | None]
     outputs: Sequence[Operand | None]
     options: Options | None
 
     def option(self, slot: int, code: str, default: int = 0) -> int:
-        """Return a number among the options, or its default."""
+        """Return a numeric option, or the default."""
         return default if self.options is None else self.options.number(slot, code, default)
 
     def shape(self, position: int = 0) -> ops.Shape:
-        """Return the shape of an input; that of a number if it was left out."""
+        """Return an input's shape; a scalar's shape if left out."""
         operand = self.inputs[position] if position < len(self.inputs) else None
         return () if operand is None else operand.shape
 
     def numbers(self, position: int) -> tuple[int, ...] | None:
-        """Return the elements of a constant input of whole numbers."""
+        """Return a constant input's whole numbers."""
         operand = self.inputs[position] if position < len(self.inputs) else None
         return None if operand is None else operand.numbers
 
@@ -62,7 +62,7 @@ def _joined(op: Op, axis: int) -> ops.Operator:
 
 
 def _split(source: int, axis: int) -> Callable[[Op], ops.Operator | None]:
-    """Return a split of one input along the axis that another one says."""
+    """Return a split of an input along the axis given by another input."""
 
     def operator(op: Op) -> ops.Operator | None:
         axes = op.numbers(axis)
@@ -72,7 +72,7 @@ def _split(source: int, axis: int) -> Callable[[Op], ops.Operator | None]:
 
 
 def _slice(op: Op) -> ops.Operator | None:
-    """First indices and sizes; a size of -1 is all the rest."""
+    """First indices and sizes; size -1 takes the rest."""
     shape, begin, sizes = op.shape(), op.numbers(1), op.numbers(2)
     if begin is None or sizes is None or not len(shape) == len(begin) == len(sizes):
         return None
@@ -116,7 +116,7 @@ _SAME: Final = 0
 
 
 def _windows(op: Op, size: tuple[int, int]) -> tuple[ops.Slide, ops.Slide] | None:
-    """Return windows of some extent that slide over rows and columns."""
+    """Return windows of a given size that slide over rows and columns."""
     x, y = op.shape(), op.outputs[0].shape if op.outputs and op.outputs[0] is not None else ()
     strides = (op.option(2, "i"), op.option(1, "i"))
     if len(x) != 4 or len(y) != 4 or min(*strides, *size) < 1:
@@ -129,7 +129,7 @@ def _windows(op: Op, size: tuple[int, int]) -> tuple[ops.Slide, ops.Slide] | Non
 
 
 def _convolution(slot: int, *, unrolls: bool) -> Callable[[Op], ops.Operator]:
-    """Return a convolution whose dilation of columns is in a slot, that of rows in the next."""
+    """Return a convolution with the column dilation in a slot and the row dilation in the next."""
 
     def operator(op: Op) -> ops.Operator:
         filters = op.shape(1)
@@ -205,7 +205,7 @@ RESOURCES = frozenset(
         "VAR_HANDLE",
     }
 )
-"""Operators that read or write state outside of tensors; they stay in their order."""
+"""Operators with state outside tensors; these keep their order."""
 
 CALLS = frozenset(
     {

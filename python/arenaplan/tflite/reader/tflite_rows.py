@@ -1,10 +1,10 @@
 """
-Rules of TFLite operators for rows of images.
+Image row rules for TFLite operators.
 
-An operator that is not in the table is never split. Every rule requires that the kernel computes
-each element of the result from the window of that element alone, in an order that does not depend
-on the number of rows; the kernels of TensorFlow Lite Micro, LiteRT and XNNPACK for these operators
-do, for 8-bit and 16-bit integers and ``float32``.
+An operator that is not in the table is never split. Every rule requires a kernel that computes each
+result element only from the element's window, in an order independent of the number of rows. For
+these operators, the TensorFlow Lite Micro, LiteRT and XNNPACK kernels qualify with 8-bit and 16-bit
+integers and ``float32``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from arenaplan.tflite.runtime.aliases import row_of
 _SAME: Final = 0
 
 _DILATION: Final = {"CONV_2D": (4, 5), "DEPTHWISE_CONV_2D": (5, 6)}
-"""Slots of the dilation of columns and of rows."""
+"""Slots for the column and row dilation."""
 
 _POOLS: Final = frozenset({"AVERAGE_POOL_2D", "MAX_POOL_2D"})
 
@@ -37,18 +37,18 @@ _NAMES: Final = """
 _ELEMENTWISE: Final = frozenset(_NAMES.split())
 
 _IN_ORDER: Final = frozenset({"ADD", "MUL", "RELU", "RELU6", "SUB"})
-"""Elementwise operators whose reference kernel reads an element right before it writes it."""
+"""Elementwise operators whose reference kernel reads an element right before writing the result."""
 
 _PER_RESULT: Final = 11.0
-"""Nanoseconds per element of a result."""
+"""Nanoseconds per result element."""
 
 _PER_WORK: Final = {"DEPTHWISE_CONV_2D": 2.2, "AVERAGE_POOL_2D": 2.2, "MAX_POOL_2D": 2.2}
 _LEAST_PER_WORK: Final = 0.55
 """
-Nanoseconds per multiply-accumulate of reference kernels.
+Nanoseconds per multiply-accumulate in reference kernels.
 
-Fitted to operators of three models in the interpreter of TensorFlow Lite Micro on x86-64. Only
-ratios count: other processors are slower in all.
+Fitted to operators from three models in the TensorFlow Lite Micro interpreter on x86-64. Only
+ratios count: other processors are slower overall.
 """
 
 _PADS: Final = frozenset({"PAD", "PADV2"})
@@ -58,16 +58,16 @@ _DTYPES: Final = frozenset({"int8", "uint8", "int16", "float32"})
 
 def program_of(model: Model, *, shares: bool = False) -> Program:
     """
-    Return the main subgraph of a model as a program.
+    Return a model's main subgraph as a program.
 
-    Operators that call other subgraphs, or that read or write variables, are never split.
+    Operators that call subgraphs or access variables are never split.
 
     Parameters
     ----------
     model : Model
         The model.
     shares : bool, default False
-        Whether results of elementwise operators may be at the address of an operand.
+        Whether elementwise results may be at an operand's address.
     """
     main = model.subgraphs[0]
     names = unique_names(main)
@@ -92,7 +92,7 @@ def program_of(model: Model, *, shares: bool = False) -> Program:
 
 
 def _rule(model: Model, operator: Operator, tensors: list[Tensor]) -> RowRule | None:
-    """Return how an operator works by rows, if it is known to."""
+    """Return an operator's row rule, if known."""
     main = model.subgraphs[0]
     if operator.is_custom or operator.intermediates or not operator.inputs:
         return None
@@ -107,7 +107,7 @@ def _rule(model: Model, operator: Operator, tensors: list[Tensor]) -> RowRule | 
     if operator.name in _ELEMENTWISE:
         return _elementwise(main, operator, tensors)
     if DTYPES.get(main.tensors[x].type) != DTYPES.get(main.tensors[y].type):
-        return None  # Hybrid kernels measure the range of a whole operand.
+        return None  # Hybrid kernels measure the whole operand's range.
     if not tensors[x].is_image or tensors[x].is_stored:
         return None
     if operator.name in _PADS:
@@ -145,7 +145,7 @@ def _rule(model: Model, operator: Operator, tensors: list[Tensor]) -> RowRule | 
 
 
 def _padding(model: Model, operator: Operator, x: Tensor, y: Tensor) -> RowRule | None:
-    """Return the rule of an operator that pads rows and columns by constant amounts."""
+    """Return the rule for an operator that pads rows and columns by constant amounts."""
     main = model.subgraphs[0]
     rest = operator.inputs[1:]
     if any(i is None or not model.is_constant(main.tensors[i]) for i in rest) or not rest:
@@ -177,7 +177,7 @@ def _padding(model: Model, operator: Operator, x: Tensor, y: Tensor) -> RowRule 
 
 
 def _extent(main: Subgraph, operator: Operator, tensors: list[Tensor]) -> tuple[int, int] | None:
-    """Return the rows and columns from the first to the last tap of a window."""
+    """Return the rows and columns from a window's first to last tap."""
     options = operator.options
     if options is None:
         return None
@@ -198,7 +198,7 @@ def _extent(main: Subgraph, operator: Operator, tensors: list[Tensor]) -> tuple[
 
 
 def _elementwise(main: Subgraph, operator: Operator, tensors: list[Tensor]) -> RowRule | None:
-    """Return the rule of an operator that computes element by element."""
+    """Return the rule for an elementwise operator."""
     result = operator.outputs[0]
     if result is None:
         return None
@@ -224,7 +224,7 @@ def _elementwise(main: Subgraph, operator: Operator, tensors: list[Tensor]) -> R
 
 
 def _work(operator: Operator, tensors: list[Tensor]) -> int:
-    """Return the multiplications of an operator."""
+    """Return an operator's number of multiplications."""
     if operator.is_custom or not operator.outputs or operator.outputs[0] is None:
         return 0
     made = prod(tensors[operator.outputs[0]].shape)

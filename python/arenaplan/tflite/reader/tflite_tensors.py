@@ -1,4 +1,4 @@
-"""Tensors as the planner sees them: checked shapes, types, names and data."""
+"""Tensors for the planner: checked shapes, types, names and data."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _BY_DATA = frozenset({"UNIQUE", "WHERE"})
 _PLAIN = frozenset(
     {"bool", "float32", "float64", "int16", "int32", "int64", "int8", "uint16", "uint32", "uint8"}
 )
-"""Types of variables whose content NumPy can hold."""
+"""Variable types whose content NumPy can hold."""
 
 
 def dtype_of(tensor: Tensor, name: str) -> str:
-    """Return NumPy's name of a tensor's element type."""
+    """Return NumPy's name for a tensor's element type."""
     dtype = DTYPES.get(tensor.type)
     if dtype is None:
         raise UnsupportedDtype(
@@ -41,7 +41,7 @@ def dtype_of(tensor: Tensor, name: str) -> str:
 
 
 def unique_names(subgraph: Subgraph) -> list[str]:
-    """Return a name for every tensor; files may leave them out or repeat them."""
+    """Return a unique name per tensor; files may omit or repeat names."""
     names: list[str] = []
     taken = {tensor.name for tensor in subgraph.tensors}
     used: set[str] = set()
@@ -58,16 +58,16 @@ def unique_names(subgraph: Subgraph) -> list[str]:
 
 class Shapes:
     """
-    The shapes of a subgraph's tensors.
+    Shapes for a subgraph's tensors.
 
     Parameters
     ----------
     subgraph : Subgraph
-        The subgraph of the tensors.
+        The tensors' subgraph.
     names : list of str
-        Their names.
+        The tensors' names.
     bind : mapping or None
-        Shapes that a caller gave, by name.
+        Shapes from the caller, by name.
     """
 
     def __init__(self, subgraph: Subgraph, names: Sequence[str], bind: Bind | None) -> None:
@@ -78,14 +78,14 @@ class Shapes:
 
     def of(self, index: int) -> Shape:
         """
-        Return the shape of a tensor.
+        Return a tensor's shape.
 
         Raises
         ------
         UnboundDim
-            If a dimension is open, and neither the file nor the caller has a number for it.
+            If a dimension is open, and neither the file nor the caller has a number.
         UnknownShape
-            If data decides the shape, and the caller has no bound of it.
+            If data decides the shape, and the caller gives no bound.
         SizeError
             If a dimension is negative.
         """
@@ -113,7 +113,7 @@ class Shapes:
         return [a for a, dim in enumerate(self._subgraph.tensors[index].signature or ()) if dim < 0]
 
     def _completed(self, name: str, dims: Shape | None) -> Shape:
-        """Return the shape of a tensor that the file has no numbers for."""
+        """Return the shape of a tensor without sizes in the file."""
         bound = self._bound.get(name)
         if bound is not None:
             if dims is not None and (
@@ -135,7 +135,7 @@ class Shapes:
         return dims or ()
 
     def _refuse(self, name: str, shape: Shape, signature: Shape | None, bound: Shape) -> None:
-        """Raise the error for a shape that is not the one in the file."""
+        """Raise the error for a shape that differs from the file."""
         fixed = signature if signature is not None and len(signature) == len(shape) else shape
         if len(bound) != len(fixed) or any(
             d not in (-1, b) for d, b in zip(fixed, bound, strict=True)
@@ -152,10 +152,10 @@ class Shapes:
 
 def _undecided(subgraph: Subgraph) -> Mapping[int, str]:
     """
-    Return the results whose sizes data decides, with the operators that make them.
+    Return results with data-dependent sizes, and the operators that make these results.
 
-    Files have a number for such a dimension, 1 or none at all, which says nothing. A dimension of a
-    result may also be open because one of an input is.
+    Files store 1 or no number for such a dimension, which says nothing. A result dimension may also
+    be open because an input dimension is.
     """
     found: dict[int, str] = {}
     tensors, inputs = subgraph.tensors, {*subgraph.inputs}
@@ -172,7 +172,7 @@ def _undecided(subgraph: Subgraph) -> Mapping[int, str]:
 
 
 def _has_open(tensor: Tensor) -> bool:
-    """Whether a file leaves a dimension of a tensor open."""
+    """Whether a file leaves a tensor dimension open."""
     return any(dim < 0 for dim in tensor.signature or ())
 
 
@@ -198,12 +198,12 @@ def _bound(bind: Bind | None, names: Sequence[str]) -> Mapping[str, Shape]:
 
 def check_payload(model: Model, tensor: Tensor, name: str, shape: Shape, dtype: str) -> None:
     """
-    Refuse a constant whose data has another size than its shape says.
+    Refuse a constant whose data size does not match the shape.
 
     Raises
     ------
     ModelError
-        If so. Sparse data, and data outside the file, have sizes of their own.
+        If the sizes differ. Sparse data and external data are not checked.
     """
     if tensor.is_sparse or tensor.is_external:
         return
@@ -217,7 +217,7 @@ def check_payload(model: Model, tensor: Tensor, name: str, shape: Shape, dtype: 
 
 
 def array(model: Model, tensor: Tensor, shape: Shape, dtype: str) -> np.ndarray | None:
-    """Return the data of a constant, if NumPy has its type and it is stored plainly."""
+    """Return a constant's data, if NumPy has the type and the data is stored plainly."""
     try:
         kind = np.dtype(dtype)
     except TypeError:
@@ -235,11 +235,11 @@ def array(model: Model, tensor: Tensor, shape: Shape, dtype: str) -> np.ndarray 
 
 
 def first_content(tensor: Tensor, shape: Shape, dtype: str) -> np.ndarray | None:
-    """Return what a variable holds at first, as in TensorFlow Lite Micro: its zero point, or 0."""
+    """Return a variable's initial content, as in TensorFlow Lite Micro: the zero point, or 0."""
     known = tensor.quantization
     if dtype not in _PLAIN:
         return None
     shifted = dtype == "int8" and known is not None and known.zero_point
-    # One number, however large a file says that the variable is.
+    # A single number, however large the file says the variable is.
     number = np.array(known.zero_point[0] if known is not None and shifted else 0).astype(dtype)
     return np.broadcast_to(number, shape)

@@ -1,4 +1,4 @@
-"""From the main subgraph of a TFLite model to a graph."""
+"""Builds a graph from a TFLite model's main subgraph."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from arenaplan.tflite.reader.tflite_tensors import (
 )
 
 _FEW: Final = 64
-"""Most elements of a constant that rules look at: axes, first indices, permutations."""
+"""Largest constant that rules read: axes, first indices, permutations."""
 
 
 class Walk:
     """
-    One reading of a model's main subgraph.
+    Reads a model's main subgraph.
 
     Parameters
     ----------
     model : Model
         The model.
     name : str
-        Its name.
+        The model's name.
     bind : mapping or None
-        Shapes by tensor, where the file has none.
+        Shapes by tensor, for shapes missing in the file.
     """
 
     _prefix = ""
-    """Prefix of the names of nodes and values."""
+    """Prefix for node and value names."""
 
     def __init__(self, model: Model, name: str, bind: Bind | None) -> None:
         self._begin(model, model.main, Graph(name), bind)
@@ -58,7 +58,7 @@ class Walk:
 
     def run(self) -> Graph:
         """Return the graph."""
-        # An interpreter binds inputs by position, so each is declared even if nothing reads it.
+        # An interpreter binds inputs by position, so unused inputs are declared, too.
         for index in dict.fromkeys(self._main.inputs):
             self._declare(index, is_input=True)
             self._warn_if_open(index)
@@ -70,7 +70,7 @@ class Walk:
         return self._graph
 
     def _add(self, operator: Operator, position: int, before: tuple[int, ...]) -> tuple[int, ...]:
-        """Append a node; return which node the next one with hidden state must come after."""
+        """Append a node; return the nodes that the next node with hidden state must follow."""
         what = f"{self._prefix}{operator.name}_{position}"
         if operator.name in CALLS and not operator.is_custom:
             # TensorFlow Lite Micro's clock knows such operators, see the timeline.
@@ -97,11 +97,11 @@ class Walk:
         return (node.index,) if hidden else before
 
     def _attributes(self, operator: Operator) -> Attributes:
-        """Return the attributes of an operator's node."""
+        """Return an operator's node attributes."""
         return attributes_of(operator, self._main.tensors)
 
     def _effects(self, operator: Operator) -> Effects:
-        """Return the effects of an operator."""
+        """Return an operator's effects."""
         effects = NO_EFFECTS
         inputs, outputs = (
             [None if index is None else self._operands[index] for index in side]
@@ -110,7 +110,7 @@ class Walk:
         if not operator.is_custom:
             known = lookup(OPERATORS, operator.name, Op(inputs, outputs, operator.options))
             effects = effects_of(known, Operands(inputs, outputs))
-        # Runtimes let kernels write the variables that they read, and files do not say which do.
+        # Kernels may write the variables that they read, and files do not say which kernels do.
         mutates = tuple(
             position
             for position, index in enumerate(operator.inputs)
@@ -119,16 +119,16 @@ class Walk:
         return effects._replace(mutates=mutates) if mutates else effects
 
     def _value(self, index: int) -> int:
-        """Return the value of a tensor, declared when it is first met."""
+        """Return a tensor's value, declared on first use."""
         return self._values[index] if index in self._values else self._declare(index)
 
     def _declare(self, index: int, *, is_input: bool = False) -> int:
-        """Declare the value of a tensor."""
+        """Declare a tensor's value."""
         tensor, name = self._main.tensors[index], self._names[index]
         shape, dtype = self._shapes.of(index), dtype_of(tensor, name)
         checked_bytes(name, shape, dtype)
         graph, numbers, is_fixed = self._graph, None, True
-        # Without elements there is no data, and nothing to be made.
+        # A tensor without elements has no data, and needs no producer.
         is_empty = 0 in shape and not is_input and index not in self._made
         if self._model.is_constant(tensor) or (is_empty and not tensor.is_variable):
             check_payload(self._model, tensor, name, shape, dtype)
@@ -147,7 +147,7 @@ class Walk:
         return value
 
     def _warn_if_open(self, index: int) -> None:
-        """Say which numbers of an input's shape are assumed, but for a batch of one."""
+        """Warn about assumed numbers in an input's shape, except for a batch of one."""
         axes = self._shapes.open_axes(index)
         value = self._graph.values[self._values[index]]
         # Converters leave the batch open in every model, and store 1 for it.

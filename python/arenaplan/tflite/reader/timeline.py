@@ -1,10 +1,9 @@
 """
 When TensorFlow Lite Micro needs each tensor, and in how many bytes.
 
-This is the runtime's own rule, not the importer's: its clock runs through the subgraphs
-that an operator calls, so that all subgraphs share one arena; variables and constants
-are not in that arena. Bytes that kernels let tensors share, other than by a reshape, are added by
-:mod:`~arenaplan.tflite.runtime.aliases`.
+The rule is the runtime's, not the importer's: the clock runs through the subgraphs that an operator
+calls, so all subgraphs share one arena; variables and constants are outside that arena.
+:mod:`~arenaplan.tflite.runtime.aliases` adds bytes shared by kernels other than reshapes.
 """
 
 from __future__ import annotations
@@ -35,19 +34,21 @@ ALIGNMENT: Final = 16
 """Unit that the runtime rounds every size up to."""
 
 _COPY_FREE: Final = frozenset({"RESHAPE"})
-"""Operators whose kernel copies nothing if input and output are at the same address."""
+"""Operators whose kernel copies nothing if input and output have the same address."""
 
 _HANDLES: Final = "VAR_HANDLE"
-"""Operator whose kernel points its output at memory of its own when it is prepared, so that the
-runtime's planner never hears of it."""
+"""
+Operator whose kernel points the output at its own memory during preparation, so that the runtime's
+planner does not see the output.
+"""
 
 
 @dataclass(slots=True)
 class Box:
-    """A tensor in the arena, over the steps in which it is needed."""
+    """A tensor in the arena, with the steps in which the tensor is needed."""
 
     tensor: int
-    """Position among the tensors of all subgraphs."""
+    """Position among all subgraphs' tensors."""
     name: str
     size: int
     """Bytes, rounded up to :data:`ALIGNMENT`."""
@@ -55,28 +56,30 @@ class Box:
     end: int
     """Step after the last: live ranges are half-open."""
     dtype: str = ""
-    """Element type of the tensor; empty if the bytes are of none."""
+    """The tensor's element type; empty for bytes without a tensor."""
     shape: tuple[int, ...] = ()
 
 
 class Same(NamedTuple):
     """
-    Two boxes of which one shows bytes of the other from ``step`` on.
+    Two boxes, one of which shows the other's bytes from ``step`` on.
 
-    They may be at that distance from each other: the kernel then copies bytes onto themselves.
+    The boxes may have the given distance: the kernel then copies bytes onto themselves.
     """
 
     step: int
     source: int
     result: int
     distance: int = 0
-    """Bytes from the begin of the larger to that of the smaller."""
+    """Bytes from the larger box's start to the smaller box's start."""
     is_joined: bool = False
-    """Whether the source is the smaller, as an operand of a concatenation is."""
+    """Whether the source is smaller, as for a concatenation's operand."""
 
 
 class InPlace(NamedTuple):
-    """A box that may take the offset of another, which is read for the last time in ``step``."""
+    """
+    A box that may take another box's offset; the other box is read for the last time in ``step``.
+    """
 
     step: int
     source: int
@@ -85,50 +88,54 @@ class InPlace(NamedTuple):
 
 @dataclass(slots=True)
 class Timeline:
-    """All boxes of a model; ``tensors`` counts those without a box, too."""
+    """All boxes in a model; ``tensors`` also counts tensors without a box."""
 
     boxes: list[Box] = field(default_factory=list)
-    """In the order in which the runtime adds them to its planner."""
+    """In the order in which the runtime adds boxes to the planner."""
     same: list[Same] = field(default_factory=list)
     """Pairs of positions in :attr:`boxes`."""
     in_place: list[InPlace] = field(default_factory=list)
-    """The same, of a kernel that reads each element before it writes it."""
+    """Pairs for kernels that read each element before writing the element."""
     steps: int = 0
     labels: list[str] = field(default_factory=list)
     """Per step the operator that runs, or ``"Inputs"``."""
     tensors: int = 0
     variables: list[tuple[int, int]] = field(default_factory=list)
-    """Subgraph, and position in it, of each variable."""
+    """Each variable's subgraph and position in the subgraph."""
     spans: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    """By subgraph and position of an operator that runs: the steps of its first to its last run,
-    half-open, in which the scratch memory of its kernel is needed."""
+    """
+    By subgraph and operator position, for operators that run: the half-open steps from first to
+    last run, in which the kernel needs its scratch memory.
+    """
     idle: list[Box] = field(default_factory=list)
-    """Tensors that no operator that runs mentions. The runtime gives them memory all the same, as
-    if they were needed in a step before the first."""
+    """
+    Tensors that no running operator mentions. The runtime still allocates memory for them, as if
+    needed in a step before the first.
+    """
     starts: tuple[int, ...] = ()
-    """Per subgraph the position of its first tensor among the tensors of all subgraphs."""
+    """Per subgraph, the first tensor's position among all subgraphs' tensors."""
     areas: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Positions in :attr:`boxes` of tensors that are read though nothing writes them, as memory
-    of an accelerator is; with those of the other operands of the operators that read them, which
-    the accelerator's compiler has put inside."""
+    """
+    Positions in :attr:`boxes` of tensors that are read but never written, such as an accelerator's
+    memory, each with the other operands of the tensor's readers, which the accelerator's compiler
+    placed inside.
+    """
 
 
 def timeline_of(model: Model) -> Timeline:
     """
-    Return when the runtime needs each tensor of a model.
+    Return when the runtime needs each tensor in a model.
 
     Raises
     ------
     UnsupportedSubgraph, UnsupportedOp
-        If an operator calls a subgraph in a way that the runtime does not know, or leaves out
-        an output.
+        If an operator calls a subgraph in a way unknown to the runtime, or omits an output.
     UndefinedValue
-        If an operator reads a tensor that a later one writes.
+        If an operator reads a tensor that a later operator writes.
     UnsupportedModel
-        If the subgraph that was chosen is not the first, or a kernel of the runtime refuses the
-        types of its operands.
+        If the chosen subgraph is not the first, or a runtime kernel refuses its operand types.
     ModelError
-        If subgraphs call each other more often than the size of the file justifies.
+        If subgraphs call each other more often than the file's size justifies.
     """
     if model.main:
         raise UnsupportedModel(
@@ -150,20 +157,20 @@ def graph_of_timeline(
     """
     Return a graph whose values live exactly when the runtime needs the boxes.
 
-    Its values are the boxes, in their order; its nodes are the steps, which run one after the
-    other. A tensor whose name another subgraph has, too, is called by its position as well.
+    The values are the boxes, in order; the nodes are the steps, which run one after the other. The
+    name of a tensor gets its position if another subgraph has the same name.
 
     Parameters
     ----------
     timeline : Timeline
         When the runtime needs each tensor.
     name : str, optional
-        Name of the graph.
+        The graph's name.
     boxes : sequence of Box, optional
-        The timeline's boxes and behind them those of scratch memory; by default the former alone.
+        The timeline's boxes, optionally followed by scratch boxes; by default the timeline's boxes.
     offsets : sequence of int, optional
-        The plan that the model brings along. Tensors that an accelerator's compiler has put inside
-        of the accelerator's memory are one value with it.
+        The plan stored in the model. Tensors inside an accelerator's memory are merged with that
+        memory into a value.
     """
     boxes = timeline.boxes if boxes is None else boxes
     if timeline.areas and offsets is not None:
@@ -213,7 +220,7 @@ def graph_of_timeline(
 def _joined(
     timeline: Timeline, boxes: Sequence[Box], offsets: Sequence[int]
 ) -> tuple[list[Box], Timeline]:
-    """Return boxes of which those inside of an accelerator's memory are one."""
+    """Merge boxes inside an accelerator's memory."""
     spans = [
         None if box.tensor < 0 or offsets[box.tensor] < 0 else offsets[box.tensor] for box in boxes
     ]
@@ -255,7 +262,7 @@ class _Frame:
 
 
 class _Clock:
-    """The steps of a run, and the first and last in which each tensor is needed."""
+    """The steps of a run, and each tensor's first and last needed step."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -279,7 +286,9 @@ class _Clock:
         self._budget = len(model.data)
 
     def run(self) -> None:
-        """Run the main subgraph, and those it calls; not recursively, for files are untrusted."""
+        """
+        Run the main subgraph and called subgraphs; not recursively, because files are untrusted.
+        """
         stack = [self._enter(0)]
         while stack:
             frame = stack[-1]
@@ -309,9 +318,9 @@ class _Clock:
         self._settle()
 
     def _settle(self) -> None:
-        """Decide about tensors that were read before anything had written them."""
+        """Decide about tensors that were read before any write."""
         for index, tensor in self._unwritten:
-            # Nothing ever writes the scratch memory of an accelerator: it is always there.
+            # An accelerator's scratch memory is never written: always live.
             if self._first[index][tensor] is None:
                 self._first[index][tensor] = 0
                 self._areas.append((index, tensor))
@@ -329,7 +338,7 @@ class _Clock:
         self._spend()
 
     def _spend(self) -> None:
-        """Stop when subgraphs are called more often than a file of this size can mean."""
+        """Refuse more subgraph calls than the file's size justifies."""
         self._budget -= 1
         if self._budget < 0:
             raise fault(
@@ -338,14 +347,14 @@ class _Clock:
             )
 
     def _enter(self, index: int) -> _Frame:
-        """Begin a subgraph: its inputs exist."""
+        """Begin a subgraph: the inputs exist."""
         for tensor in self._model.subgraphs[index].inputs:
             self._create(index, tensor)
             self._use(index, tensor)
         return _Frame(index)
 
     def _begin(self, index: int, position: int) -> list[int]:
-        """Begin an operator: its outputs exist. Return the subgraphs that it calls."""
+        """Begin an operator: the outputs exist. Return the subgraphs that the operator calls."""
         operator = self._model.subgraphs[index].operators[position]
         for tensor in operator.outputs:
             if tensor is None:
@@ -373,7 +382,7 @@ class _Clock:
         ]
 
     def _finish(self, index: int, operator: Operator) -> None:
-        """End an operator: its inputs and outputs were needed until now."""
+        """End an operator: inputs and outputs were needed until now."""
         for tensor in operator.inputs:
             if tensor is None:
                 continue
@@ -389,7 +398,7 @@ class _Clock:
                     self._same.append((self._step, index, source, result))
 
     def _create(self, subgraph: int, tensor: int) -> None:
-        """Note that a tensor exists, unless it did before."""
+        """Record that a tensor exists, if not yet recorded."""
         if self._first[subgraph][tensor] is None:
             self._first[subgraph][tensor] = self._step
 
@@ -405,7 +414,7 @@ class _Clock:
         return not is_elsewhere and index not in self._handles[subgraph]
 
     def timeline(self) -> Timeline:
-        """Return the result of the run."""
+        """Return the run's result."""
         result = Timeline(steps=self._step + 1, labels=self._labels, spans=self._spans)
         position: dict[tuple[int, int], int] = {}
         for number, subgraph in enumerate(self._model.subgraphs):
@@ -442,7 +451,7 @@ class _Clock:
         return result
 
     def _operands_beside(self, subgraph: int, tensor: int) -> set[int]:
-        """Return all other operands of the operators that read a tensor."""
+        """Return all other operands of a tensor's readers."""
         found: set[int] = set()
         for operator in self._model.subgraphs[subgraph].operators:
             if tensor in operator.inputs:
@@ -458,14 +467,14 @@ class _Clock:
 
 
 def _bytes(name: str, shape: tuple[int, ...], dtype: str) -> int:
-    """Return the bytes that the runtime gives a tensor; it does not pack small elements."""
+    """Return a tensor's bytes in the runtime, which does not pack small elements."""
     checked_bytes(name, shape, dtype)
     size = prod(shape) * max(8, BITS[dtype]) // 8
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def unused_bytes(model: Model) -> int:
-    """Return the bytes of tensors of the first subgraph that no operator and no caller uses."""
+    """Return the bytes of first-subgraph tensors that no operator and no caller uses."""
     main = model.subgraphs[0]
     used: set[int | None] = {*main.inputs, *main.outputs}
     for operator in main.operators:

@@ -1,11 +1,11 @@
 """
-Choice of regions: the frontier between live bytes, bytes for operators, and extra work.
+Chooses regions: the frontier between live bytes, operator bytes, and extra work.
 
-Every run of operators that may be split is tried with several numbers of strips, ways of padding
-and line buffers. A choice is a path through the operators in their order, each step of which is a
-whole operator or a region (the graph of fusion choices of msf-CNN, Huang and Baccelli 2025; the
-bytes for operators and single-operator regions are new). Labels that no other label beats in all
-costs are kept, so that the frontier is exact for the regions that were tried.
+Every splittable run of operators is tried with several strip counts, padding ways and line buffers.
+A choice is a path through the operators in order; each step is a whole operator or a region (the
+fusion graph of msf-CNN, Huang and Baccelli 2025; operator bytes and single-operator regions are
+new). Labels that no other label beats in all costs are kept, so the frontier is exact for the tried
+regions.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from arenaplan.tflite.rewrite.strip_regions import Region, Scope, even_cuts, sco
 
 _STRIPS: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 _LONGEST: Final = 9
-"""Most operators of a region."""
+"""Most operators in a region."""
 _IDLE: Final = 2
-"""Numbers of strips in a row that do not lower the peak before no more are tried."""
+"""Strip counts tried in a row without a lower peak before giving up."""
 _GRAINS: Final = 400
 """Units in which the frontier counts extra work, up to the limit."""
 
 
 class Choice(NamedTuple):
-    """Regions, and the costs of all operators together."""
+    """Regions, and the total costs of all operators."""
 
     peak: int
-    """Most live bytes of a step."""
+    """Most live bytes in a step."""
     tail: int
-    """Bytes that the runtime keeps beyond those of the given model."""
+    """Bytes the runtime keeps beyond those for the given model."""
     work: int
     """Extra work."""
     operators: int
@@ -42,33 +42,34 @@ class Choice(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Bytes that this choice needs, beyond what the runtime keeps anyway."""
+        """Bytes this choice needs, beyond the bytes the runtime keeps anyway."""
         return self.peak + self.tail
 
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Choices none of which is beaten by another."""
+    """Choices not beaten by any other choice."""
 
     choices: tuple[Choice, ...]
-    """In the order of their bytes."""
+    """Sorted by bytes."""
     bound: int
-    """Bytes that every choice of the regions that were examined needs, beyond what the runtime
-    keeps anyway."""
+    """
+    Bytes that every choice of examined regions needs, beyond the bytes the runtime keeps anyway.
+    """
     tried: int
     """Regions that were examined."""
 
 
 def frontier(program: Program, costs: Costs, most_work: int) -> Frontier:
     """
-    Return the best choices of regions.
+    Return the best region choices.
 
     Parameters
     ----------
     program : Program
         The model.
     costs : Costs
-        Bytes that the runtime keeps.
+        Bytes kept by the runtime.
     most_work : int
         Most extra work.
     """
@@ -98,7 +99,7 @@ def frontier(program: Program, costs: Costs, most_work: int) -> Frontier:
 
 
 def _scopes(program: Program, plain: Sequence[int], level: int) -> Iterator[Scope]:
-    """Yield the runs of operators of which one at least needs more than some bytes."""
+    """Yield operator runs with at least one operator that needs more than some bytes."""
     for first in range(len(program.operators)):
         hot = False
         for last in range(first, min(first + _LONGEST, len(program.operators))):
@@ -113,7 +114,7 @@ def _scopes(program: Program, plain: Sequence[int], level: int) -> Iterator[Scop
 def _options(
     lives: Lives, costs: Costs, scope: Scope, plain: Sequence[int], most_work: int
 ) -> tuple[int, list[Candidate]]:
-    """Return how many ways to split a run of operators were tried, and the useful ones."""
+    """Return the number of ways tried to split an operator run, and the useful ways."""
     rows = lives.program.tensors[scope.result].shape[1]
     worst = max(plain[scope.first : scope.last + 1])
     most = max(plain)
@@ -161,14 +162,14 @@ def _ways(program: Program, scope: Scope) -> Iterator[tuple[frozenset[int], froz
 
 
 def _few(numbers: Sequence[int]) -> Iterator[frozenset[int]]:
-    """Yield no number, each one alone, and all."""
+    """Yield the empty set, each number alone, and all numbers."""
     yield frozenset()
     yield from (frozenset({number}) for number in numbers)
     yield frozenset(numbers)
 
 
 def _unbeaten(found: Iterable[Candidate]) -> list[Candidate]:
-    """Return candidates of which no other is at least as good in every cost."""
+    """Return candidates for which no other candidate is at least as good in every cost."""
     kept: list[Candidate] = []
     for option in sorted(found, key=lambda o: (o.peak, o.tail, o.work)):
         if all(other.tail > option.tail or other.work > option.work for other in kept):
@@ -182,14 +183,14 @@ def _paths(
     most_work: int,
     most_bytes: int | None = None,
 ) -> tuple[Choice, ...]:
-    """Return the unbeaten paths through all operators, and of at most some bytes if asked to."""
+    """Return the unbeaten paths through all operators, optionally with a byte limit."""
     by_first: dict[int, list[Candidate]] = {}
     for (first, _), found in known.items():
         by_first.setdefault(first, []).extend(_unbeaten(found))
     grain = max(1, -(-most_work // _GRAINS))
     labels: list[list[Choice]] = [[] for _ in range(len(plain) + 1)]
     labels[0] = [Choice(0, 0, 0, 0, ())]
-    whole = max(plain, default=0)  # More than all operators as they are is worth nothing.
+    whole = max(plain, default=0)  # More bytes than without regions is useless.
     most = whole if most_bytes is None else most_bytes
     for position, live in enumerate(plain):
         here = _best(labels[position], grain)

@@ -1,4 +1,4 @@
-"""Packing of groups of tensors at fixed distances: rules for their distances, and the search."""
+"""Packs tensor groups: distance rules for pairs of groups, and the search."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ _WARM: Final = 0.2
 """The same where results may be written over operands."""
 
 _HOT: Final = 0.6
-"""Share of the peak from which on a step is loaded; all other groups are placed last."""
+"""A step with this share of the peak is loaded; groups outside loaded steps are placed last."""
 
 
 def packed(
     groups: Sequence[Group], live: Sequence[int], layout: Layout, tries: int, seed: int, goal: int
 ) -> list[int]:
     """
-    Return offsets of groups.
+    Return group offsets.
 
     Every packing that cannot be pushed down results from placing each group at the lowest free
-    offset, in the order of the offsets. The search (``pack/src/solve/repair/apart.rs``) therefore
-    moves groups in such an order, and in the order of placing each below or above the others.
+    offset, in offset order. The search (``pack/src/solve/repair/apart.rs``) therefore moves groups
+    within the placing order, and chooses whether each goes below or above other groups.
 
     Parameters
     ----------
     groups : sequence of Group
         The groups.
     live : sequence of int
-        Live bytes at each time.
+        Live bytes by time.
     layout : Layout
         The tensors and steps.
     tries : int
-        Orders of placing that are tried.
+        Number of placing orders tried.
     seed : int
-        Seed of the order of moves.
+        Seed for the order of moves.
     goal : int
-        Bytes that are good enough.
+        Byte count that ends the search.
     """
     if not groups:
         return []
@@ -64,13 +64,13 @@ def packed(
 def _rules(
     groups: Sequence[Group], steps: Sequence[tuple[int, int]], layout: Layout
 ) -> list[tuple[int, int, int, int]]:
-    """Return pairs of groups, and the open range of distances at which the two collide."""
+    """Return pairs of groups, and the open range of distances at which the pair collides."""
     home = {tensor: i for i, group in enumerate(groups) for tensor in group.members}
     apart: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for lead in layout.leads:
         a, b = home[lead.source], home[lead.target]
         shift = groups[a].members[lead.source] - groups[b].members[lead.target]
-        # The offset of the result's group beyond that of the operand's.
+        # The result group's offset minus the operand group's offset.
         ranges = apart.setdefault((b, a), [])
         ranges.append((shift - lead.distance, shift + layout.boxes[lead.source]))
         if lead.is_exact:
@@ -90,7 +90,7 @@ def _rules(
 
 
 def _collisions(mine: Sequence[Span], others: Sequence[Span]) -> list[tuple[int, int]]:
-    """Return the open ranges of distances at which spans share bytes in a step."""
+    """Return the open distance ranges at which spans share bytes in a step."""
     found = sorted(
         (b.start - a.stop, b.stop - a.start)
         for a in mine

@@ -1,22 +1,21 @@
 """
-Operators on images, row by row.
+Image operators, row by row.
 
-An image is a tensor of ``1 x height x width x channels`` in this order of memory, so that a range
-of rows is a range of bytes. A result row of an operator needs a window of rows of its operand.
-:func:`answers` lists the ways in which one call of the unchanged kernel on some rows of the
-operand yields given rows of the result, bit by bit:
+An image is a tensor ``1 x height x width x channels`` in this memory order, so a row range is a
+byte range. A result row needs a window of operand rows. :func:`answers` lists the ways in which one
+call of the unchanged kernel on some operand rows yields given result rows, bit by bit:
 
-- ``"kept"``: the operator with the padding it has. Near the end of the rows that it is given, it
-  sees padding where the whole image has rows, and such result rows have other values. They are
-  part of the answer and must be cut off.
+- ``"kept"``: the operator with unchanged padding. Near the end of the given rows, the kernel sees
+  padding where the whole image has rows; the affected result rows have wrong values and must be cut
+  off.
 - ``"bare"``: the operator without padding, where no padding is needed.
-- ``"padded"``: explicit padding with the value that stands for zero, then the operator without
-  padding. Products with padding are zero, so that sums are equal. Pooling has no such value: the
-  count of an average leaves padding out, and a maximum never sees it.
-- ``"moved"``: an operator that pads explicitly, with other amounts.
+- ``"padded"``: explicit padding with the value that represents zero, then the operator without
+  padding. Products with padding are zero, so sums are equal. Pooling has no such value: averages do
+  not count padding, and maxima never see padding.
+- ``"moved"``: an operator that pads explicitly, with new amounts.
 
-The first row must be in the right phase of the stride, which depends on how the format divides
-padding between both ends. The search therefore tries ranges and tests each, instead of a formula.
+The first row must have the right stride phase, which depends on how the format divides padding
+between both ends. The search therefore tests ranges instead of using a formula.
 """
 
 from __future__ import annotations
@@ -33,36 +32,38 @@ Way: TypeAlias = Literal["kept", "bare", "padded", "moved"]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How the rows of a result depend on those of the operand."""
+    """How result rows depend on operand rows."""
 
     kernel: int
-    """Rows that one result row sees, from the first to the last tap."""
+    """Rows that a result row sees, from the first to the last tap."""
     stride: int
     before: int
-    """Rows of padding in front of the first row."""
+    """Padding rows in front of the first row."""
     rows: int
-    """Rows of the operand."""
+    """Operand rows."""
     made: int
-    """Rows of the result."""
+    """Result rows."""
     is_same: bool
-    """Whether the operator pads so that the result has as many rows as the operand, divided by the
-    stride; otherwise it pads nothing."""
+    """
+    Whether the operator pads so that the result has the operand's rows divided by the stride;
+    otherwise there is no padding.
+    """
     columns: tuple[int, int]
-    """Columns of padding on the left and on the right."""
+    """Padding columns on the left and right."""
     is_linear: bool
     """Whether padding adds zeros, as in a convolution."""
     is_padding: bool = False
-    """Whether the operator does nothing but pad."""
+    """Whether the operator only pads."""
     across: int = 1
-    """Stride of columns."""
+    """Column stride."""
 
     def sees(self, row: int) -> Span:
-        """Return the rows of the operand that a result row depends on."""
+        """Return the operand rows that a result row depends on."""
         first = row * self.stride - self.before
         return max(0, first), min(self.rows, first + self.kernel)
 
     def needs(self, span: Span) -> Span:
-        """Return the rows of the operand that some result rows depend on."""
+        """Return the operand rows that some result rows depend on."""
         if self.is_padding:
             first, last = (min(max(0, row - self.before), self.rows) for row in span)
             return first, last
@@ -70,34 +71,35 @@ class Window:
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether each result row depends on the row in its place alone."""
+        """Whether each result row depends only on the operand row in the same place."""
         return self.kernel == self.stride == 1 and not self.is_padding
 
 
 class Answer(NamedTuple):
-    """One call of a kernel on some rows of its operand."""
+    """One kernel call on some operand rows."""
 
     way: Way
     operand: Span
-    """Rows of the operand that the kernel is given."""
+    """Operand rows passed to the kernel."""
     made: Span
-    """Rows of the result by their place; those outside of the request can be wrong, and may lie
-    outside of the result."""
+    """
+    Result rows by place; rows outside the request can be wrong, and may lie outside the result.
+    """
     above: int = 0
-    """Rows of explicit padding above the operand."""
+    """Explicit padding rows above the operand."""
     below: int = 0
 
 
 def answers(window: Window, request: Span) -> tuple[Answer, ...]:
     """
-    Return the ways to make some rows of a result, each way at most once.
+    Return the ways to make some result rows, each way at most once.
 
     Parameters
     ----------
     window : Window
         The operator.
     request : Span
-        Rows of the result, at least one.
+        Result rows, at least one.
     """
     return tuple(_answers(window, request))
 
@@ -143,7 +145,7 @@ def _kept(window: Window, request: Span, need: Span) -> Answer | None:
 
 
 def _made(window: Window, start: int, stop: int) -> Span | None:
-    """Return the rows that the operator makes of a range of its operand, if in phase."""
+    """Return the rows made from an operand range, if in phase."""
     count = -(-(stop - start) // window.stride)
     padding = max((count - 1) * window.stride + window.kernel - (stop - start), 0)
     first, rest = divmod(start - padding // 2 + window.before, window.stride)

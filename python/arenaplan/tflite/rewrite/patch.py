@@ -1,9 +1,9 @@
 """
-A change of a model's operators, free of any file format.
+A change to a model's operators, independent of file formats.
 
-A patch replaces the operators of a model by a list of others: operators that stay, operators that
-repeat an old one on other tensors, and operators that only move elements. A tensor is named by a
-number: numbers below the count of old tensors are old tensors, larger ones are new tensors.
+A patch replaces a model's operators with a list of operators: kept operators, old operators
+repeated on other tensors, and operators that only move elements. Tensors have numbers: numbers
+below the count of old tensors are old tensors, larger numbers are new tensors.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from arenaplan.base.errors import InternalError
 Shape: TypeAlias = tuple[int, ...]
 
 Mover: TypeAlias = Literal["slice", "pad", "concat"]
-"""Operators that only move elements; names of the file format belong to the writer."""
+"""Operators that only move elements; the writer knows the file format's names."""
 
 
 class Rows(NamedTuple):
     """
-    Rows of an old tensor that a tensor holds.
+    Old tensor rows held by a tensor.
 
-    Row ``i`` of the tensor is row ``start + i`` of the old one. Rows outside of ``exact`` have
-    other values than the old tensor: an operator has seen padding where the old one saw rows.
+    Row ``i`` in the tensor is row ``start + i`` in the old tensor. Rows outside ``exact`` differ
+    from the old tensor: the operator saw padding instead of rows.
     """
 
     tensor: int
@@ -34,17 +34,17 @@ class Rows(NamedTuple):
 
 
 class NewTensor(NamedTuple):
-    """A tensor that is computed; element type and quantization are those of an old tensor."""
+    """A computed tensor, with an old tensor's element type and quantization."""
 
     name: str
     like: int
     shape: Shape
     rows: Rows | None
-    """``None`` for the result of a padding, whose border is no part of an old tensor."""
+    """``None`` for a padding's result, whose border is not part of an old tensor."""
 
 
 class NewConstant(NamedTuple):
-    """A constant of 32-bit numbers."""
+    """A constant with 32-bit numbers."""
 
     name: str
     shape: Shape
@@ -52,7 +52,7 @@ class NewConstant(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """An old operator as it is, by its position."""
+    """An unchanged old operator, by position."""
 
     operator: int
 
@@ -64,7 +64,7 @@ class Repeated(NamedTuple):
     inputs: tuple[int | None, ...]
     outputs: tuple[int, ...]
     unpadded: bool
-    """Whether the operator pads nothing, instead of the padding that it had."""
+    """Whether the operator's padding is removed."""
 
 
 class Moved(NamedTuple):
@@ -74,7 +74,7 @@ class Moved(NamedTuple):
     inputs: tuple[int, ...]
     output: int
     axis: int = 0
-    """Dimension of a concatenation."""
+    """A concatenation's dimension."""
 
 
 Step: TypeAlias = Kept | Repeated | Moved
@@ -82,15 +82,15 @@ Step: TypeAlias = Kept | Repeated | Moved
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """New tensors and the new list of operators."""
+    """New tensors and the new operator list."""
 
     old_tensors: int
-    """Count of the tensors before the change."""
+    """Number of tensors before the change."""
     tensors: tuple[NewTensor | NewConstant, ...]
     steps: tuple[Step, ...]
 
     def new(self, number: int) -> NewTensor | NewConstant:
-        """Return a new tensor by its number."""
+        """Return a new tensor by number."""
         if not 0 <= number - self.old_tensors < len(self.tensors):
             raise InternalError(f"the patch has no new tensor {number}")
         return self.tensors[number - self.old_tensors]

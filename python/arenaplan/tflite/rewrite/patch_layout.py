@@ -1,4 +1,4 @@
-"""The memory of a patch's steps, from that of the old operators."""
+"""The memory of a patch's steps, derived from the old operators' memory."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ def layout_of_patch(
     program: Program, old: Layout, patch: Patch, *, overlap: bool = False
 ) -> Layout:
     """
-    Return the memory of a patch's steps, by the numbers of the patch.
+    Return the memory of a patch's steps, by patch tensor numbers.
 
     Parameters
     ----------
     program : Program
         The model.
     old : Layout
-        The memory of the model's own steps.
+        The memory of the model's steps.
     patch : Patch
         The change.
     overlap : bool, default False
-        Whether kernels may write over their operands; as in ``old``.
+        Whether kernels may write over operands; as in ``old``.
     """
     return _Layout(program, old, patch, overlap=overlap).layout()
 
@@ -100,12 +100,12 @@ class _Layout:
         return tuple(found)
 
     def _fits(self, source: int, result: int) -> bool:
-        """Return whether a result can be at the address of an operand of as many elements."""
+        """Return whether a result can be at the address of an operand with equal element count."""
         old, new = self._item(source), self._item(result)
         return new <= old and (new == old or new == 1)
 
     def _start(self, number: int) -> int | None:
-        """Return the row of an old tensor that a tensor begins with; None after padding."""
+        """Return the old tensor's row that a tensor begins with; None after padding."""
         if not self._patch.is_new(number):
             return 0
         new = self._patch.new(number)
@@ -136,7 +136,7 @@ class _Layout:
         return Use((read,), (target,), tuple(copies), is_idempotent=True)
 
     def _copy(self, source: int, target: int, first: int, at: int, size: int) -> list[Copy]:
-        """Return a copy in whole units, if it is one."""
+        """Return a copy in whole units, or no copy."""
         whole = source if first or self._sizes[source] > self._sizes[target] else target
         if max(first, at) + size == self._sizes[whole]:
             size += -size % UNIT  # Both are rounded up by as much.

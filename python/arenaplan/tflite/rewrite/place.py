@@ -1,10 +1,10 @@
 """
-Places of tensors in an arena.
+Places tensors in an arena.
 
-:func:`place` chooses which tensors lie inside of others
+:func:`place` chooses which tensors lie inside other tensors
 (:mod:`~arenaplan.tflite.rewrite.tensor_groups`) and packs the groups
-(:mod:`~arenaplan.tflite.rewrite.group_packing`). The proof that a program can run with these places
-is for :mod:`arenaplan.tflite.proving`, which shares no code with this search.
+(:mod:`~arenaplan.tflite.rewrite.group_packing`). :mod:`arenaplan.tflite.proving`, which shares no
+code with this search, proves that a program can run with these places.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from arenaplan.tflite.rewrite.tensor_groups import ALIASES, Group, Layout, group
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Places of all tensors."""
+    """Places for all tensors."""
 
     offsets: tuple[int, ...]
-    """Offset by tensor, in bytes; -1 for tensors outside of the arena."""
+    """Byte offset by tensor; -1 for tensors outside the arena."""
     head: int
     """Bytes from the first to the last."""
     bound: int
-    """Most bytes that are live in one step: no places of these groups need less."""
+    """Most live bytes in a step: a lower bound for all places of these groups."""
 
 
 def place(layout: Layout, *, tries: int = 60, seed: int = 0, goal: int = 0) -> Placed:
     """
-    Return places of all tensors.
+    Return places for all tensors.
 
     Parameters
     ----------
     layout : Layout
         The tensors and steps.
     tries : int
-        Orders of placing that are tried.
+        Number of placing orders tried.
     seed : int
-        Seed of the order.
+        Seed for the orders.
     goal : int
-        Bytes that are good enough.
+        Byte count that ends the search.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""A model as rewriting sees it: operators in order, images, and the rules for their rows."""
+"""A model for rewriting: operators in order, images, and row rules."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from arenaplan.tflite.rewrite.patch import Shape
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of a program."""
+    """A program's tensor."""
 
     name: str
     shape: Shape
     item: int
-    """Bytes of an element; 0 if elements are smaller than a byte."""
+    """Bytes per element; 0 if elements are smaller than a byte."""
     is_stored: bool
-    """Whether the tensor has memory of its own outside of the arena, as constants have."""
+    """Whether the tensor's memory is outside the arena, as for constants."""
 
     @property
     def is_image(self) -> bool:
-        """Whether a range of rows is a range of bytes."""
+        """Whether a row range is a byte range."""
         return len(self.shape) == 4 and self.shape[0] == 1 and self.item > 0 and min(self.shape) > 0
 
     @property
     def row(self) -> int:
-        """Bytes of a row of an image."""
+        """Bytes in an image row."""
         return self.shape[2] * self.shape[3] * self.item
 
     @property
@@ -44,7 +44,7 @@ Order: TypeAlias = Literal["pixels", "elements", "places", "unknown"]
 
 
 class Slab(NamedTuple):
-    """An operand or result of one call: rows, columns, and bytes of a pixel."""
+    """A call's operand or result: rows, columns, and bytes per pixel."""
 
     rows: int
     columns: int
@@ -53,22 +53,22 @@ class Slab(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowRule:
-    """How an operator works by rows; its result is output 0, and it has no other."""
+    """How an operator works by rows. The result is output 0, the only output."""
 
     images: tuple[int, ...]
-    """Positions of the inputs that are read by rows; all others are needed whole."""
+    """Positions of inputs that are read by rows; all other inputs are needed whole."""
     window: Window
     order: Order = "unknown"
     """
-    In which steps the kernel reads and writes, one after the other. Reference kernels alone are
-    known to go pixel by pixel, or element by element in the order of memory; ``"places"`` and
-    ``"elements"`` have the result at the address of an operand with every kernel.
+    The steps in which the kernel reads and writes, one after the other. Only reference kernels are
+    known to go pixel by pixel, or element by element in memory order; with ``"places"`` and
+    ``"elements"``, every kernel allows the result at an operand's address.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator of a program."""
+    """A program's operator."""
 
     name: str
     inputs: tuple[int | None, ...]
@@ -76,14 +76,14 @@ class Operator:
     rule: RowRule | None
     """``None`` if the operator cannot be split by rows."""
     work: int
-    """Multiplications, or comparisons and sums of pooling; 0 if unknown."""
+    """Multiplications, or pooling's comparisons and sums; 0 if unknown."""
     time: float = 0.0
-    """Expected time of the whole operator; the unit is the same for all operators."""
+    """Expected time for the whole operator; the unit is the same for all operators."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Operators in the order in which they run."""
+    """Operators in execution order."""
 
     tensors: tuple[Tensor, ...]
     operators: tuple[Operator, ...]
@@ -99,9 +99,9 @@ class Program:
 
     def answer(self, position: int, request: Span, *, padded: bool) -> Answer | None:
         """
-        Return the call of an operator that makes some rows of its result, if there is one.
+        Return an operator call that makes some result rows, if possible.
 
-        A call that makes no row in vain is preferred, then the way that is asked for.
+        Calls without useless rows are preferred, then the requested way.
         """
         key = (position, request, padded)
         if key not in self._answers:
@@ -119,16 +119,16 @@ class Program:
 
     def distance(self, rule: RowRule, operand: Slab, result: Slab, above: int, left: int) -> int:
         """
-        Return the bytes by which the writing of a result is ahead of the reading at most.
+        Return the most bytes by which writing the result is ahead of reading.
 
         Parameters
         ----------
         rule : RowRule
-            The operator, whose order is known.
+            The operator's rule, with a known order.
         operand, result : Slab
-            What one call reads and writes.
+            Operand and result of one call.
         above, left : int
-            Rows and columns of padding that the call adds itself.
+            Padding rows and columns that the call adds.
         """
         if rule.order in ("elements", "places"):
             return 0
@@ -141,10 +141,10 @@ class Program:
 
     @property
     def time(self) -> float:
-        """Expected time of all operators."""
+        """Expected time for all operators."""
         return sum(operator.time for operator in self.operators)
 
     @property
     def work(self) -> int:
-        """Work of all operators."""
+        """Total work."""
         return sum(operator.work for operator in self.operators)

@@ -1,9 +1,8 @@
 """
-Cost of a region before anything is written: live bytes, new operators, extra work.
+Estimated region costs: live bytes, new operators, extra work.
 
-The live bytes of a step are those that any placement needs: rows of operands that a later strip
-needs, rows of the result that are there, and the tensors of the strip. They are a lower bound of
-the arena's head.
+A step's live bytes are needed by any placement: operand rows for later strips, finished result
+rows, and the strip's tensors. Live bytes are a lower bound for the arena's head.
 """
 
 from __future__ import annotations
@@ -28,26 +27,26 @@ class Costs:
     """Bytes that a runtime keeps beside the arena's head, for good."""
 
     operators: tuple[int, ...]
-    """By old operator, one more call of it."""
+    """By old operator: another call."""
     slice: int
     pad: int
     concat: int
     tensor: int
-    """One more tensor."""
+    """Another tensor."""
     overlap: bool = False
     """Whether results may be written over operands."""
 
 
 class Candidate(NamedTuple):
-    """A region and its costs."""
+    """A region and the region's costs."""
 
     region: Region
     peak: int
-    """Most live bytes of its steps, if every copy is made at the same time."""
+    """Most live bytes in the region's steps, if every copy is made at the same time."""
     bound: int
-    """Most live bytes of its steps, whatever time each copy is made."""
+    """Most live bytes in the region's steps, whenever each copy is made."""
     tail: int
-    """Bytes that the runtime keeps for its new operators and their results."""
+    """Bytes the runtime keeps for the region's new operators and results."""
     work: int
     """Extra work."""
     operators: int
@@ -55,14 +54,14 @@ class Candidate(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """Bytes of a result that are those of an operand."""
+    """Result bytes that are also operand bytes."""
 
     expected: int
     most: int
 
 
 class Lives:
-    """First and last step of each tensor of a program, by position of operators."""
+    """First and last step of each tensor in a program, by operator position."""
 
     def __init__(self, program: Program, *, overlap: bool = False) -> None:
         count = len(program.operators)
@@ -83,7 +82,7 @@ class Lives:
             self.last[tensor] = count
         self.rows = [tensor.row if tensor.is_image else 0 for tensor in program.tensors]
         self.images: list[list[int]] = []
-        """By operator, the operands that it reads by rows."""
+        """Per operator, the operands read by rows."""
         for operator in program.operators:
             places = () if operator.rule is None else operator.rule.images
             found = dict.fromkeys(operator.inputs[place] for place in places)
@@ -93,7 +92,7 @@ class Lives:
         ]
 
     def around(self, first: int, last: int, without: frozenset[int]) -> int:
-        """Return the bytes that are live through a run of operators, some tensors left out."""
+        """Return the bytes live throughout an operator run, without some tensors."""
         return sum(
             size
             for tensor, size in enumerate(self.sizes)
@@ -108,7 +107,7 @@ class Lives:
         return rule.order in ("elements", "places") or (self.overlap and rule.order == "pixels")
 
     def plain(self, position: int) -> int:
-        """Return the bytes that are live while one whole operator runs."""
+        """Return the bytes that are live while a whole operator runs."""
         live = sum(
             size
             for tensor, size in enumerate(self.sizes)
@@ -126,16 +125,16 @@ class Lives:
         self, position: int, dying: dict[int, int], rows: int, made: int, above: int
     ) -> Saved:
         """
-        Return the bytes that a call saves because its result is written over operands.
+        Return the bytes that a call saves by writing the result over operands.
 
         Parameters
         ----------
         dying : dict of int to int
-            By operand, the bytes that no later call needs.
+            Per operand, the bytes that no later call needs.
         rows, made : int
-            Rows of operand and result.
+            Operand and result rows.
         above : int
-            Rows of padding that the call adds itself.
+            Padding rows that the call adds.
         """
         operator = self.program.operators[position]
         rule = operator.rule
@@ -157,7 +156,7 @@ class Lives:
 def candidate(
     lives: Lives, costs: Costs, scope: Scope, region: Region, most_work: int
 ) -> Candidate | None:
-    """Return a region with its costs, or None if it cannot be split so with some extra work."""
+    """Return a region with costs; None if the split is impossible or has too much extra work."""
     strips = strips_of(lives.program, scope, region)
     if strips is None:
         return None
@@ -179,7 +178,7 @@ def candidate(
 def _new(
     program: Program, costs: Costs, scope: Scope, region: Region, strips: tuple[Strip, ...]
 ) -> tuple[int, int]:
-    """Return how many operators a region adds, and the bytes that the runtime keeps for them."""
+    """Return how many operators a region adds, and the bytes the runtime keeps for them."""
     slices = pads = concats = 0
     calls = tail = 0
     done: dict[int, int] = {}
@@ -213,19 +212,19 @@ def _new(
     parts = len(strips)
     while parts > 1:
         joins, rest = divmod(parts, MOST_OPERANDS)
-        # A strip that is left over alone needs no concatenation of its own.
+        # A single leftover strip needs no concatenation.
         concats += joins + (rest > 1)
         parts = joins + (rest > 0)
     replaced = range(scope.first, scope.last + 1)
     tail -= sum(costs.operators[position] + costs.tensor for position in replaced)
     tail += slices * (costs.slice + costs.tensor) + pads * (costs.pad + costs.tensor)
     tail += concats * (costs.concat + costs.tensor)
-    # Tensors inside of the region are gone; its result is that of the last concatenation.
+    # Inner tensors are gone; the last concatenation makes the result.
     return calls + slices + pads + concats - len(replaced), tail
 
 
 class _Peak:
-    """Live bytes of the steps of a region."""
+    """Live bytes in a region's steps."""
 
     def __init__(
         self, lives: Lives, scope: Scope, region: Region, strips: tuple[Strip, ...]
@@ -244,7 +243,7 @@ class _Peak:
         }
 
     def bytes(self) -> tuple[int, int]:
-        """Return the most live bytes of a step, and a lower bound of them."""
+        """Return the most live bytes in a step, and a lower bound."""
         scope, lives = self._scope, self._lives
         others = lives.around(scope.first, scope.last, scope.operands | {scope.result})
         dying = []
@@ -258,7 +257,7 @@ class _Peak:
         held: dict[int, int] = {}
         self._cropped = []
         for index, strip in enumerate(self._strips):
-            # Bytes of operands that this call or a later one needs, and those after the last call.
+            # Operand bytes that this or a later call needs, and those needed after the last call.
             following = needed[index + 1][0] if index + 1 < len(needed) else 0
             ends = [*needed[index], following]
             produced = strip.needs[scope.result][0] * self._rows[scope.result]
@@ -267,15 +266,15 @@ class _Peak:
             low = max(low, others + produced + least)
         if not self._cropped:
             return peak, low
-        # Either rows are copied when they are cut, beside the rows that were cut off; or at the
-        # end, beside the whole result.
+        # Rows are copied either when cut, beside the remaining rows, or at the end, beside the
+        # whole result.
         now = max(others + extra for extra, _ in self._cropped)
         later = others + lives.sizes[scope.result]
         parts = [rows for _, rows in self._cropped]
         return max(peak, min(now, later + sum(parts))), max(low, min(now, later + min(parts)))
 
     def _needed(self, dying: list[int]) -> list[list[int]]:
-        """Return, per strip and call, the bytes of operands that are needed from then on."""
+        """Return, per strip and call, the operand bytes needed from then on."""
         lows = dict.fromkeys(dying, 1 << 60)
         found: list[list[int]] = []
         size = 0
@@ -296,7 +295,7 @@ class _Peak:
     def _strip(
         self, index: int, strip: Strip, ends: list[int], held: dict[int, int]
     ) -> tuple[int, int]:
-        """Return the most live bytes of one strip, and a bound, without tensors around it."""
+        """Return the most live bytes in a strip, and a bound, without surrounding tensors."""
         scope, rows = self._scope, self._rows
         readers: dict[int, list[tuple[int, tuple[int, int]]]] = {}
         for position, call in enumerate(strip.calls):
@@ -322,7 +321,7 @@ class _Peak:
                 step += padded - gone + ends[position + 1] - ends[position]
             saved = self._saved(call, readers, position, live, kept, ends)
             if result == scope.result and call.answer.made[0] < strip.needs[result][0]:
-                # Rows above the strip are in their place already, and must not be overwritten.
+                # Rows above the strip are already in place, and must not be overwritten.
                 start, stop = strip.needs[result]
                 produced = start * rows[result]
                 extra = (stop - start) * rows[result]
@@ -351,7 +350,7 @@ class _Peak:
         kept: dict[int, int],
         ends: list[int],
     ) -> Saved:
-        """Return the bytes of a call's result that are those of its operands."""
+        """Return the bytes a call's result shares with operands."""
         answer = call.answer
         rule = self._program.operators[call.operator].rule
         if rule is None or not self._lives.may_overwrite(rule):
@@ -385,7 +384,7 @@ class _Peak:
         }
 
     def _padded(self, call: Call) -> int:
-        """Return the bytes of the padded operand of a call."""
+        """Return the bytes of a call's padded operand."""
         operator = self._program.operators[call.operator]
         if operator.rule is None:
             return 0

@@ -1,4 +1,4 @@
-"""From regions to a patch: the operators and tensors of every strip."""
+"""From regions to a patch: every strip's operators and tensors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from arenaplan.tflite.rewrite.strip_regions import (
 )
 
 _LONGEST: Final = 24
-"""Most characters of an old name in the name of a strip."""
+"""Most characters from an old name in a strip's name."""
 
 
 def patch_of(program: Program, regions: Sequence[Region]) -> Patch:
@@ -47,7 +47,7 @@ def patch_of(program: Program, regions: Sequence[Region]) -> Patch:
     Raises
     ------
     InternalError
-        If a region cannot be split as it says.
+        If a region cannot be split as described.
     """
     emitter = _Emitter(program)
     begins = {region.first: region for region in regions}
@@ -68,7 +68,7 @@ def patch_of(program: Program, regions: Sequence[Region]) -> Patch:
 
 
 class _Slab:
-    """A tensor that holds some rows of an old tensor."""
+    """A tensor with some rows of an old tensor."""
 
     __slots__ = ("number", "start", "stop")
 
@@ -79,7 +79,7 @@ class _Slab:
 
 
 class _Emitter:
-    """Steps and tensors of a patch so far."""
+    """Steps and tensors of a patch under construction."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -92,7 +92,7 @@ class _Emitter:
         return Patch(len(self._program.tensors), tuple(self._tensors), tuple(self.steps))
 
     def region(self, scope: Scope, region: Region, strips: Sequence[Strip]) -> None:
-        """Append the calls of all strips, and what joins the strips."""
+        """Append the calls for all strips, and the operators that join the strips."""
         parts: list[int] = []
         held: dict[int, _Slab] = {}
         for strip in strips:
@@ -115,7 +115,7 @@ class _Emitter:
         slabs: dict[int, _Slab],
         cut: dict[tuple[int, Span], int],
     ) -> None:
-        """Append one call of an operator, with the cutting and padding of its operands."""
+        """Append an operator call; cut and pad the operands."""
         operator, answer = self._program.operators[call.operator], call.answer
         if operator.rule is None:
             raise InternalError(f"operator {call.operator} has no rows")
@@ -149,7 +149,7 @@ class _Emitter:
         tensor: int,
         span: Span,
     ) -> int:
-        """Return a tensor with exactly some rows of an old one, cut from a larger one if needed."""
+        """Return a tensor with exactly the given old rows, cut from a larger tensor if needed."""
         if tensor in scope.inside:
             slab = slabs[tensor]
         else:
@@ -161,11 +161,11 @@ class _Emitter:
         return cut[slab.number, span]
 
     def _cut(self, tensor: int, slab: _Slab, span: Span) -> int:
-        """Append the cutting of rows from a tensor."""
+        """Append a slice that cuts rows from a tensor."""
         if not slab.start <= span[0] < span[1] <= slab.stop:
             raise InternalError(f"rows {span} of tensor {tensor} are not there")
         begin = self._constant((0, span[0] - slab.start, 0, 0))
-        # All that remains, in all dimensions but that of rows: equal for tensors of any width.
+        # -1 takes the rest in all dimensions except rows, so the size fits tensors with any width.
         size = self._constant((-1, span[1] - span[0], -1, -1))
         number = self._strip(tensor, span, span)
         self.steps.append(Moved("slice", (slab.number, begin, size), number))
@@ -188,7 +188,7 @@ class _Emitter:
     def _hold(
         self, strip: Strip, call: Call, slabs: dict[int, _Slab], held: dict[int, _Slab]
     ) -> None:
-        """Join rows that an earlier strip has made and the new ones."""
+        """Join the rows from an earlier strip and the new rows."""
         result = self._program.operators[call.operator].outputs[0]
         start, stop = strip.needs[result]
         slab = slabs[result]
@@ -215,7 +215,7 @@ class _Emitter:
         self.steps.append(Moved("concat", tuple(parts), result, axis=1))
 
     def _joined(self, result: int, parts: Sequence[int]) -> int:
-        """Append the concatenation of some neighboring strips."""
+        """Append the concatenation of neighboring strips."""
         if len(parts) == 1:
             return parts[0]
         spans = [self._tensors[n - len(self._program.tensors)] for n in parts]
@@ -226,7 +226,7 @@ class _Emitter:
         return number
 
     def _strip(self, tensor: int, span: Span, exact: Span) -> int:
-        """Return a new tensor for some rows of an old one."""
+        """Return a new tensor for some old rows."""
         old = self._program.tensors[tensor]
         _, _, width, channels = old.shape
         name = f"{old.name[:_LONGEST]}[{span[0]}:{span[1]}]"
@@ -234,7 +234,7 @@ class _Emitter:
         return self._tensor(NewTensor(name, tensor, shape, Rows(tensor, *span, exact)))
 
     def _constant(self, values: tuple[int, ...], shape: Shape | None = None) -> int:
-        """Return a constant; equal ones are one tensor."""
+        """Return a constant; equal constants share a tensor."""
         key = (shape or (len(values),), values)
         if key not in self._constants:
             name = f"[{','.join(map(str, values))}]"
@@ -242,6 +242,6 @@ class _Emitter:
         return self._constants[key]
 
     def _tensor(self, tensor: NewTensor | NewConstant) -> int:
-        """Append a new tensor and return its number."""
+        """Append a new tensor; return the tensor's number."""
         self._tensors.append(tensor)
         return len(self._program.tensors) + len(self._tensors) - 1

@@ -1,10 +1,10 @@
 """
 Regions: neighboring operators that run strip by strip.
 
-The result of a region is cut into strips of rows. Each strip is computed from the rows of the
-region's operands that it needs, through all operators of the region, before the next one begins
-(patch-based inference: MCUNetV2, Lin et al. 2021). Rows that two strips need are computed twice,
-or kept from one strip to the next in a line buffer (StreamNet, Zheng et al. 2023).
+A region's result is cut into row strips. Each strip is computed from the needed operand rows
+through all operators in the region before the next strip begins (patch-based inference: MCUNetV2,
+Lin et al. 2021). Rows needed by two strips are computed twice, or kept between strips in a line
+buffer (StreamNet, Zheng et al. 2023).
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from arenaplan.tflite.rewrite.image_rows import Answer, Span
 from arenaplan.tflite.rewrite.program import Program
 
 MOST_OPERANDS: Final = 10
-"""Operands of one concatenation in TensorFlow Lite Micro (``kMaxInputNum``)."""
+"""Most operands of a concatenation in TensorFlow Lite Micro (``kMaxInputNum``)."""
 
 
 class Region(NamedTuple):
-    """A run of operators, and how they are split."""
+    """A run of operators, with a way to split the run."""
 
     first: int
     last: int
     cuts: tuple[int, ...]
-    """Rows of the result at which a new strip begins, but for the first."""
+    """Result rows at which a new strip begins, except the first."""
     padded: frozenset[int] = frozenset()
     """Operators that are padded explicitly wherever that is possible."""
     held: frozenset[int] = frozenset()
-    """Tensors inside of the region whose rows are kept from strip to strip."""
+    """Tensors inside the region whose rows are kept between strips."""
 
 
 class Call(NamedTuple):
-    """One call of an operator for one strip."""
+    """An operator call for a strip."""
 
     operator: int
     answer: Answer
     request: Span
-    """Rows of the result that are needed and not there yet."""
+    """Result rows that are needed and not yet computed."""
 
 
 class Strip(NamedTuple):
-    """All calls for one strip."""
+    """All calls for a strip."""
 
     calls: tuple[Call, ...]
     needs: dict[int, Span]
@@ -53,12 +53,12 @@ class Strip(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Facts about a run of operators, whatever way it is split."""
+    """Facts about an operator run that hold for every split."""
 
     first: int
     last: int
     result: int
-    """The only tensor of the region that is used outside of it."""
+    """The region's only tensor that is used outside."""
     inside: frozenset[int]
     """Tensors that the region computes, the result included."""
     operands: frozenset[int]
@@ -66,7 +66,7 @@ class Scope:
 
 
 def scope_of(program: Program, first: int, last: int) -> Scope | None:
-    """Return the facts about a run of operators, or None if it cannot be split."""
+    """Return the facts about an operator run; None if the run cannot be split."""
     inside: set[int] = set()
     operands: set[int] = set()
     for position in range(first, last + 1):
@@ -101,15 +101,15 @@ def scope_of(program: Program, first: int, last: int) -> Scope | None:
 
 
 def even_cuts(rows: int, strips: int) -> tuple[int, ...]:
-    """Return cuts into strips of about the same number of rows."""
+    """Return cuts into strips with nearly equal numbers of rows."""
     return tuple(rows * strip // strips for strip in range(1, strips))
 
 
 def strips_of(program: Program, scope: Scope, region: Region) -> tuple[Strip, ...] | None:
     """
-    Return the calls of each strip, or None if the region cannot be split so.
+    Return each strip's calls; None if the split is impossible.
 
-    Kernels are asked for no rows twice where the region holds them.
+    Rows held by the region are computed only once.
     """
     rows = program.tensors[scope.result].shape[1]
     edges = (0, *region.cuts, rows)
@@ -131,7 +131,7 @@ def strips_of(program: Program, scope: Scope, region: Region) -> tuple[Strip, ..
 def _strip(
     program: Program, scope: Scope, region: Region, span: Span, done: dict[int, int]
 ) -> Strip | None:
-    """Return the calls that make some rows of the result, last operator first."""
+    """Return the calls that make some result rows, last operator first."""
     needs: dict[int, Span] = {scope.result: span}
     calls: list[Call] = []
     for position in range(region.last, region.first - 1, -1):
@@ -141,7 +141,7 @@ def _strip(
             continue
         start, stop = needs[result]
         if result in region.held and result in done:
-            # Rows that another strip has made are there, unless they were let go.
+            # Rows made by another strip are available, unless released.
             if done[result] >= stop:
                 return None
             start = max(start, done[result])
@@ -158,7 +158,7 @@ def _strip(
 
 
 def extra_work(program: Program, strips: Iterable[Strip]) -> int:
-    """Return the work that strips do beyond that of the whole operators, in the same unit."""
+    """Return the work that strips do beyond the whole operators' work, in the same unit."""
     made: dict[int, int] = {}
     for strip in strips:
         for call in strip.calls:

@@ -1,10 +1,10 @@
 """
-Tensors that are parts of each other.
+Tensors inside other tensors.
 
-A slice whose kernel copies bytes can lie inside of its source, and an operand of a concatenation
-inside of the result: the kernel then copies bytes onto themselves. Such tensors form a *group* of
-fixed distances. Each range of bytes of a group has a live range of its own: rows of an image that
-no strip needs any more die before the image does, and rows of a result are born strip by strip.
+A slice whose kernel copies bytes can lie inside the source, and a concatenation's operand inside
+the result: the kernel then copies bytes onto themselves. Such tensors form a *group* with fixed
+distances. Each byte range in a group has its own live range: image rows that no later strip needs
+die before the whole image, and result rows are born strip by strip.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from itertools import accumulate, pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 UNIT: Final = 16
-"""Places are multiples of this many bytes."""
+"""Places are multiples of this byte count."""
 
 
 class Copy(NamedTuple):
     """
-    Bytes that an operator copies from a tensor that it reads to one that it writes.
+    Bytes that an operator copies from an operand to a result.
 
     Positions and sizes are multiples of :data:`UNIT`.
     """
@@ -33,7 +33,7 @@ class Copy(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Bytes of a tensor that an operator reads, from and to multiples of :data:`UNIT`."""
+    """Tensor bytes that an operator reads, in multiples of :data:`UNIT`."""
 
     tensor: int
     start: int
@@ -42,10 +42,10 @@ class Read(NamedTuple):
 
 class Lead(NamedTuple):
     """
-    Leave to write a result over an operand that is read in the same order.
+    Permission to write a result over an operand that is read in the same order.
 
-    The result may begin ``distance`` bytes before the operand, or earlier; nowhere else if it
-    ``is_exact``.
+    The result may begin ``distance`` bytes before the operand or earlier; with ``is_exact``, only
+    at ``distance``.
     """
 
     source: int
@@ -56,12 +56,12 @@ class Lead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The memory of one step."""
+    """A step's memory."""
 
     reads: tuple[Read, ...]
     writes: tuple[int, ...]
     copies: tuple[Copy, ...] = ()
-    """Copies that are all that the operator does with their sources."""
+    """Copies that are the operator's only use of the sources."""
     is_idempotent: bool = False
     """Whether the kernel may copy bytes onto themselves."""
     leads: tuple[Lead, ...] = ()
@@ -69,25 +69,25 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Tensors in an arena, and the steps that use them."""
+    """Tensors in an arena, and the steps that use the tensors."""
 
     boxes: tuple[int, ...]
-    """Bytes by tensor, rounded up to :data:`UNIT`; 0 for tensors outside of the arena."""
+    """Bytes by tensor, rounded up to :data:`UNIT`; 0 for tensors outside the arena."""
     uses: tuple[Use, ...]
-    """By step; step 0 writes the inputs, and the last one reads the outputs."""
+    """By step; step 0 writes the inputs, and the last step reads the outputs."""
 
     @property
     def leads(self) -> list[Lead]:
-        """Leaves to write results over operands, of all steps."""
+        """Permissions in all steps to write results over operands."""
         return [lead for use in self.uses for lead in use.leads]
 
 
 class Span(NamedTuple):
     """
-    A range of bytes of a group, over the time in which it is needed, both ends inclusive.
+    A byte range in a group, with the time in which the bytes are needed, ends inclusive.
 
-    Step *i* lasts from time 2 *i* to 2 *i* + 1: a result with leads is born at the end of its step,
-    after the operands that it may overwrite have died, and at fixed distances from them.
+    Step *i* lasts from time 2 *i* to 2 *i* + 1: a result with leads is born at the end of the step,
+    after the overwritten operands have died, and at fixed distances from them.
     """
 
     start: int
@@ -101,7 +101,7 @@ class Group:
     """Tensors at fixed distances."""
 
     members: dict[int, int] = field(default_factory=dict)
-    """Distance of each tensor from the begin of the group."""
+    """Each tensor's distance from the group's start."""
     spans: tuple[Span, ...] = ()
     """Disjoint, in order."""
     size: int = 0
@@ -114,18 +114,18 @@ ALIASES: Final[tuple[Aliases, ...]] = ("in order", "joins first", "once")
 
 def groups_of(layout: Layout, how: Aliases = "in order") -> list[Group]:
     """
-    Return the tensors of a layout as groups.
+    Return a layout's tensors as groups.
 
-    A copy makes a group if no byte of it would have to hold two things at a time.
+    A copy forms a group if no byte would have to hold two contents at a time.
 
     Parameters
     ----------
     layout : Layout
         The tensors and steps.
     how : {"in order", "joins first", "once"}
-        Copies are tried in the order of the steps; or those of operators that join several
-        tensors are tried before, so that a slice that is joined lies in the result, not in its
-        source; or these alone for slices that are joined, so that line buffers do not chain all
+        ``"in order"`` tries copies in step order. ``"joins first"`` tries operators that join
+        several tensors first, so that a joined slice lies in the result, not in the source.
+        ``"once"`` tries only the joins for joined slices, so that line buffers do not chain all
         strips at fixed distances.
     """
     groups: dict[int, Group] = {}
@@ -162,13 +162,13 @@ def groups_of(layout: Layout, how: Aliases = "in order") -> list[Group]:
 
 
 def _joined(a: Group, b: Group, copy: Copy, life: _Life, layout: Layout) -> Group | None:
-    """Return two groups as one in which a copy copies onto itself, if they agree."""
+    """Merge two groups so that a copy is onto itself, if the groups are compatible."""
     if any(
         (lead.source in a.members and lead.target in b.members)
         or (lead.source in b.members and lead.target in a.members)
         for lead in life.leads
     ):
-        return None  # The distance of both is for the packing to choose.
+        return None  # The packing chooses the distance between both groups.
     shift = a.members[copy.source] + copy.source_at - b.members[copy.target] - copy.target_at
     low = min(0, shift)
     members = {tensor: at - low for tensor, at in a.members.items()}
@@ -181,7 +181,7 @@ def _joined(a: Group, b: Group, copy: Copy, life: _Life, layout: Layout) -> Grou
 
 
 class _Life:
-    """When each range of bytes of each tensor is needed, and whose content it has."""
+    """When each byte range in each tensor is needed, and the origin of the content."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -201,7 +201,7 @@ class _Life:
         self._content()
 
     def _content(self) -> None:
-        """Note for each tensor the origin of each range: start, stop, tensor, distance."""
+        """Record the origin of each range in each tensor: start, stop, tensor, distance."""
         for use in self._layout.uses:
             copied: dict[int, list[Copy]] = {}
             for copy in use.copies:
@@ -219,7 +219,7 @@ class _Life:
                 self._tags[tensor] = pieces
 
     def _origin(self, copy: Copy) -> list[tuple[int, int, int, int]]:
-        """Return the pieces that a copy makes in its target."""
+        """Return the pieces that a copy makes in the target."""
         first, last = copy.source_at, copy.source_at + copy.size
         whole = [(0, last, copy.source, 0)]
         pieces = []
@@ -231,12 +231,12 @@ class _Life:
         return pieces
 
     def spans(self, tensor: int) -> tuple[Span, ...]:
-        """Return the spans of one tensor."""
+        """Return a tensor's spans."""
         found = self.merged({tensor: 0})
         return found if found is not None else ()
 
     def merged(self, members: dict[int, int]) -> tuple[Span, ...] | None:
-        """Return the spans of a group, or None if a byte would have to hold two things at once."""
+        """Return a group's spans; None if a byte would have to hold two contents at once."""
         lives: list[tuple[int, int, int, int, tuple[int, int]]] = []
         edges: set[int] = set()
         for tensor, at in members.items():
@@ -259,7 +259,7 @@ class _Life:
         return tuple(_fused(spans))
 
     def _parts(self, tensor: int) -> list[tuple[int, int, int, int, int]]:
-        """Return the ranges of a tensor: both ends, last use, origin and distance from there."""
+        """Return a tensor's ranges: both ends, last use, origin and distance from the origin."""
         if tensor not in self._known:
             self._known[tensor] = [
                 (low, high, last, origin, distance - start)
@@ -269,7 +269,7 @@ class _Life:
         return self._known[tensor]
 
     def _ends(self, tensor: int, start: int, stop: int) -> list[tuple[int, int, int]]:
-        """Return the parts of a range, each with the step of its last use."""
+        """Return the parts of a range, each with the last step of use."""
         born = self._born[tensor]
         reads = self._reads.get(tensor, ())
         edges = {start, stop}
@@ -283,7 +283,7 @@ class _Life:
 
 
 def _intervals(cell: Sequence[tuple[int, int, tuple[int, int]]]) -> list[tuple[int, int]] | None:
-    """Return the steps in which a byte is needed, if it holds one thing at a time."""
+    """Return the steps in which a byte is needed, if there is only one content at a time."""
     found: list[tuple[int, int]] = []
     if len(cell) > 1:
         cell = sorted(cell)
@@ -301,7 +301,7 @@ def _intervals(cell: Sequence[tuple[int, int, tuple[int, int]]]) -> list[tuple[i
 
 
 def _fused(spans: list[Span]) -> Iterable[Span]:
-    """Join neighbors of equal steps."""
+    """Join adjacent spans with equal steps."""
     spans.sort(key=lambda span: (span.first, span.last, span.start))
     result: list[Span] = []
     for span in spans:

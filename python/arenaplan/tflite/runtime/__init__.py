@@ -1,7 +1,7 @@
 """
-TensorFlow Lite Micro as a program: the memory that it needs beside the tensors of a model.
+TensorFlow Lite Micro as a program: its memory beside a model's tensors.
 
-:func:`total` repeats the allocations of the runtime and returns the least arena that suffices.
+:func:`total` repeats the runtime's allocations and returns the smallest sufficient arena.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """
-Operands and results that may share bytes in TensorFlow Lite Micro: one table.
+Table of operands and results that may share bytes in TensorFlow Lite Micro.
 
-The runtime obeys every offset of a plan and tells no kernel about it, so bytes may be shared only
-where the code of the kernel allows it. There are two ways. A kernel that *copies* may find an
-operand at its place in the result, or the result at its place in the operand: it then writes bytes
-that are there already. A kernel that computes *element by element* may write its result over an
-operand at the same address, because element *i* of the operand is read for the last time before
-element *i* of the result is written.
+The runtime obeys every offset in a plan without telling the kernels, so bytes may be shared only
+where a kernel's code allows sharing. There are two ways. A kernel that *copies* may find an operand
+already at its place in the result, or the result at its place in the operand: the kernel then
+rewrites equal bytes. A kernel that computes *element by element* may write the result over an
+operand at the same address, because the last read of operand element *i* comes before the write of
+result element *i*.
 
-Each row was read in the sources of the runtime of August 2026; the reason is in the row. Rows of
-reference kernels also run in the interpreter, with garbage in the arena, in
-``tests/python/test_tflm_aliases.py``. Kernels of CMSIS-NN are read, not run. The sources of other
-kernel sets were not read.
+Each row, with its reason, is based on the runtime's sources as of August 2026. Rows for reference
+kernels also run in the interpreter, with garbage in the arena, in
+``tests/python/test_tflm_aliases.py``. CMSIS-NN kernels were read, not run. Other kernel sets were
+not read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from arenaplan.tflite.reader.timeline import ALIGNMENT, InPlace, Same, Timeline,
 from arenaplan.tflite.runtime.build import Build
 
 _FEW: Final = 64
-"""Most elements of a constant that rules look at."""
+"""Largest constant that rules read, in elements."""
 
 Way: TypeAlias = Literal["copies", "element by element"]
 
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
     way: Way
     reason: str
-    """The property of the code that makes it safe."""
+    """The property of the code that makes sharing safe."""
     cmsis_nn: str | None = "the reference kernel"
     """The same for CMSIS-NN's own kernel, with DSP and with MVE; ``None`` if bytes are not shared
     there."""
@@ -109,17 +109,19 @@ ROWS: Final[Mapping[str, Row]] = {
 """
 The kernels, by builtin operator.
 
-RESHAPE is not among them: its kernel compares the addresses and copies nothing if they are equal,
-see :mod:`~arenaplan.tflite.reader.timeline`.
+RESHAPE is absent: the kernel compares the addresses and copies nothing if equal; see
+:mod:`~arenaplan.tflite.reader.timeline`.
 """
 
 _CHARACTERS: Final = frozenset({"int8", "uint8"})
-"""Types that C lets a compiler take for no other object: narrower results of other types may be
-stored before wider elements at the same place are loaded."""
+"""
+Character types, which in C may alias any object. Narrower results with other types may be stored
+before wider elements at the same place are loaded.
+"""
 
 
 def row_of(operator: Operator, kernels: str) -> Row | None:
-    """Return the row of an operator's kernel, if bytes may be shared with this kernel set."""
+    """Return the row for an operator's kernel, if this kernel set may share bytes."""
     row = None if operator.is_custom else ROWS.get(operator.name)
     if row is None or (kernels != "reference" and row.cmsis_nn is None):
         return None
@@ -128,7 +130,7 @@ def row_of(operator: Operator, kernels: str) -> Row | None:
 
 def aliased_timeline(model: Model, build: Build) -> Timeline:
     """
-    Return when the runtime needs each tensor, with all bytes that may be shared.
+    Return when the runtime needs each tensor, and which bytes may be shared.
 
     Only operators of the main subgraph share bytes; :func:`timeline_of` adds the reshapes of all
     subgraphs.
@@ -136,9 +138,9 @@ def aliased_timeline(model: Model, build: Build) -> Timeline:
     Parameters
     ----------
     model : Model
-        Result of :func:`~arenaplan.tflite.reader.tflite_model.parse`.
+        From :func:`~arenaplan.tflite.reader.tflite_model.parse`.
     build : Build
-        The build of the runtime; only reshapes share bytes unless :attr:`Build.shares` is set.
+        The runtime's build; only reshapes share bytes unless :attr:`Build.shares` is set.
 
     Raises
     ------
@@ -152,14 +154,14 @@ def aliased_timeline(model: Model, build: Build) -> Timeline:
 
 
 class _Aliases:
-    """The shared bytes of one model."""
+    """A model's shared bytes."""
 
     def __init__(self, model: Model, timeline: Timeline, kernels: str) -> None:
         self._model = model
         self._main: Subgraph = model.subgraphs[0]
         self._timeline = timeline
         self._kernels = kernels
-        # The tensors of the main subgraph come first.
+        # The main subgraph's tensors come first.
         count = len(self._main.tensors)
         self._boxes = {box.tensor: i for i, box in enumerate(timeline.boxes) if box.tensor < count}
         self._names = unique_names(self._main)
@@ -198,14 +200,14 @@ class _Aliases:
             if offset % ALIGNMENT or end > self._bytes(whole):
                 continue
             if is_joined and end % ALIGNMENT and end != self._bytes(whole):
-                continue  # The next operand begins in the last unit of this one.
+                continue  # The next operand begins in this operand's last unit.
             if (source, result) in seen:
-                continue  # An operand that is joined twice has one place.
+                continue  # An operand that is joined twice has only one place.
             seen.add((source, result))
             yield Same(step, self._boxes[source], self._boxes[result], offset, is_joined)
 
     def _overwrites(self, operator: Operator, step: int) -> Iterator[InPlace]:
-        """Yield the operands at whose address an operator may write its result."""
+        """Yield the operands at whose address an operator may write the result."""
         if len(operator.outputs) != 1:
             return
         result = operator.outputs[0]
@@ -225,13 +227,13 @@ class _Aliases:
                 yield InPlace(step, first, second)
 
     def _may_share(self, source: int | None, result: int | None) -> bool:
-        """Whether both are in the arena, and written in one place of the program."""
+        """Whether both are in the arena, and written at a single place in the program."""
         return all(
             index in self._boxes and index in self._written_once for index in (source, result)
         )
 
     def _sides(self, operator: Operator) -> tuple[list[Operand | None], list[Operand | None]]:
-        """Return the facts about the operands and results of an operator."""
+        """Return the facts about an operator's operands and results."""
         inputs, outputs = (
             [None if index is None else self._operand(index) for index in side]
             for side in (operator.inputs, operator.outputs)
@@ -253,6 +255,6 @@ class _Aliases:
         return self._known[index]
 
     def _bytes(self, index: int) -> int:
-        """Return the bytes of a tensor, not rounded; the runtime packs no small elements."""
+        """Return a tensor's bytes, not rounded; the runtime does not pack small elements."""
         operand = self._operand(index)
         return prod(operand.shape) * max(8, BITS[operand.dtype]) // 8

@@ -1,11 +1,11 @@
 """
-The smallest arena with which TensorFlow Lite Micro runs a model: ``kTensorArenaSize``.
+The smallest arena in which TensorFlow Lite Micro runs a model: ``kTensorArenaSize``.
 
-The runtime fills the arena from both ends. The tail holds structures of the runtime and the
-data of kernels for good. At the head it first notes requests and describes tensors, then plans,
-and at last puts tensors and scratch memory there. The arena must be large enough at each of
-these moments; for small models that is not the last one. The allocations are repeated here in
-the runtime's order, each with its alignment.
+The runtime fills the arena from both ends. The tail permanently holds runtime structures and kernel
+data. The head first holds requests and tensor descriptions, then the planner's data, and finally
+tensors and scratch memory. The arena must be large enough for each phase; for small models, the
+largest phase is not the last. The allocations are repeated here in the runtime's order, each with
+the runtime's alignment.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from arenaplan.tflite.runtime.operator_costs import OperatorCost
 from arenaplan.tflite.runtime.struct_layout import struct
 
 _ZERO_POINT: Final = 4
-"""Bytes of a zero point."""
+"""Bytes per zero point."""
 _COMPRESSED: Final = "COMPRESSION_METADATA"
-"""Metadata of models whose weights kernels decompress into scratch memory."""
+"""Metadata in models whose weights are decompressed by kernels into scratch memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArenaTotal:
-    """The parts of an arena, in bytes."""
+    """An arena's parts, in bytes."""
 
     head: int
-    """Tensors and scratch memory, as the runtime places them."""
+    """Tensors and scratch memory, as placed by the runtime."""
     tail: int
-    """The runtime's structures and the data of kernels."""
+    """Runtime structures and kernel data."""
     startup: int
-    """Least arena with which the runtime can prepare and plan, before it places tensors."""
+    """Smallest arena in which the runtime can prepare and plan, before placing tensors."""
     total: int
-    """Least arena that suffices, a multiple of 16: the number for ``kTensorArenaSize``."""
+    """Smallest sufficient arena, a multiple of 16: the number for ``kTensorArenaSize``."""
     tensors: int
     """Head without scratch memory."""
     parts: dict[str, int] = field(default_factory=dict)
-    """Bytes of the tail by purpose, with their padding; empty if they were measured."""
+    """Bytes in the tail by purpose, with padding; empty if measured."""
     operators: tuple[OperatorCost, ...] = ()
 
     @property
@@ -62,7 +62,7 @@ class ArenaTotal:
 
     @property
     def modelled(self) -> tuple[str, ...]:
-        """Operators whose kernels are known from their sources alone, each once."""
+        """Operators whose kernels are known only from sources, each once."""
         names = (o.name for o in self.operators if o.is_known and not o.is_compared)
         return tuple(dict.fromkeys(names))
 
@@ -76,28 +76,28 @@ def total(
     build: Build | None = None,
 ) -> ArenaTotal:
     """
-    Return the least arena with which TensorFlow Lite Micro runs a model.
+    Return the smallest arena in which TensorFlow Lite Micro runs a model.
 
     Parameters
     ----------
     model : Model
-        Result of :func:`~arenaplan.tflite.reader.tflite_model.parse`.
+        From :func:`~arenaplan.tflite.reader.tflite_model.parse`.
     offsets : sequence of int, optional
-        Offset of every tensor of every subgraph, -1 where the runtime decides; by default all
-        are decided by the runtime, whatever plan the model brings along.
+        Offset of every tensor in every subgraph; -1 where the runtime decides. By default the
+        runtime decides all offsets, even if the model stores a plan.
     kernels : {"reference", "cmsis-nn"}
-        The set of kernels.
+        The kernel set.
     pointer : {32, 64}
-        Bits of a pointer.
+        Pointer size in bits.
     build : Build, optional
-        More about the build of the runtime, in place of ``kernels`` and ``pointer``.
+        The runtime's build, in place of ``kernels`` and ``pointer``.
 
     Raises
     ------
     InvalidOption
-        If there is no such build.
+        If the build does not exist.
     PlanError
-        If the build's profile is of another model.
+        If the build's profile belongs to another model.
     PlannerError
         As :func:`~arenaplan.tflite.reader.timeline.timeline_of`.
     """
@@ -106,15 +106,16 @@ def total(
 
 
 def operator_costs(model: Model, build: Build) -> tuple[OperatorCost, ...]:
-    """Return the memory of each operator beside tensors, by subgraph, in the order of operators."""
+    """Return each operator's memory beside tensors, by subgraph, in operator order."""
     return _Run(model, build).costs()
 
 
 def with_scratch(timeline: Timeline, costs: Sequence[OperatorCost]) -> list[Box]:
     """
-    Return the boxes of a timeline and behind them those of scratch memory.
+    Return a timeline's boxes, followed by boxes for scratch memory.
 
-    The latter have no tensor: :attr:`Box.tensor` is -1. Kernels that never run get none.
+    Scratch boxes have no tensor: :attr:`Box.tensor` is -1. Kernels that never run get no scratch
+    box.
     """
     boxes = list(timeline.boxes)
     for cost in costs:
@@ -136,11 +137,12 @@ def head_of(timeline: Timeline, boxes: Sequence[Box], offsets: Sequence[int] | N
     Parameters
     ----------
     timeline : Timeline
-        The timeline that the boxes are of; its idle tensors are counted, too.
+        The boxes' timeline; idle tensors are counted, too.
     boxes : sequence of Box
-        Result of :func:`with_scratch`, or the timeline's boxes alone.
+        From :func:`with_scratch`, or only the timeline's boxes.
     offsets : sequence of int, optional
-        Offset of every tensor, -1 where the runtime decides, as it does of scratch memory.
+        Offset of every tensor; -1 where the runtime decides. The runtime always places scratch
+        memory.
     """
     every = [*boxes, *timeline.idle]
     fixed = [ONLINE if offsets is None or box.tensor < 0 else offsets[box.tensor] for box in every]
@@ -148,7 +150,7 @@ def head_of(timeline: Timeline, boxes: Sequence[Box], offsets: Sequence[int] | N
 
 
 class _Run:
-    """The allocations of one start of the runtime."""
+    """The allocations during a runtime start."""
 
     def __init__(self, model: Model, build: Build) -> None:
         self._model = model
@@ -169,7 +171,7 @@ class _Run:
         before = self._tail
         self._tail = _up(self._tail + size, alignment)
         self._parts[purpose] = self._parts.get(purpose, 0) + self._tail - before
-        # The runtime compares with the head only; what it describes would be overwritten.
+        # The runtime compares only with the head; tensor descriptions would be overwritten.
         self._fits(self._temporary)
 
     def _keep_struct(self, purpose: str, layout: str, count: int = 1) -> None:
@@ -185,7 +187,7 @@ class _Run:
         self._fits(self._temporary)
 
     def _reserve(self, size: int) -> None:
-        """Set the size of the head."""
+        """Set the head's size."""
         self._head = self._temporary = size
         self._fits(size)
 
@@ -195,14 +197,14 @@ class _Run:
     # -- the runtime ---------------------------------------------------------------------------
 
     def costs(self) -> tuple[OperatorCost, ...]:
-        """Return the costs of the operators."""
+        """Return the operators' costs."""
         profile = self._build.profile
         if profile is not None:
             return profile.costs_of(self._model)
         return tuple(self._operators(self._struct(known.SCRATCH_REQUEST)[0]))
 
     def result(self, timeline: Timeline, offsets: Sequence[int] | None) -> ArenaTotal:
-        """Return the parts of the arena."""
+        """Return the arena's parts."""
         profile = self._build.profile
         if profile is not None:
             costs = profile.costs_of(self._model)
@@ -232,7 +234,7 @@ class _Run:
         )
 
     def _start(self, request: int) -> None:
-        """Create the allocator, and room for the structures of the model."""
+        """Create the allocator, and reserve the model's structures."""
         model, records = self._model, self._build.records
         self._keep_struct("allocator", known.RECORDING_ALLOCATOR if records else known.ALLOCATOR)
         self._keep_struct("allocator", known.PLANNER)
@@ -292,7 +294,7 @@ class _Run:
         return costs
 
     def _requests(self, subgraph: int, operator: Operator) -> Requests | None:
-        """Return the requests of an operator's kernel, if they are known."""
+        """Return the requests from an operator's kernel, if known."""
         kernel = self._build.kernel(operator)
         if kernel is None or _is_compressed(self._model):
             return None
@@ -300,7 +302,7 @@ class _Run:
         return requests_of(kernel, site)
 
     def _allocate_variable(self, subgraph: int, operator: Operator, allocated: set[str]) -> None:
-        """Keep the bytes of a variable when the first kernel that writes it is prepared."""
+        """Keep a variable's bytes when the first kernel that writes the variable is prepared."""
         if operator.is_custom or operator.name != "ASSIGN_VARIABLE" or len(operator.inputs) < 2:
             return
         handle, value = operator.inputs[:2]
@@ -311,7 +313,7 @@ class _Run:
         self._keep("variables", _tensor_bytes(self._model.subgraphs[subgraph].tensors[value]))
 
     def _serve(self, request: Request, subgraph: int) -> None:
-        """Serve one request of a kernel."""
+        """Serve a kernel's request."""
         if request.kind == "keep":
             self._keep("kernels", request.amount)
         elif request.kind == "temporary":
@@ -327,7 +329,7 @@ class _Run:
     def _plan(
         self, timeline: Timeline, boxes: int, requests: int, offsets: Sequence[int] | None
     ) -> None:
-        """Note the lifetimes of all tensors and of scratch memory, and plan them."""
+        """Record the lifetimes of all tensors and scratch memory, and plan them."""
         model = self._model
         pointer = self._build.pointer // 8
         self._take(pointer * len(model.subgraphs), pointer)
@@ -337,7 +339,7 @@ class _Run:
             # The runtime looks up the offset as if the variable were in the first subgraph.
             if offsets is None or offsets[index] == ONLINE:
                 self._keep("variables", _tensor_bytes(model.subgraphs[subgraph].tensors[index]))
-        # The planner works in the memory between, of which it uses whole units only.
+        # The planner works in the memory between both ends, in whole units only.
         between = _up(self._temporary, ALIGNMENT) + _up(self._tail, ALIGNMENT)
         self._need = max(self._need, between + known.PLANNED_BUFFER * boxes)
 
@@ -363,13 +365,13 @@ def _is_compressed(model: Model) -> bool:
 
 
 def _tensor_bytes(tensor: Tensor) -> int:
-    """Return the bytes of a tensor, of which the runtime packs none."""
+    """Return a tensor's bytes; the runtime packs no elements."""
     dtype = DTYPES.get(tensor.type, "")
     return prod(tensor.shape or ()) * max(8, BITS.get(dtype, 0)) // 8
 
 
 def _variables(model: Model) -> dict[tuple[int, int], str]:
-    """Return the name of the variable behind every handle, by subgraph and tensor."""
+    """Return the variable's name for every handle, by subgraph and tensor."""
     found: dict[tuple[int, int], str] = {}
     for number, subgraph in enumerate(model.subgraphs):
         for operator in subgraph.operators:
@@ -381,7 +383,7 @@ def _variables(model: Model) -> dict[tuple[int, int], str]:
 
 
 def _scales(tensor: Tensor) -> int:
-    """Return the number of scales that the runtime copies zero points for."""
+    """Return the number of scales for which the runtime copies zero points."""
     quantization = tensor.quantization
     if quantization is None or not quantization.zero_point:
         return 0

@@ -1,4 +1,4 @@
-"""A build of TensorFlow Lite Micro: kernels, pointers and options that change memory."""
+"""TensorFlow Lite Micro builds: kernels, pointers and options that affect memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KERNEL_SETS: Final[Mapping[str, Mapping[str, Kernel]]] = {
     name: {**KERNELS, **own}
     for name, own in zip(choices.KERNELS, ({}, CMSIS_NN, CMSIS_NN_MVE), strict=True)
 }
-"""Builtin kernels by operator, of each set."""
+"""Builtin kernels by operator, for each set."""
 
 _ACCURACY: Final[Mapping[tuple[str, int], str]] = {
     ("reference", 64): (
@@ -40,35 +40,35 @@ _ACCURACY: Final[Mapping[tuple[str, int], str]] = {
         "bytes from a build of these sources on 154 files; not compared with a device"
     ),
 }
-"""By kernels and bits of a pointer."""
+"""By kernel set and pointer bits."""
 _UNCOMPARED: Final = "modelled from the sources of the runtime; not compared with one"
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
     """
-    A build of the runtime.
+    A runtime build.
 
     Parameters
     ----------
     kernels : {"reference", "cmsis-nn"}
-        The set of kernels.
+        The kernel set.
     pointer : {32, 64}
-        Bits of a pointer.
+        Pointer size in bits.
     recording, compression : bool, optional
-        Whether the runtime records its allocations, and whether it is compiled with compressed
-        weights. By default both are so for reference kernels with 64 bits, as in the Python
-        package ``tflite-micro``, and neither otherwise, as in firmware.
+        Whether the runtime records allocations, and whether compressed weights are compiled in. By
+        default both are true for 64-bit reference kernels, as in the Python package
+        ``tflite-micro``, and false otherwise, as in firmware.
     profile : Profile, optional
-        Measured memory of one model, in place of the formulas of the kernels.
+        A model's measured memory, in place of kernel formulas.
     shares : bool, default False
-        Whether operands and results share bytes where these kernels allow it. Other kernels may
-        not, so the command line sets it only for a set that the user names.
+        Whether operands and results share bytes where these kernels allow sharing. Other kernels
+        may not, so the command line enables sharing only for a kernel set named by the user.
 
     Raises
     ------
     InvalidOption
-        If there is no such set, or pointers have another size.
+        If the kernel set or the pointer size is unknown.
     """
 
     kernels: str = "reference"
@@ -90,10 +90,9 @@ class Build:
         cls, target: str, pointer: int | None = None, profile: Profile | None = None
     ) -> Build:
         """
-        Return the build that the name of a target describes, such as ``tflm:cmsis-nn``.
+        Return the build for a target name, such as ``tflm:cmsis-nn``.
 
-        Pointers are those of the profile if there is one, and by default those of the machines that
-        the kernels are mostly built for.
+        The pointer size comes from the profile, if given, or from the kernels' usual machines.
         """
         kernels = target.partition(":")[2]
         if profile is not None:
@@ -104,12 +103,12 @@ class Build:
 
     @property
     def is_package(self) -> bool:
-        """Whether it is the build in the Python package ``tflite-micro``."""
+        """Whether this is the build in the Python package ``tflite-micro``."""
         return self.kernels == "reference" and self.pointer == 64 and self.profile is None
 
     @property
     def records(self) -> bool:
-        """Whether the runtime records its allocations."""
+        """Whether the runtime records allocations."""
         return self.is_package if self.recording is None else self.recording
 
     @property
@@ -119,23 +118,23 @@ class Build:
 
     @property
     def target(self) -> str:
-        """Name of the target, as the command line takes it."""
+        """The target's name on the command line."""
         return f"tflm:{self.kernels}" if self.shares else "tflm"
 
     @property
     def is_exact(self) -> bool:
-        """Whether the figures are compared with the runtime itself."""
+        """Whether the figures were compared with the runtime."""
         return self.profile is not None or self.is_package
 
     @property
     def accuracy(self) -> str:
-        """The origin of the figures, and how far they have been found off."""
+        """The figures' origin, and the known deviation."""
         if self.profile is not None:
             return f"measured: {self.profile.runtime}"
         return _ACCURACY.get((self.kernels, self.pointer), _UNCOMPARED)
 
     def kernel(self, operator: Operator) -> Kernel | None:
-        """Return the kernel of an operator, if it is known."""
+        """Return an operator's kernel, if known."""
         table = CUSTOM if operator.is_custom else KERNEL_SETS[self.kernels]
         return table.get(operator.name)
 

@@ -1,11 +1,10 @@
 """
-Memory that the kernels of CMSIS-NN ask for in TensorFlow Lite Micro.
+Memory that CMSIS-NN kernels request in TensorFlow Lite Micro.
 
-The formulas are those of the functions ``arm_*_get_buffer_size`` of
+The formulas come from the functions ``arm_*_get_buffer_size`` in
 https://github.com/ARM-software/CMSIS-NN as of July 2026, for processors with the DSP extension
-(Cortex-M4, M7 and M33) compiled with GCC, and for those with the vector extension MVE (Cortex-M55
-and M85); kernels are optimized for speed. Operators that are not in the tables have the reference
-kernels.
+(Cortex-M4, M7 and M33) compiled with GCC, and with the vector extension MVE (Cortex-M55 and M85);
+kernels are optimized for speed. Operators that are not in the tables use reference kernels.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ _GATE: Final = "[2i 2p 2i 3p i]"
 _BLOCK: Final = 124
 """Channels that depthwise convolutions with MVE copy at a time."""
 _REVERSED: Final = 16
-"""Transposed convolutions with more channels of input run as convolutions."""
+"""Transposed convolutions with more input channels run as convolutions."""
 
 
 class _Window(NamedTuple):
-    """Strides and padding of a convolution."""
+    """A convolution's strides and padding."""
 
     stride_width: int
     stride_height: int
@@ -38,7 +37,7 @@ class _Window(NamedTuple):
 
 
 def _window(site: Site, dilations: tuple[int, int]) -> _Window:
-    """Return the window of a convolution whose options have dilations in these slots."""
+    """Return a convolution's window; the dilations are in the given option slots."""
     options = site.operator.options
 
     def number(slot: int) -> int:
@@ -60,14 +59,14 @@ def _window(site: Site, dilations: tuple[int, int]) -> _Window:
 
 
 def _padding(length: int, kernel: int, stride: int, dilation: int) -> int:
-    """Return the elements in front of a row that is padded to ``ceil(length / stride)`` results."""
+    """Return the padding in front of a row that is padded to ``ceil(length / stride)`` results."""
     results = -(-length // stride)
     effective = (kernel - 1) * dilation + 1
     return max(0, (results - 1) * stride + effective - length) // 2
 
 
 def _columns(rows: int, *, mve: bool) -> int:
-    """Return the scratch memory of a convolution of bytes with ``rows`` inputs per result."""
+    """Return a byte convolution's scratch memory, with ``rows`` inputs per result."""
     return 4 * -(-rows // 16) * 16 if mve else 2 * -(-rows // 4) * 4 * 2
 
 
@@ -85,13 +84,13 @@ def _conv(site: Site, *, mve: bool) -> None:
 
 
 def _request(site: Site, amount: int) -> None:
-    """Ask for scratch memory, if there is need of any."""
+    """Request scratch memory, if any is needed."""
     if amount > 0:
         site.scratch(amount)
 
 
 def _conv_bytes(site: Site, *, mve: bool) -> int:
-    """Return the scratch memory of a convolution of bytes."""
+    """Return a byte convolution's scratch memory."""
     window = _window(site, (4, 5))
     _, height, width, channels = site.shape("i0")
     _, kernel_height, kernel_width, depth = site.shape("i1")
@@ -105,10 +104,10 @@ def _conv_bytes(site: Site, *, mve: bool) -> int:
 
 
 def _row_bytes(window: _Window, width: int, kernel: int, results: int, channels: int) -> int:
-    """Return the scratch memory of a convolution along one row, with MVE."""
+    """Return the scratch memory for a convolution along a row, with MVE."""
     stride, left = window.stride_width, window.padding_width
     excess = (results - 1) * stride + kernel - width
-    # As in C, the remainder has the sign of the dividend.
+    # As in C, the remainder has the dividend's sign.
     odd = abs(excess) % 2 * (1 if excess >= 0 else -1)
     right_count = max(1, int((left + odd + stride - 1) / stride)) if left + odd != 0 else 0
     left_count = max(1, (left + stride - 1) // stride) if left else 0
@@ -130,12 +129,12 @@ def _depthwise_conv(site: Site, *, mve: bool) -> None:
 
 
 def _depthwise_bytes(site: Site, *, mve: bool) -> int:
-    """Return the scratch memory of a depthwise convolution of bytes."""
+    """Return a byte depthwise convolution's scratch memory."""
     window = _window(site, (5, 6))
     batch, _, _, channels = site.shape("i0")
     _, height, width, results = site.shape("i1")
     if mve and channels == 1 and results > 1 and site.dtype("i1") == "int8":
-        # It runs as a convolution of the transposed weights.
+        # Runs as a convolution with transposed weights.
         return _columns(height * width, mve=True) + results * height * width
     if channels != results or batch != 1 or window[2:4] != (1, 1):
         return 0
@@ -162,7 +161,7 @@ def _fully_connected(site: Site, *, mve: bool) -> None:
 
 
 def _sums(site: Site, amount: int, *places: str) -> None:
-    """Keep sums of constant weights, or make them in each run."""
+    """Keep sums of constant weights, or compute the sums in each run."""
     if all(not site.has(place) or site.is_constant(place) for place in places):
         site.keep(amount)
     else:
@@ -201,7 +200,7 @@ def _transpose_conv(site: Site, *, mve: bool) -> None:
 def _transposed_bytes(
     site: Site, stride_width: int, stride_height: int, *, mve: bool
 ) -> tuple[int, int]:
-    """Return the scratch memory of a transposed convolution of bytes, and of its weights."""
+    """Return the scratch memory for a transposed byte convolution and for its weights."""
     _, _, width, channels = site.shape("i2")
     results, kernel_height, kernel_width, _ = site.shape("i1")
     if max(stride_width, stride_height) <= 2 and channels > _REVERSED:

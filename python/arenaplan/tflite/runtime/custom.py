@@ -1,7 +1,7 @@
 """
-Memory that custom kernels of TensorFlow Lite Micro ask for.
+Memory that custom kernels request in TensorFlow Lite Micro.
 
-The kernels are those of the signal library, of object detection, and of the Ethos-U accelerator.
+The kernels belong to the signal library, object detection, and the Ethos-U accelerator.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from arenaplan.tflite.runtime.struct_layout import struct
 
 _CIRCULAR_BUFFER: Final = "3p 2i p"
 _FACTORS: Final = 64
-"""Numbers of factors that a Fourier transform has room for."""
+"""Maximum number of factors in a Fourier transform."""
 _MOST_VECTORS: Final = 1 << 16
-"""Most vectors that a kernel keeps a buffer of its own for; more is damage."""
+"""Most vectors for which a kernel keeps buffers; more means a damaged file."""
 
 
 def _option(site: Site, name: str, default: int = 0) -> int:
@@ -26,7 +26,7 @@ def _option(site: Site, name: str, default: int = 0) -> int:
 
 
 def _channels(size: int, more: int = 0) -> Preparation:
-    """Return the request of kernels that keep a number of ``size`` bytes per channel."""
+    """Return the request for kernels that keep a number of ``size`` bytes per channel."""
 
     def initialize(site: Site) -> None:
         site.keep(size * (_option(site, "num_channels") + more))
@@ -35,18 +35,18 @@ def _channels(size: int, more: int = 0) -> Preparation:
 
 
 def _transform(site: Site) -> None:
-    """Keep the twiddle factors of a real Fourier transform."""
+    """Keep a real Fourier transform's twiddle factors."""
     site.keep(_factors(site))
 
 
 def _inverse(site: Site) -> None:
-    """Keep the factors; of floats, the length of the result, too."""
+    """Keep the factors; for floats, also the result's length."""
     is_float = site.dtype("i0") == "float32"
     site.keep(_factors(site) + (struct("i p", site.pointer).size if is_float else 0))
 
 
 def _factors(site: Site) -> int:
-    """Return the bytes of the twiddle factors; two numbers each."""
+    """Return the bytes for the twiddle factors, two numbers each."""
     half = _option(site, "fft_length") // 2
     pair = 4 if site.dtype("i0") == "int16" else 8
     inner = 4 * (2 + _FACTORS) + pair * half
@@ -60,7 +60,7 @@ def _forward(site: Site) -> None:
 
 
 def _ring(site: Site, capacity: int) -> None:
-    """Keep a circular buffer of numbers of 16 bits, which can be read across its end."""
+    """Keep a circular buffer of 16-bit numbers, readable across the end."""
     size = struct(_CIRCULAR_BUFFER, site.pointer).size
     site.keep(size + 2 * 2 * capacity)
 
@@ -71,7 +71,7 @@ def _stacker(site: Site) -> None:
 
 
 def _outer(shape: Sequence[int]) -> int:
-    """Return the number of vectors in a tensor of this shape without its last axis."""
+    """Return the number of vectors along the last axis of this shape."""
     count = prod(shape)
     if count > _MOST_VECTORS:
         raise ValueError(count)
@@ -157,4 +157,4 @@ CUSTOM: Final[Mapping[str, Kernel]] = {
     "TFLite_Detection_PostProcess": Kernel("3i 2i i b 4i 11i 6i", _detections, is_compared=False),
     "ethos-u": Kernel("3i", _ethos_u, is_compared=False),
 }
-"""Custom kernels, by the name of the operator."""
+"""Custom kernels, by operator name."""

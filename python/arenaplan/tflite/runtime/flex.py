@@ -1,4 +1,4 @@
-"""Maps of numbers in FlexBuffers, which custom operators have their options in."""
+"""Number maps in FlexBuffers, the option format of custom operators."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _numbers(content: bytes) -> dict[str, float]:
 
 
 def _read(content: bytes, at: int, width: int, code: str) -> int:
-    """Read a number of ``width`` bytes."""
+    """Read a number with ``width`` bytes."""
     if at < 0:
         raise ValueError(at)
     letter = _FLOATS[width] if code == "f" else _WIDTHS[width]

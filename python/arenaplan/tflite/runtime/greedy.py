@@ -1,9 +1,9 @@
 """
 The planner inside TensorFlow Lite Micro.
 
-Buffers with a fixed offset come first. The others follow, largest first, and among equals the
-one added last; each at the first gap that is large enough, between the boxes that are live at
-the same time (see ``greedy_memory_planner.cc`` there).
+Buffers with a fixed offset come first. The other buffers follow, largest first, and for equal sizes
+the last added first. Each buffer goes into the first sufficient gap between the boxes that are live
+at the same time (see the runtime's ``greedy_memory_planner.cc``).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ONLINE = -1
 
 def greedy_offsets(boxes: Sequence[Box], fixed: Sequence[int] | None = None) -> list[int]:
     """
-    Return the offset that the runtime would give each box, in bytes.
+    Return each box's offset in the runtime, in bytes.
 
     Parameters
     ----------
     boxes : sequence of Box
-        In the order in which the runtime adds them.
+        In the order in which the runtime adds the boxes.
     fixed : sequence of int, optional
-        Offset of each box; -1, and by default all, if the runtime decides.
+        Each box's offset; -1, the default, if the runtime decides.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def greedy_offsets(boxes: Sequence[Box], fixed: Sequence[int] | None = None) -> 
     order = [index for index, offset in enumerate(offsets) if offset != ONLINE]
     online = [index for index, offset in enumerate(offsets) if offset == ONLINE]
     order += sorted(online, key=lambda index: (-boxes[index].size, -index))
-    placed: list[tuple[int, int, int]] = []  # Offset, time of placing, box.
+    placed: list[tuple[int, int, int]] = []  # Offset, placing time, box.
     for time, index in enumerate(order):
         if offsets[index] == ONLINE:
             offsets[index] = _first_gap(boxes, placed, boxes[index])
@@ -47,7 +47,7 @@ def greedy_offsets(boxes: Sequence[Box], fixed: Sequence[int] | None = None) -> 
 
 
 def _first_gap(boxes: Sequence[Box], placed: Sequence[tuple[int, int, int]], box: Box) -> int:
-    """Return the offset of the first gap that a box fits into."""
+    """Return the offset of the first gap that fits a box."""
     offset = 0
     for start, _, other in placed:
         neighbor = boxes[other]
@@ -60,5 +60,5 @@ def _first_gap(boxes: Sequence[Box], placed: Sequence[tuple[int, int, int]], box
 
 
 def head_bytes(boxes: Sequence[Box], offsets: Sequence[int]) -> int:
-    """Return the size of the arena's planned part: the highest byte in use."""
+    """Return the size of the arena's planned part: the highest used byte."""
     return max((offset + box.size for box, offset in zip(boxes, offsets, strict=True)), default=0)

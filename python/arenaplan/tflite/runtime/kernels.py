@@ -1,11 +1,11 @@
 """
-Memory that the reference kernels of TensorFlow Lite Micro ask for.
+Memory that reference kernels request in TensorFlow Lite Micro.
 
-A kernel asks twice: when it is initialized, for its own data, and when it is prepared, for
-tables that it keeps, for scratch memory of each run, and for descriptions of its tensors that
-live until it is prepared. The tables below were learnt from the kernels of
-https://github.com/tensorflow/tflite-micro as of August 2026, and are compared with the
-interpreter operator by operator in ``tests/python/test_tflm_kernels.py``.
+A kernel requests memory twice: on initialization, for kernel data, and on preparation, for
+permanent tables, for scratch memory in each run, and for tensor descriptions that live until
+preparation ends. The tables below come from the kernels in
+https://github.com/tensorflow/tflite-micro as of August 2026, and
+``tests/python/test_tflm_kernels.py`` compares each operator with the interpreter.
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ from arenaplan.tflite.runtime.structures import EVAL_TENSOR
 
 _INTS: Final = ("int8", "int16")
 _MOST: Final = 2**31 - 1
-"""Most bytes of a request."""
+"""Largest request, in bytes."""
 
 
 class Request(NamedTuple):
-    """One request of a kernel, in the order of the requests."""
+    """A kernel's request; requests are in order."""
 
     kind: Literal["keep", "scratch", "describe", "temporary"]
-    """``keep``: for good. ``scratch``: during each run. ``describe``: the description of a
-    tensor, until the kernel is prepared. ``temporary``: other bytes until then."""
+    """
+    ``keep``: permanent. ``scratch``: during each run. ``describe``: a tensor description, until the
+    kernel is prepared. ``temporary``: other bytes until then.
+    """
     amount: int
-    """Bytes; of ``describe`` the position of the tensor in its subgraph."""
+    """Bytes; for ``describe``, the tensor's position in the subgraph."""
 
 
 @dataclass(slots=True)
 class Site:
-    """An operator of a model, and what its kernel has asked for so far."""
+    """A model's operator, and the requests of its kernel so far."""
 
     model: Model
     subgraph: int
@@ -69,22 +71,22 @@ class Site:
         return self.tensor(place) is not None
 
     def is_constant(self, place: str) -> bool:
-        """Whether the data of a tensor is part of the file."""
+        """Whether a tensor's data is part of the file."""
         return self.model.is_constant(self.get(place))
 
     def shape(self, place: str) -> tuple[int, ...]:
-        """Return the shape of a tensor, as stored."""
+        """Return a tensor's shape, as stored."""
         shape = tuple(self.get(place).shape or ())
         if any(length < 0 for length in shape):
             raise ValueError(shape)
         return shape
 
     def count(self, place: str) -> int:
-        """Return the number of elements of a tensor."""
+        """Return a tensor's number of elements."""
         return prod(self.shape(place))
 
     def dtype(self, place: str) -> str:
-        """Return the element type of a tensor."""
+        """Return a tensor's element type."""
         return DTYPES.get(self.get(place).type, "")
 
     def keep(self, amount: int) -> None:
@@ -100,7 +102,7 @@ class Site:
         self.requests.append(Request("scratch", _checked(amount)))
 
     def describe(self, places: str) -> None:
-        """Ask for descriptions of the tensors at places; of those that are left out for none."""
+        """Request descriptions for the tensors at places, skipping absent tensors."""
         for place in places.split():
             if place[1:] == "*":
                 count = len(self.operator.inputs if place[0] == "i" else self.operator.outputs)
@@ -112,7 +114,7 @@ class Site:
 
 
 def _checked(amount: int) -> int:
-    """Refuse what no kernel could ask for."""
+    """Refuse an impossible request."""
     if not 0 <= amount <= _MOST:
         raise ValueError(amount)
     return amount
@@ -122,25 +124,25 @@ Preparation: TypeAlias = Callable[[Site], None]
 
 
 class Requests(NamedTuple):
-    """Everything that a kernel asks for, in its order."""
+    """A kernel's requests, in order."""
 
     initial: tuple[Request, ...]
-    """When it is initialized."""
+    """On initialization."""
     prepared: tuple[Request, ...]
-    """When it is prepared."""
+    """On preparation."""
 
 
 class Kernel(NamedTuple):
-    """What a kernel asks for."""
+    """A kernel's requests."""
 
     data: str
-    """Layout of its own data; empty if it has none."""
+    """Layout of the kernel data; empty without kernel data."""
     prepare: Preparation | str
-    """Its preparation; a text if it describes tensors at these places and no more."""
+    """The preparation; a text if the kernel only describes tensors at these places."""
     initialize: Preparation | None = None
-    """Its requests when it is initialized, behind that for its own data."""
+    """Further requests on initialization, after the kernel data."""
     is_compared: bool = True
-    """Whether its row was compared with the runtime; others were read off the sources."""
+    """Whether the row was compared with the runtime; other rows come from the sources only."""
 
 
 # -- kernels that ask for more than descriptions --------------------------------------------------
@@ -167,7 +169,7 @@ def _depthwise_conv(site: Site) -> None:
 
 
 def _unpacked(site: Site) -> None:
-    """Unpack weights of four bits into bytes."""
+    """Unpack 4-bit weights into bytes."""
     if site.dtype("i1") == "int4":
         site.scratch(site.count("i1"))
 
@@ -179,7 +181,7 @@ def _fully_connected(site: Site) -> None:
 
 
 def keep_fully_connected(site: Site) -> None:
-    """Keep multipliers and shifts of weights that have a scale per channel."""
+    """Keep multipliers and shifts for weights with a scale per channel."""
     if site.dtype("i0") == "float32":
         return
     quantization = site.get("i1").quantization
@@ -200,7 +202,7 @@ def _transpose_conv(site: Site) -> None:
 
 
 def prepare_svdf(site: Site) -> None:
-    """Ask for the products of a run."""
+    """Request memory for a run's products."""
     site.describe("i0 i1 i2 i3 i4 o0")
     batch, filters = site.shape("i0")[0], site.shape("i1")[0]
     site.scratch(4 * batch * filters)
@@ -229,7 +231,7 @@ def keep_transposed(site: Site) -> None:
 
 
 def keep_shape(site: Site) -> None:
-    """Keep a copy of the shape of the result, which the kernel may change."""
+    """Keep a copy of the result's shape, which the kernel may change."""
     site.keep(4 * (1 + len(site.shape("o0"))))
 
 
@@ -248,7 +250,7 @@ def _lstm(site: Site) -> None:
 
 
 def describe_lstm(site: Site) -> Sequence[int]:
-    """Describe all tensors of an LSTM; return the size of its state and the size of the batch."""
+    """Describe all LSTM tensors; return the state size and the batch size."""
     site.describe(" ".join(f"i{index}" for index in range(24)) + " o0")
     options = site.operator.options
     is_time_major = bool(options.number(3, "B")) if options else False
@@ -278,7 +280,7 @@ def _reduce_sum(site: Site) -> None:
 def _softmax(site: Site) -> None:
     site.describe("i0 o0")
     if site.dtype("i0") == "int16":
-        # Tables of 513 exponentials and of 513 reciprocals.
+        # Tables with 513 exponentials and 513 reciprocals.
         site.keep(2 * 513)
         site.keep(2 * 513)
 
@@ -331,7 +333,7 @@ def _reshape(site: Site) -> None:
 _ARITHMETIC: Final = "[b 14i 2d 2h 5i]"
 _PRODUCTS: Final = "[9i 3b]"
 LSTM: Final = f"[b 4i] [i h i] i {8 * _PRODUCTS} [{3 * _ARITHMETIC}] 4i"
-"""Data of ``UNIDIRECTIONAL_SEQUENCE_LSTM``."""
+"""Kernel data of ``UNIDIRECTIONAL_SEQUENCE_LSTM``."""
 
 KERNELS: Final[Mapping[str, Kernel]] = {
     "ABS": Kernel("4i b 2i", "i0 o0"),
@@ -435,11 +437,11 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "WHILE": Kernel("2i", ""),
     "ZEROS_LIKE": Kernel("", "i0 o0"),
 }
-"""The reference kernels, by the name of the operator."""
+"""The reference kernels, by operator name."""
 
 
 def requests_of(kernel: Kernel, site: Site) -> Requests | None:
-    """Return what a kernel asks for at a site; ``None`` if the operator lacks an operand of it."""
+    """Return a kernel's requests at a site; ``None`` if the operator lacks a required operand."""
     try:
         if kernel.data and struct(kernel.data, site.pointer, compression=site.compression).size:
             site.keep_struct(kernel.data)

@@ -1,4 +1,4 @@
-"""The memory of one operator in the runtime, as a formula says or a profile measured it."""
+"""An operator's memory in the runtime, from a formula or a measured profile."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OperatorCost:
-    """Memory that one operator takes beside its tensors."""
+    """An operator's memory beside the tensors."""
 
     subgraph: int
     position: int
     name: str
     scratch: tuple[int, ...]
-    """Bytes of each scratch buffer, as the kernel asks for them."""
+    """Bytes in each scratch buffer, as requested by the kernel."""
     persistent: int
-    """Bytes of the arena's tail for its options, its data and its tables."""
+    """Bytes in the arena's tail for options, data and tables."""
     is_known: bool
-    """Whether the kernel is in the table or was measured; another one counts as asking for
-    nothing."""
+    """Whether the kernel is in the table or was measured; unknown kernels count as 0 bytes."""
     is_compared: bool = True
     """Whether the kernel's row in the table was compared with the runtime."""

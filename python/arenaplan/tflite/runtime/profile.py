@@ -1,8 +1,8 @@
 """
-Profiles: the memory of one model as measured in one build of TensorFlow Lite Micro.
+Profiles: a model's measured memory in a TensorFlow Lite Micro build.
 
-A profile is a JSON file. ``arenaplan measure`` writes one with the interpreter of the Python
-package ``tflite-micro``; a firmware that records its allocations can print another.
+A profile is a JSON file. ``arenaplan measure`` writes a profile with the interpreter in the Python
+package ``tflite-micro``; firmware that records allocations can print a profile.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from arenaplan.tflite.reader.tflite_model import Model
 from arenaplan.tflite.runtime.operator_costs import OperatorCost
 
 SCHEMA: Final = "arenaplan/tflm-profile/1"
-"""Name and version of the form."""
+"""Name and version of the format."""
 _MOST: Final = 2**31 - 1
-"""Most bytes of anything."""
+"""Largest byte count."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorProfile:
-    """Measured memory of one operator."""
+    """An operator's measured memory."""
 
     subgraph: int
     position: int
     name: str
     scratch: tuple[int, ...]
-    """Bytes of each scratch buffer."""
+    """Bytes in each scratch buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Measured memory of a model."""
+    """A model's measured memory."""
 
     name: str
-    """Name of the model."""
+    """The model's name."""
     runtime: str
     """The build that was measured, in words."""
     kernels: str
     pointer: int
-    """Bits of a pointer."""
+    """Pointer size in bits."""
     head: int
-    """Bytes of tensors and scratch memory, without a plan."""
+    """Bytes for tensors and scratch memory, without a plan."""
     tail: int
-    """Bytes of the runtime's structures and of the data of kernels."""
+    """Bytes for runtime structures and kernel data."""
     startup: int
     """Least arena with which the runtime can prepare and plan."""
     smallest_arena: int
     """Least arena with which the model ran, without a plan."""
     operators: tuple[OperatorProfile, ...]
-    """Per operator of every subgraph, in their order."""
+    """Per operator in every subgraph, in order."""
 
     def costs_of(self, model: Model) -> tuple[OperatorCost, ...]:
         """
@@ -63,7 +63,7 @@ class Profile:
         Raises
         ------
         PlanError
-            If the model has other operators, or in another order.
+            If the model has different operators, or a different order.
         """
         found = [
             (number, position, operator.name)
@@ -83,7 +83,7 @@ class Profile:
         )
 
     def reordered(self, order: Sequence[int]) -> Profile:
-        """Return the profile of the model with the main subgraph's operators in another order."""
+        """Return the profile for another order of the main subgraph's operators."""
         main = [each for each in self.operators if each.subgraph == 0]
         rest = [each for each in self.operators if each.subgraph != 0]
         moved = [replace(main[old], position=new) for new, old in enumerate(order)]
@@ -101,7 +101,7 @@ class Profile:
         Raises
         ------
         PlanError
-            If the text is no profile of a known version.
+            If the text is not a profile in a known version.
         """
         try:
             document = json.loads(text)
@@ -128,7 +128,7 @@ class Profile:
 
 
 def _operator(entry: object) -> OperatorProfile:
-    """Read the profile of an operator."""
+    """Read an operator's profile."""
     if not isinstance(entry, dict):
         raise fault("PlanCorrupt", "an operator of the profile is no object")
     scratch = entry.get("scratch")

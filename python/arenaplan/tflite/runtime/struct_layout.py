@@ -1,10 +1,10 @@
 """
-Sizes of C structures, for pointers of 32 and of 64 bits.
+Sizes of C structures, for 32-bit and 64-bit pointers.
 
-A layout is a text with one letter per field, as ``"p 3i b"``: ``p`` a pointer or ``size_t``,
-``i`` 32 bits, ``h`` 16 bits, ``b`` 8 bits, ``d`` 64 bits that are aligned to 8 bytes. A number
-in front repeats a field, brackets enclose a structure inside, and fields behind a ``?`` are there
-only if the runtime is compiled with compression, as ``"?2i"``.
+A layout is a text with a letter per field, such as ``"p 3i b"``: ``p`` is a pointer or ``size_t``,
+``i`` 32 bits, ``h`` 16 bits, ``b`` 8 bits, ``d`` 64 bits aligned to 8 bytes. A number in front
+repeats a field, brackets enclose a nested structure, and fields after ``?``, such as ``"?2i"``,
+exist only if the runtime is compiled with compression.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WIDTHS: Final = {"i": 4, "h": 2, "b": 1, "d": 8}
 
 
 class Struct(NamedTuple):
-    """Size and alignment of a structure, in bytes."""
+    """A structure's size and alignment, in bytes."""
 
     size: int
     alignment: int
@@ -27,16 +27,16 @@ class Struct(NamedTuple):
 @cache
 def struct(layout: str, pointer: int = 64, *, compression: bool = False) -> Struct:
     """
-    Return the size of a structure by the rules of the C language.
+    Return a structure's size by the rules of C.
 
     Parameters
     ----------
     layout : str
-        Its fields.
+        The fields.
     pointer : {32, 64}
-        Bits of a pointer.
+        Pointer size in bits.
     compression : bool, default False
-        Whether fields behind a ``?`` are part of it.
+        Whether fields after ``?`` exist.
 
     Examples
     --------
@@ -64,6 +64,6 @@ def struct(layout: str, pointer: int = 64, *, compression: bool = False) -> Stru
 
 
 def _closed(open_struct: Struct) -> Struct:
-    """Return a structure that is padded to a multiple of its alignment."""
+    """Return a structure padded to a multiple of its alignment."""
     size, alignment = open_struct
     return Struct(size + -size % alignment, alignment)

@@ -1,10 +1,10 @@
 """
-Structures of TensorFlow Lite Micro.
+TensorFlow Lite Micro's structures.
 
-Fields are written as :mod:`~arenaplan.tflite.runtime.struct_layout` describes.
+Fields have the notation of :mod:`~arenaplan.tflite.runtime.struct_layout`.
 
-They are those of https://github.com/tensorflow/tflite-micro as of October 2026, compiled with
-``TF_LITE_STATIC_MEMORY`` as all builds of the runtime are.
+The structures come from https://github.com/tensorflow/tflite-micro as of October 2026, compiled
+with ``TF_LITE_STATIC_MEMORY`` like all builds of the runtime.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 ALLOCATOR: Final = "2p 5p p i"
-"""``SingleArenaBufferAllocator``; two pointers of virtual functions."""
+"""``SingleArenaBufferAllocator``; two vtable pointers."""
 RECORDING_ALLOCATOR: Final = "2p 5p p i 4p"
 PLANNER: Final = "p 2i 4p 2i p b"
 """``GreedyMemoryPlanner``."""
@@ -33,7 +33,7 @@ SCRATCH_REQUEST: Final = "p 2i"
 ALLOCATION: Final = "2p 3i b"
 """``AllocationInfo``."""
 PLANNED_BUFFER: Final = 16 + 4 + 4 + 12 + 4
-"""Bytes that ``GreedyMemoryPlanner`` takes per buffer while it plans."""
+"""Bytes per buffer that ``GreedyMemoryPlanner`` uses while planning."""
 VARIABLES: Final = "p 2i"
 """``MicroResourceVariables``."""
 VARIABLE: Final = "4p b"
@@ -87,4 +87,4 @@ OPTIONS: Final = {
     "VAR_HANDLE": "2p",
     "WHILE": "2i",
 }
-"""The options that the runtime keeps of an operator, as ``TfLiteConvParams``."""
+"""The options that the runtime keeps for an operator, such as ``TfLiteConvParams``."""

@@ -1,7 +1,7 @@
 """
-The memory of a TFLite model's steps, with the copies that TensorFlow Lite Micro's kernels make.
+Memory of a TFLite model's steps, with the copies made by TensorFlow Lite Micro kernels.
 
-An operator may copy bytes onto themselves if its kernel is in :data:`IDEMPOTENT`.
+An operator may copy bytes onto themselves if the kernel is in :data:`IDEMPOTENT`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ IDEMPOTENT: Final[Mapping[str, str]] = {
     "RESHAPE": "copies nothing if both addresses are equal",
 }
 """
-Operators whose kernel may find a part of its source at the place of its result, and why.
+Operators whose kernel may find part of the source at the result's place, and why.
 
-No kernel set of TensorFlow Lite Micro has a SLICE or CONCATENATION of its own. The RESHAPE for
-Xtensa compares addresses as the reference kernel does.
+All TensorFlow Lite Micro kernel sets use the reference SLICE and CONCATENATION. The RESHAPE for
+Xtensa compares addresses like the reference kernel.
 """
 
 _FEW: Final = 64
-"""Most elements of a constant that rules look at."""
+"""Largest constant that rules read, in elements."""
 
 
 SEQUENTIAL: Final[Mapping[str, str]] = {
@@ -50,29 +50,29 @@ SEQUENTIAL: Final[Mapping[str, str]] = {
 """
 Operators whose reference kernel may write over an operand, at a distance, and why.
 
-Kernels of other sets compute several pixels at a time, or read ahead, and may not.
+Kernels in other sets may not, because they compute several pixels at a time or read ahead.
 """
 
 
 def layout_of(model: Model, *, shares: bool = False, overlap: bool = False) -> Layout:
     """
-    Return the memory of the steps of the main subgraph of a model.
+    Return the memory of a main subgraph's steps.
 
-    Tensors of other subgraphs are not in it: the runtime places them around those of the main one.
+    Tensors in other subgraphs are left out: the runtime places these around the main subgraph's.
 
     Parameters
     ----------
     model : Model
         The model.
     shares : bool, default False
-        Whether results of elementwise operators may be at the address of an operand.
+        Whether elementwise results may be at an operand's address.
     overlap : bool, default False
-        Whether kernels may write over their operands, see :data:`SEQUENTIAL`, too.
+        Whether kernels may write over operands; see :data:`SEQUENTIAL`.
 
     Raises
     ------
     UnsupportedModel
-        If a tensor has memory that nothing writes, or an accelerator places some.
+        If a tensor's memory is never written, or an accelerator places tensors.
     """
     timeline = timeline_of(model)
     if timeline.areas:
@@ -80,7 +80,7 @@ def layout_of(model: Model, *, shares: bool = False, overlap: bool = False) -> L
     main = model.subgraphs[0]
     boxes = [0] * len(main.tensors)
     for box in timeline.boxes:
-        # The tensors of the main subgraph come first.
+        # The main subgraph's tensors come first.
         if box.tensor < len(boxes):
             boxes[box.tensor] = box.size
     operands = _operands(model)
@@ -123,7 +123,7 @@ def _operands(model: Model) -> list[Operand]:
 
 
 def _use(operator: Operator, operands: list[Operand], boxes: list[int], *, overlap: bool) -> Use:
-    """Return the memory of one operator."""
+    """Return an operator's memory."""
     inputs = [None if i is None else operands[i] for i in operator.inputs]
     outputs = [None if i is None else operands[i] for i in operator.outputs]
     writes = tuple(dict.fromkeys(i for i in operator.outputs if i is not None and boxes[i]))
@@ -171,7 +171,7 @@ def _use(operator: Operator, operands: list[Operand], boxes: list[int], *, overl
 
 
 def _exact_leads(operator: Operator, operands: list[Operand], boxes: list[int]) -> Iterator[Lead]:
-    """Yield the operands at whose address an operator may write its result."""
+    """Yield the operands at whose address an operator may write the result."""
     target = operator.outputs[0] if len(operator.outputs) == 1 else None
     if target is None or not boxes[target]:
         return
@@ -185,5 +185,5 @@ def _exact_leads(operator: Operator, operands: list[Operand], boxes: list[int]) 
 
 
 def _bytes(operand: Operand) -> int:
-    """Return the bytes of a tensor, not rounded."""
+    """Return a tensor's bytes, not rounded."""
     return prod(operand.shape) * max(8, BITS[operand.dtype]) // 8

@@ -1,9 +1,9 @@
 """
-Gradients of graphs, and updates of parameters.
+Graph gradients, and parameter updates.
 
-:func:`gradient` appends the nodes of the backward pass by a rule per operator: a file per family
-of operators. :func:`clip_by_norm`, :func:`clip_by_value` and :func:`unscale` change gradients;
-:func:`sgd` and :func:`adam` append nodes that write parameters in place.
+:func:`gradient` appends the backward pass by a rule per operator, with a file per operator family.
+:func:`clip_by_norm`, :func:`clip_by_value` and :func:`unscale` change gradients; :func:`sgd` and
+:func:`adam` append nodes that write parameters in place.
 """
 
 from arenaplan.train.gradients.differentiate import TrainingGraph, gradient

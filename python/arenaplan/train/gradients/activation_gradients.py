@@ -1,4 +1,4 @@
-"""Gradients of functions of one operand, from the result where that is enough."""
+"""Gradients of single-operand functions, from the result where sufficient."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def cosh(at: Site) -> Gradients:
 
 
 def _inverse(square: Callable[[Site, int], int], *, is_root: bool) -> Callable[[Site], Gradients]:
-    """Return a rule that divides by an expression of the square of the operand, or its root."""
+    """
+    Return a rule that divides by an expression of the operand's square, or the expression's root.
+    """
 
     def gradient(at: Site) -> Gradients:
         below = square(at, at.op.Mul(at.x(0), at.x(0)))
@@ -126,14 +128,16 @@ def tanh(at: Site) -> Gradients:
 
 @rule("LeakyRelu", reads="x0")
 def leaky_relu(at: Site) -> Gradients:
-    """Scale the gradient of negative elements."""
+    """Scale the gradient for negative elements."""
     op, alpha = at.op, at.number(at.attribute("alpha", 0.01))
     return [op.Where(op.Less(at.x(0), at.number(0)), op.Mul(at.dy, alpha), at.dy)]
 
 
 @rule("PRelu", reads="x0 x1")
 def prelu(at: Site) -> Gradients:
-    """Scale the gradient of negative elements by the slope; that of the slope by the elements."""
+    """
+    Scale the gradient for negative elements by the slope; the slope's gradient by the elements.
+    """
     op, zero = at.op, at.number(0)
     dx = slope = None
     if at.wants(0):
@@ -144,7 +148,7 @@ def prelu(at: Site) -> Gradients:
 
 
 def _bent(at: Site, below: int, above: int | None = None) -> Gradients:
-    """Return the gradient times one slope for negative results, and another for the rest."""
+    """Return the gradient times a slope for negative results, and another slope for the rest."""
     op = at.op
     is_below = op.Less(at.y(), at.number(0))
     return [op.Mul(at.dy, op.Where(is_below, below, at.number(1) if above is None else above))]
@@ -173,14 +177,14 @@ def selu(at: Site) -> Gradients:
 
 @rule("ThresholdedRelu", reads="x0")
 def thresholded_relu(at: Site) -> Gradients:
-    """Keep the gradient of elements above the threshold."""
+    """Keep the gradient for elements above the threshold."""
     above = at.op.Greater(at.x(0), at.number(at.attribute("alpha", 1.0)))
     return [at.op.Where(above, at.dy, at.number(0))]
 
 
 @rule("Shrink", reads="x0")
 def shrink(at: Site) -> Gradients:
-    """Keep the gradient of elements that are not shrunk to zero."""
+    """Keep the gradient for elements that are not shrunk to zero."""
     beyond = at.op.Greater(at.op.Abs(at.x(0)), at.number(at.attribute("lambd", 0.5)))
     return [at.op.Where(beyond, at.dy, at.number(0))]
 
@@ -247,7 +251,7 @@ def erf(at: Site) -> Gradients:
 
 @rule("Gelu", reads="x0")
 def gelu(at: Site) -> Gradients:
-    """Multiply by the distribution plus ``x`` times the density of the normal distribution."""
+    """Multiply by the normal distribution plus ``x`` times the normal density."""
     op, x = at.op, at.x(0)
     half, one = at.number(0.5), at.number(1)
     square = op.Mul(x, x)
@@ -266,11 +270,11 @@ def gelu(at: Site) -> Gradients:
 
 @rule("Softmax", reads="y0")
 def softmax(at: Site) -> Gradients:
-    """Multiply by the result what is left of the gradient without its weighted mean."""
+    """Multiply the result by the gradient minus the gradient's weighted mean."""
     return [at.op.SoftmaxGrad(at.dy, at.y(), axis=at.attribute("axis", -1))]
 
 
 @rule("LogSoftmax", reads="y0")
 def log_softmax(at: Site) -> Gradients:
-    """Subtract the probabilities times the sum of the gradient."""
+    """Subtract the probabilities times the gradient's sum."""
     return [at.op.LogSoftmaxGrad(at.dy, at.y(), axis=at.attribute("axis", -1))]

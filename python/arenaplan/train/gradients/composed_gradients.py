@@ -1,4 +1,4 @@
-"""Gradients of operators that others can be composed to: those others are differentiated."""
+"""Gradients of composite operators: the component operators are differentiated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arenaplan.train.gradients.gradient_rules import Gradients, Site, composed
 
 @composed("Attention", "RotaryEmbedding")
 def by_body(at: Site) -> Gradients:
-    """Compose what the standard defines the operator by."""
+    """Compose the operator's standard function."""
     node, op = at.node, at.op
     names = [f"i{k}" if at.has(k) else "" for k in range(len(node.inputs))]
     made = [f"o{k}" if at.flows(k) else "" for k in range(len(node.outputs))]
@@ -39,7 +39,7 @@ def by_body(at: Site) -> Gradients:
 
 @composed("LpNormalization")
 def lp_normalization(at: Site) -> Gradients:
-    """Compose the quotient by a norm, which counts as 1 where it is 0."""
+    """Compose the quotient by a norm, which counts as 1 where the norm is 0."""
     op, zero, one = at.op, at.number(0), at.number(1)
     axes = np.array([at.attribute("axis", -1)], np.int64)
     reduce = op.ReduceL1 if at.attribute("p", 2) == 1 else op.ReduceL2
@@ -54,7 +54,7 @@ def mean_variance_normalization(at: Site) -> Gradients:
     centered = op.Sub(at.x(0), op.ReduceMean(at.x(0), axes, keepdims=1))
     variance = op.ReduceMean(op.Mul(centered, centered), axes, keepdims=1)
     zero, one = at.number(0), at.number(1)
-    is_zero = op.Equal(variance, zero)  # The slope of a root is infinite there.
+    is_zero = op.Equal(variance, zero)  # A root has an infinite slope there.
     root = op.Where(is_zero, zero, op.Sqrt(op.Where(is_zero, one, variance)))
     return [op.Div(centered, op.Add(root, at.number(1e-9)))]
 

@@ -1,9 +1,9 @@
 """
-Gradients of graphs: reverse mode, one rule per operator.
+Graph gradients: reverse mode, with a rule per operator.
 
-The nodes of the forward pass are visited from the last to the first. Each gives its operands their
-gradients by a rule; those of one value are added up. Only nodes between the values to
-differentiate by and the loss are visited.
+The forward nodes are visited from last to first. A rule gives each node's operands their gradients;
+a value's gradients are summed. Only nodes between the differentiated values and the loss are
+visited.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _FAMILIES = (
 _FLOATS = frozenset(["float16", "float32", "float64"])
 
 Seed: TypeAlias = "ValueId | float | np.ndarray"
-"""The gradient that flows into a value: a value of the graph, or constant data."""
+"""The gradient that flows into a value: a graph value, or constant data."""
 
 
 @dataclass(slots=True)
 class TrainingGraph:
-    """A graph with gradients of losses, and from :func:`sgd` or :func:`adam` on with updates."""
+    """A graph with loss gradients and, after :func:`sgd` or :func:`adam`, with updates."""
 
     graph: Graph
     """The forward pass, the gradients and the updates."""
@@ -67,13 +67,13 @@ class TrainingGraph:
     parameters: tuple[int, ...]
     """The values that were differentiated by."""
     gradients: tuple[int, ...]
-    """The gradient of each parameter. They are outputs until updates read them."""
+    """Each parameter's gradient. Gradients are outputs until updates read them."""
     statistics: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """The states that the optimizer keeps for each parameter; empty before there are updates."""
     updated: dict[int, int] = field(default_factory=dict)
-    """The new content of each parameter. Nodes that read the parameter itself read the old one."""
+    """Each parameter's new content. Nodes that read the parameter itself read the old content."""
     steps: int | None = None
-    """The state that counts updates, if the optimizer has one."""
+    """The state that counts updates, if the optimizer has such a state."""
 
     @property
     def is_updated(self) -> bool:
@@ -83,23 +83,23 @@ class TrainingGraph:
 
     def replace(self, values: Mapping[int, int]) -> Self:
         """
-        Put values in the place of gradients, for updates to read, and return ``self``.
+        Replace gradients by values, for updates to read, and return ``self``.
 
-        Clipping, removal of a loss's scale and sums over processes are such values.
+        Examples are clipped gradients, gradients without the loss scale, and sums over processes.
 
         Parameters
         ----------
         values : mapping of int to int
-            By gradient, a value of its shape and type.
+            By gradient, a value with the gradient's shape and type.
 
         Raises
         ------
         UndefinedValue
-            If a key is no gradient of the graph.
+            If a key is not a gradient in the graph.
         ShapeMismatch
-            If a value has another shape or type than the gradient.
+            If a value's shape or type differs from the gradient's.
         InvalidOption
-            If updates have read the gradients already.
+            If updates already read the gradients.
 
         Examples
         --------
@@ -140,7 +140,8 @@ class TrainingGraph:
             index: int = found.get(old, old)
             if old in found:
                 if index in graph.outputs or index not in made:
-                    # One value cannot be two outputs, nor a constant or an input one.
+                    # A value can be an output only once, and a constant or input cannot be an
+                    # output.
                     index = operators(graph).Identity(index)
                 graph.output(index)
             gradients.append(index)
@@ -149,12 +150,12 @@ class TrainingGraph:
 
     def gradient(self, parameter: int) -> ValueId:
         """
-        Return the gradient with respect to one parameter.
+        Return the gradient with respect to a parameter.
 
         Raises
         ------
         UndefinedValue
-            If the graph was not differentiated by it.
+            If the graph was not differentiated by the parameter.
         """
         parameter = self.graph.own(parameter)
         for known, found in zip(self.parameters, self.gradients, strict=True):
@@ -181,24 +182,24 @@ def gradient(
     graph : Graph
         The forward pass.
     of : int or sequence of int
-        The losses, by index. One that is listed twice counts twice.
+        The losses, by index. A loss that is listed twice counts twice.
     wrt : iterable of int
-        The values to differentiate by: parameters, inputs, or results of nodes.
+        The values to differentiate by: parameters, inputs, or node results.
     seeds : sequence, optional
-        The gradient that flows into each loss: a value of the graph, or data; 1 if left out,
-        for losses of one element.
+        The gradient that flows into each loss: a graph value, or data; 1 if left out, for
+        single-element losses.
     stop : collection of int
         Values that count as constants.
     sum_cap : int, default 8
-        From so many gradients of one value on they are added one after another, each into the sum
-        of those before, instead of by one node that needs all of them at once.
+        From this many gradients per value, the gradients are added one after the other into a
+        running sum, instead of by a single node that needs all gradients at once.
 
     Raises
     ------
     UnsupportedModel
-        If a node has no gradient, or no loss depends on a value of ``wrt``.
+        If a node has no gradient, or no loss depends on a value in ``wrt``.
     ShapeMismatch
-        If a seed does not have the shape of its loss, or is left out where it is needed.
+        If a seed's shape differs from the loss's, or a required seed is left out.
 
     Examples
     --------
@@ -239,7 +240,7 @@ def gradient(
 
 
 class _Sweep:
-    """One pass over nodes, from the last to the first."""
+    """A pass over nodes, from last to first."""
 
     def __init__(
         self,
@@ -323,7 +324,7 @@ class _Sweep:
             self._terms.setdefault(operand, []).append(term)
 
     def _composed(self, site: Site, rule: Rule) -> Gradients:
-        """Compose the results of a node again, and go through the nodes that did so."""
+        """Compose a node's results again, and differentiate the composing nodes."""
         start = len(self.graph.nodes)
         made = rule.function(site)
         forward = self.graph.nodes[start:]
@@ -337,11 +338,11 @@ class _Sweep:
         inner.run()
         for index in wrt:
             wrt[index] = inner._total(index)
-        # An operand that is there twice has one gradient.
+        # A repeated operand has only one gradient.
         return [wrt.pop(x, None) if x is not None else None for x in site.node.inputs]
 
     def _total(self, value: int) -> int | None:
-        """Return the sum of all gradients of a value; ``None`` for zeros."""
+        """Return the sum of a value's gradients; ``None`` for zeros."""
         terms = self._terms.get(value)
         if not terms:
             return None
@@ -359,7 +360,7 @@ class _Sweep:
         return self._sums[value]
 
     def result(self, position: int) -> int:
-        """Return the gradient of a parameter."""
+        """Return a parameter's gradient."""
         parameter = self._parameters[position]
         value = self.graph.values[parameter]
         if parameter not in self._reached:
@@ -408,14 +409,14 @@ def _overwritten(forward: Sequence[Node]) -> Mapping[int, frozenset[int]]:
 
 
 def _named(graph: Graph, parameters: Sequence[int], found: Sequence[int]) -> tuple[int, ...]:
-    """Return gradients as values that nothing else is, with names after those of parameters."""
+    """Return gradients as distinct values, named after the parameters."""
     made = {v for node in graph.nodes for v in node.outputs}
     taken = set(graph.outputs)
     named = []
     for parameter, index in zip(parameters, found, strict=True):
         name = operators(graph).unique(f"{graph.values[parameter].name}.grad")
         if index in taken or index not in made:
-            # One value cannot be two outputs, nor a constant or an input one.
+            # A value can be an output only once, and a constant or input cannot be an output.
             index = operators(graph).Identity(index, outputs=[name])
         else:
             graph.rename(index, name)

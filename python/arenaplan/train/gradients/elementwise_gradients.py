@@ -70,7 +70,7 @@ def power(at: Site) -> Gradients:
 
 
 def _lower(at: Site) -> int:
-    """Return the exponent less one, and 0 for an exponent of 0: powers of 0 are finite then."""
+    """Return the exponent minus one, and 0 for exponent 0, so that powers of 0 are finite."""
     op, exponent = at.op, at.read(1)
     zero, one = (np.asarray(number, exponent.dtype) for number in (0, 1))
     made: int
@@ -106,7 +106,7 @@ def extreme(at: Site) -> Gradients:
 
 @rule("Where", reads="x0")
 def where(at: Site) -> Gradients:
-    """Give each element's gradient to the operand that it was taken from."""
+    """Give each element's gradient to the operand that provided the element."""
     op, zero = at.op, at.number(0, 1)
     return [
         None,
@@ -123,7 +123,7 @@ def identity(at: Site) -> Gradients:
 
 @rule("Assign")
 def assign(at: Site) -> Gradients:
-    """Pass the gradient of the new content on to the value."""
+    """Pass the new content's gradient on to the value."""
     return [None, at.dy]
 
 
@@ -142,7 +142,7 @@ def cast(at: Site) -> Gradients:
 
 @rule("Clip", reads="x0 y0")
 def clip(at: Site) -> Gradients:
-    """Keep the gradient of elements inside of the bounds."""
+    """Keep the gradient for elements inside the bounds."""
     if at.wants(1) or at.wants(2):
         raise at.refusal("its bounds have no gradient")
     kept = at.op.Where(at.op.Equal(at.x(0), at.y()), at.dy, at.number(0))
@@ -151,7 +151,7 @@ def clip(at: Site) -> Gradients:
 
 @rule("Dropout", reads="x1 y1")
 def dropout(at: Site) -> Gradients:
-    """Keep what the mask has kept, scaled as much; outside of training, all of it."""
+    """Apply mask and scale to the gradient; outside training, keep all of it."""
     rest = [None] * (len(at.node.inputs) - 1)
     training = at.has(2) and bool(at.data(2).any())
     if not training:

@@ -1,4 +1,4 @@
-"""Changes of gradients between the backward pass and the updates."""
+"""Changes to gradients between the backward pass and the updates."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def clip_by_norm(train: TrainingGraph, most: float) -> TrainingGraph:
     ]
     norm = op.Sqrt(op.Sum(*squares) if len(squares) > 1 else squares[0])
     bound = op.constant(np.asarray(most, wide), name="most")
-    # A norm that is NaN or infinite makes gradients that are NaN, and no small ones.
+    # A NaN or infinite norm makes NaN gradients, not small gradients.
     factor = op.Div(bound, op.Max(norm, bound))
     return train.replace({at: op.Mul(at, _as(train, factor, values[at].dtype)) for at in gradients})
 

@@ -1,10 +1,10 @@
 """
-Rules of gradients: one function per operator, which says what it reads.
+Gradient rules: a function per operator that declares the operands it reads.
 
-A rule gets a :class:`Site`, one node with the gradients of its outputs, and returns one gradient
-per input, ``None`` where no gradient flows. It appends nodes by ``at.op``. What it reads of the
-forward pass is declared: these values live until the gradient runs, and :meth:`Site.x` and
-:meth:`Site.y` refuse all others. Shapes are free.
+A rule gets a :class:`Site`, a node with its output gradients, and returns a gradient per input,
+``None`` where no gradient flows. Rules append nodes by ``at.op``. The forward values that a rule
+reads are declared: these values live until the gradient runs, and :meth:`Site.x` and :meth:`Site.y`
+refuse all others. Shapes are free.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from arenaplan.graph import Graph, Node, Value, ValueId
 from arenaplan.train.symbols import Operators, operators
 
 Gradients: TypeAlias = "Sequence[int | None]"
-"""Values of the graph by index, one per input; ``None`` where no gradient flows."""
+"""Graph values by index, one per input; ``None`` where no gradient flows."""
 RuleFunction: TypeAlias = "Callable[[Site], Gradients]"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The gradient of an operator."""
+    """An operator's gradient."""
 
     op: str
     reads: tuple[str, ...]
-    """Operands that it may read: ``x0``, ``x1``, … are inputs, ``y0``, … outputs, ``x*`` all
-    inputs."""
+    """
+    Operands that the rule may read: ``x0``, ``x1``, … are inputs, ``y0``, … outputs, ``x*`` all
+    inputs.
+    """
     function: RuleFunction
     is_composed: bool = False
-    """Whether the function returns the results of the node, composed of operators with rules."""
+    """Whether the function returns the node's results, composed from operators with rules."""
 
 
 RULES: Final[dict[str, Rule]] = {}
@@ -44,10 +46,10 @@ RULES: Final[dict[str, Rule]] = {}
 
 def composed(*ops: str) -> Callable[[RuleFunction], RuleFunction]:
     """
-    Register a function that composes the results of a node of other operators.
+    Register a function that composes a node's results from other operators.
 
-    The backward pass makes the results again and differentiates the nodes that do, so operators
-    with a kernel of their own for the forward pass need no rule. It may read every input.
+    The backward pass computes the results again and differentiates the composing nodes, so
+    operators with a forward kernel need no rule. The function may read every input.
     """
 
     def register(function: RuleFunction) -> RuleFunction:
@@ -59,14 +61,14 @@ def composed(*ops: str) -> Callable[[RuleFunction], RuleFunction]:
 
 def rule(*ops: str, reads: str = "") -> Callable[[RuleFunction], RuleFunction]:
     """
-    Register the decorated function as the gradient of some operators.
+    Register the decorated function as the gradient for some operators.
 
     Parameters
     ----------
     ops : str
-        Names of operators.
+        Operator names.
     reads : str
-        The operands of the forward pass whose bytes it reads: see :attr:`Rule.reads`.
+        The forward operands whose bytes the rule reads: see :attr:`Rule.reads`.
     """
 
     def register(function: RuleFunction) -> RuleFunction:
@@ -79,22 +81,22 @@ def rule(*ops: str, reads: str = "") -> Callable[[RuleFunction], RuleFunction]:
 
 class Site:
     """
-    A node of the forward pass and the gradients of its outputs.
+    A forward node and its output gradients.
 
     Parameters
     ----------
     graph : Graph
-        The graph that gradients are appended to.
+        The graph to which gradients are appended.
     node : Node
         The node.
     given : sequence of int or None
-        The gradient of each output.
+        Each output's gradient.
     wanted : set of int
-        Values whose gradients are asked for.
+        Values with requested gradients.
     reads : tuple of str
         Operands that the rule may read.
     overwritten : collection of int
-        States whose content at the node is gone at the end of the forward pass.
+        States whose content at the node is overwritten by the end of the forward pass.
     """
 
     def __init__(
@@ -122,11 +124,11 @@ class Site:
 
     @property
     def dy(self) -> int:
-        """The gradient of output 0."""
+        """Output 0's gradient."""
         return self.gradient(0)
 
     def gradient(self, position: int) -> int:
-        """Return the gradient of an output, zeros if none flows there."""
+        """Return an output's gradient; zeros if no gradient flows there."""
         known = self._given[position]
         if known is None:
             made = self.made(position)
@@ -160,7 +162,7 @@ class Site:
             )
 
     def read(self, position: int) -> Value:
-        """Return the facts about an input: its shape and type."""
+        """Return an input's shape and type."""
         index = self.node.inputs[position] if position < len(self.node.inputs) else None
         if index is None:
             raise self.refusal(f"input {position} is left out")
@@ -178,33 +180,33 @@ class Site:
         return position < len(self.node.inputs) and self.node.inputs[position] is not None
 
     def wants(self, position: int) -> bool:
-        """Whether the gradient of an input is asked for."""
+        """Whether an input's gradient is requested."""
         return self.has(position) and self.node.inputs[position] in self._wanted
 
     def shape(self, position: int) -> tuple[int, ...]:
-        """Return the shape of an input."""
+        """Return an input's shape."""
         return self.read(position).shape
 
     def rank(self, position: int = 0) -> int:
-        """Return the number of dimensions of an input."""
+        """Return an input's number of dimensions."""
         return len(self.shape(position))
 
     def data(self, position: int) -> np.ndarray:
-        """Return the data of a constant input."""
+        """Return a constant input's data."""
         value = self.read(position)
         if value.kind != "constant" or not self.graph.has_data(value.index):
             raise self.refusal(f"input {position} ({value.name!r}) is no constant")
         return self.graph.data(value.index)
 
     def also(self, position: int, shape: tuple[int, ...], dtype: str) -> int:
-        """Return an output of the node, which the node makes from now on if it did not before."""
+        """Return an output of the node; the node is changed to make the output if needed."""
         node = self.graph.nodes[self.node.index]
         outputs = [*node.outputs, *[None] * (position + 1 - len(node.outputs))]
         found = outputs[position]
         if found is None:
             name = self.op.unique(f"{node.name}.{position}")
             found = outputs[position] = self.graph.value(name, shape, dtype)
-            # The flow of a node holds for one output alone.
+            # A node's flow holds only for a single output.
             effects = node.effects._replace(flows=(), windows=(), loads=(), repeats=False)
             self.graph.replace_node(node.index, tuple(outputs), effects)
             self.node = self.graph.nodes[node.index]
@@ -213,7 +215,7 @@ class Site:
     # -- attributes --------------------------------------------------------------
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Return an attribute of the node."""
+        """Return a node attribute."""
         return self.node.attributes.get(name, default)
 
     def axis(self, name: str, default: int, rank: int | None = None) -> int:
@@ -221,7 +223,7 @@ class Site:
         return int(self.attribute(name, default)) % max(rank or self.rank(), 1)
 
     def axes(self, position: int = 1) -> tuple[int, ...]:
-        """Return axes that are an attribute or an input; all, if they are left out."""
+        """Return axes from an attribute or an input; all axes if left out."""
         given = self.attribute("axes")
         if given is None and self.has(position):
             given = self.data(position).reshape(-1).tolist()
@@ -233,11 +235,11 @@ class Site:
     # -- parts of rules ----------------------------------------------------------
 
     def number(self, value: float, like: int = 0) -> ValueId:
-        """Return a scalar constant of the type of an input."""
+        """Return a scalar constant with an input's type."""
         return self.op.constant(np.asarray(value, self.read(like).dtype), name="number")
 
     def unbroadcast(self, gradient: int, position: int) -> int:
-        """Return a gradient summed to the shape of an input that was broadcast."""
+        """Return a gradient summed to the shape of a broadcast input."""
         return summed(self.graph, gradient, self.shape(position))
 
     def refusal(self, text: str) -> PlannerError:

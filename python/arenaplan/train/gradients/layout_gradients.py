@@ -18,7 +18,7 @@ def _found(at: Site, gradient: int) -> Gradients:
 
 @rule("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 def reshape(at: Site) -> Gradients:
-    """Give the gradient the shape of the operand."""
+    """Give the gradient the operand's shape."""
     return _found(at, at.op.Reshape(at.dy, np.array(at.shape(0), np.int64), allowzero=1))
 
 
@@ -31,7 +31,7 @@ def transpose(at: Site) -> Gradients:
 
 @rule("Concat")
 def concat(at: Site) -> Gradients:
-    """Give every operand its piece."""
+    """Give every operand a piece."""
     axis = at.axis("axis", 0, len(at.made().shape))
     found: list[int | None] = []
     start = 0
@@ -71,7 +71,7 @@ def slice_(at: Site) -> Gradients:
 
 @rule("Pad")
 def pad(at: Site) -> Gradients:
-    """Cut a constant border off; add a border of elements up where they were taken from."""
+    """Cut off a constant border; add other border elements to their sources."""
     if at.wants(2):
         raise at.refusal("the constant of the border has no gradient")
     rank, pads = at.rank(), at.data(1).reshape(-1).tolist()
@@ -95,7 +95,7 @@ def pad(at: Site) -> Gradients:
 
 
 def _padded(count: int, before: int, after: int, mode: str) -> np.ndarray:
-    """Return the element that each one along a padded axis is, -1 for the constant."""
+    """Return the source index of each element along a padded axis; -1 for the constant."""
     numbers = np.arange(count)
     wide = (max(before, 0), max(after, 0))
     given = {"constant_values": -1} if mode == "constant" else {}
@@ -122,7 +122,7 @@ def tile(at: Site) -> Gradients:
 
 @rule("Gather", reads="x1")
 def gather(at: Site) -> Gradients:
-    """Add slices up where they were gathered from."""
+    """Add slices to their sources."""
     axis = at.axis("axis", 0)
     return [at.op.GatherGrad(at.dy, at.x(1), axis=axis, shape=at.shape(0)), None]
 
@@ -133,7 +133,7 @@ def _zeros(at: Site) -> int:
 
 @rule("GatherElements", reads="x1")
 def gather_elements(at: Site) -> Gradients:
-    """Add elements up where they were gathered from."""
+    """Add elements to their sources."""
     axis = at.axis("axis", 0)
     made = at.op.ScatterElements(_zeros(at), at.x(1), at.dy, axis=axis, reduction="add")
     return [made, None]
@@ -141,7 +141,7 @@ def gather_elements(at: Site) -> Gradients:
 
 @rule("GatherND", reads="x1")
 def gather_nd(at: Site) -> Gradients:
-    """Add slices up where they were gathered from."""
+    """Add slices to their sources."""
     if at.attribute("batch_dims", 0):
         raise at.refusal("batch dimensions have no gradient")
     return [at.op.ScatterND(_zeros(at), at.x(1), at.dy, reduction="add"), None]
@@ -174,7 +174,7 @@ def trilu(at: Site) -> Gradients:
 
 @rule("ScatterElements", "ScatterND", reads="x1")
 def scatter(at: Site) -> Gradients:
-    """Gather the gradient of what was written; none flows to what was written over."""
+    """Gather the gradient for written elements; none flows to overwritten elements."""
     op, name = at.op, at.node.op
     reduction = at.attribute("reduction", "none")
     if reduction not in ("none", "add"):
@@ -218,7 +218,7 @@ def compress(at: Site) -> Gradients:
 
 @rule("Resize")
 def resize(at: Site) -> Gradients:
-    """Add elements up where they were taken from, one axis after another."""
+    """Add elements to their sources, one axis after the other."""
     if at.attribute("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
         raise at.refusal("regions have no gradient")
     gradient, op = at.dy, at.op
@@ -240,7 +240,7 @@ def resize(at: Site) -> Gradients:
 
 
 def _weights(at: Site, axis: int) -> np.ndarray:
-    """Return the part of each input element in each output element along one axis."""
+    """Return each input element's weight in each output element along an axis."""
     count, made, rank = at.shape(0)[axis], at.made().shape[axis], at.rank()
     given = dict(at.node.attributes)
     axes = [int(k) % rank for k in given.pop("axes", None) or range(rank)]

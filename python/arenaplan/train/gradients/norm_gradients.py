@@ -1,4 +1,4 @@
-"""Gradients of normalizations and of losses."""
+"""Gradients of normalizations and losses."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def layer_normalization(at: Site) -> Gradients:
 
 @rule("InstanceNormalization", reads="x0 x1")
 def instance_normalization(at: Site) -> Gradients:
-    """Gradients by the statistics of each channel of each sample."""
+    """Gradients by statistics per channel and sample."""
     return _normalized(at, range(2, at.rank()), (1,), epsilon=at.attribute("epsilon", 1e-5))
 
 
 @rule("GroupNormalization", reads="x0 x1")
 def group_normalization(at: Site) -> Gradients:
-    """Gradients by the statistics of groups of channels."""
+    """Gradients by statistics per channel group."""
     if at.shape(1) != at.shape(0)[1:2]:
         raise at.refusal("a scale per group, as before operator set 21, has no gradient")
     groups = int(at.attribute("num_groups"))
@@ -65,7 +65,7 @@ def group_normalization(at: Site) -> Gradients:
 
 @rule("BatchNormalization", reads="x0 x1 x3 x4")
 def batch_normalization(at: Site) -> Gradients:
-    """Gradients by the statistics of the batch in training, by the given ones else."""
+    """Gradients by batch statistics in training, else by the given statistics."""
     op, rank, epsilon = at.op, at.rank(), at.attribute("epsilon", 1e-5)
     others = (0, *range(2, rank))
     if at.attribute("training_mode", 0):

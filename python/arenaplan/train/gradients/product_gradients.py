@@ -1,4 +1,4 @@
-"""Gradients of products of matrices."""
+"""Gradients of matrix products."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from arenaplan.train.gradients.gradient_rules import Gradients, Site, rule
 
 @rule("Gemm", reads="x0 x1")
 def gemm(at: Site) -> Gradients:
-    """Multiply the gradient by the other matrix, transposed; sum it for the addend."""
+    """Multiply the gradient by the other matrix, transposed; sum the gradient for the addend."""
     op = at.op
     found: list[int | None] = [None] * len(at.node.inputs)
     across, down = (bool(at.attribute(name, 0)) for name in ("transA", "transB"))
@@ -41,7 +41,7 @@ def matmul(at: Site) -> Gradients:
             op.Gemm(dy, at.x(1), transB=1) if at.wants(0) else None,
             op.Gemm(at.x(0), dy, transA=1) if at.wants(1) else None,
         ]
-    # Vectors are matrices of one row or column.
+    # Vectors are matrices with a single row or column.
     left = (1, *a) if len(a) == 1 else a
     right = (*b, 1) if len(b) == 1 else b
     lead = at.made().shape[: len(at.made().shape) - (len(a) > 1) - (len(b) > 1)]
@@ -51,7 +51,7 @@ def matmul(at: Site) -> Gradients:
         other = _transposed(at, _reshaped(at, at.x(1), right))
         found[0] = _summed_to(at, op.MatMul(gradient, other), left, 0)
     if at.wants(1):
-        if len(right) == 2:  # One matrix for all: one product of all rows.
+        if len(right) == 2:  # One matrix for all: a single product over all rows.
             rows = _reshaped(at, at.x(0), (-1, left[-1]))
             all_rows = _reshaped(at, gradient, (-1, right[-1]))
             found[1] = _reshaped(at, op.Gemm(rows, all_rows, transA=1), b)
@@ -77,7 +77,7 @@ def _transposed(at: Site, value: int) -> int:
 
 
 def _summed_to(at: Site, product: int, shape: tuple[int, ...], position: int) -> int:
-    """Return products summed over matrices that were repeated, in the shape of an operand."""
+    """Return products summed over repeated matrices, in an operand's shape."""
     given = at.graph.values[product].shape
     lead = len(given) - len(shape)
     axes = [
@@ -90,7 +90,7 @@ def _summed_to(at: Site, product: int, shape: tuple[int, ...], position: int) ->
 
 @rule("Einsum", reads="x*")
 def einsum(at: Site) -> Gradients:
-    """Put the gradient in the place of the operand, and exchange operand and result."""
+    """Swap operand and result, with the gradient in the operand's place."""
     equation = str(at.attribute("equation")).replace(" ", "")
     left, arrow, made = equation.partition("->")
     terms = left.split(",")

@@ -8,7 +8,7 @@ from arenaplan.train.gradients.gradient_rules import Gradients, Site, count, rul
 
 
 def _kept(at: Site, value: int) -> int:
-    """Return a value in the shape of the result with all dimensions kept."""
+    """Return a value in the result's shape with all dimensions kept."""
     axes, shape = at.axes(), at.shape(0)
     kept = tuple(1 if k in axes else dim for k, dim in enumerate(shape))
     if at.graph.values[value].shape == kept:
@@ -22,7 +22,7 @@ def _found(at: Site, gradient: int) -> Gradients:
 
 
 def _spread(at: Site, gradient: int) -> int:
-    """Return a gradient repeated to the shape of the operand."""
+    """Return a gradient repeated to the operand's shape."""
     made: int = at.op.Expand(_kept(at, gradient), np.array(at.shape(0), np.int64))
     return made
 
@@ -35,7 +35,7 @@ def reduce_sum(at: Site) -> Gradients:
 
 @rule("ReduceMean")
 def reduce_mean(at: Site) -> Gradients:
-    """Repeat the gradient's share of each element."""
+    """Repeat each element's share of the gradient."""
     share = at.number(1 / max(count(at.shape(0), at.axes()), 1))
     return _found(at, _spread(at, at.op.Mul(at.dy, share)))
 
@@ -67,7 +67,7 @@ def reduce_l2(at: Site) -> Gradients:
 
 @rule("ReduceProd", reads="x0")
 def reduce_prod(at: Site) -> Gradients:
-    """Multiply by the product of the others: all of them, or those beside the one zero."""
+    """Multiply by the product of the other elements; special-cased for zeros."""
     op, zero, one = at.op, at.number(0), at.number(1)
     axes = np.array(at.axes(), np.int64)
     is_zero = op.Equal(at.x(0), zero)
@@ -77,7 +77,7 @@ def reduce_prod(at: Site) -> Gradients:
         rest, many = op.ReduceProd(safe, axes, keepdims=1), op.ReduceSum(zeros, axes, keepdims=1)
     else:
         rest, many = safe, zeros
-    # With one zero, all but its own factor are 0; with two or more, every factor is.
+    # With a single zero, only the zero's factor is nonzero; with more zeros, no factor is.
     alone = op.Where(op.Equal(many, zeros), op.Div(rest, safe), zero)
     kept = op.Where(op.Less(many, at.number(1.5)), alone, zero)
     return _found(at, op.Mul(_kept(at, at.dy), kept))
@@ -97,7 +97,7 @@ def reduce_log_sum(at: Site) -> Gradients:
 
 @rule("ReduceLogSumExp", reads="x0 y0")
 def reduce_log_sum_exp(at: Site) -> Gradients:
-    """Multiply by the share of each element in the sum."""
+    """Multiply by each element's share in the sum."""
     op = at.op
     share = op.Exp(op.Sub(at.x(0), _kept(at, at.y())))
     return _found(at, op.Mul(share, _kept(at, at.dy)))

@@ -1,4 +1,4 @@
-"""Gradients of the operators that gradients are made of: second derivatives."""
+"""Gradients of gradient operators: second derivatives."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from arenaplan.train.gradients.window_gradients import image_gradient
 
 @rule("ReluGrad", reads="x1")
 def relu_grad(at: Site) -> Gradients:
-    """Keep the gradient where the result of Relu is positive; its slope is constant."""
+    """Keep the gradient where Relu's result is positive; the slope is constant."""
     return [at.op.ReluGrad(at.dy, at.x(1)), None]
 
 
 def _of_slope(op: str, bend: Callable[[Site], int]) -> None:
-    """Register the gradients of ``dy f(y)``: by ``dy`` the operator again, by ``y`` ``f'``."""
+    """Register the gradients of ``dy f(y)``: by ``dy`` the same operator, by ``y`` ``f'``."""
 
     @rule(op, reads="x0 x1")
     def gradients(at: Site) -> Gradients:
@@ -34,7 +34,7 @@ _of_slope("TanhGrad", lambda at: at.op.Mul(at.x(1), at.number(-2)))
 
 @rule("DropoutGrad", reads="x1 x2")
 def dropout_grad(at: Site) -> Gradients:
-    """Keep what the mask keeps."""
+    """Keep the elements that the mask keeps."""
     rest = [None] * (len(at.node.inputs) - 1)
     return [at.op.DropoutGrad(at.dy, at.x(1), at.x(2) if at.has(2) else None), *rest]
 
@@ -67,7 +67,7 @@ def average_pool_grad(at: Site) -> Gradients:
 
 @rule("ConvGradWeight", reads="x0 x1")
 def conv_grad_weight(at: Site) -> Gradients:
-    """Convolve by the gradient: the products are those of a convolution with such weights."""
+    """Convolve with the gradient as weights: the products are those of a convolution."""
     window = {name: at.attribute(name) for name in ("kernel_shape", "strides", "pads", "dilations")}
     group = at.attribute("group", 1)
     image = found = None
@@ -96,7 +96,7 @@ def log_softmax_grad(at: Site) -> Gradients:
 
 @composed("NormalizationGrad")
 def normalization_grad(at: Site) -> Gradients:
-    """Compose the gradients of a normalization of a mean and a mean of squares."""
+    """Compose a normalization's gradients from a mean and a mean of squares."""
     op, shape = at.op, at.shape(1)
     groups, axes = at.attribute("groups", 1), np.array(at.attribute("axes"), np.int64)
     along = at.attribute("along")
@@ -132,7 +132,7 @@ def normalization_grad(at: Site) -> Gradients:
 
 @composed("SoftmaxCrossEntropyLossGrad")
 def softmax_cross_entropy_loss_grad(at: Site) -> Gradients:
-    """Compose ``dloss w (exp(log p) - labels)``, over the weights of a mean."""
+    """Compose ``dloss w (exp(log p) - labels)``, divided by a mean's weights."""
     op, shape = at.op, at.shape(1)
     ignored, reduction = at.attribute("ignore_index"), at.attribute("reduction", "mean")
     dtype = at.read(1).dtype

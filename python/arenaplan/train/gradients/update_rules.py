@@ -1,4 +1,4 @@
-"""Updates of parameters in place: nodes whose results replace states at their address."""
+"""In-place parameter updates: nodes whose results replace states."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ def sgd(
     weight_decay: float = 0.0,
 ) -> TrainingGraph:
     """
-    Append steps of gradient descent, and return ``train``.
+    Append gradient descent steps, and return ``train``.
 
-    Gradients are no outputs any more: each dies at its update. With momentum, each parameter has a
-    state ``NAME.velocity``.
+    Gradients are then no longer outputs: each gradient dies at its update. With momentum, each
+    parameter has a state ``NAME.velocity``.
 
     Parameters
     ----------
     train : TrainingGraph
         A graph with gradients of parameters that are states.
     lr : float or ValueId, default 0.01
-        The learning rate, or a value of the graph that holds it. An int is a number.
+        The learning rate, or a graph value with the learning rate. An int is a number.
     momentum : float, default 0.0
-        The part of the last step that a step keeps.
+        The fraction of the last step that a step keeps.
     nesterov : bool, default False
         Whether steps look ahead by the momentum (Nesterov 1983).
     weight_decay : float, default 0.0
-        The part of the parameter that is added to its gradient.
+        The fraction of the parameter that is added to the gradient.
 
     Raises
     ------
     InvalidOption
-        If a parameter is no state, the graph has updates already, or a number is out of range.
+        If a parameter is not a state, the graph already has updates, or a number is out of range.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def adam(
     decoupled: bool = False,
 ) -> TrainingGraph:
     """
-    Append steps of Adam (Kingma and Ba 2015), and return ``train``.
+    Append Adam steps (Kingma and Ba 2015), and return ``train``.
 
     Each parameter has the states ``NAME.mean`` and ``NAME.square``; the state ``steps`` counts.
 
@@ -98,20 +98,20 @@ def adam(
     train : TrainingGraph
         A graph with gradients of parameters that are states.
     lr : float or ValueId, default 0.001
-        The learning rate, or a value of the graph that holds it. An int is a number.
+        The learning rate, or a graph value with the learning rate. An int is a number.
     betas : tuple of float
-        The parts of the averages of gradients and of their squares that a step keeps.
+        The fractions that a step keeps of the averages of gradients and squared gradients.
     epsilon : float, default 1e-8
-        Added to the root of the average of squares.
+        Added to the root of the average square.
     weight_decay : float, default 0.0
-        The part of the parameter that is added to its gradient.
+        The fraction of the parameter that is added to the gradient.
     decoupled : bool, default False
-        Whether the decay is that of AdamW (Loshchilov and Hutter 2019): apart from the averages.
+        Whether to decay apart from the averages, as in AdamW (Loshchilov and Hutter 2019).
 
     Raises
     ------
     InvalidOption
-        If a parameter is no state, the graph has updates already, or a number is out of range.
+        If a parameter is not a state, the graph already has updates, or a number is out of range.
     """
     _check(train)
     if len(elements_of(betas, "option betas")) != 2:
@@ -180,7 +180,7 @@ def _number(number: float, option: str, below: float = np.inf) -> float:
 
 
 def _held(train: TrainingGraph, rate: float | ValueId, dtype: str) -> ValueId:
-    """Return the value that holds a learning rate: a constant, if it is a number."""
+    """Return the value with a learning rate: a constant for a number."""
     if isinstance(rate, ValueId):
         return train.graph.own(rate)
     if isinstance(rate, bool) or not isinstance(rate, Real) or not np.isfinite(float(rate)):
@@ -193,7 +193,9 @@ def _updated(
     rate: float | ValueId,
     update: Callable[[Value, ValueId, ValueId], tuple[ValueId, ...]],
 ) -> TrainingGraph:
-    """Append an update of every parameter, which the core runs after all readers of the old one."""
+    """
+    Append every parameter's update; the core runs updates after all readers of the old content.
+    """
     _check(train)
     graph = train.graph
     for index in train.gradients:

@@ -12,7 +12,7 @@ from arenaplan.train.gradients.gradient_rules import Gradients, Site, count, rul
 def _window(
     at: Site, kernel: tuple[int, ...], image: tuple[int, ...], made: tuple[int, ...]
 ) -> dict[str, Any]:
-    """Return the attributes of a window from an image to a result, with pads as numbers."""
+    """Return the attributes of a window from image to result, with pads as numbers."""
     rank = len(kernel)
     strides = tuple(at.attribute("strides") or (1,) * rank)
     dilations = tuple(at.attribute("dilations") or (1,) * rank)
@@ -33,7 +33,7 @@ def _window(
 
 
 def _space(at: Site) -> tuple[int, ...]:
-    """Return the axes of the result that are not channels."""
+    """Return the result's axes except the channel axis."""
     return (0, *range(2, len(at.made().shape)))
 
 
@@ -48,7 +48,7 @@ def _bias(at: Site) -> int | None:
 def image_gradient(
     at: Site, dy: int, weights: int, image: tuple[int, ...], window: dict[str, Any]
 ) -> int:
-    """Return the gradient of the image of a convolution: its results convolved transposed."""
+    """Return a convolution's image gradient: the result gradient convolved transposed."""
     made, kernel, rest = at.graph.values[dy].shape, window["kernel_shape"], []
     rank = len(kernel)
     for k in range(rank):
@@ -109,7 +109,7 @@ def conv_transpose(at: Site) -> Gradients:
 
 @rule("MaxPool", reads="x0 y0")
 def max_pool(at: Site) -> Gradients:
-    """Give the gradient to the first greatest element of each window."""
+    """Give the gradient to each window's first maximum."""
     kernel = at.attribute("kernel_shape")
     window = _window(at, tuple(kernel), at.shape(0), at.made().shape)
     return [at.op.MaxPoolGrad(at.dy, at.x(0), at.y(), **window)]

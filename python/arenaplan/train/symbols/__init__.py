@@ -1,10 +1,9 @@
 """
-Models written in Python: operators as functions, with inferred shapes, types and effects.
+Models in Python: operators as functions, with inferred shapes, types and effects.
 
-:func:`operators` gives the :class:`Operators` that append nodes to a graph with known shapes.
-:class:`Symbol` is a model without shapes, which is composed first (``ap.train.op``,
-``ap.train.variable``, ``ap.train.group``); its graph follows from the shapes that are known, of
-inputs or of results.
+:func:`operators` returns the :class:`Operators` that append nodes to a graph with known shapes. A
+:class:`Symbol` is a model composed without shapes (``ap.train.op``, ``ap.train.variable``,
+``ap.train.group``); the graph follows from known input or result shapes.
 """
 
 from arenaplan.formats.onnx.symbol_schema import Argument, Attribute, Schema

@@ -1,4 +1,4 @@
-"""A graph in the place of an operator."""
+"""Inlines a graph in place of an operator."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def call(graph: Graph, callee: Graph, prefix: str, inputs: Mapping[str, int]) ->
     start = len(graph.nodes)
     for node in callee.nodes:
         attributes = node.attributes
-        if "stream" in attributes:  # Each call draws numbers of its own.
+        if "stream" in attributes:  # Each call draws separate numbers.
             attributes = {**attributes, "stream": f"{prefix}/{attributes['stream']}"}
         graph.append(
             node.op,

@@ -36,7 +36,7 @@ from arenaplan.graph.sizes import checked_bytes
 from arenaplan.train.symbols.call import call
 
 Input: TypeAlias = "ValueId | float | Sequence[Any] | np.ndarray | np.generic | None"
-"""A value of the graph, or the data of a constant; ``None`` for an absent operand."""
+"""A graph value, or a constant's data; ``None`` for an absent operand."""
 
 BUDGET = Budget(ModelProto())
 _FOLDER = Folder(None)
@@ -45,14 +45,14 @@ VERSIONS = {"": VERSION, TRAINING: 1}
 
 def find_schema(name: str) -> Schema:
     """
-    Return the signature of an operator: of this package, of the standard, or of the user's.
+    Return an operator's signature: this package's, standard, or user-declared.
 
-    One of the user's that has the name of another operator is known as ``DOMAIN::NAME``.
+    A user's operator with the name of another operator is named ``DOMAIN::NAME``.
 
     Raises
     ------
     UnsupportedOp
-        If there is none; with names that resemble it.
+        If there is no such operator; the message suggests similar names.
     """
     ours = OWN.get((OURS, name))
     found = ours.schema if ours is not None else standard(name) or standard(name, TRAINING)
@@ -65,12 +65,12 @@ def find_schema(name: str) -> Schema:
 
 
 def operator_names() -> list[str]:
-    """Return the names of all operators that graphs can be composed of."""
+    """Return the names of all operators for composing graphs."""
     return sorted({*(name for _, name in OWN), *standard_names()})
 
 
 class _Variable(Operand):
-    """A state: no output takes over its bytes."""
+    """A state, whose bytes no output takes over."""
 
     __slots__ = ()
 
@@ -84,15 +84,14 @@ class Operators:
     """
     Operators by name: each call appends a node whose shape, type and effects are inferred.
 
-    Operands are values of the graph; arrays, lists and floats are constants. Attributes
-    are keywords, and so may operands be, by the names that the standard gives them. A call returns
-    the index of the output, or a tuple of them: of those that are always there, or of as many as
-    ``outputs=`` says.
+    Operands are graph values; arrays, lists and floats are constants. Attributes are keywords;
+    operands may also be keywords, by standard name. A call returns the output's index, or a tuple
+    of indices: for all required outputs, or for as many outputs as ``outputs=`` says.
 
     Parameters
     ----------
     graph : Graph
-        The graph that nodes are appended to.
+        The graph to which nodes are appended.
 
     Examples
     --------
@@ -107,7 +106,7 @@ class Operators:
     >>> op.Gemm(x, w, b, alhpa=0.5)
     Traceback (most recent call last):
     arenaplan.base.errors.InvalidAttribute: Gemm has no input and no attribute 'alhpa'; inputs are \
-A, B, C; attributes are alpha, beta, transA, transB
+    A, B, C; attributes are alpha, beta, transA, transB
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -149,13 +148,13 @@ A, B, C; attributes are alpha, beta, transA, transB
         Raises
         ------
         InvalidOperand
-            If an operand is missing, or is one too many.
+            If an operand is missing, or there are too many operands.
         InvalidAttribute
             If a keyword is neither an input nor an attribute, or an attribute makes no sense.
         ShapeMismatch
             If operands contradict each other.
         UnknownShape
-            If the shape of a result depends on data.
+            If a result's shape depends on data.
         """
         given, attributes = sorted_out(schema, inputs, keywords)
         label = name or self._next(schema.name)
@@ -169,7 +168,7 @@ A, B, C; attributes are alpha, beta, transA, transB
             checked_bytes(output, shape, dtype)
             index = self._graph.value(output, shape, dtype)
             made.append(Operand(output, shape, dtype, None, False, index))
-        # A node that runs again draws the same numbers, although it has another name.
+        # A node that runs again draws the same numbers, although the name differs.
         stream = {"stream": label} if schema.name in RANDOM else {}
         self._graph.append(
             schema.name,
@@ -192,23 +191,23 @@ A, B, C; attributes are alpha, beta, transA, transB
 
     def call(self, callee: Graph, *, name: str = "", **inputs: int) -> tuple[int, ...]:
         """
-        Append the nodes of another graph, as if it were one operator, and return its outputs.
+        Append another graph's nodes, like a single operator, and return the outputs.
 
         Parameters
         ----------
         callee : Graph
-            The graph; it is not changed. Its constants and states become such of this graph.
+            The graph, which is not changed. Constants and states are added to this graph.
         name : str, optional
-            Prefix of the names of nodes and values; the name of ``callee`` if left out.
+            Prefix for node and value names; the name of ``callee`` if left out.
         inputs
-            A value of this graph for each input of ``callee``, by name.
+            A value in this graph for each input of ``callee``, by name.
 
         Raises
         ------
         InvalidOperand
             If an input is missing or unknown.
         ShapeMismatch
-            If a value has another shape or type than the input.
+            If a value's shape or type differs from the input's.
 
         Examples
         --------
@@ -227,7 +226,7 @@ A, B, C; attributes are alpha, beta, transA, transB
         return call(self._graph, callee, self.unique(name or callee.name or "graph"), inputs)
 
     def constant(self, data: Any, dtype: str | None = None, name: str = "constant") -> ValueId:
-        """Return the constant with this data; equal ones are one value."""
+        """Return the constant with this data; equal constants are a single value."""
         array = np.asarray(data, dtype)
         if dtype is None and not hasattr(data, "dtype") and array.dtype == np.float64:
             array = array.astype(np.float32)
@@ -239,7 +238,7 @@ A, B, C; attributes are alpha, beta, transA, transB
         return self._constants[key]
 
     def unique(self, name: str) -> str:
-        """Return a name that no value of the graph has yet."""
+        """Return a name not yet used in the graph."""
         values = self._graph.values
         for value in values[self._seen :]:
             self._names.add(value.name)
@@ -251,7 +250,7 @@ A, B, C; attributes are alpha, beta, transA, transB
         return free
 
     def _next(self, kind: str) -> str:
-        """Return the name of the next unnamed node of a kind."""
+        """Return the name for the next unnamed node of a kind."""
         taken = {node.name for node in self._graph.nodes} if kind not in self._counts else ()
         number = self._counts.get(kind, 0)
         while (name := f"{kind}_{number}") in taken:
@@ -260,7 +259,7 @@ A, B, C; attributes are alpha, beta, transA, transB
         return name
 
     def _operands(self, schema: Schema, given: Sequence[Input], label: str) -> list[Operand | None]:
-        """Return operands, those that are data as constants of the type that the others have."""
+        """Return operands; data become constants with the type of the other operands."""
         types: dict[str, str] = {}
         for position, item in enumerate(given):
             if type(item) is int:
@@ -304,7 +303,7 @@ A, B, C; attributes are alpha, beta, transA, transB
     def _output_names(
         self, schema: Schema, label: str, outputs: int | Sequence[str] | None
     ) -> list[str]:
-        """Return the names of the outputs."""
+        """Return the output names."""
         if outputs is None:
             outputs = schema.least_outputs if schema.outputs else 0
         if not isinstance(outputs, int):
@@ -329,7 +328,7 @@ def _argument_type(schema: Schema, position: int) -> str:
 
 
 def plain_attributes(schema: Schema, given: Mapping[str, Any], label: str) -> dict[str, Any]:
-    """Return attributes as importers have them: lists are tuples, arrays are stored tensors."""
+    """Return attributes in importer form: lists become tuples, arrays become stored tensors."""
     plain = {key: _plain(value, key, label) for key, value in given.items()}
     own = OWN.get((schema.domain, schema.name))
     return plain if own is None else own.filled(plain)
@@ -350,7 +349,7 @@ def _stored(value: Any) -> Any:
 
 
 def results_of(op: Op, attributes: Mapping[str, Any]) -> Sequence[Result]:
-    """Return shapes and types of the outputs."""
+    """Return the outputs' shapes and types."""
     rule = rule_of(op)
     if rule is not None:
         try:
@@ -377,7 +376,7 @@ def results_of(op: Op, attributes: Mapping[str, Any]) -> Sequence[Result]:
 
 def _effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     effects = node_effects(op, outputs)
-    # A later run inside of a group would read another content of the state.
+    # A later run inside a group would read changed content of the state.
     reads_state = any(isinstance(known, _Variable) for known in op.inputs)
     is_pure = effects.pure or (op.domain, op.type) not in OWN
     return effects._replace(repeats=effects.repeats and not reads_state, pure=is_pure)
@@ -385,12 +384,12 @@ def _effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
 
 def operators(graph: Graph) -> Operators:
     """
-    Return the operators that append nodes to a graph: always the same ones for the same graph.
+    Return the operators that append nodes to a graph; the same object for the same graph.
 
     Parameters
     ----------
     graph : Graph
-        The graph. It keeps which names are taken, and which constants it has.
+        The graph, which remembers used names and constants.
 
     Examples
     --------

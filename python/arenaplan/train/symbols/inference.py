@@ -1,12 +1,12 @@
 """
-Shapes and types of symbols, forward and backward.
+Shape and type inference for symbols, forward and backward.
 
 Facts are known dimensions; a contradiction is an error that names node and tensor. Vertices are
-swept forward and backward until nothing changes. Forward, a vertex whose operands are known has the
-results of the importers' rules, so known shapes are always checked; operands that are known in part
-go through the inference of the package ``onnx``. Backward, the relations of
-:mod:`arenaplan.train.symbols.relations` hold in both directions. At last, a repeated operand of an
-elementwise operator that nothing else decides gets the dimensions of the result.
+swept forward and backward until no fact changes. Forward, the importers' rules give the results for
+known operands, so known shapes are always checked; partly known operands go through the package
+``onnx``. Backward, the relations in :mod:`arenaplan.train.symbols.relations` hold in both
+directions. Finally, an undecided operand of an elementwise operator that may be repeated gets the
+result's dimensions.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from arenaplan.train.symbols.relations import BROADCASTS, PartialShape, Sizes, r
 from arenaplan.train.symbols.vertex import Entry, Vertex, checked_names, entry_name, topological
 
 _DEFAULT = "float32"
-"""The element type of values that nothing says the type of."""
+"""The element type of values without type information."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """What is known of the outputs of all vertices, by name."""
+    """Known facts about the outputs of all vertices, by name."""
 
     shapes: Mapping[str, PartialShape]
     dtypes: Mapping[str, str | None]
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Names of the outputs whose shape is not known."""
+        """Names of outputs with unknown shapes."""
         return tuple(k for k, shape in self.shapes.items() if shape is None or None in shape)
 
 
@@ -56,7 +56,7 @@ def infer(
     shapes: Mapping[str, PartialShape] | None = None,
     dtypes: Mapping[str, str] | None = None,
 ) -> Inferred:
-    """Return what follows about shapes and types: see :meth:`arenaplan.train.Symbol.infer`."""
+    """Infer shapes and types: see :meth:`arenaplan.train.Symbol.infer`."""
     return _Inference(heads, shapes or {}, dtypes or {}).run()
 
 
@@ -122,7 +122,7 @@ class _Inference:
     # -- types -------------------------------------------------------------------
 
     def _infer_types(self) -> None:
-        """Give all arguments of an operator that have a type in common that type."""
+        """Give the common type to all of an operator's arguments that share a type."""
         operators = [vertex for vertex in self._vertices if vertex.schema is not None]
         while True:
             before = len(self._dtypes)
@@ -130,11 +130,11 @@ class _Inference:
                 self._share_types(vertex)
             if len(self._dtypes) > before:
                 continue
-            # One guess at a time: what follows from it is no guess.
+            # One guess at a time: consequences of a guess are not guesses.
             open_ = [key for key in self._sizes if key not in self._dtypes]
             if not open_:
                 return
-            # Numbers without a type of their own come last: they take that of other operands.
+            # Numbers without a type come last, because they take other operands' type.
             key = next((key for key in open_ if key[0].kind != "constant"), open_[0])
             self._dtypes[key] = _guess(key[0])
 
@@ -162,7 +162,7 @@ class _Inference:
     # -- shapes ------------------------------------------------------------------
 
     def _sweep(self) -> None:
-        """Sweep forward and backward until nothing changes."""
+        """Sweep forward and backward until no fact changes."""
         self._changed = True
         while self._changed:
             self._changed = False
@@ -195,7 +195,7 @@ class _Inference:
             raise _at(vertex, error) from None
 
     def _op(self, vertex: Vertex) -> Op | None:
-        """Return the operator as importers see it, if all of its operands are known."""
+        """Return the operator for importers, if all operands are known."""
         schema = vertex.schema
         assert schema is not None
         operands: list[OnnxOperand | None] = []
@@ -238,7 +238,7 @@ class _Inference:
             for key, value in vertex.attributes.items()
         }
         node = helper.make_node(schema.name, names, outputs, **attributes)
-        # The type stubs of the package lack most of what a schema has.
+        # The package's type stubs lack most schema attributes.
         definitions: Any = defs
         known = definitions.get_schema(schema.name, schema.version, schema.domain)
         imports = [helper.make_opsetid(domain, version) for domain, version in VERSIONS.items()]
@@ -265,7 +265,7 @@ class _Inference:
             raise _at(vertex, error) from None
 
     def _assume(self) -> bool:
-        """Give one operand that may be repeated the shape of the result; return whether."""
+        """Give an operand that may be repeated the result's shape; return whether any."""
         for vertex in self._vertices:
             if vertex.schema is None or vertex.schema.name not in BROADCASTS:
                 continue
@@ -290,14 +290,14 @@ class _Inference:
 
 
 def _guess(vertex: Vertex) -> str:
-    """Return the element type of a value that nothing says the type of."""
+    """Return the element type of a value without type information."""
     if vertex.data is not None and vertex.data.dtype.kind in "biu":
         return vertex.data.dtype.name
     return _DEFAULT
 
 
 def _constant(vertex: Vertex, dtype: str) -> np.ndarray | None:
-    """Return the data of a constant in its type."""
+    """Return a constant's data in the constant's type."""
     if vertex.kind != "constant" or vertex.data is None:
         return None
     return vertex.data.astype(dtype)
@@ -319,7 +319,7 @@ def graph_of(
     shapes: Mapping[str, PartialShape] | None = None,
     dtypes: Mapping[str, str] | None = None,
 ) -> Graph:
-    """Return the graph of a symbol: see :meth:`arenaplan.train.Symbol.graph`."""
+    """Return a symbol's graph: see :meth:`arenaplan.train.Symbol.graph`."""
     found = infer(heads, shapes, dtypes)
     vertices = topological(head.vertex for head in heads)
     checked_names(vertices)
@@ -329,7 +329,7 @@ def graph_of(
     """By variable and version: the value that a node has written."""
 
     def operand(position: int, entry: Entry, reader: Vertex) -> int:
-        # A node that writes a version reads the one before.
+        # A node that writes a version reads the version before.
         version = entry.version - (position in reader.mutates)
         return contents.get((entry.vertex, version), place[entry.vertex, entry.output])
 
@@ -366,7 +366,7 @@ def graph_of(
             place[vertex, 0] = graph.state(vertex.name, dims, dtype, initial=vertex.data)
         else:
             place[vertex, 0] = graph.input(vertex.name, dims, dtype)
-    # The last content of a variable is there at the beginning of the next run.
+    # A variable's last content is the content at the start of the next run.
     last = dict(sorted(contents, key=lambda key: key[1]))
     graph.write_backs = [
         (contents[variable, version], place[variable, 0]) for variable, version in last.items()

@@ -1,7 +1,7 @@
 """
-Relations between the dimensions of operands and results, which hold in both directions.
+Bidirectional relations between dimensions of operands and results.
 
-One function per kind of operator says which dimensions are equal, or how one follows from others.
+A function per operator kind relates equal dimensions, or derives a dimension from others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PartialShape: TypeAlias = "tuple[int | None, ...] | None"
 
 
 class Sizes:
-    """The known dimensions of one value."""
+    """A value's known dimensions."""
 
     __slots__ = ("name", "shape")
 
@@ -34,7 +34,7 @@ class Sizes:
 
     def learn(self, shape: PartialShape) -> bool:
         """
-        Add facts; return whether they are new.
+        Add facts; return whether any fact is new.
 
         Raises
         ------
@@ -60,13 +60,13 @@ class Sizes:
         return self.learn((None,) * rank)
 
     def dim(self, axis: int) -> int | None:
-        """Return a dimension, if it is known."""
+        """Return a dimension, if known."""
         if self.shape is None or not -len(self.shape) <= axis < len(self.shape):
             return None
         return self.shape[axis]
 
     def learn_dim(self, axis: int, dim: int | None) -> bool:
-        """Learn one dimension of a value whose rank is known."""
+        """Learn a dimension of a value with known rank."""
         if dim is None or self.shape is None or not -len(self.shape) <= axis < len(self.shape):
             return False
         shape: list[int | None] = [None] * len(self.shape)
@@ -94,7 +94,7 @@ Relation: TypeAlias = Callable[[Attributes, Inputs, Outputs], bool]
 
 def relate(schema: Schema, attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
     """
-    Apply the relations of an operator; return whether anything is new.
+    Apply an operator's relations; return whether any fact is new.
 
     Raises
     ------
@@ -106,13 +106,13 @@ def relate(schema: Schema, attributes: Attributes, inputs: Inputs, outputs: Outp
 
 
 def _first(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
-    """The result has the shape of the first operand."""
+    """The result has the first operand's shape."""
     del attributes
     return inputs[0] is not None and same(inputs[0], outputs[0])
 
 
 def _broadcast(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
-    """A dimension of the result is that of an operand, unless that is 1."""
+    """A result dimension equals an operand's dimension, unless the latter is 1."""
     del attributes
     y, found = outputs[0], False
     operands = [x for x in inputs if x is not None]
@@ -165,7 +165,9 @@ def _gemm(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
 
 
 def _matmul(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
-    """Rows of the first and columns of the second; dimensions before them where one has none."""
+    """
+    Rows from the first operand, columns from the second; leading dimensions if only one has them.
+    """
     del attributes
     (a, b), y = given(inputs, 2), outputs[0]
     found = False
@@ -213,7 +215,7 @@ def _conv(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
 def _slid(
     attributes: Attributes, k: int, rank: int, x: Sizes, kernel: int | None, y: Sizes
 ) -> bool:
-    """Return whether a dimension of the image follows from the result, at stride 1."""
+    """Return whether an image dimension follows from the result, at stride 1."""
     strides = attributes.get("strides") or (1,) * rank
     if kernel is None or strides[k] != 1 or y.dim(2 + k) is None:
         return False
@@ -277,7 +279,7 @@ def _transpose(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool
 
 
 def _elements(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
-    """A reshape keeps the number of elements: one unknown dimension follows."""
+    """A reshape keeps the element count, which determines a single unknown dimension."""
     del attributes
     (x,), y = given(inputs, 1), outputs[0]
     found = False
@@ -297,7 +299,7 @@ def _elements(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
 
 
 def _concat(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
-    """All dimensions but one are equal, and that one is the sum."""
+    """All dimensions are equal except the joined dimension, which is the sum."""
     return _joined(int(attributes["axis"]), [x for x in inputs if x is not None], outputs[0])
 
 
@@ -348,7 +350,7 @@ def _loss(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
 
 
 def _assign(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
-    """A state has the shape of what is written to it."""
+    """A state has the written value's shape."""
     del attributes, outputs
     state, value = inputs[:2]
     return state is not None and value is not None and same(state, value)

@@ -1,8 +1,8 @@
 """
-Symbols: models without shapes, which are composed, substituted, inferred and written to files.
+Symbols: models without shapes, for composition, substitution, inference and files.
 
-A :class:`Symbol` is an ordered list of outputs of vertices, after NNVM's. It becomes a
-:class:`arenaplan.Graph` when enough shapes are known: see :mod:`arenaplan.train.symbols.inference`.
+A :class:`Symbol` is an ordered list of vertex outputs, like NNVM's. With enough known shapes, a
+symbol becomes a :class:`arenaplan.Graph`: see :mod:`arenaplan.train.symbols.inference`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Names: TypeAlias = Literal["all", "read_only", "states"]
 
 class Symbol:
     """
-    Outputs of vertices: a variable, the result of an operator, or a group.
+    Vertex outputs: a variable, an operator's result, or a group.
 
     Examples
     --------
@@ -61,12 +61,12 @@ class Symbol:
 
     def __getitem__(self, key: int | str) -> Symbol:
         """
-        Return one output by position or by name.
+        Return an output by position or name.
 
         Raises
         ------
         UndefinedValue
-            If there is none, or several have the name.
+            If there is no such output, or the name is ambiguous.
         """
         if isinstance(key, int):
             if not -len(self.entries) <= key < len(self.entries):
@@ -80,7 +80,7 @@ class Symbol:
         return Symbol([self.entries[found[0]]])
 
     def output_names(self) -> list[str]:
-        """Return the names of the outputs: ``NODE_output``, with a number if it has several."""
+        """Return the output names: ``NODE_output``, numbered if the node has several outputs."""
         return [entry_name(entry) for entry in self.entries]
 
     def entry(self) -> Entry:
@@ -99,7 +99,7 @@ class Symbol:
     # -- vertices ----------------------------------------------------------------
 
     def vertices(self) -> list[Vertex]:
-        """Return all vertices: operands first, in the order of a depth-first search."""
+        """Return all vertices in depth-first order, operands first."""
         return topological([entry.vertex for entry in self.entries])
 
     def internals(self) -> Symbol:
@@ -119,7 +119,7 @@ class Symbol:
         return Symbol(found) if found else None
 
     def arguments(self, which: Names = "all") -> list[str]:
-        """Return the names of variables: all, those that no node writes, or those that one does."""
+        """Return the names of variables: all, those never written by a node, or those written."""
         vertices = self.vertices()
         written = {
             entry.vertex
@@ -134,7 +134,7 @@ class Symbol:
         ]
 
     def label(self, key: str) -> str | None:
-        """Return a label of the only vertex; ``None`` if it has none of that name."""
+        """Return a label of the only vertex; ``None`` without such a label."""
         return self.entry().vertex.labels.get(key)
 
     def labels(self) -> dict[str, str]:
@@ -153,7 +153,7 @@ class Symbol:
 
     def __call__(self, **operands: Symbol) -> Symbol:
         """
-        Return a copy with symbols in the place of variables.
+        Return a copy with variables replaced by symbols.
 
         Raises
         ------
@@ -237,21 +237,21 @@ class Symbol:
         dtypes: Mapping[str, str] | None = None,
     ) -> Inferred:
         """
-        Return what follows about shapes and types, forward and backward.
+        Infer shapes and types, forward and backward.
 
         Parameters
         ----------
         shapes : mapping, optional
-            Shapes of variables or of outputs of nodes, by name; ``None`` for unknown dimensions.
+            Shapes of variables or node outputs, by name; ``None`` for unknown dimensions.
         dtypes : mapping, optional
-            Element types, by name; float32 where nothing says another one.
+            Element types, by name; float32 if nothing else is known.
 
         Raises
         ------
         ShapeMismatch
             If facts contradict each other; the message names the node and the value.
         UndefinedValue
-            If ``shapes`` or ``dtypes`` name no value.
+            If ``shapes`` or ``dtypes`` name an unknown value.
 
         Examples
         --------
@@ -269,20 +269,20 @@ class Symbol:
         dtypes: Mapping[str, str] | None = None,
     ) -> Graph:
         """
-        Return the graph of a symbol.
+        Return the symbol's graph.
 
-        Variables become inputs or states under their own names, results are called as
-        :meth:`output_names` says. A node that writes a variable comes after all that read the
-        content before (by the versions of entries) and before all that read it afterwards.
+        Variables become inputs or states under their own names, and results are named as in
+        :meth:`output_names`. A node that writes a variable comes after all readers of the old
+        content (by entry version) and before all readers of the new content.
 
         Raises
         ------
         UnknownShape
-            If the shape of a value does not follow.
+            If a value's shape cannot be inferred.
         ShapeMismatch
             If shapes contradict each other.
         GraphError
-            If two vertices have one name.
+            If two vertices have the same name.
 
         Examples
         --------
@@ -310,22 +310,22 @@ class Symbol:
     @classmethod
     def from_json(cls, text: str | bytes) -> Symbol:
         """
-        Return the symbol of a text that :meth:`to_json` made.
+        Return the symbol in a text from :meth:`to_json`.
 
         Raises
         ------
         GraphError
-            If the text is no symbol; the message names what is wrong.
+            If the text is not a symbol; the message says what is wrong.
         GraphError
-            If it has another version.
+            If the version differs.
         UnsupportedOp
-            If it names an operator that there is not.
+            If an operator is unknown.
         """
         return cls(read(text))
 
 
 Operand: TypeAlias = "Symbol | float | Sequence[Any] | np.ndarray | np.generic"
-"""A symbol with one output, or the data of a constant."""
+"""A symbol with a single output, or a constant's data."""
 
 
 def variable(
@@ -343,17 +343,17 @@ def variable(
     Parameters
     ----------
     name : str
-        Its name.
+        The variable's name.
     shape : tuple, optional
-        Its dimensions, ``None`` for those that are not known.
+        The dimensions; ``None`` for unknown dimensions.
     dtype : str, optional
-        Its element type.
+        The element type.
     initial : array, optional
-        The first content, which makes it a state.
+        The initial content, which makes the variable a state.
     kind : {"input", "state"}, optional
-        An input by default.
+        By default an input.
     labels : str
-        Texts for purposes of the user.
+        Texts for the user.
     """
     if initial is not None:
         initial = np.asarray(initial)
@@ -365,7 +365,7 @@ def variable(
 
 
 def group(symbols: Iterable[Symbol]) -> Symbol:
-    """Return the outputs of several symbols as one."""
+    """Return the outputs of several symbols as a single symbol."""
     return Symbol(entry for symbol in symbols for entry in symbol.entries)
 
 
@@ -373,7 +373,7 @@ _COUNTS: dict[str, int] = {}
 
 
 def _next(kind: str) -> str:
-    """Return the next name of a kind."""
+    """Return the next name for a kind."""
     number = _COUNTS.get(kind, 0)
     _COUNTS[kind] = number + 1
     return f"{kind.lower()}{number}"
@@ -393,15 +393,14 @@ def compose(
     labels: Mapping[str, str] | None = None,
 ) -> Symbol:
     """
-    Return the outputs of an operator.
+    Return an operator's outputs.
 
-    A required operand that is missing becomes a variable ``NAME_ARGUMENT``, a state with the labels
-    of the call.
+    A missing required operand becomes a variable ``NAME_ARGUMENT``, a state with the call's labels.
 
     Raises
     ------
     InvalidOperand
-        If an operand has several outputs, or is to be written and is no variable.
+        If an operand has several outputs, or a written operand is not a variable.
     InvalidAttribute
         If a keyword is neither an input nor an attribute; the message lists both.
     """
@@ -455,7 +454,7 @@ def _entry(item: Any, name: str) -> Entry:
 
 class SymbolOperators:
     """
-    Operators as functions of symbols: ``ap.train.op``.
+    Operators as functions on symbols: ``ap.train.op``.
 
     Examples
     --------
@@ -488,4 +487,4 @@ class SymbolOperators:
 
 
 op = SymbolOperators()
-"""Operators as functions of symbols."""
+"""Operators as functions on symbols."""

@@ -1,9 +1,8 @@
 """
-Symbols as files: NNVM's JSON form, with the data of constants and the facts about variables.
+Symbol files: NNVM's JSON form, plus constant data and facts about variables.
 
-``nodes`` are in the order of :meth:`arenaplan.train.Symbol.vertices`; ``inputs`` are
-``[node, output, version]``, ``null`` for an operand that is left out. Equal symbols give equal
-text.
+``nodes`` are in :meth:`arenaplan.train.Symbol.vertices` order; ``inputs`` are ``[node, output,
+version]``, ``null`` for an omitted operand. Equal symbols give equal text.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def _row(vertex: Vertex, inputs: list[Any]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """Return an attribute as JSON has it."""
+    """Return an attribute for JSON."""
     if isinstance(value, np.ndarray):
         return {"dtype": value.dtype.name, "shape": value.shape, "data": value.ravel().tolist()}
     if isinstance(value, np.generic):

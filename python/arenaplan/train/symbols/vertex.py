@@ -1,4 +1,4 @@
-"""Vertices of symbols: variables, constants, operators with their operands."""
+"""Symbol vertices: variables, constants, operators with operands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Kind: TypeAlias = Literal["input", "state", "constant"]
 
 @dataclass(eq=False, slots=True)
 class Vertex:
-    """A variable, a constant, or an operator with its operands."""
+    """A variable, a constant, or an operator with operands."""
 
     name: str
     schema: Schema | None = None
@@ -27,14 +27,14 @@ class Vertex:
     inputs: list[Entry | None] = field(default_factory=list)
     outputs: int = 1
     attributes: dict[str, Any] = field(default_factory=dict)
-    """Attributes of the operator."""
+    """Operator attributes."""
     labels: dict[str, str] = field(default_factory=dict)
-    """Texts for the user's own purposes. Variables that a call makes have those of the call."""
+    """Texts for the user. Variables made by a call have the call's labels."""
     kind: Kind = "input"
     shape: PartialShape = None
     dtype: str | None = None
     data: np.ndarray | None = None
-    """The data of a constant, or the first content of a state."""
+    """A constant's data, or a state's initial content."""
     version: int = 0
     """The number of nodes that write the variable."""
 
@@ -56,7 +56,7 @@ class Vertex:
 
 
 class Entry(NamedTuple):
-    """One output of a vertex."""
+    """A vertex output."""
 
     vertex: Vertex
     output: int = 0
@@ -66,7 +66,7 @@ class Entry(NamedTuple):
 
 
 def entry_name(entry: Entry) -> str:
-    """Return the name of an output."""
+    """Return an output's name."""
     vertex = entry.vertex
     if vertex.schema is None:
         return vertex.name
@@ -92,7 +92,7 @@ def topological(heads: Iterable[Vertex]) -> list[Vertex]:
 
 
 def checked_names(vertices: Iterable[Vertex]) -> None:
-    """Refuse two vertices of one name, which a graph could not tell apart."""
+    """Refuse vertices with equal names, which a graph could not tell apart."""
     seen: set[str] = set()
     for vertex in vertices:
         if vertex.name in seen and vertex.kind != "constant":

@@ -1,10 +1,9 @@
 """
-Which shapes an operator's results have: one table.
+Table of shape rules for operator results.
 
-Common operators have rules of their own, which also refuse attributes that make no
-sense. They are written for speed, because inference is most of the time that reading
-a model takes, and they agree with the inference of the package ``onnx`` on all of its
-node tests. All other operators of the standard are left to that package, one at a time.
+Common operators have rules, which also refuse senseless attributes. The rules are written for
+speed, because inference takes most of the time to read a model, and agree with the package ``onnx``
+on all its node tests. The package infers all other standard operators, one at a time.
 """
 
 from __future__ import annotations
@@ -112,18 +111,18 @@ RULES: Mapping[str, Rule] = {
     "Upsample": layout_rules.resize,
     "Where": elementwise_rules.where,
 }
-"""Rules by operator of the default domain."""
+"""Rules by operator in the default domain."""
 
 _QUANTIZING: dict[str, Rule] = {
     EXTREMES: reduce_rules.extremes,
     REQUANTIZE: elementwise_rules.quantize,
     SCALE: reduce_rules.scale,
 }
-"""Rules by operator of this package for quantized models."""
+"""Rules by operator in this package's domain for quantized models."""
 
 
 def rule_of(op: Op) -> Rule | None:
-    """Return the rule of an operator, if this package has one."""
+    """Return an operator's rule, if this package has one."""
     if not op.domain:
         return RULES.get(op.type) or TRAINING_RULES.get(op.type)
     if op.domain == QUANTIZATION:

@@ -1,4 +1,4 @@
-"""Shapes of attention."""
+"""Shape rules for attention."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def attention(op: Op) -> Sequence[Result]:
 
 
 def rotation(op: Op) -> Sequence[Result]:
-    """The elements of heads, turned in pairs."""
+    """Elements of heads, rotated in pairs."""
     op.flags("interleaved")
     x = op.input(0)
     if len(x.shape) not in (3, 4):
@@ -59,7 +59,7 @@ def rotation(op: Op) -> Sequence[Result]:
 
 
 def _four(op: Op, operand: Operand, heads: str) -> Shape:
-    """Return batch, heads, length and width of a query, key or value."""
+    """Return a query's, key's or value's batch, heads, length and width."""
     shape = operand.shape
     if len(shape) == 4:
         return shape

@@ -1,8 +1,8 @@
 """
-Shapes of operators that ONNX Runtime adds to the standard ones.
+Shape rules for ONNX Runtime's additional operators.
 
-Its quantizer and its optimizer write them. The package ``onnx`` has no schema of them; the shapes
-follow the definitions in ONNX Runtime (``ContribOperators.md``).
+ONNX Runtime's quantizer and optimizer write these operators. The package ``onnx`` has no schema;
+the shapes follow ONNX Runtime's definitions (``ContribOperators.md``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _of_two(op: Op) -> Sequence[Result]:
 
 
 def _concat(op: Op) -> Sequence[Result]:
-    """Every third operand from the third on, one behind the other."""
+    """Join every third operand from the third on."""
     first = op.input(2)
     axis = op.axis(op.integer("axis"), len(first.shape))
     total = 0
@@ -45,7 +45,7 @@ def _concat(op: Op) -> Sequence[Result]:
 
 
 def _global_pool(op: Op) -> Sequence[Result]:
-    """One element per channel, which is the last dimension if the images are ``(N, …, C)``."""
+    """An element per channel, the last dimension if the images are ``(N, …, C)``."""
     if not op.flag("channels_last"):
         return window_rules.global_pool(op)
     x = op.input(0)
@@ -53,7 +53,7 @@ def _global_pool(op: Op) -> Sequence[Result]:
 
 
 def _gemm(op: Op) -> Sequence[Result]:
-    """Operands 0 and 3 are matrices; without a scale of the result it is real."""
+    """Operands 0 and 3 are matrices; without a result scale, the result is float."""
     a, b = op.input(0), op.input(3)
     if len(a.shape) != 2 or len(b.shape) != 2:
         raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} are no matrices")
@@ -65,7 +65,7 @@ def _gemm(op: Op) -> Sequence[Result]:
 
 
 def _fused_matmul(op: Op) -> Sequence[Result]:
-    """Stacks of matrices whose last two dimensions may change places."""
+    """Stacks of matrices whose last two dimensions may be swapped."""
     a, b = (
         (*x.shape[:-2], x.shape[-1], x.shape[-2])
         if op.integer(name, 0) and len(x.shape) > 1
@@ -78,12 +78,12 @@ def _fused_matmul(op: Op) -> Sequence[Result]:
 
 
 def _real_product(op: Op) -> Sequence[Result]:
-    """Stacks of matrices, of which at least one holds integers; the result is real."""
+    """Stacks of matrices, at least one with integers; the result is float."""
     return ((product_shape(op, op.input(0).shape, op.input(1).shape), "float32"),)
 
 
 def _blocks(op: Op, bits: Sequence[int]) -> int:
-    """Return the length of blocks of elements that share a scale, after checking the attributes."""
+    """Return the length of blocks with a shared scale, after checking the attributes."""
     length = op.integer("block_size", 128)
     if op.integer("bits", 4) not in bits or length < 16 or length & (length - 1):
         raise op.error(
@@ -93,7 +93,7 @@ def _blocks(op: Op, bits: Sequence[int]) -> int:
 
 
 def _packed_product(op: Op) -> Sequence[Result]:
-    """The right operand has a row of blocks per column of the result."""
+    """The right operand has a row of blocks per result column."""
     a, b, scales = op.input(0), op.input(1), op.input(2)
     inner, columns, length = op.integer("K"), op.integer("N"), _blocks(op, (2, 4, 8))
     blocks = -(-inner // length)
@@ -111,7 +111,7 @@ def _packed_product(op: Op) -> Sequence[Result]:
 
 
 def _packed_rows(op: Op) -> Sequence[Result]:
-    """Rows of a table of small integers, several of them in a byte if that is their type."""
+    """Rows from a table of small integers, with several packed in a byte if so typed."""
     data, indices, scales = op.input(0), op.input(1), op.input(2)
     rank = len(data.shape)
     axis = op.axis(op.integer("gather_axis", 0), rank, "gather_axis")
@@ -130,7 +130,7 @@ def _packed_rows(op: Op) -> Sequence[Result]:
 
 
 def _experts(op: Op) -> Sequence[Result]:
-    """Rows as they were; each expert has two or three layers."""
+    """Rows with unchanged shape; each expert has two or three layers."""
     is_packed = op.type == "QMoE"
     x, router = op.input(0), op.input(1)
     places = (2, 5, 8) if is_packed else (2, 4, 6)
@@ -184,4 +184,4 @@ CONTRIB_RULES: Mapping[str, Rule] = {
     "QLinearGlobalAveragePool": _global_pool,
     "QMoE": _experts,
 }
-"""Rules by operator of the domain of ONNX Runtime."""
+"""Rules by operator in ONNX Runtime's domain."""

@@ -1,4 +1,4 @@
-"""Shapes of operators that work element by element."""
+"""Shape rules for elementwise operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAME = (
     "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Trilu",
 )
 # fmt: on
-"""Operators whose result has the shape and type of their first input."""
+"""Operators whose result has the first input's shape and type."""
 
 # fmt: off
 ARITHMETIC = (
@@ -42,7 +42,7 @@ def broadcast(op: Op, first: Shape, second: Shape) -> Shape:
     return shape
 
 
-# Networks repeat few pairs of shapes many times.
+# Networks repeat few shape pairs many times.
 @lru_cache(1024)
 def _broadcast(first: Shape, second: Shape) -> Shape | None:
     """Return the joint shape, or ``None`` if there is none."""
@@ -58,13 +58,13 @@ def _broadcast(first: Shape, second: Shape) -> Shape | None:
 
 
 def same(op: Op) -> Sequence[Result]:
-    """One result like the first input."""
+    """A result like the first input."""
     x = op.input(0)
     return ((x.shape, x.dtype),)
 
 
 def scatter(op: Op) -> Sequence[Result]:
-    """One result like the first input, in which each update has an index of its own."""
+    """A result like the first input; each update has an index."""
     indices, updates = op.input(1).shape, op.input(2).shape
     if indices != updates:
         raise op.error(ShapeMismatch, f"indices have shape {indices}, and updates {updates}")
@@ -77,7 +77,7 @@ def predicate(op: Op) -> Sequence[Result]:
 
 
 def _pair(op: Op) -> tuple[Operand, Operand]:
-    """Return two operands of one type."""
+    """Return two operands with the same type."""
     a, b = op.input(0), op.input(1)
     if a.dtype != b.dtype:
         raise op.error(InvalidOperand, f"its inputs are of the types {a.dtype} and {b.dtype}")
@@ -85,20 +85,20 @@ def _pair(op: Op) -> tuple[Operand, Operand]:
 
 
 def _joint(op: Op, a: Operand, b: Operand) -> Shape:
-    """Return the joint shape of two operands, which older versions align by attributes."""
+    """Return two operands' joint shape, which older versions align by attributes."""
     if op.version < 7 and op.attributes.get("broadcast"):
         return a.shape
     return broadcast(op, a.shape, b.shape)
 
 
 def arithmetic(op: Op) -> Sequence[Result]:
-    """Two operands of one type."""
+    """Two operands with the same type."""
     a, b = _pair(op)
     return ((_joint(op, a, b), a.dtype),)
 
 
 def comparison(op: Op) -> Sequence[Result]:
-    """Two operands of one type, and a truth value."""
+    """Two operands with the same type; a boolean result."""
     a, b = _pair(op)
     return ((_joint(op, a, b), "bool"),)
 
@@ -110,7 +110,7 @@ def power(op: Op) -> Sequence[Result]:
 
 
 def variadic(op: Op) -> Sequence[Result]:
-    """Any number of operands of one type."""
+    """Any number of operands with the same type."""
     first = op.input(0)
     shape = first.shape
     for position in range(1, len(op.inputs)):
@@ -124,7 +124,7 @@ def variadic(op: Op) -> Sequence[Result]:
 
 
 def where(op: Op) -> Sequence[Result]:
-    """A condition and two operands of one type."""
+    """A condition and two operands with the same type."""
     condition, a, b = op.input(0), op.input(1), op.input(2)
     if a.dtype != b.dtype or condition.dtype != "bool":
         raise op.error(
@@ -141,7 +141,7 @@ _OLD_CASTS = {
 
 
 def cast(op: Op) -> Sequence[Result]:
-    """A type by number; the first versions spell it."""
+    """A type by number; the first versions use the name."""
     to = op.attributes.get("to")
     code = _OLD_CASTS.get(to, 0) if isinstance(to, str) else op.integer("to")
     return ((op.input(0).shape, dtype_of(code, op.label)),)
@@ -195,7 +195,7 @@ def batch_norm(op: Op) -> Sequence[Result]:
 
 
 def trains(op: Op) -> bool:
-    """Whether a BatchNormalization computes the statistics that it normalizes by."""
+    """Whether a BatchNormalization computes its own statistics."""
     if op.version < 7 and not op.attributes.get("is_test", 0):
         return True
     return bool(op.attributes.get("training_mode", 0)) or len(list(filter(None, op.outputs))) > 1
@@ -209,7 +209,7 @@ def lrn(op: Op) -> Sequence[Result]:
 
 
 def layer_norm(op: Op) -> Sequence[Result]:
-    """The data, and the mean and deviation over its last axes."""
+    """The data, and the mean and deviation over the last axes."""
     x = op.input(0)
     axis = op.axis(op.integer("axis", -1), len(x.shape))
     reduced = x.shape[:axis] + (1,) * (len(x.shape) - axis)
@@ -218,7 +218,7 @@ def layer_norm(op: Op) -> Sequence[Result]:
 
 
 def channel_norm(op: Op) -> Sequence[Result]:
-    """One group or all channels of ``(N, C, …)``."""
+    """A group or all channels of ``(N, C, …)``."""
     x = op.input(0)
     if len(x.shape) < 2:
         raise op.error(ShapeMismatch, f"data of shape {x.shape} has no channels")

@@ -1,4 +1,4 @@
-"""Shapes of operators that move, cut, join or repeat data."""
+"""Shape rules for operators that move, cut, join or repeat data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from arenaplan.graph.sizes import MAX_BYTES
 
 
 def reshape(op: Op) -> Sequence[Result]:
-    """Any shape of as many elements; 0 copies a dimension and -1 stands for the rest."""
+    """Any shape with the same element count; 0 copies a dimension and -1 takes the rest."""
     x = op.input(0)
     target = op.integers("shape") if op.version < 5 else op.numbers(1)
     if target is None:
@@ -59,7 +59,7 @@ def flatten(op: Op) -> Sequence[Result]:
 
 
 def squeeze(op: Op) -> Sequence[Result]:
-    """Without some dimensions of 1."""
+    """Some dimensions of size 1 removed."""
     x = op.input(0)
     axes = op.either("axes", 1)
     if axes is None:
@@ -71,7 +71,7 @@ def squeeze(op: Op) -> Sequence[Result]:
 
 
 def unsqueeze(op: Op) -> Sequence[Result]:
-    """With more dimensions of 1."""
+    """Dimensions of size 1 added."""
     x = op.input(0)
     axes = op.either("axes", 1)
     if axes is None:
@@ -105,7 +105,7 @@ def compress(op: Op) -> Sequence[Result]:
 
 
 def concat(op: Op) -> Sequence[Result]:
-    """Operands of one type that differ along one axis."""
+    """Operands with the same type that differ along one axis."""
     first = op.input(0)
     rank = len(first.shape)
     axis = op.axis(op.integer("axis", 1 if op.version < 4 else None), rank)
@@ -127,7 +127,7 @@ def concat(op: Op) -> Sequence[Result]:
 
 
 def split_sizes(op: Op) -> tuple[int, ...]:
-    """Return the lengths of the pieces that a Split node makes."""
+    """Return the piece lengths for a Split node."""
     x = op.input(0)
     dim, count = x.shape[op.axis(op.integer("axis", 0), len(x.shape))], len(op.outputs)
     sizes = op.either("split", 1)
@@ -147,7 +147,7 @@ def split_sizes(op: Op) -> tuple[int, ...]:
 
 
 def split(op: Op) -> Sequence[Result]:
-    """Pieces along one axis."""
+    """Pieces along an axis."""
     x, sizes = op.input(0), split_sizes(op)
     axis = op.axis(op.integer("axis", 0), len(x.shape))
     before, after = x.shape[:axis], x.shape[axis + 1 :]
@@ -155,7 +155,7 @@ def split(op: Op) -> Sequence[Result]:
 
 
 def slices(op: Op, shape: Shape) -> list[range]:
-    """Return which indices a Slice node takes of each axis."""
+    """Return the indices that a Slice node takes along each axis."""
     if op.version < 10:
         starts, ends, axes, steps = (
             op.integers("starts"),
@@ -184,7 +184,7 @@ def slices(op: Op, shape: Shape) -> list[range]:
 
 
 def _taken(length: int, start: int, end: int, step: int) -> range:
-    """Return the indices of a slice; unlike Python's, a start before the first one is that."""
+    """Return a slice's indices; unlike in Python, a start before the first index is clamped."""
     start, end = (at + length if at < 0 else at for at in (start, end))
     if step > 0:
         return range(min(max(start, 0), length), min(max(end, 0), length), step)
@@ -198,7 +198,7 @@ def slice_(op: Op) -> Sequence[Result]:
 
 
 def gather(op: Op) -> Sequence[Result]:
-    """Rows along one axis; indices that are known must be in range."""
+    """Rows along an axis; known indices must be in range."""
     x, indices = op.input(0), op.input(1)
     axis = op.axis(op.integer("axis", 0), len(x.shape))
     _check_indices(op, x.shape[axis])
@@ -218,7 +218,7 @@ def gather_elements(op: Op) -> Sequence[Result]:
 
 
 def _check_indices(op: Op, dim: int) -> None:
-    """Refuse indices that are known and out of range."""
+    """Refuse known indices that are out of range."""
     indices = op.input(1)
     if indices.dtype not in ("int64", "int32"):
         raise op.error(InvalidOperand, f"indices are of type {indices.dtype}")
@@ -242,7 +242,7 @@ def gather_nd(op: Op) -> Sequence[Result]:
 
 
 def expand(op: Op) -> Sequence[Result]:
-    """Dimensions of 1 repeated."""
+    """Dimensions of size 1 repeated."""
     x, target = op.input(0), op.numbers(1)
     if any(dim < 0 for dim in target):
         raise op.error(InvalidAttribute, f"shape {target} has a negative dimension")
@@ -250,7 +250,7 @@ def expand(op: Op) -> Sequence[Result]:
 
 
 def tile(op: Op) -> Sequence[Result]:
-    """All of the data, repeated."""
+    """All data repeated."""
     x, repeats = op.input(0), op.numbers(1)
     if op.version < 6:
         raise DataDependent
@@ -275,7 +275,7 @@ def pads(op: Op, rank: int) -> list[tuple[int, int]]:
 
 
 def pad(op: Op) -> Sequence[Result]:
-    """Data with a border, or without one where pads are negative."""
+    """Data with a border, or cut where pads are negative."""
     x = op.input(0)
     dims = tuple(d + a + b for d, (a, b) in zip(x.shape, pads(op, len(x.shape)), strict=True))
     if any(dim < 0 for dim in dims):
@@ -288,7 +288,7 @@ def resize(op: Op) -> Sequence[Result]:
     x = op.input(0)
     rank = len(x.shape)
     op.flags("antialias", "exclude_outside")
-    # Upsample, and Resize at first, had no region of interest, and no sizes.
+    # Upsample, and the first Resize, had no region of interest and no sizes.
     first = op.version < 11 or op.type == "Upsample"
     factors_at = 1 if first else 2
     axes = op.integers("axes")
@@ -335,7 +335,7 @@ def _scaled(op: Op, position: int, shape: Shape, axes: Shape) -> list[int]:
 
 
 def _in_proportion(op: Op, policy: str, dims: Sequence[int], sizes: Shape) -> Shape:
-    """Return sizes that keep the proportions of ``dims``."""
+    """Return sizes with the proportions of ``dims``."""
     ratios = [size / dim for size, dim in zip(sizes, dims, strict=True) if dim]
     if policy not in ("not_larger", "not_smaller") or not ratios:
         raise op.error(
@@ -346,7 +346,7 @@ def _in_proportion(op: Op, policy: str, dims: Sequence[int], sizes: Shape) -> Sh
 
 
 def depth_to_space(op: Op) -> Sequence[Result]:
-    """Channels become blocks of space."""
+    """Channels become space blocks."""
     n, c, h, w = _four(op)
     block = _block(op)
     if c % (block * block):
@@ -355,7 +355,7 @@ def depth_to_space(op: Op) -> Sequence[Result]:
 
 
 def space_to_depth(op: Op) -> Sequence[Result]:
-    """Blocks of space become channels."""
+    """Space blocks become channels."""
     n, c, h, w = _four(op)
     block = _block(op)
     if h % block or w % block:
@@ -372,7 +372,7 @@ def _four(op: Op) -> tuple[int, int, int, int]:
 
 
 def _block(op: Op) -> int:
-    """Return the size of a block."""
+    """Return the block size."""
     block = op.integer("blocksize")
     if not 1 <= block < 1 << 31:
         raise op.error(InvalidAttribute, f"blocksize is {block}")
@@ -383,7 +383,7 @@ def _block(op: Op) -> int:
 
 
 def shape_(op: Op) -> Sequence[Result]:
-    """The shape of the input, or some of it."""
+    """The input's shape, or part of it."""
     return (((len(shape_range(op)),), "int64"),)
 
 
@@ -401,7 +401,7 @@ def size(op: Op) -> Sequence[Result]:
 
 
 def constant_value(op: Op) -> StoredTensor | np.ndarray:
-    """Return the data of a Constant node."""
+    """Return a Constant node's data."""
     for name, value in op.attributes.items():
         match name, value:
             case "value", StoredTensor():
@@ -420,13 +420,13 @@ def constant_value(op: Op) -> StoredTensor | np.ndarray:
 
 
 def constant(op: Op) -> Sequence[Result]:
-    """One of several attributes."""
+    """The data of one among several attributes."""
     value = constant_value(op)
     return ((value.shape, str(value.dtype)),)
 
 
 def constant_of_shape(op: Op) -> Sequence[Result]:
-    """One element, repeated."""
+    """An element, repeated."""
     dims = op.numbers(0)
     if dims and min(dims) < 0:
         raise op.error(InvalidAttribute, f"shape {dims} has a negative dimension")
@@ -463,7 +463,7 @@ def eye_like(op: Op) -> Sequence[Result]:
 
 
 def random_like(op: Op) -> Sequence[Result]:
-    """Random numbers in the shape of the input."""
+    """Random numbers in the input's shape."""
     x = op.input(0)
     code = op.integer("dtype", 0)
     return ((x.shape, dtype_of(code, op.label) if code else x.dtype),)
@@ -489,6 +489,6 @@ def one_hot(op: Op) -> Sequence[Result]:
 
 
 def nonzero(op: Op) -> Sequence[Result]:
-    """Positions of elements that are not zero: known only if the data is."""
+    """Positions of nonzero elements; the count is known only with the data."""
     rank, data = max(len(op.input(0).shape), 1), op.array(0)
     return (((rank, int(np.count_nonzero(data))), "int64"),)

@@ -1,4 +1,4 @@
-"""Shapes of operators that sum products, reduce or select."""
+"""Shape rules for operators that sum products, reduce or select."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REDUCTIONS = (
 
 
 def product_shape(op: Op, a: Shape, b: Shape) -> Shape:
-    """Return the shape of a matrix product."""
+    """Return a matrix product's shape."""
     if not a or not b:
         raise op.error(ShapeMismatch, f"shapes {a} and {b} have no product")
     inner = b[-2] if len(b) > 1 else b[0]
@@ -37,12 +37,14 @@ def matmul(op: Op) -> Sequence[Result]:
 
 
 def matmul_integer(op: Op) -> Sequence[Result]:
-    """Small integers make large ones."""
+    """Small integers give large integers."""
     return ((product_shape(op, op.input(0).shape, op.input(1).shape), "int32"),)
 
 
 def qlinear_matmul(op: Op) -> Sequence[Result]:
-    """Operands and result have a scale and a zero point each; that of the result has its type."""
+    """
+    Operands and result have a scale and a zero point each; the result has its zero point's type.
+    """
     return ((product_shape(op, op.input(0).shape, op.input(3).shape), op.input(7).dtype),)
 
 
@@ -82,7 +84,7 @@ def _without(op: Op, x: Operand, axes: Shape) -> Shape:
 
 
 def reduction(op: Op) -> Sequence[Result]:
-    """One element for all along some axes."""
+    """A reduction along some axes."""
     x = op.input(0)
     return ((_without(op, x, reduced_axes(op, len(x.shape))), x.dtype),)
 
@@ -99,19 +101,19 @@ def scale(op: Op) -> Sequence[Result]:
 
 
 def extremes_axis(rank: int) -> int:
-    """Return the first dimension of a part: of channels of images, else of rows."""
+    """Return a part's first dimension: image channels or rows."""
     return 2 if rank > 3 else max(rank - 1, 0)
 
 
 def arg_reduction(op: Op) -> Sequence[Result]:
-    """A position along one axis."""
+    """A position along an axis."""
     x = op.input(0)
     axis = op.axis(op.integer("axis", 0), len(x.shape))
     return ((_without(op, x, (axis,)), "int64"),)
 
 
 def top_k(op: Op) -> Sequence[Result]:
-    """The largest along one axis, and where they were."""
+    """The largest elements along an axis, and their positions."""
     x = op.input(0)
     op.flags("largest", "sorted")
     axis = op.axis(op.integer("axis", -1), len(x.shape))

@@ -1,4 +1,4 @@
-"""Shapes of the operators that have no rule here, inferred by the package ``onnx``."""
+"""Shapes of operators without a rule, inferred by the package ``onnx``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from arenaplan.formats.onnx.rules.window_rules import check_auto_pad
 from arenaplan.formats.onnx.tensors import DTYPE_CODES, dtype_of
 
 PartialResult: TypeAlias = "tuple[tuple[Dim, ...] | None, str | None]"
-"""Shape and element type of an output, as far as they are known."""
+"""An output's shape and element type, as far as known."""
 
 UNKNOWN: PartialResult = (None, None)
 
@@ -37,7 +37,7 @@ _REFUSALS = (
     TypeError,
     ValueError,
 )
-"""Exceptions of the inference for nodes that it refuses."""
+"""Exceptions raised by the inference for refused nodes."""
 
 _KNOWN_ELEMENTS = 4096
 """Constants up to this size are shown to the inference."""
@@ -94,7 +94,7 @@ def infer(
 
 
 def has_schema(op: Op) -> bool:
-    """Return whether the package ``onnx`` can infer the shapes of an operator."""
+    """Return whether the package ``onnx`` can infer an operator's shapes."""
     try:
         schema = defs.get_schema(op.type, op.version, op.domain)
     except defs.SchemaError:
@@ -126,7 +126,7 @@ def _check_ranges(op: Op) -> None:
 
 
 def type_of(operand: Operand) -> TypeProto:
-    """Return an operand's type as the inference wants it."""
+    """Return an operand's type for the inference."""
     result = TypeProto()
     result.tensor_type.elem_type = DTYPE_CODES[operand.dtype]
     shape = result.tensor_type.shape
@@ -137,7 +137,7 @@ def type_of(operand: Operand) -> TypeProto:
 
 
 def _data(op: Op, operand: Operand) -> np.ndarray | None:
-    """Return the data of a small constant."""
+    """Return a small constant's data."""
     size = 1
     for dim in operand.shape:
         size *= dim

@@ -1,4 +1,4 @@
-"""Shapes of operators on signals."""
+"""Shape rules for signal operators."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from arenaplan.formats.onnx.op import Op
 
 def stft(op: Op) -> Sequence[Result]:
     """
-    The spectra of frames of a signal ``(batch, length, 1 or 2)``.
+    Frame spectra of a signal ``(batch, length, 1 or 2)``.
 
-    The package ``onnx`` infers whole spectra where ``onesided`` is left out, which is 1 then.
+    The package ``onnx`` infers whole spectra without ``onesided``, although the default is 1.
     """
     x, window = op.input(0), op.optional(2)
     if len(x.shape) != 3 or x.shape[2] not in (1, 2):

@@ -1,10 +1,9 @@
 """
-Shapes of operators of gradient graphs, which the training part of ONNX Runtime writes.
+Shape rules for gradient graph operators, written by ONNX Runtime Training.
 
-The package ``onnx`` has no schema of them; operands and results follow the definitions in ONNX
-Runtime (``orttraining/core/graph/training_op_defs.cc``). Operators of gradients whose shapes follow
-from no operand, such as ``MaxPoolGrad``, need a declared shape; without one, the error names the
-node.
+The package ``onnx`` has no schema; operands and results follow ONNX Runtime's definitions
+(``orttraining/core/graph/training_op_defs.cc``). Gradient operators whose shapes do not follow from
+an operand, such as ``MaxPoolGrad``, need a declared shape; otherwise the error names the node.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Rule: TypeAlias = Callable[[Op], Sequence[Result]]
 
 
 def _like(*positions: int) -> Rule:
-    """Return a rule for results that have shapes and types of inputs, those that are there."""
+    """Return a rule for results with the shapes and types of present inputs."""
 
     def rule(op: Op) -> Sequence[Result]:
         found: list[Result] = []
@@ -33,24 +32,24 @@ def _like(*positions: int) -> Rule:
 
 
 def _conv_grad(op: Op) -> Sequence[Result]:
-    """The gradients of the image, of the weights, and of one bias per channel of the output."""
+    """The gradients of image, weights, and bias with an element per output channel."""
     x, w = op.input(1), op.input(2)
     return ((x.shape, x.dtype), (w.shape, w.dtype), (w.shape[:1], w.dtype))
 
 
 def _norm_grad(op: Op) -> Sequence[Result]:
-    """The gradients of the data, of the scale and of the shift."""
+    """The gradients of data, scale and shift."""
     x, scale = op.input(1), op.input(2)
     return ((x.shape, x.dtype), (scale.shape, scale.dtype), (scale.shape, scale.dtype))
 
 
 def _scattered(shape: int, updates: int) -> Rule:
-    """Return a rule for a result whose shape is the content of one input."""
+    """Return a rule for a result whose shape is an input's content."""
     return lambda op: ((op.numbers(shape), op.input(updates).dtype),)
 
 
 def _cross_entropy(op: Op) -> Sequence[Result]:
-    """The loss, one number or one per label, and the logarithms of probabilities."""
+    """The loss, a scalar or per label, and the logarithms of probabilities."""
     logits, label = op.input(0), op.input(1)
     one_hot = op.type == "SoftmaxCrossEntropy"
     none = label.shape[:-1] if one_hot else label.shape
@@ -59,12 +58,12 @@ def _cross_entropy(op: Op) -> Sequence[Result]:
 
 
 def _concat(op: Op) -> Sequence[Result]:
-    """The joined inputs, and the length of each."""
+    """The joined inputs, and each input's length."""
     return (*layout_rules.concat(op), ((len(op.inputs),), "int64"))
 
 
 def _flag(op: Op) -> Sequence[Result]:
-    """One truth value."""
+    """A boolean."""
     return (((), "bool"),)
 
 
@@ -72,7 +71,7 @@ ACTIVATIONS: Final = (
     *("FastGeluGrad", "GeluGrad", "LeakyReluGrad", "QuickGeluGrad", "ReluGrad", "SigmoidGrad"),
     "TanhGrad",
 )
-"""Gradients of elementwise functions, from the gradient of the output and one operand."""
+"""Gradients of elementwise functions, from the output's gradient and an operand."""
 
 TRAINING_RULES: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(ACTIVATIONS, elementwise_rules.same),
@@ -99,7 +98,7 @@ TRAINING_RULES: Final[Mapping[str, Rule]] = {
     "SparseSoftmaxCrossEntropy": _cross_entropy,
     "SparseSoftmaxCrossEntropyGrad": _like(1),
 }
-"""Rules by operator, in the domain of ONNX Runtime or, for some, in the default one."""
+"""Rules by operator, in ONNX Runtime's domain or, for some, in the default domain."""
 
 REPLACES: Final[Mapping[str, Sequence[tuple[int, int]]]] = {
     "AdamOptimizer": ((1, 0), (4, 1), (5, 2), (2, 3), (3, 4), (6, 5)),

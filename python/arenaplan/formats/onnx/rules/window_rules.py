@@ -1,4 +1,4 @@
-"""Shapes of operators that slide a window over space: convolutions and pools."""
+"""Shape rules for windows over space: convolutions and pools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LIMIT = 1 << 31
 
 
 class Window(NamedTuple):
-    """Attributes of a window, complete and in range."""
+    """A window's attributes, complete and in range."""
 
     kernel: Shape
     strides: Shape
@@ -30,7 +30,7 @@ class Window(NamedTuple):
 
 def window(op: Op, rank: int, kernel: Shape | None = None) -> Window:
     """
-    Return the window of an operator over ``rank`` axes of space.
+    Return an operator's window over ``rank`` space axes.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def _positions(op: Op, space: Shape, sliding: Window, ceil: bool = False) -> Sha
 
 @lru_cache(1024)
 def _slide(space: Shape, sliding: Window, ceil: bool) -> Shape:
-    """Return how many positions a window has on each axis; -1 if it does not fit."""
+    """Return the number of window positions along each axis; -1 if the window does not fit."""
     if sliding.auto_pad.startswith("SAME"):
         return tuple(-(-dim // step) for dim, step in zip(space, sliding.strides, strict=True))
     dims = []
@@ -114,7 +114,7 @@ def _slide(space: Shape, sliding: Window, ceil: bool) -> Shape:
 
 
 def _space(op: Op, shape: Shape) -> Shape:
-    """Return the axes of ``(N, C, …)`` that a window moves over."""
+    """Return the axes of ``(N, C, …)`` that a window moves along."""
     if len(shape) < 3:
         raise op.error(ShapeMismatch, f"data of shape {shape} has no axes of space")
     return shape[2:]
@@ -126,17 +126,19 @@ def conv(op: Op) -> Sequence[Result]:
 
 
 def conv_integer(op: Op) -> Sequence[Result]:
-    """Small integers make large ones; inputs behind the weights are zero points."""
+    """Small integers give large integers; inputs after the weights are zero points."""
     return ((_convolved(op, 1, None), "int32"),)
 
 
 def qlinear_conv(op: Op) -> Sequence[Result]:
-    """Data, weights and result have a scale and a zero point; the last one has the type."""
+    """
+    Data, weights and result have a scale and a zero point; the result has its zero point's type.
+    """
     return ((_convolved(op, 3, 8), op.input(7).dtype),)
 
 
 def _convolved(op: Op, weights: int, addend: int | None) -> Shape:
-    """Return the shape of a convolution with weights and a bias at some positions."""
+    """Return the shape of a convolution with weights and bias at given positions."""
     x, w = op.input(0), op.input(weights)
     space = _space(op, x.shape)
     group = op.integer("group", 1)
@@ -201,7 +203,7 @@ def conv_transpose(op: Op) -> Sequence[Result]:
 
 
 def pool(op: Op) -> Sequence[Result]:
-    """Pooled data, and for MaxPool the positions of the maxima."""
+    """Pooled data; for MaxPool also the maxima's positions."""
     x = op.input(0)
     space = _space(op, x.shape)
     sliding = window(op, len(space))
@@ -210,14 +212,14 @@ def pool(op: Op) -> Sequence[Result]:
 
 
 def global_pool(op: Op) -> Sequence[Result]:
-    """One element per channel."""
+    """An element per channel."""
     x = op.input(0)
     space = _space(op, x.shape)
     return (((*x.shape[:2], *(1 for _ in space)), x.dtype),)
 
 
 def max_unpool(op: Op) -> Sequence[Result]:
-    """The image of MaxPool: the shape in an operand, or the smallest shape that pools to this."""
+    """MaxPool's image: the shape in an operand, or the smallest shape pooled to the input."""
     x = op.input(0)
     space = _space(op, x.shape)
     sliding = window(op, len(space))
