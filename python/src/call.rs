@@ -247,30 +247,29 @@ fn listen(
         (next, news) = py.detach(move || (news.recv_timeout(SIGNAL_PERIOD), news));
         let mut found = py.check_signals();
         let next = match next {
-            Err(RecvTimeoutError::Timeout) if !call.cancel().load(Ordering::Relaxed) => {
+            Err(RecvTimeoutError::Timeout) => {
                 let seconds = started.elapsed().as_secs_f64();
-                Ok(News::Moment(Moment { seconds, progress: last, is_news: false }))
+                News::Moment(Moment { seconds, progress: last, is_news: false })
             }
-            next => next,
+            Err(RecvTimeoutError::Disconnected) => return Err(panicked(py)),
+            Ok(next) => next,
         };
         match next {
-            Ok(News::Done) => {
+            News::Done => {
                 if let (Err(error), None) = (found, &stopped) {
                     *stopped = Some(error);
                 }
                 return Ok(());
             }
-            Ok(News::Moment(moment)) => {
+            // Who asked for the end hears no more.
+            News::Moment(_) if call.cancel().load(Ordering::Relaxed) => {}
+            News::Moment(moment) => {
                 last = moment.progress;
                 match hear(moment) {
                     Ok(ControlFlow::Continue(())) => {}
                     Ok(ControlFlow::Break(())) => call.cancel().store(true, Ordering::Relaxed),
                     Err(error) => found = found.and(Err(error)),
                 }
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(panicked(py));
             }
         }
         if let (Err(error), None) = (found, &stopped) {

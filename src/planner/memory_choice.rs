@@ -41,7 +41,7 @@ struct EffortLimits {
     rounds: usize,
     /// Counted work at each depth; at the first one, the best few schedules are placed however
     /// much that takes, until one fits.
-    work: [usize; 3],
+    work: [u64; 3],
 }
 
 impl EffortLimits {
@@ -223,7 +223,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
         let is_placed = |index: &usize| *index < placed || attempts[*index].schedule.is_given();
         let mut left: Vec<usize> = (0..attempts.len()).filter(is_placed).collect();
         for (depth, work) in [Depth::QUICK, Depth::MEDIUM, Depth::FULL].into_iter().zip(work) {
-            let allowance = Allowance::new(work);
+            let allowance = Allowance::new(usize::try_from(work).unwrap_or(usize::MAX));
             let mut open = Vec::new();
             let mut walks = Vec::new();
             for index in left {
