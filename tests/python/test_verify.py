@@ -108,6 +108,8 @@ def test_verification_finds_a_kernel_that_remembers(custom: Any) -> None:
 class TamperedPlan:
     """A plan with some of its placements changed, that claims to be valid."""
 
+    __class__ = ap.Plan  # type: ignore[assignment]  # The executor takes nothing else.
+
     def __init__(self, plan: ap.Plan, changes: dict[int, ap.planner.Placement | None]) -> None:
         self._plan = plan
         self.placements = list(plan.placements)

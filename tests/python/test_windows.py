@@ -14,6 +14,8 @@ from networks import F32, noise
 class PlacedPlan:
     """A plan whose placements a test has chosen."""
 
+    __class__ = ap.Plan  # type: ignore[assignment]  # The executor takes nothing else.
+
     def __init__(self, plan: ap.Plan, offsets: dict[int, int], arena_bytes: int) -> None:
         self._plan = plan
         self.arena_bytes = arena_bytes
