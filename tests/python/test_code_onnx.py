@@ -15,7 +15,7 @@ from arenaplan.deploy.code.code_site import BAD_INDEX, ONNX_LOWERINGS
 from arenaplan.run.c_formulas import UNARY
 from c_programs import COMPILERS, SANITIZERS, CodeProgram, expected
 from c_programs import random_inputs as inputs_of
-from operator_cases import Case, i64
+from operator_cases import Case, cases, i64
 from random_models import random_inputs, random_model
 from single_node import node_model
 
@@ -113,6 +113,16 @@ def test_operators_are_close(case: Case, tmp_path: Path) -> None:
 
 def test_every_operator_has_a_case() -> None:
     assert {case.op for case in CASES} == set(ONNX_LOWERINGS)
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.op)
+def test_what_is_planned_is_written(case: Case) -> None:
+    graph = case.graph()
+    try:
+        plan = ap.plan(graph, target="c-code")
+    except NOT_RUN:
+        return
+    generated(graph, plan)
 
 
 def test_random_models_are_close_or_refused(tmp_path: Path) -> None:

@@ -480,6 +480,10 @@ def view(site: Site) -> Emit:
 @_lowers("Dropout")
 def dropout(site: Site) -> Emit:
     """Copy the operand, because only training drops elements, and fill the mask with ones."""
+    if site.signature.input(2) is not None:
+        training = site.signature.constant_data(2)
+        if training is None or training.any():
+            raise site.refuse("it may drop elements")
     outputs = site.signature.outputs
     data, mask = (
         replace(site, signature=replace(site.signature, outputs=outputs[at : at + 1]))

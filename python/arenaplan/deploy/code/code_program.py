@@ -195,13 +195,12 @@ class _Program:
         """Return the files."""
         steps = StepTexts(
             self._graph,
-            self._plan,
             self._labels,
             self._place,
             self._pointer,
             [own for own, _ in self._arenas],
         )
-        lines = steps.lines()
+        lines = steps.lines(self._plan)
         loads = self._loads()
         stores = self._stores()
         reset = self._reset(steps)

@@ -46,15 +46,22 @@ _FAMILIES: Final = (
 
 def require_kernels(graph: Graph) -> None:
     """
-    Refuse a graph with an operator that generated code has no kernel for.
+    Refuse a graph with a node that generated code has no kernel for.
+
+    Types and attributes count, too, if the graph has its weights.
 
     Raises
     ------
     UnsupportedOp
         With the name of the node.
     """
+    labels = [f"v{value.index}" for value in graph.values]
+    steps = StepTexts(graph, labels, lambda _: None, labels.__getitem__, ())
     for node in graph.nodes:
-        _require_kernel(node)
+        if graph.has_weights:
+            steps.lowered(node)
+        else:
+            _require_kernel(node)
 
 
 def _require_kernel(node: Node) -> None:
@@ -87,7 +94,7 @@ class _Bases(Sequence[Base | None]):
 
 class StepTexts:
     """
-    The statements for a plan's steps.
+    The statements for the steps of a graph's plans.
 
     Parameters
     ----------
@@ -104,7 +111,6 @@ class StepTexts:
     def __init__(
         self,
         graph: Graph,
-        plan: Plan,
         labels: Sequence[str],
         place_of: Callable[[int], Place | None],
         pointer_of: Callable[[int], str],
@@ -112,15 +118,15 @@ class StepTexts:
     ) -> None:
         self.kernels, self.constants = KernelTexts(), Constants()
         self._arenas = arenas
-        self._graph, self._plan, self._labels = graph, plan, labels
+        self._graph, self._labels = graph, labels
         self._place_of, self._pointer_of = place_of, pointer_of
 
-    def lines(self) -> list[str]:
-        """Return all statements, in order."""
-        strips = {each.node: each for each in self._plan.strips}
-        works = {work.node: work for work in self._plan.workspaces if work.slot == 0}
+    def lines(self, plan: Plan) -> list[str]:
+        """Return all statements for a plan, in order."""
+        strips = {each.node: each for each in plan.strips}
+        works = {work.node: work for work in plan.workspaces if work.slot == 0}
         lines: list[str] = []
-        for number, nodes in enumerate(self._plan.steps):
+        for number, nodes in enumerate(plan.steps):
             found = [self._graph.nodes[node] for node in nodes]
             lines += ["", remark(f"step {number}: {', '.join(node.name for node in found)}")]
             home = nodes[-1]
@@ -155,7 +161,8 @@ class StepTexts:
             ),
         )
 
-    def _lowered(self, node: Node) -> tuple[Site, Emit]:
+    def lowered(self, node: Node) -> tuple[Site, Emit]:
+        """Return a node, and what writes its call; an error if no kernel runs the node."""
         site = self._site(node)
         return site, DOMAINS[node.domain][node.op](site)
 
@@ -168,7 +175,7 @@ class StepTexts:
 
     def _whole(self, node: Node) -> list[str]:
         """Return a node's call that makes the whole result."""
-        site, emit = self._lowered(node)
+        site, emit = self.lowered(node)
 
         def base(position: int) -> Base | None:
             value = node.inputs[position]
@@ -324,7 +331,7 @@ class _Loop:
         inner = set(self._values)
         for node, value in zip(self._nodes, self._values, strict=True):
             name = self._name(value)
-            _, emit = self._steps._lowered(node)
+            _, emit = self._steps.lowered(node)
 
             def base(position: int, node: Node = node) -> Base | None:
                 read = node.inputs[position]
