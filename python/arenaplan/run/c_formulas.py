@@ -163,11 +163,13 @@ INTEGERS: Final = ("Abs", "Neg", "Relu", "Sign")
 """Operators whose formulas are right for integers, too."""
 
 
-def _greater(a: str, b: str) -> str:
+def greater(a: str, b: str) -> str:
+    """Return the greater operand; a NaN of either operand stays."""
     return f"({a} > {b} || {a} != {a}) ? {a} : {b}"
 
 
-def _less(a: str, b: str) -> str:
+def less(a: str, b: str) -> str:
+    """Return the lesser operand; a NaN of either operand stays."""
     return f"({a} < {b} || {a} != {a}) ? {a} : {b}"
 
 
@@ -178,5 +180,5 @@ def add(a: str, b: str) -> str:
 
 ARITHMETIC: Final = {"Add": "+", "Sub": "-", "Mul": "*"}
 """Operators of two operands that C has, too."""
-FOLDS: Final = {"Max": _greater, "Min": _less, "Sum": add}
+FOLDS: Final = {"Max": greater, "Min": less, "Sum": add}
 """Operators of any number of operands, by the formula of two; a NaN stays."""

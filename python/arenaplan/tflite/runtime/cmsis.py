@@ -70,12 +70,18 @@ def _columns(rows: int, *, mve: bool) -> int:
     return 4 * -(-rows // 16) * 16 if mve else 2 * -(-rows // 4) * 4 * 2
 
 
-def _conv(site: Site, *, mve: bool) -> None:
+def _described(site: Site, axis: int) -> str:
+    """Describe a convolution with channels along ``axis`` of the filter, and return the type."""
     site.describe("i0 i1 o0")
     dtype = site.dtype("i0")
     if dtype in ("int8", "int16"):
-        reference.keep_channels(site, site.shape("i1")[0])
+        reference.keep_channels(site, site.shape("i1")[axis])
     site.describe("i0 i1 i2 o0")
+    return dtype
+
+
+def _conv(site: Site, *, mve: bool) -> None:
+    dtype = _described(site, 0)
     if dtype == "int8":
         _request(site, _conv_bytes(site, mve=mve))
     elif dtype == "int16":
@@ -119,11 +125,7 @@ def _row_bytes(window: _Window, width: int, kernel: int, results: int, channels:
 
 
 def _depthwise_conv(site: Site, *, mve: bool) -> None:
-    site.describe("i0 i1 o0")
-    dtype = site.dtype("i0")
-    if dtype in ("int8", "int16"):
-        reference.keep_channels(site, site.shape("i1")[3])
-    site.describe("i0 i1 i2 o0")
+    dtype = _described(site, 3)
     if dtype == "int8":
         _request(site, _depthwise_bytes(site, mve=mve))
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from arenaplan.run.c_formulas import add, greater, less
 from arenaplan.run.cuda.device_work import Launch, Work
 from arenaplan.run.cuda.lowering.site import (
     Builder,
@@ -36,20 +37,8 @@ _SHORT: Final = 64
 Combine = Callable[[str, str], str]
 
 
-def _sum(a: str, b: str) -> str:
-    return f"{a} + {b}"
-
-
 def _product(a: str, b: str) -> str:
     return f"{a} * {b}"
-
-
-def _largest(a: str, b: str) -> str:
-    return f"({a} > {b} || {a} != {a}) ? {a} : {b}"
-
-
-def _smallest(a: str, b: str) -> str:
-    return f"({a} < {b} || {a} != {a}) ? {a} : {b}"
 
 
 class Rows:
@@ -233,20 +222,20 @@ def reduce(site: Site) -> list[Work]:
 
     if op in ("ReduceMax", "ReduceMin"):
         sign = 1 if op == "ReduceMax" else -1
-        combine = _largest if sign > 0 else _smallest
+        combine = greater if sign > 0 else less
         total = rows.reduce(dtype, _lowest(dtype, sign), plain, combine)
     elif op == "ReduceProd":
         total = rows.reduce(dtype, 1, plain, _product)
     elif op in ("ReduceL2", "ReduceSumSquare"):
-        total = rows.reduce(dtype, 0, square, _sum)
+        total = rows.reduce(dtype, 0, square, add)
     elif op == "ReduceLogSumExp":
-        highest = rows.reduce(dtype, -np.inf, plain, _largest)
+        highest = rows.reduce(dtype, -np.inf, plain, greater)
         total = rows.reduce(
-            dtype, 0, lambda at: call(dtype, "exp", f"{plain(at)} - {highest}"), _sum
+            dtype, 0, lambda at: call(dtype, "exp", f"{plain(at)} - {highest}"), add
         )
         total = f"{highest} + {call(dtype, 'log', total)}"
     else:
-        total = rows.reduce(dtype, 0, size if op == "ReduceL1" else plain, _sum)
+        total = rows.reduce(dtype, 0, size if op == "ReduceL1" else plain, add)
     if op == "ReduceMean":
         total = f"({type_})({total} / ({type_}){rows.length})"
     elif op == "ReduceL2":
@@ -266,9 +255,9 @@ def global_pool(site: Site) -> list[Work]:
     rows = Rows(site, shape, range(2, len(shape)))
     text, value = rows.text, site.value(0)
     if site.signature.op == "GlobalMaxPool":
-        total = rows.reduce(dtype, -np.inf, lambda at: text.read(value, at), _largest)
+        total = rows.reduce(dtype, -np.inf, lambda at: text.read(value, at), greater)
     else:
-        total = rows.reduce(dtype, 0, lambda at: text.read(value, at), _sum)
+        total = rows.reduce(dtype, 0, lambda at: text.read(value, at), add)
         total = f"{total} / {literal(rows.length, dtype)}"
     rows.write_one(lambda: total)
     return [rows.launch()]
@@ -282,7 +271,7 @@ def arg_extreme(site: Site) -> list[Work]:
     axis = normalized_axis(site.member.facts, int(attributes.get("axis", 0)), len(shape))
     rows = Rows(site, shape, [axis])
     text, value, sign = rows.text, site.value(0), 1 if site.signature.op == "ArgMax" else -1
-    combine = _largest if sign > 0 else _smallest
+    combine = greater if sign > 0 else less
     best = rows.reduce(dtype, _lowest(dtype, sign), lambda at: text.read(value, at), combine)
     is_last, int64 = attributes.get("select_last_index", 0), np.dtype("int64")
     none = -1 if is_last else rows.length
@@ -290,7 +279,7 @@ def arg_extreme(site: Site) -> list[Work]:
     def position(at: str) -> str:
         return f"{text.read(value, at)} == {best} ? (long long)k : {none}ll"
 
-    found = rows.reduce(int64, none, position, _largest if is_last else _smallest)
+    found = rows.reduce(int64, none, position, greater if is_last else less)
     # A row that contains NaN gets the first position.
     rows.write_one(lambda: f"{found} < 0 || {found} >= {rows.length} ? 0ll : {found}")
     return [rows.launch()]
@@ -309,12 +298,12 @@ def softmax(site: Site) -> list[Work]:
     axes = range(axis, len(shape)) if version < 13 else [axis]
     rows = Rows(site, shape, axes)
     text, value = rows.text, site.value(0)
-    highest = rows.reduce(dtype, -np.inf, lambda at: text.read(value, at), _largest)
+    highest = rows.reduce(dtype, -np.inf, lambda at: text.read(value, at), greater)
 
     def raised(at: str) -> str:
         return call(dtype, "exp", f"{text.read(value, at)} - {highest}")
 
-    total = rows.reduce(dtype, 0, raised, _sum)
+    total = rows.reduce(dtype, 0, raised, add)
     if site.signature.op == "Softmax":
         rows.write_each(lambda at: f"{raised(at)} / {total}")
     else:
@@ -345,14 +334,14 @@ def _normalize(
     text, value, length = rows.text, site.value(0), literal(rows.length, dtype)
     mean = literal(0, dtype)
     if centered:
-        total = rows.reduce(dtype, 0, lambda at: text.read(value, at), _sum)
+        total = rows.reduce(dtype, 0, lambda at: text.read(value, at), add)
         mean = text.let(c_type(dtype), f"{total} / {length}")
 
     def square(at: str) -> str:
         difference = text.let(c_type(dtype), f"{text.read(value, at)} - {mean}")
         return f"{difference} * {difference}"
 
-    squares = rows.reduce(dtype, 0, square, _sum)
+    squares = rows.reduce(dtype, 0, square, add)
     epsilon = literal(site.signature.attributes.get("epsilon", 1e-5), dtype)
     root = call(dtype, "sqrt", f"{squares} / {length} + {epsilon}")
     factor = text.let(c_type(dtype), f"{literal(1, dtype)} / {root}")
