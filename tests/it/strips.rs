@@ -298,7 +298,9 @@ proptest! {
             let planner = ideal_planner().alignment(64).optimize(Techniques::NONE);
             let made = planner.strips(&choice.strips).plan_steps(&graph, &choice.steps).unwrap();
             made.check(&graph).unwrap();
-            prop_assert!(made.lower_bound() <= choice.bytes);
+            // Offsets may need more, and the plan may prove so.
+            let live = made.live_bytes(SpaceId::new(0));
+            prop_assert!(live.into_iter().all(|bytes| bytes <= choice.bytes));
             above = choice.bytes;
         }
     }
