@@ -9,7 +9,7 @@ mod raw;
 mod spans;
 mod turns;
 
-/// The atomics of [`turns`]; a model checker has others.
+/// The atomics for [`turns`]; a model checker substitutes other atomics.
 mod sync {
     pub(super) use core::sync::atomic::{AtomicU8, Ordering};
 }
