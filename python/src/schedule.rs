@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::error::raise;
 
-/// A value that is copied to a slow memory, or back from it, as an entry of a schedule.
+/// A value that is copied to a slow memory, or back, as an entry in a schedule.
 ///
 /// Examples
 /// --------
@@ -101,9 +101,9 @@ impl From<Entry> for Execution {
 pub(crate) struct Paging {
     /// Name of the memory.
     space: String,
-    /// Cost of copying one byte in one direction, in the units of the costs of nodes.
+    /// Cost to copy one byte in one direction, in the unit of node costs.
     cost: u64,
-    /// Bytes that it holds; None if it is unlimited.
+    /// Capacity in bytes; None if unlimited.
     capacity: Option<u64>,
 }
 
@@ -122,7 +122,7 @@ impl Paging {
 }
 
 impl Paging {
-    /// Returns the record of a plan.
+    /// Returns the record for a plan.
     pub(crate) fn of(paging: &arenaplan::plan::Paging) -> Self {
         Self { space: paging.space.clone(), cost: paging.cost, capacity: paging.capacity }
     }

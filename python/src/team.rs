@@ -1,4 +1,4 @@
-//! Threads that divide compiled kernels among them.
+//! Threads that divide compiled kernels.
 
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
@@ -9,10 +9,10 @@ use pyo3::types::PyTuple;
 
 use crate::error::raise_named;
 
-/// Threads that divide compiled kernels among them.
+/// Threads that divide compiled kernels.
 ///
-/// Kernels that are made in a block (``with team:``) by the thread that entered it are divided, as
-/// far as they are long enough; they keep the threads alive. Results are the same, bit for bit.
+/// Kernels that are made in a block (``with team:``) by the thread that entered the block are
+/// divided, if long enough; the kernels keep the threads alive. Results are the same, bit for bit.
 ///
 /// Parameters
 /// ----------
@@ -43,7 +43,7 @@ impl ThreadTeam {
         self.team.threads()
     }
 
-    /// Bytes of scratch memory of all threads but the caller's.
+    /// Scratch bytes of all threads except the caller's.
     #[getter]
     fn scratch_bytes(&self) -> usize {
         self.team.scratch_bytes()
@@ -69,7 +69,7 @@ thread_local! {
     static CURRENT: RefCell<Vec<Arc<Team>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A team of the calling thread alone.
+/// A team with only the calling thread.
 static ALONE: LazyLock<Arc<Team>> = LazyLock::new(|| Arc::new(Team::alone()));
 
 /// Returns the team that divides the kernels which this thread makes.
