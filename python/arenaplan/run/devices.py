@@ -12,21 +12,21 @@ _CLASSES: dict[str, Callable[[], type[Any]]] = {}
 
 def register_executor(kind: str, load: Callable[[], type[Any]]) -> None:
     """
-    Say which executor runs on the devices of a kind.
+    Register the executor for a kind of device.
 
     Parameters
     ----------
     kind : str
-        The name of such a device, up to a colon: ``"cuda"``.
+        The device name, up to a colon: ``"cuda"``.
     load : callable
-        Returns the class of the executor; called whenever it is needed.
+        Returns the executor class; called whenever needed.
     """
     _CLASSES[kind] = load
 
 
 def executor_class(device: object) -> type[Any]:
     """
-    Return the class of the executor for a device: for its name, or for one that is open.
+    Return the executor class for a device: for a device name, or for an open device.
 
     Raises
     ------
