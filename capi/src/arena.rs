@@ -25,7 +25,7 @@ pub struct Arena {
     memory: MemorySource,
 }
 
-/// The source of an arena's memory.
+/// An arena's memory source.
 #[derive(Debug)]
 enum MemorySource {
     Caller,
@@ -104,12 +104,12 @@ impl Arena {
         })
     }
 
-    /// Returns the bytes of a value.
+    /// Returns a value's bytes.
     pub(crate) fn value(&self, value: u32) -> Result<Memory> {
         self.table.value(value)
     }
 
-    /// Returns the memory of a step.
+    /// Returns a step's memory.
     pub(crate) fn step(&self, index: u32) -> Result<StepMemory> {
         self.table.step(index)
     }
@@ -123,7 +123,7 @@ impl Drop for Arena {
     }
 }
 
-/// Returns the address and size of each space of an arena.
+/// Returns each space's address and size in an arena.
 fn addresses(plan: &Plan, arena: &mut arenaplan::Arena<'static>) -> Result<Vec<Memory>> {
     let spaces = plan.inner.plan.spaces().iter().enumerate().map(|(index, space)| {
         let bytes = bytes_of(space)?;

@@ -29,7 +29,7 @@ impl Cancel {
         state.running.push(Arc::clone(ended));
     }
 
-    /// Removes the flag of an ended search.
+    /// Removes an ended search's flag.
     pub(crate) fn remove(&self, ended: &Arc<AtomicBool>) {
         self.state().running.retain(|flag| !Arc::ptr_eq(flag, ended));
     }

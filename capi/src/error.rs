@@ -131,7 +131,7 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<()>) -> Code {
     failure.code
 }
 
-/// Returns the text of a panic.
+/// Returns a panic's text.
 fn reason_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("panic")

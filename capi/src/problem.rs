@@ -185,7 +185,7 @@ impl Problem {
         Ok(())
     }
 
-    /// Returns the number of an added buffer.
+    /// Returns an added buffer's number.
     fn known(&self, buffer: u64) -> Result<usize> {
         let place = usize::try_from(buffer).ok().filter(|&place| place < self.buffers.len());
         let text = || format!("there is no buffer {buffer}, only {}", self.buffers.len());

@@ -11,14 +11,14 @@ use crate::types::{Access, Memory, NONE, Operand, ShareRule, StepMemory, positio
 /// Most address tables that a pool keeps.
 const MOST_TABLES: usize = 64;
 
-/// The address of every operand in every step of a plan.
+/// A plan's operand addresses, by step.
 #[derive(Debug)]
 pub(crate) struct Table {
     plan: Plan,
-    /// Address and size of each space.
+    /// Address and size by space.
     spaces: Vec<Memory>,
     steps: Vec<StepRow>,
-    /// The inputs and outputs of all steps.
+    /// All steps' inputs and outputs.
     operands: Vec<Operand>,
     workspaces: Vec<Memory>,
 }

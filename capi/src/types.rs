@@ -11,10 +11,10 @@ use arenaplan::plan::{HazardKind as CoreHazardKind, ShareRule as CoreShareRule};
 
 use crate::cancel::Cancel;
 
-/// The number of an absent value or node.
+/// The number for an absent value or node.
 pub const NONE: u32 = u32::MAX;
 
-/// The proven status of a size.
+/// A size's proven status.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
@@ -134,11 +134,11 @@ pub struct PlanOptions {
     pub size: u32,
     /// `AP_PLAN_PARALLEL_SAFE` and the flags behind.
     pub flags: u32,
-    /// Name of the target, such as "nodes" or "c"; null stands for "nodes", one node per step.
+    /// Target name, such as "nodes" or "c"; null stands for "nodes", one node per step.
     pub target: *const c_char,
     /// Power of two that divides every offset; 0 stands for the target's alignment.
     pub alignment: u64,
-    /// Bytes of the arena; 0 is no limit.
+    /// Arena bytes; 0 is no limit.
     pub capacity: u64,
     /// Milliseconds after which the best plan so far is returned; 0 is no limit.
     pub time_limit_ms: u64,
@@ -211,9 +211,9 @@ impl TryFrom<CoreHazardKind> for HazardKind {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Hazard {
-    /// Index of the step that waits.
+    /// The waiting step's index.
     pub after: u32,
-    /// Index of the step that must end before.
+    /// The required earlier step's index.
     pub before: u32,
     /// The reason.
     pub kind: HazardKind,
@@ -265,7 +265,7 @@ pub struct PoolNumbers {
     pub size: u32,
     /// Requests that wait now.
     pub waiting: u32,
-    /// Bytes of the blocks that are leased now.
+    /// Bytes in the blocks that are leased now.
     pub leased_bytes: u64,
     /// Bytes of the blocks that are free now, and kept.
     pub free_bytes: u64,
@@ -377,16 +377,16 @@ pub struct Buffer {
     pub lower: u64,
     /// Step after the last in which the buffer is needed.
     pub upper: u64,
-    /// Bytes of the buffer.
+    /// Buffer bytes.
     pub bytes: u64,
     /// Number that divides the offset, which need not be a power of two; 0 counts as 1.
     pub alignment: u64,
     /// With `AP_BUFFER_FIXED` the offset that the buffer must have; with `AP_BUFFER_HINTED` the
     /// offset that the search tries first.
     pub offset: u64,
-    /// Number of the space.
+    /// Space number.
     pub space: u32,
-    /// Number of gaps.
+    /// Gap count.
     pub gap_count: u32,
     /// Gaps in the live range, in any order; gaps may overlap. Read during the call only.
     pub gaps: *const Gap,
@@ -421,7 +421,7 @@ pub const BUFFER_HINTED: u32 = 2;
 pub struct SpacePacking {
     /// `sizeof(ap_space_packing)`.
     pub size: u32,
-    /// The proven status of the peak.
+    /// The peak's proven status.
     pub status: Status,
     /// Bytes that the memory must have.
     pub peak: u64,
@@ -435,25 +435,25 @@ pub struct SpacePacking {
 pub struct PlanInfo {
     /// `sizeof(ap_plan_info)`.
     pub size: u32,
-    /// The proven status of the arena bytes.
+    /// The arena bytes' proven status.
     pub status: Status,
     /// Model name.
     pub model: *const c_char,
-    /// Digest of the planned graph, in hexadecimal.
+    /// Planned graph digest, in hexadecimal.
     pub digest: *const c_char,
     /// Target name: the program that the plan is for.
     pub target: *const c_char,
-    /// Bytes of all arenas together, without the caller's buffers.
+    /// Total arena bytes, without the caller's buffers.
     pub arena_bytes: u64,
     /// Bytes that no plan with this order and this sharing can go below: proven.
     pub lower_bound: u64,
     /// Number of spaces: arenas, then the caller's buffers for single values.
     pub space_count: u32,
-    /// Number of spaces that are arenas.
+    /// Space count, arenas only.
     pub arena_count: u32,
     /// Number of values in the graph, values without a place included.
     pub value_count: u32,
-    /// Number of steps.
+    /// Step count.
     pub step_count: u32,
 }
 
@@ -465,7 +465,7 @@ pub struct PlanSpace {
     pub size: u32,
     /// The value that the caller brings this memory for, or `AP_NONE` for an arena.
     pub caller_value: u32,
-    /// Name of the space.
+    /// Space name.
     pub name: *const c_char,
     /// Bytes that the memory must have.
     pub bytes: u64,
@@ -479,13 +479,13 @@ pub struct PlanSpace {
 pub struct PlanValue {
     /// `sizeof(ap_plan_value_info)`.
     pub size: u32,
-    /// Number of the space.
+    /// Space number.
     pub space: u32,
-    /// Name of the value.
+    /// Value name.
     pub name: *const c_char,
     /// First byte in the space.
     pub offset: u64,
-    /// Bytes of the value.
+    /// Value bytes.
     pub bytes: u64,
     /// First step in which the bytes are needed.
     pub lower: u32,
@@ -499,21 +499,21 @@ pub struct PlanValue {
 pub struct PlanStep {
     /// `sizeof(ap_plan_step_info)`.
     pub size: u32,
-    /// Number of nodes in the step.
+    /// Node count in the step.
     pub node_count: u32,
-    /// Name of the last node.
+    /// The last node's name.
     pub name: *const c_char,
-    /// Numbers of the nodes in the graph, in order.
+    /// Node numbers in the graph, in order.
     pub nodes: *const u32,
     /// Operands that share bytes.
     pub shares: *const Share,
-    /// Number of shares.
+    /// Share count.
     pub share_count: u32,
-    /// Number of inputs.
+    /// Input count.
     pub input_count: u32,
-    /// Number of outputs.
+    /// Output count.
     pub output_count: u32,
-    /// Number of workspaces.
+    /// Workspace count.
     pub workspace_count: u32,
     /// Operator of the last node; null if the plan was read without a graph.
     pub op: *const c_char,
@@ -525,15 +525,15 @@ pub struct PlanStep {
 pub struct ModelInfo {
     /// `sizeof(ap_model_info)`.
     pub size: u32,
-    /// Number of shapes.
+    /// Shape count.
     pub shape_count: u32,
-    /// Name of the model.
+    /// Model name.
     pub name: *const c_char,
-    /// Names of the variable dimensions.
+    /// Variable dimension names.
     pub dims: *const *const c_char,
     /// Arena bytes that suffice for every shape.
     pub arena_bytes: u64,
-    /// Number of dimensions.
+    /// Dimension count.
     pub dim_count: u32,
     /// 0.
     pub flags: u32,
@@ -545,13 +545,13 @@ pub struct ModelInfo {
 pub struct ModelShape {
     /// `sizeof(ap_model_shape_info)`.
     pub size: u32,
-    /// Number of dimensions.
+    /// Dimension count.
     pub dim_count: u32,
     /// Size by dimension, in the order of `ap_model_info::dims`.
     pub sizes: *const u64,
-    /// Digest of the graph, in hexadecimal.
+    /// Graph digest, in hexadecimal.
     pub digest: *const c_char,
-    /// Bytes of all arenas together.
+    /// Total arena bytes.
     pub arena_bytes: u64,
 }
 
@@ -561,9 +561,9 @@ pub struct ModelShape {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Dim {
-    /// Name of the dimension.
+    /// Dimension name.
     pub name: *const c_char,
-    /// Size of the dimension.
+    /// Dimension size.
     pub size: u64,
 }
 
@@ -620,7 +620,7 @@ pub struct Share {
 pub struct Memory {
     /// First byte.
     pub pointer: *mut c_void,
-    /// Number of bytes.
+    /// Byte count.
     pub bytes: usize,
 }
 
@@ -649,9 +649,9 @@ pub enum Access {
 pub struct Operand {
     /// First byte, or null.
     pub pointer: *mut c_void,
-    /// Number of bytes.
+    /// Byte count.
     pub bytes: usize,
-    /// Number of the value, or `AP_NONE`.
+    /// Value number, or `AP_NONE`.
     pub value: u32,
     /// How the step uses the operand.
     pub access: Access,
@@ -663,11 +663,11 @@ pub struct Operand {
 pub struct StepMemory {
     /// `sizeof(ap_step_memory)`.
     pub size: u32,
-    /// Number of inputs.
+    /// Input count.
     pub input_count: u32,
-    /// Number of outputs.
+    /// Output count.
     pub output_count: u32,
-    /// Number of workspaces.
+    /// Workspace count.
     pub workspace_count: u32,
     /// Inputs, by position.
     pub inputs: *const Operand,

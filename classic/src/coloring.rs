@@ -19,7 +19,7 @@ pub struct Coloring {
 }
 
 impl Coloring {
-    /// Returns the color of every node, by [`NodeId`].
+    /// Returns every node's color, by [`NodeId`].
     pub fn colors(&self) -> &[u32] {
         &self.colors
     }

@@ -51,7 +51,7 @@ impl Encoding {
         }
     }
 
-    /// Writes a vector of bytes as four vectors of numbers.
+    /// Writes a byte vector as four number vectors.
     #[inline(always)]
     fn some_singles<I: Isa>(self, isa: I, source: &[u8], target: &mut [f32]) {
         let (bytes, shorts, ints, ops) = (isa.i8(), isa.i16(), isa.i32(), isa.f32());

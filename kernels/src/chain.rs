@@ -19,7 +19,7 @@ use crate::team::{Team, even, ranges};
 const BLOCK: usize = 512;
 /// Cycles that a block takes whose results are looked up.
 const LOOKUP: usize = BLOCK;
-/// Number of registers.
+/// Register count.
 pub const REGISTERS: usize = 8;
 /// Most dimensions in a loop, after dimensions that can be walked as one are merged.
 const DIMENSIONS: usize = 6;
@@ -309,7 +309,7 @@ impl Step {
 }
 
 impl Loop {
-    /// Returns the number of rows, and the elements per row.
+    /// Returns the row count, and the elements per row.
     fn rows(&self) -> (usize, usize) {
         let outer = self.count - 1;
         (self.sizes[..outer].iter().product(), self.sizes[outer])

@@ -211,7 +211,7 @@ impl Conv {
         match schedule.cut {
             None => whole.run(schedule.form, scratch),
             Some(cut) => team.run(Parts::new(whole, cut, images), scratch, |part, scratch| {
-                // Another part of the columns has another frame.
+                // Another column part has another frame.
                 let way = part.conv.fastest(schedule.room, part.conv.copies());
                 part.run(way.form, scratch);
             }),
@@ -276,7 +276,7 @@ impl Way {
     }
 }
 
-/// The form of the product's right operand.
+/// The form for the product's right operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProductForm {
     /// So many rows of the unrolled image, for a few positions.
@@ -285,7 +285,7 @@ enum ProductForm {
     Framed(Frame),
 }
 
-/// The product of a group's weights and unrolled image.
+/// The product between a group's weights and unrolled image.
 struct GroupProduct<'a, 'i, 'o> {
     conv: &'a Conv,
     form: ProductForm,

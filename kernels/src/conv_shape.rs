@@ -5,7 +5,7 @@ use crate::pack::Sliding;
 use crate::raw::Planes;
 use crate::tile::panel_rows;
 
-/// The sizes of a convolution.
+/// Convolution sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conv {
     pub(crate) window: Sliding,
@@ -30,7 +30,7 @@ impl Conv {
         Ok(Self { window, groups, fan_in, fan_out })
     }
 
-    /// Returns the number of unrolled rows per group.
+    /// Returns the unrolled rows per group.
     pub fn depth(&self) -> usize {
         self.fan_in * self.window.taps()
     }

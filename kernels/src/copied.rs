@@ -199,7 +199,7 @@ impl Copiable for Whole<'_, '_, '_> {
 /// A separate function, as in [`Panel`]: between the loads and stores of other tiles the compiler
 /// would keep numbers in registers which the sums need, and a sum in memory halves the rate.
 pub(crate) struct WholePanels<'p, 'a, 'i, 'o> {
-    /// Weights of whole panels, one panel after another.
+    /// Weights in whole panels, one panel after another.
     pub(crate) weights: &'p [f32],
     /// Rows per panel.
     pub(crate) depth: usize,

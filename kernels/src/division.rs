@@ -121,12 +121,12 @@ pub(crate) struct ConvPart<'m> {
     pub(crate) output: PlanesMut<'m>,
 }
 
-/// The parts of a convolution.
+/// A convolution's parts.
 pub(crate) struct Parts<'m> {
     /// All operands; the result of the parts that follow.
     rest: ConvPart<'m>,
     cut: Cut,
-    /// The size of the divided dimension.
+    /// The divided dimension's size.
     count: usize,
     /// The size that has been handed out.
     made: usize,

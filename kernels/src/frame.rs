@@ -25,7 +25,7 @@ const SLACK: usize = COLUMNS;
 /// Weights that stay in a second-level cache while all positions are worked on.
 const CACHED: usize = 1 << 18;
 
-/// The sizes of a frame.
+/// Frame sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     /// Result rows that are made at a time.
@@ -100,7 +100,7 @@ impl Frame {
         self.pitch
     }
 
-    /// Returns the number of row parts.
+    /// Returns the row part count.
     pub(crate) fn bands(&self) -> usize {
         self.out.div_ceil(self.rows)
     }

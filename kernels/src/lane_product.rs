@@ -26,7 +26,7 @@ impl Bits for f32 {
     }
 }
 
-/// The product's right operand: vectors of lanes.
+/// The product's right operand: lane vectors.
 pub(crate) trait LaneColumns {
     /// Calls a function with each weight row, and the elements to multiply, from a tile's first
     /// column on.
@@ -37,7 +37,7 @@ pub(crate) trait LaneColumns {
     );
 }
 
-/// Some columns of the unrolled image.
+/// Some unrolled columns.
 pub(crate) struct UnrolledLanes<'a, const N: usize> {
     pub(crate) columns: &'a [[f32; N]],
     /// The tile's first column.

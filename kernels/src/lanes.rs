@@ -50,7 +50,7 @@ impl Lanes {
         [Self::Pairs, Self::Quads].into_iter().find(|lanes| lanes.channels() == channels)
     }
 
-    /// Returns the number of channels per lane.
+    /// Returns the channels per lane.
     pub const fn channels(self) -> usize {
         match self {
             Self::Pairs => 2,

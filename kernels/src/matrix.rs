@@ -26,7 +26,7 @@ const PAGE: usize = 1024;
 /// Columns per panel, except the last panels.
 const PANEL: usize = VECTORS * LANES;
 
-/// The sizes of a constant matrix.
+/// Constant matrix sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
     depth: usize,
@@ -47,7 +47,7 @@ impl Matrix {
         Ok(Self { depth, columns })
     }
 
-    /// Returns the length of the packed matrix.
+    /// Returns the packed matrix length.
     pub fn packed_len(&self) -> usize {
         self.columns.next_multiple_of(LANES) * self.depth
     }
@@ -89,7 +89,7 @@ impl Matrix {
         Ok(())
     }
 
-    /// Returns the number of columns.
+    /// Returns the column count.
     pub(crate) fn columns(&self) -> usize {
         self.columns
     }
@@ -204,7 +204,7 @@ struct Multiplication<'a> {
 /// Copies of a few rows whose elements would evict each other.
 type Copies = Option<[[f32; FEW_DEPTH]; ROWS]>;
 
-/// The present part of a panel.
+/// The present panel part.
 struct PanelPart<'p> {
     elements: &'p [f32],
     /// Columns in the panel.

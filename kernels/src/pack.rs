@@ -114,7 +114,7 @@ impl Sliding {
         self.columns.size
     }
 
-    /// Returns the number of window positions.
+    /// Returns the window position count.
     pub fn positions(&self) -> usize {
         self.rows.out * self.columns.out
     }
@@ -141,7 +141,7 @@ struct Segment {
 pub(crate) struct Segments {
     all: [Segment; COLUMNS],
     count: usize,
-    /// Number of positions.
+    /// Position count.
     pub(crate) len: usize,
 }
 
@@ -203,7 +203,7 @@ pub(crate) struct Channels<'a, 'i> {
 }
 
 impl<'i> Channels<'_, 'i> {
-    /// Returns the elements of a channel in the group.
+    /// Returns a channel's elements in the group.
     #[inline(always)]
     pub(crate) fn plane(&self, channel: usize) -> &'i [f32] {
         self.image.plane(self.n, self.first + channel)

@@ -15,7 +15,7 @@ const LEAST_ROWS: usize = 4;
 /// Elements in a tile's vectors, and in one more vector.
 const LANES: usize = 64;
 
-/// The right operand of a product.
+/// A product's right operand.
 pub(crate) trait Columns {
     /// Adds the product of `R` weight rows and `V` column vectors from `at` on to `sums`.
     ///
@@ -114,7 +114,7 @@ pub(crate) struct Run {
     pub(crate) count: usize,
 }
 
-/// A pass in the making of a sum.
+/// A pass in a sum's making.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
     /// Whether nothing was added up yet.
@@ -123,11 +123,11 @@ pub(crate) struct Pass {
     pub(crate) is_last: bool,
 }
 
-/// The present part of a result.
+/// The present result part.
 pub(crate) struct Place<'r> {
     /// The first channel in the group.
     pub(crate) channel: usize,
-    /// Number of channels.
+    /// Channel count.
     pub(crate) made: usize,
     pub(crate) runs: &'r [Run],
     pub(crate) pass: Pass,

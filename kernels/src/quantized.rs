@@ -42,7 +42,7 @@ impl QuantizedConv {
         self.lanes_len() + self.totals_len()
     }
 
-    /// Returns the number of weight lanes.
+    /// Returns the weight lane count.
     fn lanes_len(&self) -> usize {
         self.groups * self.panels() * panel_rows() * self.depth_lanes()
     }

@@ -204,7 +204,7 @@ impl<'a> Work<'a, '_> {
 struct Unrolling<'a> {
     conv: &'a QuantizedConv,
     image: Image<'a, Pairs>,
-    /// The position of the first column.
+    /// The first column's position.
     start: usize,
 }
 

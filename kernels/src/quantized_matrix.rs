@@ -21,7 +21,7 @@ const FEW: usize = 16;
 /// Most row blocks whose lanes are made at a time: a panel is read once for all blocks.
 const BLOCKS: usize = 8;
 
-/// The sizes of a constant integer matrix.
+/// Constant integer matrix sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuantizedMatrix {
     depth: usize,
@@ -62,12 +62,12 @@ impl QuantizedMatrix {
         (0..wide).map(|panel| (panel * COLUMNS, COLUMNS)).chain(last)
     }
 
-    /// Returns the length of the packed matrix.
+    /// Returns the packed matrix length.
     pub fn packed_len(&self) -> usize {
         self.lanes_len() + self.totals_len()
     }
 
-    /// Returns the number of matrix lanes.
+    /// Returns the matrix lane count.
     fn lanes_len(&self) -> usize {
         self.columns.next_multiple_of(FEW) * self.depth_lanes()
     }

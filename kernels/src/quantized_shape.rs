@@ -12,7 +12,7 @@ use crate::raw::{Planes, PlanesMut};
 use crate::requantize::Requantization;
 use crate::tile::panel_rows;
 
-/// The sizes of a byte convolution.
+/// Byte convolution sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuantizedConv {
     pub(crate) window: Sliding,
@@ -29,7 +29,7 @@ pub struct QuantizedWay {
     pub(crate) cycles: usize,
 }
 
-/// The form of the image.
+/// The image's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ImageForm {
     /// The unrolled image.
@@ -134,7 +134,7 @@ pub(crate) struct QuantizedSweep<'a, 'o> {
 }
 
 impl<'a> QuantizedSweep<'a, '_> {
-    /// Returns the channels of an image group.
+    /// Returns the channels in an image group.
     pub(crate) fn image_of<L: Lane>(&self, n: usize, group: usize) -> Image<'a, L> {
         let fan_in = self.conv.fan_in;
         Image {

@@ -157,7 +157,7 @@ impl<'a, T> Planes<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if the data has another number of elements.
+    /// [`Error::WrongSize`] if the data has more or fewer elements.
     pub fn new(data: &'a [T], counts: [usize; 2], size: usize) -> Result<Self> {
         let layout = contiguous(data.len(), counts, size)?;
         Ok(Self { first: data.as_ptr(), layout, memory: PhantomData })
@@ -182,7 +182,7 @@ impl<'a, T> Planes<'a, T> {
         Self { first, layout, memory: PhantomData }
     }
 
-    /// Returns the number of images, and of channels per image.
+    /// Returns the image count, and the channels per image.
     pub fn counts(&self) -> [usize; 2] {
         self.layout.counts
     }
@@ -192,7 +192,7 @@ impl<'a, T> Planes<'a, T> {
         self.layout.steps[1]
     }
 
-    /// Returns the number of elements per plane.
+    /// Returns the elements per plane.
     pub fn size(&self) -> usize {
         self.layout.size
     }
@@ -243,7 +243,7 @@ impl<'a, T> PlanesMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if the data has another number of elements.
+    /// [`Error::WrongSize`] if the data has more or fewer elements.
     pub fn new(data: &'a mut [T], counts: [usize; 2], size: usize) -> Result<Self> {
         let layout = contiguous(data.len(), counts, size)?;
         Ok(Self { first: data.as_mut_ptr(), layout, memory: PhantomData })
@@ -310,12 +310,12 @@ impl<'a, T> PlanesMut<'a, T> {
         taken
     }
 
-    /// Returns the number of images, and of channels per image.
+    /// Returns the image count, and the channels per image.
     pub fn counts(&self) -> [usize; 2] {
         self.layout.counts
     }
 
-    /// Returns the number of elements per plane.
+    /// Returns the elements per plane.
     pub fn size(&self) -> usize {
         self.layout.size
     }
@@ -695,7 +695,7 @@ impl<'a> Elements<'a> {
         Ok(Self { first, kind, len, memory: PhantomData })
     }
 
-    /// Returns the number of elements.
+    /// Returns the element count.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a view of memory, not a collection")]
     pub const fn len(&self) -> usize {

@@ -9,7 +9,7 @@ use crate::matrix::Matrix;
 use crate::order::larger;
 use crate::raw::{Planes, PlanesMut, load_part, store_part};
 
-/// The kind of a recurrent layer.
+/// A recurrent layer's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// The hyperbolic tangent of each sum.
@@ -25,7 +25,7 @@ pub enum Cell {
     Memory,
 }
 
-/// The sizes of a recurrent layer.
+/// Recurrent layer sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recurrence {
     cell: Cell,
@@ -56,7 +56,7 @@ impl Recurrence {
         Ok(made)
     }
 
-    /// Returns the number of gates.
+    /// Returns the gate count.
     pub fn gates(&self) -> usize {
         match self.cell {
             Cell::Plain | Cell::Rectified => 1,
@@ -189,7 +189,7 @@ impl Recurrence {
     }
 }
 
-/// A part of a step between products.
+/// A step's part between products.
 #[derive(Clone, Copy)]
 enum What {
     /// `h = tanh(sum)`

@@ -6,7 +6,7 @@ use crate::error::{Error, Result, check};
 use crate::raw::Elements;
 use crate::team::{Team, even, ranges};
 
-/// Number of different bytes.
+/// How many different bytes exist.
 pub const CODES: usize = 256;
 /// Elements that are converted at a time.
 const BLOCK: usize = 256;

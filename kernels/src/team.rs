@@ -78,7 +78,7 @@ impl Team {
         Self { shared, helpers: Vec::new(), turn: Mutex::new(()), process: 0 }
     }
 
-    /// Returns the number of threads.
+    /// Returns the thread count.
     pub fn threads(&self) -> usize {
         self.helpers.len() + 1
     }
@@ -93,7 +93,7 @@ impl Team {
         }
     }
 
-    /// Returns the scratch bytes of all helpers.
+    /// Returns all helpers' scratch bytes.
     pub fn scratch_bytes(&self) -> usize {
         let sizes = self.shared.scratch.iter().map(|scratch| lock(scratch).len());
         sizes.sum::<usize>() * size_of::<f32>()

@@ -1,4 +1,4 @@
-//! Lower bounds on the peak of every packing.
+//! Lower bounds on every packing's peak.
 
 use alloc::{format, vec::Vec};
 

@@ -366,7 +366,7 @@ mod tests {
             ("PlanMismatch", &|it| it.choice = None),
             ("PlanMismatch", &|it| it.choice.as_mut().unwrap().lower_bound = 37),
             ("PlanMismatch", &|it| it.choice.as_mut().unwrap().is_infeasible = true),
-            // Rules of the chosen space.
+            // Rules for the chosen space.
             ("PlanMisaligned", &|it| (it.offsets[1], it.spaces[1].peak) = (8, 20)),
             ("PlanMisaligned", &|it| (it.offsets[2], it.spaces[2].peak) = (12, 24)),
             ("PlanOverlap", &|it| {
@@ -385,7 +385,7 @@ mod tests {
     }
 
     impl Packing {
-        /// Returns the end of the highest buffer.
+        /// Returns the highest buffer's end.
         fn ends(&self, problem: &Problem) -> u64 {
             let ends = problem.buffers().iter().zip(&self.offsets).map(|(it, at)| it.bytes() + at);
             ends.max().unwrap()

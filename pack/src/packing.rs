@@ -5,7 +5,7 @@ use core::fmt;
 
 use crate::base::{BufferId, SpaceId};
 
-/// Proven quality of an answer.
+/// An answer's proven quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -32,7 +32,7 @@ impl Status {
         }
     }
 
-    /// Returns the weaker of two statuses: the status of both spaces together.
+    /// Returns the weaker status: the status of both spaces together.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let rank = |status| match status {
@@ -56,14 +56,14 @@ impl fmt::Display for Status {
     }
 }
 
-/// Peak, bound and status of a space.
+/// A space's peak, bound and status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpacePacking {
     /// Bytes that the space's arena must have.
     pub peak: u64,
     /// Bytes that the arena needs in any packing of the buffers in the space: proven.
     pub lower_bound: u64,
-    /// Quality of the peak.
+    /// The peak's quality.
     pub status: Status,
 }
 
@@ -99,7 +99,7 @@ impl Packing {
         &self.offsets
     }
 
-    /// Returns the first byte of `buffer` in its space.
+    /// Returns the first byte of `buffer` in the space.
     pub fn offset(&self, buffer: BufferId) -> u64 {
         self.offsets[buffer.index()]
     }
@@ -109,7 +109,7 @@ impl Packing {
         self.places.get(buffer.index()).copied().unwrap_or(SpaceId::new(0))
     }
 
-    /// Returns the number of visited search nodes: the unit of [`Budget::nodes`](crate::Budget).
+    /// Returns the visited search nodes: the unit of [`Budget::nodes`](crate::Budget).
     pub const fn nodes(&self) -> u64 {
         self.nodes
     }

@@ -29,7 +29,7 @@ struct BufferDetails {
     hint: Option<u64>,
     /// Windows with separate live ranges; empty if all bytes are live all the time.
     parts: Vec<Part>,
-    /// Permitted bytes of the space.
+    /// Permitted bytes in the space.
     range: Option<Range<u64>>,
     /// A number that divides the offset, besides the alignment; 0 for none.
     multiple: u64,
@@ -61,7 +61,7 @@ impl Buffer {
         Self { bytes, live, details: None, space: SpaceId::new(0), alignment: Alignment::BYTE }
     }
 
-    /// Returns a buffer of `bytes` bytes made of `parts`.
+    /// Returns a buffer with `bytes` bytes, made from `parts`.
     ///
     /// # Errors
     ///
@@ -233,7 +233,7 @@ impl Buffer {
         self
     }
 
-    /// Returns the permitted bytes of the space, if limited.
+    /// Returns the permitted bytes in the space, if limited.
     pub fn range(&self) -> Option<Range<u64>> {
         self.details.as_ref()?.range.clone()
     }
@@ -253,7 +253,7 @@ impl Buffer {
         self.bytes
     }
 
-    /// Returns the alignment of the buffer's offset.
+    /// Returns the alignment for the buffer's offset.
     pub const fn alignment(&self) -> Alignment {
         self.alignment
     }
@@ -274,7 +274,7 @@ impl Buffer {
         self.spaces().len() > 1
     }
 
-    /// Returns the offset of a pinned buffer.
+    /// Returns a pinned buffer's offset.
     pub fn pin(&self) -> Option<u64> {
         self.details.as_ref()?.pin
     }

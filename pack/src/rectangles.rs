@@ -14,11 +14,11 @@ pub(crate) struct Held {
     pub(crate) end: u64,
     /// When the bytes are held.
     pub(crate) live: LiveRange,
-    /// Number of the owner.
+    /// The owner's number.
     pub(crate) owner: usize,
 }
 
-/// Two owners of one byte.
+/// Two owners with a common byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overlap {
     /// The owner that holds the byte first.

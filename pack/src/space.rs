@@ -114,7 +114,7 @@ impl Space {
         &self.reserved
     }
 
-    /// Returns the alignment of every offset in the space.
+    /// Returns the alignment for every offset in the space.
     pub const fn alignment(&self) -> Alignment {
         self.alignment
     }

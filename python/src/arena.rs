@@ -255,7 +255,7 @@ impl Arena {
         self.bytes
     }
 
-    /// Address of the first byte.
+    /// Address: the first byte.
     #[getter]
     fn address(&self, py: Python<'_>) -> PyResult<usize> {
         self.check_open(py)?;
@@ -463,7 +463,7 @@ impl Drop for Lease {
     }
 }
 
-/// Memory of an incremental arena, which views keep alive.
+/// An incremental arena's memory, which views keep alive.
 ///
 /// Invariants, which the blocks below refer to:
 ///

@@ -62,7 +62,7 @@ pub(crate) type Tell<'t> = &'t (dyn Fn(Progress) + Sync);
 /// Called with progress, and again in each [`SIGNAL_PERIOD`] without any.
 pub(crate) type Hear<'h> = &'h mut dyn FnMut(Moment) -> PyResult<ControlFlow<()>>;
 
-/// Result of a call.
+/// A call's result.
 #[derive(Debug)]
 pub(crate) struct Ended<T> {
     pub(crate) value: T,

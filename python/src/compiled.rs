@@ -255,7 +255,7 @@ impl CompiledKernel {
         Ok(sizes.map_err(|e| refused(py, &e))?.scratch_len())
     }
 
-    /// Return a chain of elementwise functions.
+    /// Return an elementwise function chain.
     ///
     /// Parameters
     /// ----------
@@ -431,7 +431,7 @@ impl CompiledKernel {
         Ok(Self::new("pool", work))
     }
 
-    /// Return some steps of a recurrent layer.
+    /// Return some steps in a recurrent layer.
     ///
     /// Parameters
     /// ----------
@@ -717,7 +717,7 @@ pub(crate) fn check_apart<A: Element, B: Element>(
     apart(py, span(a), span(b))
 }
 
-/// Fails if two ranges of addresses share bytes.
+/// Fails if two address ranges share bytes.
 fn apart(py: Python<'_>, a: (usize, usize), b: (usize, usize)) -> PyResult<()> {
     if a.0 < b.1 && b.0 < a.1 {
         return Err(raise_named(py, "InvalidOperand", "operands share memory".into()));

@@ -1,4 +1,4 @@
-//! The graph from Python: tables of tuples.
+//! The graph from Python: tuple tables.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ type WindowRow = (usize, usize, usize, u64, u64, i64, u64);
 /// Memory for reading one value or node, in bytes.
 const ROW_BYTES: usize = 1 << 10;
 
-/// Return the JSON Schema of graph files.
+/// Return the JSON Schema for graph files.
 #[pyfunction]
 pub(crate) fn graph_schema() -> &'static str {
     arenaplan::format::graph_schema()
@@ -93,7 +93,7 @@ impl Graph {
 
 #[pymethods]
 impl Graph {
-    /// Validate tables of values and nodes.
+    /// Validate value and node tables.
     #[new]
     #[pyo3(signature = (name: "str", values: "Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]]", nodes: "Sequence[tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int], str, int, Mapping[str, object], int]]", outputs: "Sequence[int]", write_backs: "Sequence[tuple[int, int]]" = Vec::new(), memory: "str" = "arena", covers: "Covers | None" = None))]
     #[allow(clippy::too_many_arguments, reason = "one per table")]
@@ -323,7 +323,7 @@ fn read_name(name: &Bound<'_, PyAny>, what: &str) -> PyResult<String> {
     })
 }
 
-/// Reads the alignment of `what`.
+/// Reads the alignment for `what`.
 fn read_alignment(bytes: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<Alignment> {
     let py = bytes.py();
     if bytes.is_instance_of::<PyBool>() {
@@ -342,7 +342,7 @@ fn read_alignment(bytes: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResu
     })
 }
 
-/// Reads the operands of `who`.
+/// Reads operands for `who`.
 fn read_operands(rows: &Bound<'_, PyAny>, who: &str) -> PyResult<Vec<Option<ValueId>>> {
     let read = |operand: PyResult<Bound<'_, PyAny>>| {
         let operand = operand?;
@@ -380,13 +380,13 @@ fn overflow_as(error: PyErr, py: Python<'_>, name: &str, message: String) -> PyE
     error
 }
 
-/// Reads the cost of `who`.
+/// Reads the cost for `who`.
 fn read_cost(cost: &Bound<'_, PyAny>, who: &str) -> PyResult<u64> {
     let message = || format!("{who}: its cost {cost} is not a number of 64 bits");
     cost.extract().map_err(|error| overflow_as(error, cost.py(), "InvalidEffect", message()))
 }
 
-/// Reads one effect kind of `who`.
+/// Reads one effect kind for `who`.
 fn read_effect<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
     effects: &Bound<'py, PyAny>,
     kind: &str,

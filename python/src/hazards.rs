@@ -11,7 +11,7 @@ use crate::results::{Hazard, Timetable};
 /// Least bytes per edge in a hazards file.
 const BYTES_PER_EDGE: usize = 32;
 
-/// Return the JSON Schema of hazards.
+/// Return the JSON Schema for hazards.
 #[pyfunction]
 pub(crate) fn hazards_schema() -> &'static str {
     arenaplan::format::hazards_schema()
@@ -58,13 +58,13 @@ impl Hazards {
         self.inner.model()
     }
 
-    /// Digest of the planned graph.
+    /// Planned graph digest.
     #[getter]
     fn digest(&self) -> &str {
         self.inner.digest()
     }
 
-    /// Number of steps.
+    /// Step count.
     #[getter]
     fn steps(&self) -> usize {
         self.inner.steps()
@@ -94,12 +94,12 @@ impl Hazards {
     /// costs : list of int
     ///     Time by step.
     /// workers : int
-    ///     Number of workers.
+    ///     Worker count.
     fn timetable(&self, costs: Vec<u64>, workers: u32) -> Timetable {
         self.inner.timetable(&costs, workers).into()
     }
 
-    /// Return the time of the longest chain of dependent steps.
+    /// Return the time along the longest chain of dependent steps.
     fn critical_path(&self, costs: Vec<u64>) -> u64 {
         self.inner.critical_path(&costs).span
     }

@@ -101,7 +101,7 @@ fn read_graph(
     })
 }
 
-/// Returns the number of values and nodes.
+/// Returns the count of values and nodes.
 fn items_of(graph: &IncrementalGraph) -> usize {
     graph.values.len().saturating_add(graph.nodes.len())
 }
@@ -277,12 +277,12 @@ impl IncrementalPlanner {
         self.grow(py, arenaplan_classic::incremental::IncrementalPlanner::acquire_temporary)
     }
 
-    /// Change the size of a value.
+    /// Change a value's size.
     fn set_bytes(&self, py: Python<'_>, value: u32, nbytes: u64) -> PyResult<()> {
         self.with(py, |planner| planner.set_bytes(value, nbytes))
     }
 
-    /// Change the owner of a value's bytes.
+    /// Change a value's owner.
     fn set_kind(&self, py: Python<'_>, value: u32, kind: &str) -> PyResult<()> {
         let kind = kind.parse().or_raise(py)?;
         self.with(py, |planner| planner.set_kind(value, kind))

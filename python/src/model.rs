@@ -12,7 +12,7 @@ use crate::files::{self, write_all};
 use crate::graph::Graph;
 use crate::plan::Plan;
 
-/// Return the JSON Schema of model files.
+/// Return the JSON Schema for model files.
 #[pyfunction]
 pub(crate) fn model_schema() -> &'static str {
     arenaplan::model::model_schema()
@@ -32,7 +32,7 @@ impl From<arenaplan::Model> for Model {
 }
 
 impl Model {
-    /// Returns the number of shapes, for the memory that work with shapes may need.
+    /// Returns the shape count, for the memory that work with shapes may need.
     fn items(&self) -> usize {
         self.inner.len()
     }
@@ -88,7 +88,7 @@ impl Model {
         self.inner.name()
     }
 
-    /// Names of the variable dimensions, each with its sizes.
+    /// Variable dimension names, each with its sizes.
     #[getter]
     fn dims(&self) -> Vec<(String, Vec<u64>)> {
         let dims = self.inner.dims().iter();
@@ -119,13 +119,13 @@ impl Model {
         Ok(self.shape(py, &sizes, padded)?.index())
     }
 
-    /// Return the plan of a shape.
+    /// Return a shape's plan.
     fn plan(&self, py: Python<'_>, sizes: Vec<(String, u64)>) -> PyResult<Plan> {
         let shape = self.shape(py, &sizes, false)?;
         Ok(shape.plan().or_raise(py)?.clone().into())
     }
 
-    /// Return the graph of a shape.
+    /// Return a shape's graph.
     fn graph(&self, py: Python<'_>, sizes: Vec<(String, u64)>) -> PyResult<Graph> {
         let shape = self.shape(py, &sizes, false)?;
         Ok(Graph { inner: Arc::new(shape.graph().or_raise(py)?.clone()) })

@@ -203,7 +203,7 @@ impl Source {
     }
 }
 
-/// Pack the buffers of ``problem``.
+/// Pack the buffers in ``problem``.
 #[pyfunction]
 #[pyo3(signature = (
     problem: "dict[str, Any]",
@@ -494,7 +494,7 @@ fn run(
 
 #[pymethods]
 impl Packing {
-    /// First byte of every buffer.
+    /// Every buffer's first byte.
     #[getter]
     fn offsets(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         let offsets = self.inner.offsets();
@@ -528,7 +528,7 @@ impl Packing {
         self.inner.status().to_string()
     }
 
-    /// Number of visited search nodes: the unit of ``node_limit``.
+    /// Visited search nodes: the unit of ``node_limit``.
     #[getter]
     fn nodes(&self) -> u64 {
         self.inner.nodes()
@@ -602,7 +602,7 @@ impl Packing {
         Ok(rows)
     }
 
-    /// Names of the buffers, if read from CSV.
+    /// Buffer names, if read from CSV.
     #[getter]
     fn names(&self, py: Python<'_>) -> PyResult<Option<Vec<String>>> {
         let Source::Csv(csv) = &*self.source else { return Ok(None) };

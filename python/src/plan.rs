@@ -63,7 +63,7 @@ pub(crate) fn techniques() -> Vec<&'static str> {
     Technique::ALL.into_iter().map(Technique::name).collect()
 }
 
-/// Return the JSON Schema of plan files.
+/// Return the JSON Schema for plan files.
 #[pyfunction]
 pub(crate) fn plan_schema() -> &'static str {
     arenaplan::format::plan_schema()
@@ -77,7 +77,7 @@ impl Plan {
         self.inner.model()
     }
 
-    /// Digest of the planned graph.
+    /// Planned graph digest.
     #[getter]
     fn digest(&self) -> &str {
         self.inner.digest()
@@ -89,7 +89,7 @@ impl Plan {
         Covers::of(self.inner.covers())
     }
 
-    /// Bytes of all arenas together.
+    /// Total arena bytes.
     #[getter]
     fn arena_bytes(&self) -> u64 {
         self.inner.arena_bytes()
@@ -126,7 +126,7 @@ impl Plan {
         Target { inner: self.inner.target().clone() }
     }
 
-    /// Alignment of every offset in bytes.
+    /// Offset alignment in bytes.
     #[getter]
     fn alignment(&self) -> u64 {
         self.inner.options().alignment
@@ -223,7 +223,7 @@ impl Plan {
         self.inner.repeated().into_iter().map(|(node, _)| node.into()).collect()
     }
 
-    /// Indices of the nodes by first run.
+    /// Node indices by first run.
     #[getter]
     fn order(&self) -> Vec<u32> {
         self.inner.order().map(u32::from).collect()
@@ -242,7 +242,7 @@ impl Plan {
         rows
     }
 
-    /// Return the place of the value called ``name``.
+    /// Return the place for the value called ``name``.
     ///
     /// Raises
     /// ------
@@ -705,7 +705,7 @@ impl Plan {
         Ok(Some(Arc::clone(&core.get().inner)))
     }
 
-    /// Returns the place of the value called `name`.
+    /// Returns the place for the value called `name`.
     fn find(&self, name: &str) -> Option<&arenaplan::plan::Placement> {
         let places = self.inner.placements();
         let sorted = self.by_name.get_or_init(|| {

@@ -149,7 +149,7 @@ impl Operands {
 /// image : array of uint8, shape (images, channels, ...)
 ///     Signed bytes as their bits.
 /// encoding : ByteEncoding
-///     The encoding of the image.
+///     The image encoding.
 /// weights : array of int32
 ///     Weights from :func:`pack_quantized`.
 /// result : ByteResult
@@ -326,7 +326,7 @@ pub(crate) fn quantized_depthwise_scratch(
 /// result : ByteResult
 ///     Channels are columns.
 /// output : array of uint8, shape (..., columns)
-///     May be the memory of the rows.
+///     May be the rows' memory.
 /// scratch : array of float32
 ///     :func:`quantized_product_scratch` elements; the elements for fewer rows suffice.
 /// lanes : int
@@ -406,7 +406,7 @@ pub(crate) fn packed_quantized_matrix(
     Ok(matrix_of(py, depth, columns, lanes)?.packed_len())
 }
 
-/// Returns the sizes of a convolution.
+/// Returns a convolution's sizes.
 fn sizes(
     py: Python<'_>,
     rows: &WindowSide,
@@ -431,7 +431,7 @@ fn sizes_of(py: Python<'_>, shape: &[usize], lanes: usize) -> PyResult<Quantized
     sizes(py, &rows, &columns, groups, fan_in, fan_out, lanes_of(py, lanes)?)
 }
 
-/// Returns the sizes of a matrix.
+/// Returns a matrix's sizes.
 fn matrix_of(
     py: Python<'_>,
     depth: usize,

@@ -51,7 +51,7 @@ impl Variable {
 /// Parameters
 /// ----------
 /// workers : int, default 4
-///     Number of threads; with 0, functions run in :meth:`push`.
+///     Thread count; with 0, functions run in :meth:`push`.
 ///
 /// Raises
 /// ------

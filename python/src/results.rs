@@ -73,7 +73,7 @@ record! {
 }
 
 record! {
-    /// The place of a value.
+    /// A value's place.
     ///
     /// Examples
     /// --------
@@ -87,7 +87,7 @@ record! {
     /// (256, Live(start=0, end=1))
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub(crate) struct Placement {
-        /// Index of the space in ``plan.spaces``; from ``len(plan.spaces)`` on, numbers count
+        /// Space index in ``plan.spaces``; from ``len(plan.spaces)`` on, numbers count
         /// ``plan.caller_buffers``.
         pub(crate) space: u32,
         /// First byte in the space.
@@ -108,13 +108,13 @@ record! {
     /// The place of a scratch buffer for one step.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub(crate) struct PlacedWorkspace {
-        /// Index of the node; of nodes that run as one, the last.
+        /// Node index; of nodes that run as one, the last.
         pub(crate) node: u32,
         /// Position among the node's workspaces.
         pub(crate) slot: u32,
-        /// Index of the size among the workspace's choices.
+        /// Size index among the workspace's choices.
         pub(crate) choice: u32,
-        /// Index of the space in ``plan.spaces``.
+        /// Space index in ``plan.spaces``.
         pub(crate) space: u32,
         /// First byte in the space.
         pub(crate) offset: u64,
@@ -129,11 +129,11 @@ record! {
     /// Memory for some rows of a value inside a step that runs strip by strip.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub(crate) struct LineBuffer {
-        /// Index of the value.
+        /// Value index.
         pub(crate) value: u32,
         /// First byte in the first workspace of the step's last node.
         pub(crate) offset: u64,
-        /// Number of rows in the buffer.
+        /// Row count in the buffer.
         pub(crate) rows: u64,
     }
 }
@@ -142,7 +142,7 @@ record! {
     /// A value inside such a step whose rows are made in a later value's rows.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub(crate) struct RowsInPlace {
-        /// Index of the value.
+        /// Value index.
         pub(crate) value: u32,
         /// Index of the value that takes the rows over.
         pub(crate) of: u32,
@@ -168,7 +168,7 @@ record! {
     /// [LineBuffer(value=1, offset=0, rows=6)]
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct Strips {
-        /// Index of the step's last node.
+        /// The step's last node index.
         pub(crate) node: u32,
         /// Output rows that are made at once.
         pub(crate) rows: u64,
@@ -274,10 +274,10 @@ impl Covers {
 }
 
 record! {
-    /// A memory, and the size of its arena.
+    /// A memory with its arena's size.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct PlannedSpace {
-        /// Name of the space.
+        /// Space name.
         pub(crate) name: String,
         /// Arena size in bytes.
         pub(crate) arena_bytes: u64,
@@ -286,7 +286,7 @@ record! {
         /// The proven status of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or
         /// ``"unknown"``.
         pub(crate) status: String,
-        /// Alignment of the arena's first byte.
+        /// Alignment for the arena's first byte.
         pub(crate) alignment: u64,
         /// Bytes that the arena may have, or None if unlimited.
         pub(crate) capacity: Option<u64>,
@@ -299,9 +299,9 @@ record! {
     /// One step that must wait for another.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct Hazard {
-        /// Index of the step that waits.
+        /// The waiting step's index.
         pub(crate) after: u32,
-        /// Index of the step that must end before.
+        /// The required earlier step's index.
         pub(crate) before: u32,
         /// Why: ``"data"``, ``"write-after-read"``, ``"write-after-write"`` or ``"control"``.
         pub(crate) kind: String,
@@ -312,7 +312,7 @@ record! {
     /// The times at which several workers run a plan's steps.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct Timetable {
-        /// Number of workers.
+        /// Worker count.
         pub(crate) workers: u32,
         /// Time by step: the bytes that the nodes touch, unless other costs were given.
         pub(crate) costs: Vec<u64>,
@@ -320,7 +320,7 @@ record! {
         pub(crate) starts: Vec<u64>,
     }
 
-    /// Time of a serial run.
+    /// Serial time.
     #[getter]
     fn work(&self) -> u64 {
         arenaplan::plan::Timetable::from(self).work()
@@ -343,9 +343,9 @@ record! {
     /// A buffer that the caller brings to each run.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct CallerBuffer {
-        /// Index of the value in the graph.
+        /// Value index in the graph.
         pub(crate) value: u32,
-        /// Name of the value.
+        /// Value name.
         pub(crate) name: String,
         /// Size in bytes.
         pub(crate) bytes: u64,
@@ -356,7 +356,7 @@ record! {
     /// An operand and a result of a node that share bytes.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct Share {
-        /// Index of the node; of nodes that run as one, the last.
+        /// Node index; of nodes that run as one, the last.
         pub(crate) node: u32,
         /// The relation: ``"view"``, ``"in-place"`` or ``"overlap"``.
         pub(crate) rule: String,
@@ -391,10 +391,10 @@ record! {
 }
 
 record! {
-    /// Bytes and time of a plan.
+    /// A plan's bytes and time.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct PlanPoint {
-        /// Bytes of all arenas together.
+        /// Total arena bytes.
         pub(crate) bytes: u64,
         /// Estimated nanoseconds per run; 0 without a backend.
         pub(crate) nanoseconds: u64,
@@ -413,7 +413,7 @@ record! {
     pub(crate) struct Level {
         /// Name of the technique in which this choice differs from the compared choice.
         pub(crate) technique: String,
-        /// Bytes and time of the plan.
+        /// The plan's bytes and time.
         pub(crate) point: PlanPoint,
     }
 }
@@ -436,7 +436,7 @@ record! {
     pub(crate) struct Block {
         /// Size in bytes.
         pub(crate) bytes: u64,
-        /// Name of the space.
+        /// Space name.
         pub(crate) space: String,
     }
 }

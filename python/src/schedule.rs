@@ -17,7 +17,7 @@ use crate::error::raise;
 #[pyclass(frozen, eq, hash, from_py_object, module = "arenaplan._core")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Transfer {
-    /// Index of the value.
+    /// Value index.
     #[pyo3(get)]
     value: u32,
     is_out: bool,
@@ -60,7 +60,7 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// Returns the entries of a schedule.
+    /// Returns a schedule's entries.
     pub(crate) fn of(schedule: &[Execution]) -> Vec<Self> {
         let entry = |execution: &Execution| match *execution {
             Execution::Run(node) => Self::Run(node.into()),
@@ -99,7 +99,7 @@ impl From<Entry> for Execution {
 #[pyclass(frozen, get_all, from_py_object, module = "arenaplan._core")]
 #[derive(Clone, Debug)]
 pub(crate) struct Paging {
-    /// Name of the memory.
+    /// Memory name.
     space: String,
     /// Cost to copy one byte in one direction, in the unit of node costs.
     cost: u64,

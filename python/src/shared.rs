@@ -17,7 +17,7 @@ use crate::verdict::SharedVerdict;
 
 /// Bytes per value of a plan.
 const ROW_BYTES: usize = 512;
-/// Plans of several graphs that share one arena.
+/// Plans for several graphs that share one arena.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct SharedPlan {
@@ -73,7 +73,7 @@ impl SharedPlan {
         self.inner.together().name()
     }
 
-    /// Bytes of the shared arena.
+    /// Bytes in the shared arena.
     #[getter]
     fn arena_bytes(&self) -> u64 {
         self.inner.arena_bytes()
@@ -92,7 +92,7 @@ impl SharedPlan {
         self.inner.status().to_string()
     }
 
-    /// Alignment of the arena's first address.
+    /// Alignment for the arena's first address.
     #[getter]
     fn alignment(&self) -> u64 {
         self.inner.alignment()

@@ -70,7 +70,7 @@ pub(crate) fn share_storage(
     Ok(StoragePlan { inner, spaces })
 }
 
-/// Return the color of every node, at most ``num_temp`` colors, and the number of colors.
+/// Return every node's color, at most ``num_temp`` colors, and the color count.
 #[pyfunction]
 pub(crate) fn color_nodes(
     py: Python<'_>,
@@ -234,7 +234,7 @@ impl StoragePlan {
         self.inner.allocated_bytes()
     }
 
-    /// Number of results without storage.
+    /// Count of results without storage.
     #[getter]
     fn not_allocated(&self) -> usize {
         self.inner.not_allocated()

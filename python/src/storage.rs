@@ -15,7 +15,7 @@ use crate::error::{OrRaise, raise_named};
 use crate::graph::Graph;
 use crate::sharing::StoragePlan;
 
-/// Divisor of every block's address in bytes.
+/// Divisor for every block's address in bytes.
 const ALIGNMENT: u64 = 64;
 
 /// `(name, shape, dtype, storage id, device number)` of a value.
@@ -138,13 +138,13 @@ impl StorageLayout {
         self.inner.nodes().iter().map(row).collect()
     }
 
-    /// Names of the values that the caller supplies.
+    /// Value names that the caller supplies.
     #[getter]
     fn inputs(&self) -> Vec<String> {
         self.names(self.inner.inputs())
     }
 
-    /// Names of the values that the caller receives.
+    /// Value names that the caller receives.
     #[getter]
     fn outputs(&self) -> Vec<String> {
         self.names(self.inner.outputs())
@@ -189,7 +189,7 @@ impl StorageLayout {
     }
 }
 
-/// Memory of a block.
+/// A block's memory.
 #[derive(IntoPyObject)]
 pub(crate) enum Memory {
     Free(usize),

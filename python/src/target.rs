@@ -16,9 +16,9 @@ use crate::error::{OrRaise, raise_named};
 /// name : str
 ///     A name that no known target has.
 /// techniques : list of str
-///     Names of the techniques that the runner honors.
+///     The techniques that the runner honors, by name.
 /// alignment : int, default 64
-///     Default alignment of offsets in bytes.
+///     Default offset alignment in bytes.
 /// scratch : {"graph", "runner", "nobody"}
 ///     The origin of kernel scratch memory: nodes declare the memory before planning, the runner
 ///     adds the memory by itself, or there is none.
@@ -92,7 +92,7 @@ impl Target {
         self.inner.summary()
     }
 
-    /// Names of the techniques that the runner honors.
+    /// The techniques that the runner honors, by name.
     #[getter]
     fn techniques(&self) -> Vec<&'static str> {
         self.inner.techniques().iter().map(Technique::name).collect()
@@ -104,7 +104,7 @@ impl Target {
         self.inner.granularity().name()
     }
 
-    /// Default alignment of offsets in bytes.
+    /// Default offset alignment in bytes.
     #[getter]
     fn alignment(&self) -> u64 {
         self.inner.alignment()

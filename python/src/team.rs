@@ -17,7 +17,7 @@ use crate::error::raise_named;
 /// Parameters
 /// ----------
 /// threads : int
-///     Number of threads, the caller's among them.
+///     Thread count, the caller included.
 #[pyclass(frozen, module = "arenaplan._core")]
 pub(crate) struct ThreadTeam {
     team: Arc<Team>,
@@ -37,7 +37,7 @@ impl ThreadTeam {
         Ok(Self { team: Arc::new(team) })
     }
 
-    /// Number of threads, the caller's among them.
+    /// Thread count, the caller included.
     #[getter]
     fn threads(&self) -> usize {
         self.team.threads()

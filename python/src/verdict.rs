@@ -90,7 +90,7 @@ pub(crate) struct SharedVerdict {
 
 #[pymethods]
 impl SharedVerdict {
-    /// Verdict of each plan by itself.
+    /// Each plan's own verdict.
     #[getter]
     fn members(&self) -> Vec<Verdict> {
         let members = self.inner.members().iter();

@@ -43,7 +43,7 @@ const FORM: Form = Form {
 /// concatenation of ten thousand operands takes some ten thousand steps.
 const MAX_WORK: usize = 1 << 28;
 
-/// Returns the JSON Schema (draft 2020-12) of graph files.
+/// Returns the JSON Schema (draft 2020-12) for graph files.
 ///
 /// ```
 /// assert!(arenaplan::format::graph_schema().contains("\"in_place\""));

@@ -41,7 +41,7 @@ const FORM: Form = Form {
     other_version: |reason| Error::PlanVersion { reason },
 };
 
-/// Returns the JSON Schema (draft 2020-12) of plan files.
+/// Returns the JSON Schema (draft 2020-12) for plan files.
 ///
 /// ```
 /// assert!(arenaplan::format::plan_schema().contains("\"arena_bytes\""));

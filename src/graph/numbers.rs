@@ -8,7 +8,7 @@ use crate::base::{Error, Number, Result, quoted};
 /// A size of a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkspaceChoice {
-    /// Index of the node.
+    /// Node index.
     pub(crate) node: usize,
     /// Whether the workspace is a staging buffer.
     pub(crate) is_staging: bool,

@@ -239,7 +239,7 @@ impl Value {
         &self.shape
     }
 
-    /// Returns the number of elements, or `None` if the number exceeds 64 bits.
+    /// Returns the element count, or `None` if the number exceeds 64 bits.
     pub fn elements(&self) -> Option<u64> {
         if self.shape.contains(&0) {
             return Some(0);

@@ -1,4 +1,4 @@
-//! The steps in the union of several live ranges.
+//! The steps that several live ranges cover.
 
 use alloc::{vec, vec::Vec};
 
@@ -18,7 +18,7 @@ pub(super) struct Cover {
     share: Vec<Coverage>,
 }
 
-/// The covered steps of a tree node.
+/// A tree node's covered steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coverage {
     None,

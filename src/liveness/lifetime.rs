@@ -1,4 +1,4 @@
-//! Lifetimes: the live range of each value.
+//! Lifetimes: the live range by value.
 
 use alloc::{vec, vec::Vec};
 

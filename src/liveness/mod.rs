@@ -98,7 +98,7 @@ pub struct ChosenWorkspace {
     pub staging: bool,
     /// Position among the node's workspaces.
     pub slot: usize,
-    /// Index of the size among the workspace's choices.
+    /// Size index among the workspace's choices.
     pub choice: usize,
     /// Size in bytes.
     pub bytes: u64,
@@ -110,7 +110,7 @@ pub struct ChosenWorkspace {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Liveness {
-    /// Live ranges of the values.
+    /// Live ranges by value.
     pub lifetimes: Lifetimes,
     /// Values that share their bytes.
     pub classes: AliasClasses,

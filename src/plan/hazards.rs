@@ -53,9 +53,9 @@ impl fmt::Display for HazardKind {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Hazard {
-    /// Index of the step that waits.
+    /// The waiting step's index.
     pub after: u32,
-    /// Index of the step that must end before.
+    /// The required earlier step's index.
     pub before: u32,
     /// The reason.
     pub kind: HazardKind,
@@ -135,7 +135,7 @@ impl Hazards {
         &self.digest
     }
 
-    /// Returns the number of steps.
+    /// Returns the step count.
     pub fn steps(&self) -> usize {
         self.starts.len() - 1
     }
@@ -202,8 +202,8 @@ impl Hazards {
         Timetable { workers, costs, starts }
     }
 
-    /// Returns the time of a serial run, and the time if each step starts as soon as its hazards
-    /// have ended, with an unlimited number of workers.
+    /// Returns the serial time, and the time if each step starts as soon as its hazards have ended,
+    /// with unlimited workers.
     ///
     /// `costs` has the time per step; a step without a cost takes no time.
     ///
@@ -238,13 +238,13 @@ impl Hazards {
     }
 }
 
-/// The time of all steps together, and of the longest chain of dependent steps.
+/// The total time of all steps, and the time of the longest chain with dependent steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CriticalPath {
-    /// Sum of all step times.
+    /// Total step time.
     pub work: u64,
-    /// Time of the longest chain.
+    /// Longest chain time.
     pub span: u64,
 }
 

@@ -112,7 +112,7 @@ impl FromStr for Effort {
     }
 }
 
-/// Scope of the order search.
+/// Order search scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -145,7 +145,7 @@ impl OrderSearch {
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct PlanOptions {
-    /// Alignment of every offset in bytes.
+    /// Offset alignment in bytes.
     pub alignment: u64,
     /// Techniques that may be used.
     pub optimize: Techniques,
@@ -214,11 +214,11 @@ const fn is_one(number: &u32) -> bool {
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Placement {
-    /// Index of the value in the graph.
+    /// Value index in the graph.
     pub value: u32,
-    /// Name of the value.
+    /// Value name.
     pub name: String,
-    /// Index of the space in the plan.
+    /// Space index in the plan.
     pub space: u32,
     /// First byte in the space.
     pub offset: u64,
@@ -234,13 +234,13 @@ pub struct Placement {
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct WorkspacePlacement {
-    /// Index of the node in the graph.
+    /// Node index in the graph.
     pub node: u32,
     /// Position among the node's workspaces.
     pub slot: u32,
-    /// Index of the size among the workspace's choices.
+    /// Size index among the workspace's choices.
     pub choice: u32,
-    /// Index of the space in the plan.
+    /// Space index in the plan.
     pub space: u32,
     /// First byte in the space.
     pub offset: u64,
@@ -282,9 +282,9 @@ pub struct Share {
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct PlanStep {
-    /// Index of the node in the graph.
+    /// Node index in the graph.
     pub node: u32,
-    /// Name of the node.
+    /// Node name.
     pub name: String,
     /// Indices of the nodes in a fused group before the last node, in order; empty for a single
     /// node. Values inside a group are passed on piece by piece and have no place.
@@ -330,7 +330,7 @@ pub struct SpacePlan {
     pub status: Status,
     /// Alignment of the arena's first address.
     pub alignment: u64,
-    /// Capacity of the space in bytes, if limited.
+    /// Space capacity in bytes, if limited.
     pub capacity: Option<u64>,
     /// Cost to read or write one byte in the space.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_zero"))]
@@ -358,13 +358,13 @@ pub struct MoveCost {
     pub lower_bound: u64,
 }
 
-/// Scope of the search for steps and orders.
+/// Search scope for steps and orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Search {
-    /// Scope of the order search.
+    /// Order search scope.
     pub order: OrderSearch,
     /// Bytes that some step needs by itself. No order needs fewer, for all tried fusions.
     pub floor: u64,
@@ -390,8 +390,8 @@ pub struct TimeEstimate {
 
 /// A plan: an offset for every value of a graph, in one arena per space.
 ///
-/// A plan is self-contained: value names and the [`digest`](Self::digest) of the graph are part of
-/// the plan. A plan from a file is trusted only after [`check`](Self::check).
+/// A plan is self-contained: the plan has value names and the graph's [`digest`](Self::digest). A
+/// plan from a file is trusted only after [`check`](Self::check).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub(crate) model: String,
@@ -615,7 +615,7 @@ impl Plan {
         &self.spaces[self.arenas().len()..]
     }
 
-    /// Returns the bytes of all arenas together.
+    /// Returns the total arena bytes.
     pub fn arena_bytes(&self) -> u64 {
         self.arenas().iter().fold(0, |sum, space| sum.saturating_add(space.arena_bytes))
     }

@@ -12,7 +12,7 @@ use crate::pack::Status;
 /// Offsets that a planner outside this crate found for the values of a graph.
 #[derive(Clone, Debug, Default)]
 pub struct Offsets {
-    /// Alignment of every offset.
+    /// Offset alignment.
     pub alignment: Alignment,
     /// Whether the offsets are safe in every order that the graph permits.
     pub parallel_safe: bool,

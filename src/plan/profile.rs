@@ -162,7 +162,7 @@ fn root(joined_to: &mut HashMap<u32, u32>, mut value: u32) -> u32 {
     value
 }
 
-/// Returns the number of bytes in the union of `spans`, which ascend.
+/// Returns the byte count in the union over `spans`, which ascend.
 fn union_length(spans: impl Iterator<Item = (u64, u64)>) -> u64 {
     let (mut length, mut at) = (0, 0);
     for (start, end) in spans {

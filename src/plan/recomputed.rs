@@ -26,7 +26,7 @@ pub struct Recomputed {
     /// Lower bound of the extra cost over all schedules, in any order, that keep no more bytes
     /// between two steps than the arena has, and run each node by itself.
     pub extra_bound: u64,
-    /// Lower bound of the bytes in every such schedule: the operands of one node.
+    /// Least bytes in every such schedule: one node's operands.
     pub floor: u64,
     /// The memory that values are copied to, if any may be.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
@@ -39,9 +39,9 @@ pub struct Recomputed {
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Paging {
-    /// Name of the memory, which is the plan's last space.
+    /// The memory's name; the memory is the plan's last space.
     pub space: String,
-    /// Capacity of the memory in bytes; `None` if unlimited.
+    /// Memory capacity in bytes; `None` if unlimited.
     pub capacity: Option<u64>,
     /// Cost to copy one byte in one direction, in the unit of node costs.
     pub cost: u64,

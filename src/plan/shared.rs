@@ -87,7 +87,7 @@ impl SharedPlan {
         ends.max().unwrap_or(0)
     }
 
-    /// Returns the alignment of the arena's first address.
+    /// Returns the alignment for the arena's first address.
     pub fn alignment(&self) -> u64 {
         let spaces = self.members.iter().flat_map(|one| one.plan.spaces());
         spaces.map(|space| space.alignment).max().unwrap_or(1)

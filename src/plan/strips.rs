@@ -28,7 +28,7 @@ pub struct Strips {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct LineBuffer {
-    /// Index of the value in the graph.
+    /// Value index in the graph.
     pub value: u32,
     /// First byte in workspace 0 of the step's last node.
     pub offset: u64,
@@ -41,7 +41,7 @@ pub struct LineBuffer {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct RowsInPlace {
-    /// Index of the value in the graph.
+    /// Value index in the graph.
     pub value: u32,
     /// Index of the value that takes over the rows and is made later: a value with a line buffer,
     /// the step's output, or a value that is made in place itself.

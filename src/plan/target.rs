@@ -360,7 +360,7 @@ impl Target {
         }
     }
 
-    /// Returns the default alignment of offsets in bytes.
+    /// Returns the default offset alignment in bytes.
     pub const fn alignment(&self) -> u64 {
         self.alignment
     }

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Timetable {
-    /// Number of workers.
+    /// Worker count.
     pub workers: u32,
     /// Time by step: the bytes that the nodes touch, unless the caller gave other costs.
     pub costs: Vec<u64>,
@@ -22,7 +22,7 @@ pub struct Timetable {
 }
 
 impl Timetable {
-    /// Returns the time of a serial run.
+    /// Returns the serial time.
     pub fn work(&self) -> u64 {
         self.costs.iter().fold(0, |sum, &cost| sum.saturating_add(cost))
     }

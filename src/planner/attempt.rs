@@ -13,7 +13,7 @@ use crate::plan::{OrderSearch, Share, ShareRule, Techniques};
 #[derive(Clone, Debug)]
 pub(super) struct Attempt<'g> {
     pub(super) schedule: StepSchedule<'g>,
-    /// The kind of fusion that made the groups.
+    /// The fusion kind that made the groups.
     pub(super) fusion: Fusion,
     /// Whether values are placed as pieces of larger values where possible. A piece is tied to the
     /// bytes of the whole, so no output can take over the piece.
@@ -26,7 +26,7 @@ pub(super) struct Attempt<'g> {
     pub(super) live: Rc<[u64]>,
     /// Bytes that some step needs by itself, in any order; `None` if not computed.
     pub(super) floor: Option<u64>,
-    /// Scope of the order search.
+    /// Order search scope.
     pub(super) order: OrderSearch,
     /// The techniques by which values share bytes.
     pub(super) techniques: Techniques,

@@ -387,13 +387,13 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
 /// A schedule whose trials are not all settled.
 struct OpenSchedule {
     index: usize,
-    /// The cost of the best placement so far.
+    /// The best placement's cost so far.
     cost: u64,
     /// The least bound on the cost.
     bound: u64,
 }
 
-/// The trials of one schedule.
+/// One schedule's trials.
 struct Walk<'a> {
     index: usize,
     depth: Depth,
@@ -430,7 +430,7 @@ fn rooms(memories: &Memories) -> Vec<u64> {
 /// The best plan without memories, in a space with the alignment of a memory.
 struct Alone {
     alignment: Alignment,
-    /// Index of the attempt.
+    /// Attempt index.
     attempt: usize,
     placed: Placed,
 }

@@ -27,13 +27,13 @@ pub(super) struct Best<'t, 'g> {
 }
 
 impl Best<'_, '_> {
-    /// Returns the bytes of the arenas.
+    /// Returns the arena bytes.
     pub(super) fn peak(&self) -> u64 {
         self.placed.packing.peak()
     }
 }
 
-/// Returns the placed buffers of a schedule.
+/// Returns a schedule's placed buffers.
 ///
 /// An output in a larger input's bytes ties its place to the input's place, which can cost more
 /// bytes than are saved. Unless the result equals the bytes that are live at once, a packing is
@@ -229,7 +229,7 @@ fn shrink_workspace(graph: &Graph, workspace: &mut ChosenWorkspace) -> bool {
     smaller.is_some()
 }
 
-/// Returns the declaration of a workspace.
+/// Returns a workspace's declaration.
 fn workspace_of<'g>(graph: &'g Graph, chosen: &ChosenWorkspace) -> &'g Workspace {
     &graph.node(chosen.node).effects().scratch(chosen.staging)[chosen.slot]
 }

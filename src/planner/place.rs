@@ -50,7 +50,7 @@ impl FoundPlaces {
     }
 }
 
-/// The result of one trial.
+/// A trial's result.
 #[derive(Clone, Debug)]
 pub(super) enum Tried {
     Fits(Rc<FoundPlaces>),

@@ -355,8 +355,8 @@ impl Planner<'_> {
         Ok(plan)
     }
 
-    /// Returns the plan of a schedule, without a bound on the extra work. A plan with repetitions
-    /// is not yet checked.
+    /// Returns a schedule's plan, without a bound on the extra work. A plan with repetitions is not
+    /// yet checked.
     fn plan_schedule(
         &self,
         graph: &Graph,

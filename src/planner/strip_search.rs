@@ -144,7 +144,7 @@ fn live_in(plan: &Plan, steps: &[Vec<NodeId>]) -> Vec<u64> {
     live
 }
 
-/// Returns the nodes of each step.
+/// Returns the nodes by step.
 fn steps_of(graph: &Graph, plan: &Plan) -> Result<Vec<Vec<NodeId>>> {
     let steps: Vec<Vec<NodeId>> = plan.steps().iter().map(|step| step.nodes().collect()).collect();
     if let Some(node) = steps.iter().flatten().find(|id| id.index() >= graph.nodes().len()) {

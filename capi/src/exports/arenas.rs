@@ -33,7 +33,7 @@ pub unsafe extern "C" fn ap_arena_bind_spaces(
     arena: Option<&mut MaybeUninit<Option<Box<Arena>>>>,
 ) -> Code {
     make(arena, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let memories = unsafe { array(memories, count, "memories") }?;
         Arena::bind(required(plan, "plan")?, memories)
     })
@@ -57,7 +57,7 @@ pub extern "C" fn ap_arena_free(arena: Option<Box<Arena>>) {
     drop(arena);
 }
 
-/// Returns the bytes of a value, by the value's number in the graph.
+/// Returns a value's bytes, by the value's number in the graph.
 ///
 /// Fails with `AP_CODE_NOT_FOUND` if the value has no place.
 #[unsafe(no_mangle)]
@@ -83,6 +83,6 @@ pub unsafe extern "C" fn ap_arena_step(
     index: u32,
     step: *mut StepMemory,
 ) -> Code {
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(step, "step", || required(arena, "arena")?.step(index)) })
 }

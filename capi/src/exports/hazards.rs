@@ -27,7 +27,7 @@ pub unsafe extern "C" fn ap_hazards_make(
         let graph = if graph.is_null() && bytes == 0 {
             None
         } else {
-            // SAFETY: the contract of C programs.
+            // SAFETY: the C contract.
             Some(unsafe { array(graph.cast::<u8>(), bytes, "graph") }?)
         };
         Hazards::new(required(plan, "plan")?, graph)

@@ -1,8 +1,8 @@
 //! The functions that C programs call; the only module in the crate with `unsafe`.
 //!
-//! Handles arrive as `Option<&T>`, `Option<&mut T>` and `Option<Box<T>>`, which have the layout of a
-//! C pointer that may be null. The head of `arenaplan.h` (in `cbindgen.toml`) states the contract of C
-//! programs, to which the proofs below refer:
+//! Handles arrive as `Option<&T>`, `Option<&mut T>` and `Option<Box<T>>`, which have the layout of
+//! a C pointer that may be null. The head of `arenaplan.h` (in `cbindgen.toml`) states the C
+//! contract, to which the proofs below refer:
 //!
 //! 1. A pointer is null, or points to an object of its type for the whole call.
 //! 2. No other thread writes to the object meanwhile, or reads an object that the call writes.

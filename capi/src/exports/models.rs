@@ -20,7 +20,7 @@ pub unsafe extern "C" fn ap_model_load(
     model: Option<&mut MaybeUninit<Option<Box<Model>>>>,
 ) -> Code {
     make(model, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let path = unsafe { self::path(path) }?;
         Model::parse(&plan::read(path, max_bytes)?)
     })
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn ap_model_parse(
     model: Option<&mut MaybeUninit<Option<Box<Model>>>>,
 ) -> Code {
     make(model, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         Model::parse(unsafe { array(text.cast::<u8>(), bytes, "text") }?)
     })
 }
@@ -48,7 +48,7 @@ pub extern "C" fn ap_model_free(model: Option<Box<Model>>) {
 /// Describes a model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_model_describe(model: Option<&Model>, info: *mut ModelInfo) -> Code {
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(info, "info", || required(model, "model")?.info()) })
 }
 
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn ap_model_shape(
     index: u32,
     shape: *mut ModelShape,
 ) -> Code {
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(shape, "shape", || required(model, "model")?.shape(index)) })
 }
 
@@ -77,10 +77,10 @@ pub unsafe extern "C" fn ap_model_find(
 ) -> Code {
     guarded(|| {
         let shape = required(shape, "shape")?.write(crate::types::NONE);
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let dims = unsafe { array(dims, count, "dims") }?;
         let sizes = dims.iter().map(|dim| {
-            // SAFETY: the contract of C programs, for the string in the struct.
+            // SAFETY: the C contract, for the string in the struct.
             let name = unsafe { string(dim.name, "name") }?;
             let name = name.to_str().map_err(|_| Failure::argument("name is not UTF-8"))?;
             Ok((name, dim.size))

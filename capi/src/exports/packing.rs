@@ -31,7 +31,7 @@ pub unsafe extern "C" fn ap_problem_set_space(
     space: *const Space,
 ) -> Code {
     guarded(|| {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let space = unsafe { input(space, "space") }?;
         required(problem, "problem")?.set_space(index, space)
     })
@@ -63,9 +63,9 @@ pub unsafe extern "C" fn ap_problem_add_buffer(
     buffer: *const Buffer,
 ) -> Code {
     guarded(|| {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let buffer = unsafe { input(buffer, "buffer") }?;
-        // SAFETY: the contract of C programs (rule 4), for the array in the struct.
+        // SAFETY: the C contract (rule 4), for the array in the struct.
         let gaps = unsafe { array::<Gap>(buffer.gaps, position(buffer.gap_count), "gaps") }?;
         required(problem, "problem")?.add(buffer, gaps)
     })
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn ap_problem_set_spaces(
     count: usize,
 ) -> Code {
     guarded(|| {
-        // SAFETY: the contract of C programs (rule 4).
+        // SAFETY: the C contract (rule 4).
         let spaces = unsafe { array(spaces, count, "spaces") }?;
         required(problem, "problem")?.set_spaces(buffer, spaces)
     })
@@ -155,7 +155,7 @@ pub extern "C" fn ap_problem_reserve(
     guarded(|| required(problem, "problem")?.reserve(space, lower, upper))
 }
 
-/// Returns the number of buffers; 0 if `problem` is null.
+/// Returns the buffer count; 0 if `problem` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_problem_count(problem: Option<&Problem>) -> usize {
     problem.map_or(0, Problem::len)
@@ -175,10 +175,10 @@ pub unsafe extern "C" fn ap_solve(
     packing: Option<&mut MaybeUninit<Option<Box<Packing>>>>,
 ) -> Code {
     make(packing, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let options = unsafe { optional(options) }?;
         let problem = required(problem, "problem")?;
-        // SAFETY: the contract of C programs (rules 3 and 6), for the pointers in the struct.
+        // SAFETY: the C contract (rules 3 and 6), for the pointers in the struct.
         let watch = unsafe { watch(options.progress, options.context, options.cancel) };
         problem.solve(options, &watch)
     })
@@ -198,11 +198,11 @@ pub unsafe extern "C" fn ap_repack(
     packing: Option<&mut MaybeUninit<Option<Box<Packing>>>>,
 ) -> Code {
     make(packing, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let options = unsafe { optional(options) }?;
-        // SAFETY: the contract of C programs (rule 4).
+        // SAFETY: the C contract (rule 4).
         let old = unsafe { array(old, old_count, "old") }?;
-        // SAFETY: the contract of C programs (rules 3 and 6), for the pointers in the struct.
+        // SAFETY: the C contract (rules 3 and 6), for the pointers in the struct.
         let watch = unsafe { watch(options.progress, options.context, options.cancel) };
         required(problem, "problem")?.repack(old, options, &watch)
     })
@@ -220,9 +220,9 @@ pub unsafe extern "C" fn ap_infeasible_subset(
     subset: Option<&mut MaybeUninit<Option<Box<Subset>>>>,
 ) -> Code {
     make(subset, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let options = unsafe { optional(options) }?;
-        // SAFETY: the contract of C programs (rules 3 and 6), for the pointers in the struct.
+        // SAFETY: the C contract (rules 3 and 6), for the pointers in the struct.
         let watch = unsafe { watch(options.progress, options.context, options.cancel) };
         required(problem, "problem")?.infeasible_subset(space, options, &watch)
     })
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn ap_infeasible_subset(
 ///
 /// # Safety
 ///
-/// The contract of C programs, for a struct.
+/// The C contract, for a struct.
 unsafe fn optional(options: *const Options) -> crate::error::Result<Options> {
     if options.is_null() {
         return Ok(Options::default());
@@ -287,7 +287,7 @@ pub extern "C" fn ap_packing_peak(packing: Option<&Packing>) -> u64 {
     packing.map_or(0, Packing::peak)
 }
 
-/// Returns the number of visited search nodes, the unit of the node limit; 0 if `packing` is null.
+/// Returns the visited search nodes, the unit of the node limit; 0 if `packing` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_packing_nodes(packing: Option<&Packing>) -> u64 {
     packing.map_or(0, Packing::nodes)
@@ -314,7 +314,7 @@ pub extern "C" fn ap_packing_space_of(packing: Option<&Packing>, buffer: u64) ->
     packing.and_then(|packing| packing.space_of(buffer)).unwrap_or(u32::MAX)
 }
 
-/// Returns the number of offsets; 0 if `packing` is null.
+/// Returns the offset count; 0 if `packing` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_packing_count(packing: Option<&Packing>) -> usize {
     packing.map_or(0, |packing| packing.offsets().len())
@@ -328,7 +328,7 @@ pub unsafe extern "C" fn ap_packing_space(
     space: *mut SpacePacking,
 ) -> Code {
     let value = || required(packing, "packing")?.space(index);
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(space, "space", value) })
 }
 

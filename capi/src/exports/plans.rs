@@ -26,21 +26,21 @@ pub unsafe extern "C" fn ap_plan_make(
         let options = if options.is_null() {
             PlanOptions::default()
         } else {
-            // SAFETY: the contract of C programs.
+            // SAFETY: the C contract.
             unsafe { input(options, "options") }?
         };
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let graph = unsafe { array(graph.cast::<u8>(), bytes, "graph") }?;
         let target = if options.target.is_null() {
             None
         } else {
-            // SAFETY: the contract of C programs, for the string in the struct.
+            // SAFETY: the C contract, for the string in the struct.
             let name = unsafe { string(options.target, "target") }?;
             Some(name.to_str().map_err(|_| Failure::argument("target is not UTF-8"))?)
         };
-        // SAFETY: the contract of C programs (rules 3 and 6), for the pointers in the struct.
+        // SAFETY: the C contract (rules 3 and 6), for the pointers in the struct.
         let watch = unsafe { watch(options.progress, options.context, options.cancel) };
-        // SAFETY: the contract of C programs (rule 6), for the function in the struct.
+        // SAFETY: the C contract (rule 6), for the function in the struct.
         let costs = unsafe { costs(options.costs, options.context) };
         Plan::make(graph, options, target, costs.as_ref(), &watch)
     })
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn ap_plan_load(
     plan: Option<&mut MaybeUninit<Option<Box<Plan>>>>,
 ) -> Code {
     make(plan, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let path = unsafe { self::path(path) }?;
         Plan::parse(&plan::read(path, max_bytes)?)
     })
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn ap_plan_parse(
     plan: Option<&mut MaybeUninit<Option<Box<Plan>>>>,
 ) -> Code {
     make(plan, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         Plan::parse(unsafe { array(text.cast::<u8>(), bytes, "text") }?)
     })
 }
@@ -91,7 +91,7 @@ pub extern "C" fn ap_plan_free(plan: Option<Box<Plan>>) {
 /// Describes a plan.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_plan_describe(plan: Option<&Plan>, info: *mut PlanInfo) -> Code {
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(info, "info", || required(plan, "plan")?.info()) })
 }
 
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn ap_plan_space(
     index: u32,
     space: *mut PlanSpace,
 ) -> Code {
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(space, "space", || required(plan, "plan")?.space(index)) })
 }
 
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn ap_plan_value(
     value: u32,
     place: *mut PlanValue,
 ) -> Code {
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(place, "place", || required(plan, "plan")?.value(value)) })
 }
 
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn ap_plan_find(
 ) -> Code {
     guarded(|| {
         let value = required(value, "value")?.write(crate::types::NONE);
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let name = unsafe { string(name, "name") }?;
         *value = required(plan, "plan")?.find(name)?;
         Ok(())
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn ap_plan_step(
     index: u32,
     step: *mut PlanStep,
 ) -> Code {
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(step, "step", || required(plan, "plan")?.step(index)) })
 }
 
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn ap_plan_check(
     bytes: usize,
 ) -> Code {
     guarded(|| {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let graph = unsafe { array(graph.cast::<u8>(), bytes, "graph") }?;
         required(plan, "plan")?.check(graph)
     })

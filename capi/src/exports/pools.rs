@@ -29,7 +29,7 @@ pub unsafe extern "C" fn ap_pool_make(
         let options = if options.is_null() {
             PoolOptions::default()
         } else {
-            // SAFETY: the contract of C programs.
+            // SAFETY: the C contract.
             unsafe { input(options, "options") }?
         };
         let context = options.context;
@@ -80,7 +80,7 @@ pub extern "C" fn ap_pool_trim(pool: Option<&Pool>, keep: u64) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_pool_describe(pool: Option<&Pool>, numbers: *mut PoolNumbers) -> Code {
     let value = || Ok(required(pool, "pool")?.numbers());
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(numbers, "numbers", value) })
 }
 

@@ -85,7 +85,7 @@ unsafe impl Input for Buffer {}
 /// Bytes that no struct of any version exceeds: a larger `size` was never set.
 const MAX_STRUCT: usize = 4096;
 
-/// Returns the size of the caller's struct.
+/// Returns the caller's struct size.
 ///
 /// # Safety
 ///

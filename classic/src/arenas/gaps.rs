@@ -44,7 +44,7 @@ pub(super) struct Gaps {
     by_address: BTreeMap<u64, u64>,
     /// Length and start.
     by_length: BTreeSet<(u64, u64)>,
-    /// End of the last allocation.
+    /// The last allocation's end.
     end: u64,
 }
 

@@ -16,9 +16,9 @@ use arenaplan::base::{Alignment, LiveRange, Step};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Allocation {
-    /// The bytes of the allocation.
+    /// The allocation's bytes.
     pub span: Span,
-    /// The live range of the allocation.
+    /// The allocation's live range.
     pub live: LiveRange,
     id: u32,
 }
@@ -233,7 +233,7 @@ impl IncrementalArena {
         Ok(moved)
     }
 
-    /// Returns the bytes of a span, or `None` if the span is empty.
+    /// Returns a span's bytes, or `None` if the span is empty.
     ///
     /// # Errors
     ///

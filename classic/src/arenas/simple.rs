@@ -134,7 +134,7 @@ impl SimpleArena {
         Ok(moved)
     }
 
-    /// Returns the bytes of a span, or `None` if the span is empty.
+    /// Returns a span's bytes, or `None` if the span is empty.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ fn locate(
         .ok_or_else(out_of_bounds)
 }
 
-/// Returns the bytes of a span.
+/// Returns a span's bytes.
 pub(super) fn resolve(committed: bool, backing: &Backing, span: Span) -> Result<Option<&[u8]>> {
     Ok(locate(committed, backing, span)?.map(|range| &backing.bytes()[range]))
 }

@@ -69,7 +69,7 @@ impl fmt::Display for IncrementalMode {
 pub struct IncrementalOptions {
     /// The rules that decide.
     pub mode: IncrementalMode,
-    /// Alignment of every offset in bytes.
+    /// Offset alignment in bytes.
     pub alignment: Alignment,
     /// Alignment of each arena's address in bytes.
     pub arena_alignment: Alignment,

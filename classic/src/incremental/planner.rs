@@ -12,13 +12,13 @@ use crate::incremental::{IncrementalMode, IncrementalOptions};
 use arenaplan::Error as Core;
 use arenaplan::arena::{ArenaAllocator, SystemAllocator};
 
-/// The place of a value.
+/// A value's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Place {
     /// Whether the value is in the persistent arena.
     pub persistent: bool,
-    /// The bytes of the value.
+    /// The value's bytes.
     pub span: Span,
 }
 
@@ -215,7 +215,7 @@ impl IncrementalPlanner {
         Ok(())
     }
 
-    /// Changes the owner of a value's bytes.
+    /// Changes a value's owner.
     ///
     /// # Errors
     ///
@@ -268,7 +268,7 @@ impl IncrementalPlanner {
         })
     }
 
-    /// Returns the bytes of a value, or `None` where [`place`](Self::place) returns `None`.
+    /// Returns a value's bytes, or `None` where [`place`](Self::place) returns `None`.
     ///
     /// # Errors
     ///

@@ -105,7 +105,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns the block of a value, if the block is the planner's.
+    /// Returns a value's block, if the block is the planner's.
     fn own_block(&self, value: ValueId) -> Option<u32> {
         self.storages[value.index()].block().filter(|&block| block >= self.given)
     }

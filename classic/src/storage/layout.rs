@@ -28,13 +28,13 @@ pub(super) const FUNCTION: &str = "func_name";
 /// A value with its block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageEntry {
-    /// Name of the value.
+    /// Value name.
     pub name: String,
     /// Element type.
     pub dtype: DType,
-    /// Dimensions of the value.
+    /// Value dimensions.
     pub shape: Vec<u64>,
-    /// Number of the block.
+    /// Block number.
     pub block: u32,
     /// Memory that the block is in.
     pub space: SpaceId,
@@ -52,7 +52,7 @@ impl StorageEntry {
 /// A node's result, as an operand of a later node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageOperand {
-    /// Index of the producer.
+    /// Producer index.
     pub node: usize,
     /// Position among the producer's results.
     pub output: usize,
@@ -63,7 +63,7 @@ pub struct StorageOperand {
 /// A node in the form that a graph runtime runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StorageNode {
-    /// Name of the node: the name of the first result, if any.
+    /// Node name: the name of the first result, if any.
     pub name: String,
     /// Operator in the runtime's terms: `"null"` for a value without a producer, `"tvm_op"` for a
     /// call to the function in the attribute `func_name`.
@@ -74,7 +74,7 @@ pub struct StorageNode {
     pub inputs: Vec<StorageOperand>,
     /// Indices of earlier nodes that must run first, although no operand says so.
     pub after: Vec<usize>,
-    /// Indices of the results among the entries.
+    /// Result indices among the entries.
     pub outputs: Vec<usize>,
 }
 
@@ -249,12 +249,12 @@ impl StorageLayout {
         &self.blocks
     }
 
-    /// Returns the position of the value called `name`.
+    /// Returns the value position by `name`.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.positions.get(name).copied()
     }
 
-    /// Returns the position of the input called `name`.
+    /// Returns the input position by `name`.
     ///
     /// # Errors
     ///
@@ -264,7 +264,7 @@ impl StorageLayout {
         position.ok_or_else(|| undefined(&format!("input {}", quoted(name))))
     }
 
-    /// Returns the position of the input called `name`, for an array of this type and shape.
+    /// Returns the input position by `name`, for an array of this type and shape.
     ///
     /// # Errors
     ///

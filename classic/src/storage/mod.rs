@@ -38,7 +38,7 @@ pub struct Tensor<'a> {
     pub name: &'a str,
     /// Element type.
     pub dtype: DType,
-    /// Dimensions of the tensor.
+    /// Tensor dimensions.
     pub shape: Vec<u64>,
     /// Elements of the tensor, in row-major order.
     pub bytes: &'a [u8],
@@ -177,7 +177,7 @@ impl<'a> StoragePool<'a> {
         self.layout.outputs()
     }
 
-    /// Returns the position of the value called `name`.
+    /// Returns the value position by `name`.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.layout.position(name)
     }

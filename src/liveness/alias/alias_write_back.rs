@@ -28,8 +28,7 @@ impl ClassBuilder<'_> {
             if made == home {
                 continue;
             }
-            // Both values have one address, so the pin of either value is the pin of both, unless
-            // both have pins.
+            // Both values have one address, so either pin counts for both, unless both have pins.
             let pins = [home, made].map(|class| self.class(class).pin);
             for (class, pin) in [made, home].into_iter().zip(pins) {
                 let class = self.classes[class].as_mut();

@@ -246,7 +246,7 @@ struct DraftClass {
     /// Members that live longest come last, so searches skip dead members.
     members: Vec<DraftMember>,
     birth: Step,
-    /// The byte range of all members.
+    /// The byte range over all members.
     span: (i128, i128),
     /// The strictest member [alignment](ClassBuilder::alignment).
     alignment: Alignment,
@@ -694,7 +694,7 @@ impl<'a> ClassBuilder<'a> {
     /// chain of concatenations grows by a few members at a time.
     fn merge_smaller(&mut self, from: usize, into: usize, shift: i128) {
         let (moved, stays) = (self.class(from), self.class(into));
-        // The packing aligns the start of the class.
+        // The packing aligns the class start.
         let aligned = |alignment: Alignment| shift.rem_euclid(i128::from(alignment.bytes())) == 0;
         let is_free = aligned(self.rules.alignment)
             && aligned(stays.alignment)

@@ -119,7 +119,7 @@ impl<'m, 'a> Maker<'m, 'a> {
     }
 }
 
-/// Returns the nodes of each step.
+/// Returns the nodes by step.
 pub(super) fn steps_of(plan: &Plan) -> Vec<Vec<NodeId>> {
     plan.steps().iter().map(|step| step.nodes().collect()).collect()
 }

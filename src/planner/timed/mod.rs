@@ -32,7 +32,7 @@ use row_strips::in_strips;
 const SLOW: [Technique; 4] =
     [Technique::Overlap, Technique::Streaming, Technique::Fusion, Technique::Duplicate];
 
-/// Bytes and time of a plan.
+/// A plan's bytes and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Point {
     /// Arena bytes.

@@ -80,7 +80,7 @@ impl Listed {
     }
 }
 
-/// The steps of one serial schedule.
+/// The steps in one serial schedule.
 #[derive(Debug)]
 pub(super) struct Steps {
     /// Time by step.

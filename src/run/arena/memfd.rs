@@ -65,7 +65,7 @@ pub struct SharedGuard<'a> {
 }
 
 impl SharedMemory {
-    /// Returns the number of bytes.
+    /// Returns the byte count.
     #[expect(clippy::len_without_is_empty, reason = "there is at least one byte")]
     pub fn len(&self) -> usize {
         self.map.len()

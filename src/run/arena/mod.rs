@@ -40,7 +40,7 @@ use crate::plan::{Placement, Plan};
 use raw::AlignedBytes;
 pub(crate) use raw::{LentStep, SharedRegions};
 
-/// The bytes of a space.
+/// A space's bytes.
 #[derive(Debug)]
 pub(crate) enum Region<'a> {
     Owned(AlignedBytes),
@@ -332,7 +332,7 @@ impl Arena<'_> {
         if self.belongs_to(plan.layout()) { Ok(()) } else { Err(mismatch(plan)) }
     }
 
-    /// Returns the bytes of `value`.
+    /// Returns `value`'s bytes.
     ///
     /// # Errors
     ///
@@ -347,7 +347,7 @@ impl Arena<'_> {
             .ok_or_else(|| out_of_bounds(placement, bytes.len()))
     }
 
-    /// Returns the bytes of `value` to write.
+    /// Returns `value`'s bytes to write.
     ///
     /// # Errors
     ///

@@ -58,12 +58,12 @@ impl AlignedBytes {
         Ok(Self { pointer, layout })
     }
 
-    /// Returns the number of bytes.
+    /// Returns the byte count.
     pub(super) const fn len(&self) -> usize {
         self.layout.size()
     }
 
-    /// Returns the address of the first byte.
+    /// Returns the first byte's address.
     pub(super) const fn as_ptr(&self) -> NonNull<u8> {
         self.pointer
     }
@@ -121,7 +121,7 @@ unsafe impl Send for AlignedBytes {}
 // for all accesses (invariant 3).
 unsafe impl Sync for AlignedBytes {}
 
-/// A region of a shared arena.
+/// A region in a shared arena.
 #[derive(Debug)]
 struct RawRegion {
     start: NonNull<u8>,
@@ -281,7 +281,7 @@ impl LentStep<'_> {
         piece.is_some_and(|piece| !(to_write && matches!(piece.holder, Holder::Readers(_))))
     }
 
-    /// Returns bytes of the step to read.
+    /// Returns the step's bytes to read.
     fn read(&self, place: Stretch) -> Option<&[u8]> {
         if place.is_empty() {
             return Some(&[]);
@@ -297,7 +297,7 @@ impl LentStep<'_> {
         Some(unsafe { slice::from_raw_parts(address.as_ptr(), place.len()) })
     }
 
-    /// Returns bytes of the step to write.
+    /// Returns the step's bytes to write.
     fn write(&mut self, place: Stretch) -> Option<&mut [u8]> {
         if place.is_empty() {
             return Some(&mut []);
@@ -364,7 +364,7 @@ impl<'m> LentRest<'m> {
     }
 }
 
-/// The pieces of a step, requested in ascending order.
+/// A step's pieces, requested in ascending order.
 struct Pieces<'m> {
     step: &'m LentStep<'m>,
     /// Region and end of the last piece.
@@ -397,7 +397,7 @@ impl<'m> Cut<'m> for Pieces<'m> {
     }
 }
 
-/// A file of memory that several processes map.
+/// A memory file that several processes map.
 ///
 /// Invariants:
 ///
@@ -423,7 +423,7 @@ impl SharedMap {
         Ok(Self { map })
     }
 
-    /// Returns the number of bytes.
+    /// Returns the byte count.
     pub(super) fn len(&self) -> usize {
         self.map.len()
     }

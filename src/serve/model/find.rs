@@ -132,7 +132,7 @@ impl Model {
         })
     }
 
-    /// Returns the dimensions of an input in one shape.
+    /// Returns an input's dimensions in one shape.
     fn dims_of(&self, row: usize, name: &str) -> Option<&[u64]> {
         let row = &self.rows[row];
         let graph = &self.graphs[row.graph].base;
@@ -148,8 +148,8 @@ impl Model {
         None
     }
 
-    /// Returns the smallest of the shapes that serve: by the product of the sizes, then by bytes,
-    /// then by position.
+    /// Returns the smallest shape that serves: by the product over the sizes, then by bytes, then
+    /// by position.
     fn smallest(&self, serves: impl Fn(usize) -> bool) -> Option<usize> {
         let volume = |row: usize| {
             let sizes = self.rows[row].sizes.iter().map(|&size| u128::from(size));

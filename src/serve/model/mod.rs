@@ -154,7 +154,7 @@ impl Model {
         &self.dims
     }
 
-    /// Returns the number of shapes.
+    /// Returns the shape count.
     pub const fn len(&self) -> usize {
         self.rows.len()
     }

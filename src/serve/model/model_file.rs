@@ -1,7 +1,7 @@
 //! Models as JSON, published as [`model_schema`].
 //!
-//! Graphs and plans for several shapes of a model rarely differ in more than numbers. So a file has
-//! few documents, each for the document's first shape, and a column of numbers for each place that
+//! Graphs and plans for several shapes rarely differ in more than numbers. So a file has few
+//! documents, each for the document's first shape, and a column with numbers for each place that
 //! varies. The text is untrusted: every graph and every plan is made and checked when the file is
 //! read.
 
@@ -46,7 +46,7 @@ const FORM: Form = Form {
     other_version: |reason| Error::ModelVersion { reason },
 };
 
-/// Returns the JSON Schema (draft 2020-12) of model files.
+/// Returns the JSON Schema (draft 2020-12) for model files.
 ///
 /// ```
 /// assert!(arenaplan::model::model_schema().contains("\"columns\""));

@@ -7,7 +7,7 @@ use crate::base::{Number, Result};
 use crate::graph::{Graph, GraphNumber, WorkspaceChoice};
 use crate::plan::Plan;
 
-/// The place of a number in a plan.
+/// A number's place in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlanNumber {
     NaiveBytes,
@@ -27,7 +27,7 @@ pub(super) enum PlanNumber {
     WorkspaceBytes { workspace: usize },
 }
 
-/// The place of a number, shown as a JSON Pointer (RFC 6901) into the document of its owner.
+/// A number's place, shown as a JSON Pointer (RFC 6901) into the owner's document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Graph(GraphNumber),

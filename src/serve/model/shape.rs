@@ -17,17 +17,17 @@ use crate::run::program::Program;
 pub(super) struct ModelRow {
     /// By dimension.
     pub(super) sizes: Vec<u64>,
-    /// Index of the graph's template.
+    /// The graph template's index.
     pub(super) graph: usize,
-    /// Index of the plan's template.
+    /// The plan template's index.
     pub(super) plan: usize,
     /// Position among the shapes with the same graph template.
     pub(super) at_graph: usize,
     /// Position among the shapes with the same plan template.
     pub(super) at_plan: usize,
-    /// Digest of the graph.
+    /// Graph digest.
     pub(super) digest: String,
-    /// Bytes of all arenas.
+    /// Total arena bytes.
     pub(super) arena_bytes: u64,
     /// Dimensions of all inputs, one input after the other.
     pub(super) input_dims: Vec<u64>,
@@ -88,7 +88,7 @@ impl<'m> Shape<'m> {
         self.row().arena_bytes
     }
 
-    /// Returns the digest of the graph.
+    /// Returns the graph digest.
     pub fn digest(self) -> &'m str {
         &self.row().digest
     }

@@ -35,8 +35,8 @@ pub(super) struct Template<D> {
 }
 
 impl<D: Numbered> Template<D> {
-    /// Returns the template for rows that each have all numbers of one graph or plan; `model` is
-    /// the graph or plan of any row.
+    /// Returns the template for rows that each have all numbers in one graph or plan; `model` is
+    /// any row's graph or plan.
     pub(super) fn new(model: D, rows: &[Vec<u64>]) -> Result<Self> {
         let mut template = Self { base: model, varying: Vec::new(), columns: Vec::new() };
         let mut known: HashMap<NumberColumn, usize> = HashMap::new();

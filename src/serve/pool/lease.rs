@@ -122,7 +122,7 @@ impl Lease {
         self.leased.arena.step(&self.program, step)
     }
 
-    /// Returns the bytes of `value`.
+    /// Returns `value`'s bytes.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl Lease {
         self.leased.arena.value(self.program.plan(), value)
     }
 
-    /// Returns the bytes of `value` to write.
+    /// Returns `value`'s bytes to write.
     ///
     /// # Errors
     ///

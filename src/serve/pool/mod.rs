@@ -70,7 +70,7 @@ const ALIGNMENT: u64 = 64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStatistics {
-    /// Bytes of the blocks that are leased now.
+    /// Bytes in the blocks that are leased now.
     pub leased_bytes: u64,
     /// Bytes of the blocks that are free now, and kept.
     pub free_bytes: u64,
@@ -224,7 +224,7 @@ impl ArenaPool {
         Ok(self.leased(program, self.shared.wait(program.plan(), timeout)?))
     }
 
-    /// Returns the memory of a plan, for runners that need no program; otherwise as
+    /// Returns a plan's memory, for runners that need no program; otherwise as
     /// [`wait`](Self::wait).
     ///
     /// # Errors
@@ -234,7 +234,7 @@ impl ArenaPool {
         Ok(LeasedArena::new(self.clone(), plan, self.shared.wait(plan, timeout)?))
     }
 
-    /// Returns a future of a lease.
+    /// Returns a lease as a future.
     ///
     /// The future works with every executor, and leaves the queue when dropped. There is no time
     /// limit: see [`lease_until`](Self::lease_until).

@@ -1,4 +1,4 @@
-//! Blocks of separately mapped pages.
+//! Separately mapped pages as blocks.
 
 use alloc::boxed::Box;
 
@@ -7,7 +7,7 @@ use memmap2::MmapMut;
 use crate::base::{Alignment, Error, Result};
 use crate::run::arena::{ArenaAllocator, ArenaBlock};
 
-/// Bytes of a huge page on most processors.
+/// Bytes in a huge page on most processors.
 const HUGE: u64 = 2 << 20;
 
 /// Zeroed pages from the operating system, returned as soon as a block is freed.

@@ -1,4 +1,4 @@
-//! Sizes of the blocks that a pool asks for.
+//! Block sizes that a pool asks for.
 
 use alloc::{format, string::String};
 

@@ -13,7 +13,7 @@ use crate::serve::pool::{PoolStatistics, Rounding};
 /// A free block serves a request if at most this part of the block would be unused.
 const MOST_UNUSED: u64 = 4;
 
-/// The wake-up of a waiting request.
+/// A waiting request's wake-up.
 #[derive(Debug)]
 pub(super) enum Signal {
     Thread(Thread),
@@ -41,7 +41,7 @@ impl Signal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
 
-/// Blocks for the spaces of a plan.
+/// Blocks for a plan's spaces.
 #[derive(Debug)]
 pub(super) struct Grant {
     /// By space. A space whose block is still to be allocated has a region without bytes.
@@ -55,9 +55,9 @@ pub(super) struct PoolState {
     cap: u64,
     keep: u64,
     rounding: Rounding,
-    /// Bytes of all blocks, leased, free, and in allocation.
+    /// Bytes in all blocks, leased, free, and in allocation.
     held: u64,
-    /// Bytes of the free blocks.
+    /// Bytes in the free blocks.
     free_bytes: u64,
     /// Free blocks; the last returned blocks are at the end.
     free: Vec<Measured>,
@@ -226,7 +226,7 @@ impl PoolState {
         self.queue.remove(at).map(|(_, signal)| signal)
     }
 
-    /// Returns the signal of the next request.
+    /// Returns the next request's signal.
     pub(super) fn next(&self) -> Option<Signal> {
         self.queue.front().map(|(_, signal)| signal.again())
     }
