@@ -4,7 +4,7 @@ use alloc::{vec, vec::Vec};
 
 use crate::base::{LiveRange, Step};
 
-/// A changing collection of live ranges, as a segment tree over range ends.
+/// A changing live range collection, as a segment tree over range ends.
 ///
 /// With `n` ends, adding or removing a live range takes `O(log² n)` time, and each range in the
 /// [`union`](Self::union) `O(log n)`, however many live ranges the union range joins.

@@ -45,8 +45,7 @@ pub struct LivenessOptions {
     pub outputs: OutputMemory,
     /// Whether graph inputs keep their bytes until the end.
     pub preserve_inputs: bool,
-    /// Whether the buffers must be apart in every order that the graph permits, not only in
-    /// the given one.
+    /// Whether the buffers must be apart in every permitted order, not only in the given order.
     pub parallel_safe: bool,
     /// Bytes that the default space holds, where the graph does not say.
     pub capacity: Option<u64>,

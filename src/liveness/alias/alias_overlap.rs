@@ -11,7 +11,7 @@ use crate::plan::ShareRule;
 struct OverlapCandidate {
     overlap: Overlap,
     value: ValueId,
-    /// Bytes from the start of the output to the start of the input.
+    /// Bytes from the output's start to the input's start.
     distance: u64,
     /// Bytes that both have.
     saved: u64,

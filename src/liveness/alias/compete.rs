@@ -34,7 +34,7 @@ pub(crate) fn matched(sizes: &[u64], candidates: &[Vec<ValueId>]) -> Vec<Option<
     taken
 }
 
-/// Finds an input for `output`, if possible, by moving outputs to other inputs.
+/// Finds an input for `output`, if possible, by moving other outputs to other inputs.
 fn exchange(
     output: usize,
     candidates: &[Vec<ValueId>],

@@ -45,7 +45,7 @@ pub struct AliasClass {
     pub alignment: Alignment,
     /// The memory that holds all members.
     pub space: SpaceId,
-    /// Offset of a pinned class.
+    /// A pinned class's offset.
     pub pin: Option<u64>,
     /// The value whose buffer the caller brings; `None` if the class is in the arena.
     pub owner: Option<ValueId>,
@@ -88,7 +88,7 @@ pub struct Merge {
 pub struct AliasClasses {
     /// Classes in the arena, then classes in the caller's memory.
     classes: Vec<AliasClass>,
-    /// Number of classes in the arena.
+    /// Count of classes in the arena.
     in_arena: usize,
     /// By value: the class, and the first byte in the class.
     places: Vec<Option<(usize, u64)>>,
