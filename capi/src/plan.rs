@@ -112,7 +112,9 @@ impl Plan {
             0 => Effort::Default,
             EFFORT_FAST => Effort::Fast,
             EFFORT_MAX => Effort::Max,
-            other => return Err(Failure::argument(format!("there is no effort {other}"))),
+            other => {
+                return Err(Failure::argument(format!("effort must be 0, 1 or 2, not {other}")));
+            }
         };
         let mut planner = Planner::new()
             .target(&target)

@@ -89,7 +89,7 @@ static void packing(void)
     EXPECT(ap_problem_keep_separate(problem, 9, 0), INVALID_ARGUMENT, "no buffer 9");
     EXPECT(ap_problem_set_spaces(problem, 9, NULL, 0), INVALID_ARGUMENT, "no buffer 9");
     EXPECT(ap_problem_reserve(problem, 9, 0, 1), INVALID_ARGUMENT, "no space 9");
-    EXPECT(ap_problem_reserve(problem, 0, 1, 1), INVALID_ARGUMENT, "1..1 are no range");
+    EXPECT(ap_problem_reserve(problem, 0, 1, 1), INVALID_ARGUMENT, "bytes 1..1: low must be below high");
     HOLDS(ap_problem_count(problem) == 0);
     HOLDS(ap_problem_count(NULL) == 0);
 

@@ -143,8 +143,10 @@ impl IncrementalPlanner {
             Engine::Ranges(ranges) => {
                 let count = self.graph.nodes.len();
                 if nodes.start > nodes.end || nodes.end > count {
-                    let reason =
-                        format!("{}..{} is no range of {count} nodes", nodes.start, nodes.end);
+                    let reason = format!(
+                        "{}..{} must be a range within {count} nodes",
+                        nodes.start, nodes.end
+                    );
                     return Err(Error::Core(Core::InvalidOption { option: "nodes", reason }));
                 }
                 ranges.execute(&self.graph, nodes)
