@@ -340,7 +340,7 @@ def memory_rows(spaces: Sequence[Space], alignment: int) -> list[tuple[str, int 
     for position, space in enumerate(spaces):
         if not isinstance(space, Space):
             raise InvalidOption(
-                f"option spaces: {space!r} is not a Space; give Spaces, or text such as 'sram=64KiB'"
+                f"option spaces: {space!r} is not a Space; give Spaces, or text like 'sram=64KiB'"
             )
         cost = position if space.cost is None else whole_number(space.cost, "cost")
         divisor = alignment if space.alignment is None else space.alignment
