@@ -492,7 +492,7 @@ fn a_size_or_address_that_is_no_elements_is_refused_by_name() {
         _ => memory.output_as::<u16>(0).unwrap_err(),
     };
     let refusal = refusal.to_string();
-    assert!(refusal.contains("no multiple of 2") && refusal.contains("value 'o"), "{refusal}");
+    assert!(refusal.contains("a multiple of 2") && refusal.contains("value 'o"), "{refusal}");
     let refusal = memory.split_as::<f32, 2, 1, 0>().unwrap_err().to_string();
     assert!(
         refusal.contains("input 0 (value 'first'): 1 bytes must be a whole number"),
