@@ -295,7 +295,7 @@ static void plans(const char *path)
     EXPECT(ap_arena_bind(plan, NULL, memory.bytes, &arena), INVALID_ARGUMENT, "memory 0 is null");
     EXPECT(ap_arena_bind(plan, memory.pointer, memory.bytes - 1, &arena), MEMORY_TOO_SMALL, "has");
     EXPECT(ap_arena_bind(plan, (char *)memory.pointer + 1, memory.bytes, &arena),
-           MEMORY_MISALIGNED, "no multiple of 64");
+           MEMORY_MISALIGNED, "a multiple of 64");
     EXPECT(ap_arena_bind_spaces(plan, NULL, 1, &arena), INVALID_ARGUMENT, "memories is null");
     EXPECT(ap_arena_bind_spaces(plan, NULL, 0, &arena), INVALID_ARGUMENT, "0 memories");
     HOLDS(arena == NULL);
