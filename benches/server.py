@@ -227,7 +227,7 @@ def server_side(options: argparse.Namespace, paths: dict[str, str]):
 
     def make_alone():
         executors = {
-            name: ap.DynamicExecutor(model)
+            name: ap.run.DynamicExecutor(model)
             if name in BIND
             else ap.Executor(model.graph, model.plan)
             for name, model in models.items()

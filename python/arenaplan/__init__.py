@@ -24,7 +24,7 @@ from arenaplan.base import errors as errors
 from arenaplan.graph.costs import register as register_costs
 from arenaplan.graph.costs import register_kernels
 from arenaplan.graph.given import register_loader
-from arenaplan.run.devices import register_executor
+from arenaplan.run.registered import register_choice, register_executor
 
 # `__init__.pyi` states the module of each name. A module is imported when a name is first used, so
 # that a program pays only for used parts.
@@ -43,6 +43,8 @@ register_kernels(
     "cupy", lambda graph: import_module("arenaplan.run.cuda.lowering").check_supported(graph)
 )
 register_loader(lambda source: import_module("arenaplan.formats").load(source))
+register_choice(lambda: import_module("arenaplan.run.dynamic.executor_choice").chosen)
+register_executor("cpu", lambda: import_module("arenaplan.run.numpy.executor").Executor)
 register_executor(
     "cuda", lambda: import_module("arenaplan.run.cuda.device_executor").DeviceExecutor
 )

@@ -30,10 +30,8 @@ from .planner import (
 )
 from .run import (
     Decoder,
-    DynamicExecutor,
     Executor,
     Server,
-    StagedExecutor,
     plan_family,
 )
 from .train import operator
@@ -42,7 +40,6 @@ __all__ = [
     "Arena",
     "Buffer",
     "Decoder",
-    "DynamicExecutor",
     "Effects",
     "Executor",
     "Graph",
@@ -56,7 +53,6 @@ __all__ = [
     "Problem",
     "Server",
     "Space",
-    "StagedExecutor",
     "Strips",
     "Target",
     "Transfer",

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import settings
 
 # Machines are shared: no test depends on how long it takes.
-settings.register_profile("arenaplan", deadline=None)
+# A run of CI repeats the cases of the run before, here as in the tests of Rust.
+settings.register_profile("arenaplan", deadline=None, derandomize="PROPTEST_RNG_SEED" in os.environ)
 settings.load_profile("arenaplan")
 
 

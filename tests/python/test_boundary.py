@@ -145,7 +145,7 @@ def test_a_family_of_plans_leaves_outputs_to_the_caller() -> None:
     )
     assert family.arena_bytes == 4 * 39  # The largest input; what is behind it is outside.
     assert family.at(n=7).caller_buffers == [ap.planner.CallerBuffer(2, "z", 28)]
-    with ap.DynamicExecutor(family) as executor:
+    with ap.run.DynamicExecutor(family) as executor:
         np.testing.assert_array_equal(executor.run({"x": np.full(5, -2, np.float32)})["z"], 2)
 
 

@@ -171,13 +171,13 @@ def test_all_shapes_of_a_model_run_in_memory_of_the_caller() -> None:
 
     family = ap.plan_family(negate, bind={"batch": range(1, 65)})
     memory = aligned(family.arena_bytes)
-    with ap.DynamicExecutor(family, arena=memory) as executor:
+    with ap.run.DynamicExecutor(family, arena=memory) as executor:
         for batch in (64, 3, 17):
             outputs = executor.run({"x": np.ones(batch, np.float32)}, borrow=True)
             assert np.shares_memory(outputs["y"], memory)
             assert (outputs["y"] == -1).all()
             del outputs
     with pytest.raises(errors.CapacityExceeded):
-        ap.DynamicExecutor(family, arena=memory[: family.arena_bytes - 64])
+        ap.run.DynamicExecutor(family, arena=memory[: family.arena_bytes - 64])
     with raises("InvalidBuffer"):
-        ap.DynamicExecutor(family, arena=bytes(family.arena_bytes))
+        ap.run.DynamicExecutor(family, arena=bytes(family.arena_bytes))

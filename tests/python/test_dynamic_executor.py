@@ -65,7 +65,7 @@ def no_search(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize("verify", [False, True])
 def test_every_shape_gives_what_onnx_runtime_gives(case: str, verify: bool) -> None:
     proto, bind, dims = CASES[case]
-    with ap.DynamicExecutor(open_onnx(proto), bind) as executor:
+    with ap.run.DynamicExecutor(open_onnx(proto), bind) as executor:
         for _ in range(2):  # Shapes that were run before, after others have used the arena.
             for given in inputs(bind, dims):
                 outputs = executor.run(given, verify=verify)
@@ -92,7 +92,7 @@ def test_no_shape_is_planned_while_running(
     case: str, no_search: list[str], made: list[tuple]
 ) -> None:
     proto, bind, dims = CASES[case]
-    with ap.DynamicExecutor(open_onnx(proto), bind) as executor:
+    with ap.run.DynamicExecutor(open_onnx(proto), bind) as executor:
         no_search.clear()
         given = list(inputs(bind, dims))
         for _ in range(2):
@@ -106,7 +106,7 @@ def test_no_shape_is_planned_while_running(
 
 def test_scratch_memory_is_inside_the_arena() -> None:
     proto, bind, dims = CASES["convolutions"]
-    with ap.DynamicExecutor(open_onnx(proto), bind) as executor:
+    with ap.run.DynamicExecutor(open_onnx(proto), bind) as executor:
         for given in inputs(bind, dims):
             executor.run(given)
         assert [each.scratch_bytes for each in executor._executors.values()] == [0] * 6
@@ -124,7 +124,7 @@ def test_a_shape_that_was_seen_allocates_nothing_but_its_outputs() -> None:
         return graph
 
     given = {n: {"x": np.ones((n, 1000), np.float32)} for n in (100, 300, 200)}
-    with ap.DynamicExecutor(graph, {"n": [100, 200, 300]}) as executor:
+    with ap.run.DynamicExecutor(graph, {"n": [100, 200, 300]}) as executor:
         for each in given.values():
             executor.run(each, borrow=True)
         gc.collect()
@@ -143,14 +143,14 @@ def test_the_shape_run_longest_ago_is_forgotten_first() -> None:
     proto = convolutions()
     given = {n: {"x": array(n, 3, 12, 12)} for n in range(1, 5)}
     wanted = {n: expected(proto, each)[0] for n, each in given.items()}
-    with ap.DynamicExecutor(open_onnx(proto), {"batch": range(1, 5)}, keep=2) as executor:
+    with ap.run.DynamicExecutor(open_onnx(proto), {"batch": range(1, 5)}, keep=2) as executor:
         for n, kept in [(1, {1}), (2, {1, 2}), (1, {1, 2}), (3, {1, 3}), (1, {1, 3}), (4, {1, 4})]:
             (found,) = executor.run(given[n]).values()
             np.testing.assert_allclose(found, wanted[n], rtol=1e-4, atol=1e-5)
             assert {each["batch"] for each in executor.prepared} == kept
     for keep in (0, -1):
         with pytest.raises(errors.InvalidOption, match="keep"):
-            ap.DynamicExecutor(open_onnx(proto), {"batch": 1}, keep=keep)
+            ap.run.DynamicExecutor(open_onnx(proto), {"batch": 1}, keep=keep)
 
 
 def test_shapes_share_the_weights_of_the_model(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_family_and_an_arena_can_be_given() -> None:
     family = ap.plan_family(open_onnx(proto), bind, workspace="auto", target="numpy")
     with family.commit() as arena:
         assert arena.nbytes == family.arena_bytes
-        with ap.DynamicExecutor(family, arena=arena) as executor:
+        with ap.run.DynamicExecutor(family, arena=arena) as executor:
             given = next(inputs(bind, dims))
             (found,) = executor.run(given).values()
         assert not arena.closed
@@ -176,13 +176,15 @@ def test_a_family_and_an_arena_can_be_given() -> None:
             executor.run(given)
     np.testing.assert_allclose(found, expected(proto, given)[0], rtol=1e-4, atol=1e-5)
     with family.at(batch=1, seq=2).commit() as small, pytest.raises(errors.CapacityExceeded):
-        ap.DynamicExecutor(family, arena=small)
+        ap.run.DynamicExecutor(family, arena=small)
     with pytest.raises(errors.InvalidOption, match="bind"):
-        ap.DynamicExecutor(family, bind)
+        ap.run.DynamicExecutor(family, bind)
 
 
 def test_inputs_that_fit_no_shape_are_refused() -> None:
-    with ap.DynamicExecutor(open_onnx(attention()), {"batch": [1, 2], "seq": [4, 8]}) as executor:
+    with ap.run.DynamicExecutor(
+        open_onnx(attention()), {"batch": [1, 2], "seq": [4, 8]}
+    ) as executor:
         for shape in [(1, 5, 8), (3, 4, 8), (1, 4, 9), (4, 8), ()]:
             with raises("InputMismatch", match=r"'x' \("):
                 executor.run({"x": np.zeros(shape, np.float32)})
@@ -197,7 +199,7 @@ def test_inputs_that_fit_no_shape_are_refused() -> None:
 
 def test_sizes_that_no_input_shows_are_refused() -> None:
     with pytest.raises(errors.InvalidOption, match="same shapes with n=4 m=2 and with n=4 m=1"):
-        ap.DynamicExecutor(open_onnx(hidden()), {"n": 4, "m": [1, 2]})
+        ap.run.DynamicExecutor(open_onnx(hidden()), {"n": 4, "m": [1, 2]})
 
 
 def test_states_are_refused() -> None:
@@ -209,7 +211,7 @@ def test_states_are_refused() -> None:
         return graph
 
     with (
-        ap.DynamicExecutor(graph, {"n": [1, 2]}) as executor,
+        ap.run.DynamicExecutor(graph, {"n": [1, 2]}) as executor,
         pytest.raises(errors.UnsupportedModel, match="states"),
     ):
         executor.run({"x": array(2)})
@@ -217,7 +219,7 @@ def test_states_are_refused() -> None:
 
 def test_one_run_at_a_time_has_the_arena() -> None:
     proto, bind, dims = CASES["convolutions"]
-    with ap.DynamicExecutor(open_onnx(proto), bind) as executor:
+    with ap.run.DynamicExecutor(open_onnx(proto), bind) as executor:
         seen, new = list(inputs(bind, dims))[:2]
         executor.run(seen)
         with executor.arena.lease():
@@ -233,7 +235,7 @@ def test_threads_get_right_results_or_are_told_to_wait(made: list[tuple]) -> Non
     given = list(inputs(bind, dims))
     wanted = [expected(proto, each)[0] for each in given]
     failures: list[BaseException] = []
-    with ap.DynamicExecutor(open_onnx(proto), bind) as executor:
+    with ap.run.DynamicExecutor(open_onnx(proto), bind) as executor:
 
         def work(start: int) -> None:
             try:
@@ -258,7 +260,7 @@ def test_threads_get_right_results_or_are_told_to_wait(made: list[tuple]) -> Non
 
 def test_closing_waits_for_borrowed_outputs() -> None:
     proto, bind, dims = CASES["attention"]
-    executor = ap.DynamicExecutor(open_onnx(proto), bind)
+    executor = ap.run.DynamicExecutor(open_onnx(proto), bind)
     (view,) = executor.run(next(inputs(bind, dims)), borrow=True).values()
     with pytest.raises(errors.ArenaInUse):
         executor.close()

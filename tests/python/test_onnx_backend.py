@@ -28,8 +28,6 @@ from arenaplan.base.errors import (
     UnknownShape,
     UnsupportedDtype,
     UnsupportedModel,
-    UnsupportedOp,
-    UnsupportedSubgraph,
 )
 
 onnx = pytest.importorskip("onnx")
@@ -76,7 +74,7 @@ def run_all() -> Iterator[tuple[str, Outcome]]:
 def outcome_of(case: Any, path: Path) -> Outcome:
     """Run one node test, whose model is in a file."""
     try:
-        executor = executor_of(path)
+        executor = ap.Executor(path)
         graph = executor.graph
         for inputs, expected in case.data_sets:
             names = [graph.values[index].name for index in graph.inputs]
@@ -97,14 +95,6 @@ def outcome_of(case: Any, path: Path) -> Outcome:
     except (PlannerError, AssertionError) as error:
         return Outcome(failure=f"{type(error).__name__}: {error}")
     return Outcome()
-
-
-def executor_of(path: Path) -> ap.Executor | ap.StagedExecutor:
-    """Return an executor of a model, also if data decides its sizes."""
-    try:
-        return ap.Executor(ap.load(path))
-    except (UnboundDim, UnknownShape, UnsupportedOp, UnsupportedSubgraph):
-        return ap.StagedExecutor(path)
 
 
 def array_of(value: Any) -> np.ndarray:

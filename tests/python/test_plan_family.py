@@ -442,7 +442,7 @@ def test_sizes_that_depend_on_each_other_are_solved(total: str, bind: Any) -> No
     one = ap.plan(ap.load(model, bind={"past": 7, **({} if "+" in total else {"total": 8})}))
     named = {"total": 8} if isinstance(bind, list) or left_out else {}
     assert family.at(past=7, **named).arena_bytes == one.arena_bytes == family.arena_bytes
-    with ap.DynamicExecutor(family) as executor:
+    with ap.run.DynamicExecutor(family) as executor:
         for past in (0, 3, 7):
             inputs = {
                 "q": (1, 1, 8),

@@ -160,7 +160,7 @@ def test_every_shape_of_a_family_is_served(leases: list[int]) -> None:
     }
     cases = []
     for name, family in families.items():
-        with ap.DynamicExecutor(family) as executor:
+        with ap.run.DynamicExecutor(family) as executor:
             for sizes in family:
                 graph = family.graph(**sizes)
                 values = [graph.values[index] for index in graph.inputs]
@@ -206,7 +206,7 @@ def test_plans_from_files_are_used_and_nothing_is_searched(
     (tmp_path / "one.plan.json").write_text(family.at(batch=2, seq=5).to_json())
     one = ap.load(path, bind={"batch": 2, "seq": 5})
     cases = []
-    with ap.DynamicExecutor(family) as executor:
+    with ap.run.DynamicExecutor(family) as executor:
         for sizes in family:
             graph = family.graph(**sizes)
             values = [graph.values[index] for index in graph.inputs]

@@ -179,7 +179,7 @@ def test_shapes_that_are_new_are_imported_beside_the_loop() -> None:
     (source,) = family.graph(batch=1).inputs
     value = family.graph(batch=1).values[source]
     given = [{value.name: noise(n, *value.shape[1:])} for n in (1, 2, 3, 2, 1)]
-    with ap.DynamicExecutor(family) as executor:
+    with ap.run.DynamicExecutor(family) as executor:
         expected = [executor.run(each) for each in given]
 
     async def main() -> None:

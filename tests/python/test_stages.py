@@ -40,9 +40,9 @@ def found() -> bytes:
     return model(nodes, [info("x", (4, 5))], outputs)
 
 
-def check(data: bytes, *runs: dict[str, np.ndarray], **options: Any) -> ap.StagedExecutor:
+def check(data: bytes, *runs: dict[str, np.ndarray], **options: Any) -> ap.run.StagedExecutor:
     """Compare a model with ONNX Runtime over several runs, and return its executor."""
-    executor = ap.StagedExecutor(data, **options)
+    executor = ap.run.StagedExecutor(data, **options)
     for verify in (True, False):
         for inputs in runs:
             wanted = reference(data, inputs)
@@ -171,7 +171,7 @@ def test_a_merged_decoder_runs_with_and_without_its_cache(total: str | None, nam
 
 
 def test_what_is_planned_ahead_is_said() -> None:
-    executor = ap.StagedExecutor(found())
+    executor = ap.run.StagedExecutor(found())
     assert [node.op for node in executor.graph.nodes] == ["Relu", "Neg"]
     assert len(executor.waiting) == 5
     assert executor.plan.status == "unknown"  # For the whole model.
@@ -179,7 +179,7 @@ def test_what_is_planned_ahead_is_said() -> None:
 
 
 def test_later_stages_are_placed_around_live_values() -> None:
-    executor = ap.StagedExecutor(found())
+    executor = ap.run.StagedExecutor(found())
     (inputs,) = matrices(1)
     executor.run(inputs)
     assert executor.arena_bytes == max(stage.arena_bytes for stage in executor.stages)
@@ -213,11 +213,11 @@ def test_few_sizes_are_kept_if_asked() -> None:
     assert executor._root is not None
     assert len(executor._root.children) == 1
     with pytest.raises(errors.InvalidOption, match="keep"):
-        ap.StagedExecutor(found(), keep=0)
+        ap.run.StagedExecutor(found(), keep=0)
 
 
 def test_bounds_give_the_bytes_beforehand() -> None:
-    bounded = ap.StagedExecutor(found(), {"nz": 20, "u": 20})
+    bounded = ap.run.StagedExecutor(found(), {"nz": 20, "u": 20})
     assert bounded.bound_bytes == bounded.arena_bytes
     assert ap.load(found(), bind={"nz": 20, "u": 20}).find("w").shape == (20,)
     (inputs,) = matrices(1)
@@ -229,14 +229,14 @@ def test_bounds_give_the_bytes_beforehand() -> None:
 
 @pytest.mark.parametrize("bind", [{"nz": 3}, {"n": 3}, {"nz": (2, 3)}])
 def test_a_size_above_its_bound_is_refused_by_name(bind: dict[str, Any]) -> None:
-    executor = ap.StagedExecutor(found(), bind)
+    executor = ap.run.StagedExecutor(found(), bind)
     with raises("ShapeNotPlanned", match=r"'find'|'y'"):
         executor.run({"x": np.ones((4, 5), np.float32)})
 
 
 def test_inputs_are_checked_and_a_closed_executor_says_so() -> None:
     with (
-        ap.StagedExecutor(found()) as executor,
+        ap.run.StagedExecutor(found()) as executor,
         raises("InputMismatch", match="'x' is missing"),
     ):
         executor.run({})
@@ -282,7 +282,7 @@ def test_shapes_that_are_computed_from_inputs_are_known_when_they_are() -> None:
 
 def test_branches_of_different_shapes_are_chosen_at_run_time() -> None:
     for taken in (True, False):
-        executor = ap.StagedExecutor(uneven())
+        executor = ap.run.StagedExecutor(uneven())
         (y,) = executor.run({"c": np.array(taken)}, verify=True).values()
         np.testing.assert_array_equal(y, np.full(3 if taken else 2, 3 if taken else 2))
 
@@ -303,7 +303,7 @@ def test_a_loop_whose_results_grow_until_a_condition_runs_round_by_round() -> No
     ]
     inputs = [info("x", (2,)), info("limit")]
     data = loop(nodes, [("s", "t", (1,))], trips=8, again="less", inputs=inputs)
-    executor = ap.StagedExecutor(data)
+    executor = ap.run.StagedExecutor(data)
     for limit, rounds in ((-1, 1), (5, 3), (100, 8)):
         given = {
             "s0": np.zeros(1, np.float32),
@@ -363,7 +363,7 @@ def test_wrong_operands_of_deciding_operators_are_named() -> None:
     node = helper.make_node("Compress", ["x", "c"], ["y"], name="press", axis=1)
     data = model([node], [info("x", (2, 3)), info("c", (5,), BOOL)], [info("y", None)])
     with pytest.raises(errors.InvalidOperand, match="press"):
-        ap.StagedExecutor(data).run({"x": numbers(2, 3), "c": np.ones(5, bool)})
+        ap.run.StagedExecutor(data).run({"x": numbers(2, 3), "c": np.ones(5, bool)})
 
 
 # -- sequences ------------------------------------------------------------------------------
@@ -478,7 +478,7 @@ def test_a_branch_decides_whether_a_loop_grows(bind: dict[str, int]) -> None:
     inputs = [info("x", (rows, 3)), info("use", (), BOOL)]
     data = loop([branch], [("s", "t", (2, 3))], trips=None, inputs=inputs)
     old, new = np.zeros((2, 3), np.float32), np.ones((2, 3), np.float32)
-    with ap.StagedExecutor(data, bind=bind) as executor:
+    with ap.run.StagedExecutor(data, bind=bind) as executor:
         for trips, use in ((3, True), (3, False), (0, True), (3, True)):
             given = {"s0": old, "x": new, "trips": np.array(trips), "use": np.array(use)}
             (y,) = executor.run(given, verify=True).values()
@@ -520,7 +520,7 @@ def test_random_models_are_equal_to_onnx_runtime(block: int) -> None:
         generator = Generator(seed, loose=True)
         made = generator.model()
         data = made.SerializeToString()
-        executor = ap.StagedExecutor(data)
+        executor = ap.run.StagedExecutor(data)
         names = {executor.graph.values[index].name for index in executor.graph.inputs}
         for verify in (True, False):
             inputs = generator.inputs(made)

@@ -68,7 +68,7 @@ def _dynamic(_: Path) -> Any:
         "batch_size": 1, "sequence_length": [1, 2], "past_sequence_length": 1,
         "total_sequence_length": 1,
     })  # fmt: skip
-    executor = ap.DynamicExecutor(family)
+    executor = ap.run.DynamicExecutor(family)
     return executor, lambda: np.frombuffer(executor.arena, np.uint8)
 
 
@@ -86,7 +86,7 @@ CONTEXTS: dict[type, Callable[[Path], Any]] = {
     ap.train.Trainer: _trainer,
     ap.Executor: _executor,
     ap.Decoder: _decoder,
-    ap.DynamicExecutor: _dynamic,
+    ap.run.DynamicExecutor: _dynamic,
     ap.Server: _server,
     run.Session: _session,
 }

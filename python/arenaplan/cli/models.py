@@ -22,7 +22,7 @@ from arenaplan.cli.sources import read_plan
 from arenaplan.cli.syntax import PerSpace
 from arenaplan.cli.watch import Watch, watching
 from arenaplan.formats import open_partial, suffix_of
-from arenaplan.formats.partial import DECIDING, NOTHING_KNOWN
+from arenaplan.formats.partial import NOTHING_KNOWN, decides
 from arenaplan.graph.graph import Graph
 from arenaplan.planner.bodies import bodies_of, describe
 from arenaplan.planner.plan_options import PlanOptions, target_of
@@ -265,7 +265,7 @@ def flow_facts(graph: Graph) -> dict[str, Any]:
 def tell_flow(graph: Graph) -> None:
     """Print a graph's branches, loops and upper bounds for people."""
     for node in graph.nodes:
-        if node.op in DECIDING and not node.domain:
+        if decides(node):
             print(
                 f"  bounded      the results of {node.op} {shown(node.name, 40)} have upper bounds"
             )

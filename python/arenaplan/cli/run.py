@@ -17,21 +17,17 @@ from arenaplan import _core
 from arenaplan.base.close import did_you_mean
 from arenaplan.base.errors import (
     InvalidOption,
-    PlannerError,
-    UnboundDim,
-    UnknownShape,
     UnsupportedModel,
-    UnsupportedSubgraph,
     fault,
 )
 from arenaplan.base.quoting import listed
-from arenaplan.cli.models import covers_facts, is_onnx, is_tflite, load_model
+from arenaplan.cli.models import covers_facts, is_tflite, load_model
 from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.sources import load_plan
 from arenaplan.deploy.adapters.interpreter import Interpreter
-from arenaplan.formats.partial import DECIDING
 from arenaplan.graph.graph import Graph, Value
 from arenaplan.run.dynamic import StagedExecutor
+from arenaplan.run.dynamic.executor_choice import graph_or_stages
 from arenaplan.run.numpy.constants import shared_bytes
 from arenaplan.run.numpy.signatures import byte_size
 from arenaplan.tflite.reader.entries import chosen
@@ -91,32 +87,29 @@ def _generate(options: argparse.Namespace) -> None:
 
 
 def _executor(options: argparse.Namespace) -> Executor | StagedExecutor:
-    """Return an executor for the model, with stages if sizes depend on data."""
+    """Return an executor for the model, with stages if data decides sizes."""
     if options.device != "cpu" and options.threads > 1:
         raise InvalidOption("option --threads: only kernels on the cpu are divided")
-    refusal: PlannerError | None = None
-    try:
-        graph = load_model(options)
-        _need_data(graph)
-        if not any(node.op in DECIDING and not node.domain for node in graph.nodes):
-            plan = None if options.plan is None else load_plan(options.plan)
-            if options.device == "cpu" and not options.graph:
-                return arenaplan.Executor(graph, plan, threads=options.threads)
-            return arenaplan.Executor(graph, plan, device=options.device, capture=options.graph)
-    except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
-        if not is_onnx(options):
-            raise
-        refusal = error
-    executor = arenaplan.StagedExecutor(options.model, dict(options.bind))
-    if refusal is not None and not executor.waiting:
-        raise refusal
-    if options.plan is not None:
-        raise InvalidOption("option --plan: data decides sizes, and each run plans what it needs")
-    if options.device != "cpu":
-        raise InvalidOption("option --device: data decides sizes, and only the cpu runs in stages")
-    if options.threads > 1:
-        raise InvalidOption("option --threads: data decides sizes, and stages run on one thread")
-    return executor
+    graph = graph_or_stages(options.model, dict(options.bind), lambda: _graph(options))
+    if isinstance(graph, StagedExecutor):
+        for name, usual in (("plan", None), ("device", "cpu"), ("threads", 1)):
+            if getattr(options, name) != usual:
+                raise InvalidOption(
+                    f"option --{name}: data decides sizes; such a run plans by itself, on the cpu, "
+                    "with one thread"
+                )
+        return graph
+    plan = None if options.plan is None else load_plan(options.plan)
+    if options.device == "cpu" and not options.graph:
+        return arenaplan.Executor(graph, plan, threads=options.threads)
+    return arenaplan.Executor(graph, plan, device=options.device, capture=options.graph)
+
+
+def _graph(options: argparse.Namespace) -> Graph:
+    """Return the model's graph, which has the data of constants."""
+    graph = load_model(options)
+    _need_data(graph)
+    return graph
 
 
 def _need_data(graph: Graph) -> None:

@@ -9,11 +9,16 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from arenaplan.base.quoting import listed, quoted
-from arenaplan.graph import Graph
+from arenaplan.graph import Graph, Node
 from arenaplan.graph.ops import Shape
 
 DECIDING: Final = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
 """Operators whose result sizes depend on input contents."""
+
+
+def decides(node: Node) -> bool:
+    """Return whether the content of the node's operands decides the size of a result."""
+    return node.op in DECIDING and not node.domain
 
 
 class Known(NamedTuple):

@@ -18,9 +18,7 @@ from arenaplan.base.errors import (
     InvalidOption,
     fault,
 )
-from arenaplan.formats import load as load_model
 from arenaplan.graph import Graph
-from arenaplan.graph.sizes import Source
 from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.run.cuda.device import Device, Memory, Run, Stream
@@ -87,9 +85,11 @@ class DeviceExecutor(Executor):
         If the caller's memory cannot hold the plan.
     """
 
+    kind = "cuda"
+
     def __init__(
         self,
-        graph: Graph | Source,
+        graph: Graph,
         plan: Plan | None = None,
         *,
         device: str | Device = "cuda",
@@ -105,8 +105,6 @@ class DeviceExecutor(Executor):
         if buffers:
             raise InvalidOption("option buffers: a plan for a device leaves no value to the caller")
         self._device = open_device(device) if isinstance(device, str) else device
-        if not isinstance(graph, Graph):
-            graph = load_model(graph)
         graph = graph.for_target("cupy")
         if plan is None:
             plan = make_plan(graph, PLAN_OPTIONS, workers=streams)

@@ -71,7 +71,7 @@ class DynamicExecutor(Tenant):
     ...     (y,) = graph.node("Neg", [x], [("y", (sizes["batch"],), "float32")])
     ...     graph.output(y)
     ...     return graph
-    >>> with ap.DynamicExecutor(negate, bind={"batch": range(1, 9)}) as executor:
+    >>> with ap.Executor(negate, bind={"batch": range(1, 9)}) as executor:
     ...     print(executor.run({"x": np.ones(3, np.float32)}))
     ...     print(executor.run({"x": np.ones(2, np.float32)}))
     ...     print(executor.prepared)

@@ -123,7 +123,7 @@ class StagedExecutor:
     >>> node = helper.make_node("NonZero", ["x"], ["y"])
     >>> model = helper.make_model(helper.make_graph([node], "find", [x], [y]))
     >>> import arenaplan as ap
-    >>> with ap.StagedExecutor(model.SerializeToString()) as executor:
+    >>> with ap.Executor(model.SerializeToString()) as executor:
     ...     executor.run({"x": np.array([0, 1, 0, 2], np.float32)})
     {'y': array([[1, 3]])}
     """

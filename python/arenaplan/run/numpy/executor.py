@@ -4,10 +4,10 @@ The executor: one loop over steps that were bound to the arena beforehand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,12 +15,10 @@ from numpy.typing import ArrayLike
 from arenaplan._core import Arena, Plan, ThreadTeam
 from arenaplan.base.amounts import whole_number
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, fault
-from arenaplan.formats import load as load_model
 from arenaplan.graph import Graph, Value
-from arenaplan.graph.sizes import Source
 from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.planner.planning import plan as make_plan
-from arenaplan.run.devices import executor_class
+from arenaplan.run.executor_types import ExecutorType
 from arenaplan.run.numpy.buffers import bring
 from arenaplan.run.numpy.constants import let_constants_go
 from arenaplan.run.numpy.narrow import is_packed, loaded
@@ -45,7 +43,10 @@ from arenaplan.run.numpy.verify import verified_run
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from arenaplan.graph.sizes import Source
     from arenaplan.run.cuda.device import Device
+    from arenaplan.run.dynamic.families import PlanFamily
+    from arenaplan.run.dynamic.shapes import RangeBind
 
 _UFUNC_BUFFER = 1024
 # NumPy's default of 8192 elements makes it copy operands that are broadcast along rows
@@ -57,7 +58,7 @@ PLAN_OPTIONS: Final = PlanOptions(target=_TARGET)
 """Options of the plans that executors make for themselves."""
 
 
-class Executor(Tenant):
+class Executor(Tenant, metaclass=ExecutorType):
     """
     Runs a graph inside one arena.
 
@@ -67,10 +68,15 @@ class Executor(Tenant):
 
     Parameters
     ----------
-    graph : Graph or path or bytes
-        The model to run, or a file as for :func:`arenaplan.load`. All constants need data.
+    graph : Graph, path, bytes, PlanFamily or callable
+        The model to run, or a file as for :func:`arenaplan.load`. All constants need data. A
+        model of several shapes gives a :class:`arenaplan.run.DynamicExecutor`, a model whose
+        sizes data decides an :class:`arenaplan.run.StagedExecutor`; both run in one arena, too.
     plan : Plan, optional
         Where every value goes; made for the target ``"numpy"`` if left out.
+    bind : mapping, optional
+        Sizes of a file's symbolic dimensions by name: numbers, or ranges and lists of numbers for
+        a model of several shapes, as for :func:`arenaplan.plan_family`.
     arena : Arena or buffer, optional
         Memory to run in; committed here if left out. The caller may pass any writable buffer at a
         multiple of the plan's alignment, such as an array, an ``mmap`` or shared memory. The
@@ -120,17 +126,14 @@ class Executor(Tenant):
     {'y': array([-1., -2., -3.], dtype=float32)}
     """
 
-    def __new__(cls, *arguments: object, device: object = "cpu", **keywords: Any) -> Self:
-        """Return an executor whose class fits the device; :meth:`__init__` sets up the rest."""
-        if cls is Executor and device != "cpu":
-            return object.__new__(cast("type[Self]", executor_class(device)))
-        return object.__new__(cls)
+    kind = "cpu"
 
     def __init__(
         self,
-        graph: Graph | Source,
+        graph: Graph | Source | PlanFamily | Callable[..., Graph],
         plan: Plan | None = None,
         *,
+        bind: RangeBind | None = None,
         arena: Buffer | np.ndarray | None = None,
         buffers: Mapping[str, np.ndarray] | None = None,
         workers: int = 1,
@@ -139,14 +142,14 @@ class Executor(Tenant):
         device: str | Device = "cpu",
         capture: bool = False,
     ) -> None:
+        assert isinstance(graph, Graph), "the type of this class reads files"
+        assert bind is None, "the type of this class binds sizes"
         if capture:
             raise InvalidOption(f"option capture: there is nothing to record on {device}")
         workers, threads = whole_number(workers, "workers"), whole_number(threads, "threads")
         for count, name in ((workers, "workers"), (threads, "threads")):
             if count < 1:
                 raise InvalidOption(f"option {name}: {count} is no number of {name}")
-        if not isinstance(graph, Graph):
-            graph = load_model(graph)
         if not isinstance(plan, Plan | None):
             raise InvalidOption(f"option plan: {plan!r} is no Plan; Plan.load reads a file")
         graph = graph.for_target(_TARGET)

@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from arenaplan.formats.partial import DECIDING
+from arenaplan.formats.partial import decides
 from arenaplan.graph import Choice, Graph, Node
 from arenaplan.graph.costs import RowKernel, StepCost, Way
 from arenaplan.planner.bodies import DOMAIN, bodies_of
@@ -164,8 +164,8 @@ def require_kernels(graph: Graph) -> None:
         for node in each.nodes:
             bodies = bodies_of(node)
             pending += [body.graph for body in bodies]
-            waits = node.op in DECIDING and not node.domain  # Such a node runs between two plans.
-            if not bodies and not waits and node.domain != DOMAIN:
+            # A node that decides a size runs between two plans.
+            if not bodies and not decides(node) and node.domain != DOMAIN:
                 plain_kernel(node)
 
 
