@@ -291,7 +291,7 @@ pub(super) fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
     for overlap in &effects.overlaps {
         if overlap.input >= node.inputs.len() || overlap.output >= node.outputs.len() {
             return refuse(format!(
-                "overlap {} -> {} must be an input and an output position of the node",
+                "overlap {} -> {} must name two operands",
                 overlap.input, overlap.output
             ));
         }
@@ -299,7 +299,7 @@ pub(super) fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
     for pair in &effects.in_place {
         if pair.input >= node.inputs.len() || pair.output >= node.outputs.len() {
             return refuse(format!(
-                "in place {} -> {} must be an input and an output position of the node",
+                "in place {} -> {} must name two operands",
                 pair.input, pair.output
             ));
         }
@@ -325,7 +325,7 @@ pub(super) fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
     for view in &effects.views {
         if view.input >= node.inputs.len() || view.output >= node.outputs.len() {
             return refuse(format!(
-                "view {} -> {} must be an input and an output position of the node",
+                "view {} -> {} must name two operands",
                 view.input, view.output
             ));
         }
@@ -394,9 +394,7 @@ fn check_windows(node: &Node, values: &[Value]) -> Result<()> {
     for (index, window) in node.effects.windows.iter().enumerate() {
         let &Window { input, output, axis, extent, stride, before, scale } = window;
         if input >= node.inputs.len() || output >= node.outputs.len() {
-            return refuse(format!(
-                "window {input} -> {output} must be an input and an output position of the node"
-            ));
+            return refuse(format!("window {input} -> {output} must name two operands"));
         }
         let is_pair = |other: &&Window| (other.input, other.output) == (input, output);
         if node.effects.windows[..index].iter().any(|other| is_pair(&other)) {

@@ -246,10 +246,7 @@ impl Target {
     pub fn custom(name: impl Into<String>, techniques: Techniques) -> Result<Self> {
         let name = name.into();
         if name.is_empty() || Self::known(&name).is_some() {
-            let reason = format!(
-                "a custom target cannot be called {}: choose a name that no known target has",
-                quoted(&name)
-            );
+            let reason = format!("{} is empty or names a known target", quoted(&name));
             return Err(Error::InvalidOption { option: "target", reason });
         }
         Ok(Self { name: Cow::Owned(name), techniques, ..Self::NODES })

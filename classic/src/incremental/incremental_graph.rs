@@ -191,9 +191,7 @@ impl IncrementalGraph {
             for pair in &node.shares {
                 if pair.input >= node.inputs.len() || pair.output >= node.outputs.len() {
                     let (input, output) = (pair.input, pair.output);
-                    let reason = format!(
-                        "shared {input} -> {output} must be an input and an output position of the node"
-                    );
+                    let reason = format!("shared {input} -> {output} must name two operands");
                     return Err(Error::Core(Core::InvalidEffect {
                         node: index.to_string(),
                         reason,

@@ -143,10 +143,8 @@ impl IncrementalPlanner {
             Engine::Ranges(ranges) => {
                 let count = self.graph.nodes.len();
                 if nodes.start > nodes.end || nodes.end > count {
-                    let reason = format!(
-                        "{}..{} must be a range within {count} nodes",
-                        nodes.start, nodes.end
-                    );
+                    let reason =
+                        format!("{}..{} must be within {count} nodes", nodes.start, nodes.end);
                     return Err(Error::Core(Core::InvalidOption { option: "nodes", reason }));
                 }
                 ranges.execute(&self.graph, nodes)

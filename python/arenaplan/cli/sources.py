@@ -155,9 +155,7 @@ def delivering(
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write files into a folder, each at once; refuse stdout, which is no folder."""
     if str(folder) == "-":
-        raise InvalidOption(
-            "option --output: a folder is written, so - (stdout) is not possible; give a path"
-        )
+        raise InvalidOption("option --output: a folder is written; give a path, not -")
     write_folder(folder, files)
     say(f"wrote {', '.join(str(folder / name) for name in files)}")
 

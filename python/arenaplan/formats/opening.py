@@ -108,9 +108,7 @@ def load(
     is_one = isinstance(parameters, str) or not isinstance(parameters, Iterable)
     patterns: tuple[Any, ...] = (parameters,) if is_one else tuple(parameters)
     if not all(isinstance(each, str) for each in patterns):
-        raise InvalidOption(
-            f"option parameters: {parameters!r} is neither a pattern nor a list of patterns"
-        )
+        raise InvalidOption(f"option parameters: {parameters!r} is not one or several patterns")
     if patterns and suffix_of(source) != ".onnx":
         raise InvalidOption(
             "option parameters: gradients are those of operators of ONNX, and the model is in a "
@@ -315,6 +313,4 @@ def suffix_of(source: Source) -> str:
         return ".json"
     if source[:1] and source[0] in _ONNX_TAGS:
         return ".onnx"
-    raise NotAModel(
-        "the data is not a model: it must begin like an ONNX, TFLite, .pt2 or JSON file"
-    )
+    raise NotAModel("the data is not a model: it is not an ONNX, TFLite, .pt2 or JSON file")

@@ -153,9 +153,7 @@ def resolve(options: PlanOptions | None, overrides: PlanKeywords) -> PlanOptions
     """
     known = {each.name for each in fields(PlanOptions)}
     if not isinstance(options, PlanOptions | None):
-        raise InvalidOption(
-            f"options: {options!r} is not a PlanOptions; give single options by name"
-        )
+        raise InvalidOption(f"options: {options!r} is not a PlanOptions; give options by name")
     for name in overrides:
         if name not in known:
             raise InvalidOption(f"there is no option {name!r}{_meant(name, sorted(known))}")

@@ -354,8 +354,8 @@ fn windows_that_make_no_sense_are_refused() {
     let base = window(0, 3, 1, 1);
     let largest = 1 << 31;
     let wrong = [
-        (Window { input: 1, ..base }, "must be an input and an output position"),
-        (Window { output: 1, ..base }, "must be an input and an output position"),
+        (Window { input: 1, ..base }, "must name two operands"),
+        (Window { output: 1, ..base }, "must name two operands"),
         (Window { axis: 3, ..base }, "has no dimension 3"),
         (Window { extent: 0, ..base }, "out of range"),
         (Window { stride: 0, ..base }, "out of range"),

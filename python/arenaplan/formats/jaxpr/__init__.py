@@ -35,15 +35,11 @@ def graph_of_jaxpr(jaxpr: Any, name: str, constants: Collection[int]) -> Graph:
     from jax.extend import core
 
     if not isinstance(jaxpr, core.ClosedJaxpr):
-        raise InvalidOption(
-            f"{type(jaxpr).__name__!r} is not a ClosedJaxpr as jax.make_jaxpr returns"
-        )
+        raise InvalidOption(f"{type(jaxpr).__name__!r} is not a ClosedJaxpr by jax.make_jaxpr")
     count = len(jaxpr.jaxpr.invars)
     for position in constants:
         if not 0 <= position < count:
-            raise IndexError(
-                f"there is no input {position} to be constant; the jaxpr has {count} inputs"
-            )
+            raise IndexError(f"there is no input {position} to be constant; there are {count}")
     program = Walk(core).run(jaxpr, frozenset(constants))
     donated = [at for at in donated_inputs(jaxpr.jaxpr) if at not in constants]
     types_in = [None if x is None else (x.shape, x.dtype) for x in program.inputs]

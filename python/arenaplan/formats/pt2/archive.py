@@ -60,9 +60,7 @@ def _read(file: Any, what: str) -> dict[str, Any]:
                 or info.filename in ("model.json", "serialized_exported_program.json")
             ]
             if len(names) != 1:
-                raise NotAModel(
-                    f"{what} is not an exported program: the archive has {len(names)} graphs"
-                )
+                raise NotAModel(f"{what} is not an exported program: {len(names)} graphs, not 1")
             text = _unpack(archive, names[0], what)
         document = json.loads(text)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
