@@ -224,7 +224,7 @@ static void banks(void)
     EXPECT(ap_problem_set_space(problem, 1, &small), OK, "");
     EXPECT(ap_problem_add(problem, 0, 2, 60, 1), OK, "");
     EXPECT(ap_problem_add(problem, 5, 6, 100, 1), OK, "");
-    EXPECT(ap_problem_set_spaces(problem, 0, both, 0), INVALID_ARGUMENT, "there is no space");
+    EXPECT(ap_problem_set_spaces(problem, 0, both, 0), INVALID_ARGUMENT, "no space is permitted");
     EXPECT(ap_problem_set_spaces(problem, 0, NULL, 2), INVALID_ARGUMENT, "spaces is null");
     EXPECT(ap_problem_set_spaces(problem, 0, &absent, 1), INVALID_ARGUMENT, "no space 2");
     EXPECT(ap_problem_keep_separate(problem, 1, 0), OK, "");
